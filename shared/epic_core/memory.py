@@ -864,7 +864,7 @@ class EpicMemory:
             user: Names of speakers who are the user, besides "user".
 
         Returns:
-            The open proposals of this conversation that are new or still open; `report` says what else was found.
+            What is newly proposed, in the order of the turns; its `report` says what else was found.
 
         Raises:
             InvalidInputError: for what holds no messages, or arguments that cannot be.

@@ -6,7 +6,6 @@ import asyncio
 import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,7 @@ import pytest
 pytest.importorskip("langchain", reason="needs the extra agents")
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, TodoListMiddleware
-from langchain.tools import ToolRuntime
+from langchain.agents.middleware import HumanInTheLoopMiddleware, TodoListMiddleware
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -26,7 +24,7 @@ from langgraph.types import Command
 from chat_models import ScriptedChat, called
 from epic_core import EpicMemory, Item
 from epic_core.errors import InvalidInputError
-from epic_langchain.agents import EpicMemoryMiddleware, EpicStore
+from epic_langchain.agents import EpicMemoryMiddleware
 from helpers import HashEncoder, KeepAll
 
 VEGAN, CASINO = "I follow a strict vegan diet.", "I avoid hotels with casinos."
@@ -37,7 +35,6 @@ ITEMS = [
 ]
 QUESTION = "Which hotels in Las Vegas have no casinos?"
 ANSWER = "Take the Vdara, of the hotels without casinos."
-needs_config = pytest.mark.skipif(sys.version_info < (3, 11), reason="no config is shown to asynchronous code there")
 
 
 @tool
@@ -138,35 +135,6 @@ async def test_the_callers_messages_and_the_state_stay_as_they_are(memory: EpicM
 
 
 @both_ways
-async def test_threads_do_not_mix(memory: EpicMemory, asynchronous: bool) -> None:
-    model = ScriptedChat(answers=lambda messages: f"Hotels without casinos, answer {len(messages)}.")
-    middleware = EpicMemoryMiddleware(memory, k=1, remember="both")
-    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
-    for turn in range(2):
-        for name in ("one", "two"):
-            question = f"Thread {name}, hotels without casinos, turn {turn}?"
-            await answered(agent, asynchronous, ask(question), thread(name))
-    texts = {hit.item.text for hit in memory.search("hotels without casinos", 20)}
-    turns = {
-        f"user: Thread {name}, hotels without casinos, turn {turn}?\n"
-        f"assistant: Hotels without casinos, answer {2 * turn + 2}."
-        for turn in range(2)
-        for name in ("one", "two")
-    }
-    assert turns <= texts
-    assert len(memory) == len(ITEMS) + 4
-    # The same turn again, elsewhere: nothing new.
-    again = create_agent(
-        ScriptedChat(answers=["Hotels without casinos, answer 2."]),
-        middleware=[middleware],
-        checkpointer=InMemorySaver(),
-    )
-    await answered(again, asynchronous, ask("Thread one, hotels without casinos, turn 0?"), thread("three"))
-    assert middleware.report is not None and middleware.report.duplicates == 1
-    assert len(memory) == len(ITEMS) + 4
-
-
-@both_ways
 async def test_what_is_retrieved_is_seen_in_the_trace(memory: EpicMemory, asynchronous: bool) -> None:
     trace = Trace()
     agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory, k=2)])
@@ -181,20 +149,6 @@ async def test_what_is_retrieved_is_seen_in_the_trace(memory: EpicMemory, asynch
     assert parent == "model"
     assert [document.id for document in documents] == [hit.item.id for hit in hits]
     assert [document.metadata["epic_score"] for document in documents] == pytest.approx([hit.score for hit in hits])
-
-
-@needs_config
-async def test_events_are_streamed(memory: EpicMemory) -> None:
-    agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory, k=1)])
-    events = [event async for event in agent.astream_events(ask(QUESTION), version="v2")]
-    retrieved = [event for event in events if event["event"] == "on_retriever_end"]
-    assert [event["name"] for event in retrieved] == ["EpicRetriever"]
-    assert [document.id for document in retrieved[0]["data"]["output"]] == [ITEMS[0].id]
-    words = [event["data"]["chunk"].text for event in events if event["event"] == "on_chat_model_stream"]
-    assert "".join(words) == ANSWER
-    assert len(words) > 3
-    kinds = [event["event"] for event in events]
-    assert kinds.index("on_retriever_end") < kinds.index("on_chat_model_start")
 
 
 # many users
@@ -265,27 +219,6 @@ ANNAS, BOBS = "Hotels near the clinic where anna is treated?", "Which hotels wou
 
 
 @both_ways
-async def test_in_a_shared_thread_each_keeps_what_is_theirs(asynchronous: bool) -> None:
-    memories = users()
-    agent = create_agent(
-        failing_once(["Hotels by the sea."] * 3),
-        middleware=[EpicMemoryMiddleware(memories.__getitem__, remember="both")],
-        checkpointer=InMemorySaver(),
-    )
-    anna: Any = {"config": thread("shared"), "context": {"namespace": "anna"}}
-    bob: Any = {"config": thread("shared"), "context": {"namespace": "bob"}}
-    with pytest.raises(ConnectionError):
-        await answered(agent, asynchronous, ask(ANNAS), **anna)
-    await answered(agent, asynchronous, ask(BOBS), **bob)
-    assert turns(memories["bob"]) == [f"user: {BOBS}\nassistant: Hotels by the sea."]
-    # Whoever goes on without a message of their own goes on with bob's.
-    for user in (anna, bob):
-        await answered(agent, asynchronous, {"messages": [AIMessage("Hotels.")]}, **user)
-    assert turns(memories["anna"]) == []
-    assert not [text for text in turns(memories["bob"]) if "anna" in text]
-
-
-@both_ways
 @pytest.mark.parametrize("again", [None, {"messages": []}])
 async def test_a_turn_that_failed_stays_its_users(asynchronous: bool, again: Any) -> None:
     for user in ("bob", "anna"):
@@ -324,20 +257,6 @@ async def test_a_turn_that_another_user_resumes_is_not_theirs(asynchronous: bool
         assert result["messages"][-1].text == "Hotels by the sea."
         assert turns(memories["bob"]) == []
         assert turns(memories["anna"]) == ([f"user: {ANNAS}"] if user == "anna" else [])
-
-
-@both_ways
-async def test_what_is_forgotten_while_a_turn_waits_is_told_no_more(memory: EpicMemory, asynchronous: bool) -> None:
-    if asynchronous and sys.version_info < (3, 11):
-        pytest.skip("LangGraph does not interrupt asynchronous nodes there")
-    model = tool_loop()
-    stack: list[Any] = [EpicMemoryMiddleware(memory), HumanInTheLoopMiddleware(interrupt_on={"weather": True})]
-    agent = create_agent(model, [weather], middleware=stack, checkpointer=InMemorySaver())
-    await answered(agent, asynchronous, ask(QUESTION), thread("one"))
-    memory.forget(memory.search("the Vdara", 1)[0].item.id)
-    decision: Any = Command(resume={"decisions": [{"type": "approve"}]})
-    await answered(agent, asynchronous, decision, thread("one"))
-    assert ["Vdara" in system for system in model.systems] == [True, False]
 
 
 @both_ways
@@ -425,51 +344,3 @@ async def test_a_memory_is_not_opened_on_the_event_loop() -> None:
 
 
 # the store
-
-
-@tool
-def note(text: str, runtime: ToolRuntime[Any, Any]) -> str:
-    """Note something about the user."""
-    assert runtime.store is not None
-    runtime.store.put(("users", runtime.context["user"]), text, {"text": text})
-    return "Noted."
-
-
-@tool
-async def anote(text: str, runtime: ToolRuntime[Any, Any]) -> str:
-    """Note something about the user."""
-    assert runtime.store is not None
-    await runtime.store.aput(("users", runtime.context["user"]), text, {"text": text})
-    return "Noted."
-
-
-class Recalling(AgentMiddleware[Any, Any]):
-    """Tells the model the first of the user's notes, as an agent's author would do it with any store."""
-
-    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        found = runtime.store.search(("users", runtime.context["user"]), query=state["messages"][0].text, limit=1)
-        return {"messages": [AIMessage(f"I know: {item.value['text']}", id="known") for item in found]}
-
-    async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        user = ("users", runtime.context["user"])
-        found = await runtime.store.asearch(user, query=state["messages"][0].text, limit=1)
-        return {"messages": [AIMessage(f"I know: {item.value['text']}", id="known") for item in found]}
-
-
-@both_ways
-async def test_an_agent_with_a_store(tmp_path: Path, asynchronous: bool) -> None:
-    casino = "A hotel with a casino downstairs, open all night, with poker tables."
-    quiet = "A quiet hotel in the old town, without a casino, close to the park."
-    preferences = {"anna": [CASINO], "bob": ["I love casinos and poker, and book hotels with a casino."]}
-    options: Any = {"preferences": lambda prefix: preferences[prefix[-1]], "fields": ["text"]}
-    for user, expected in (("anna", quiet), ("bob", casino)):
-        with EpicStore(tmp_path / "agent.store", **options) as store:
-            tool_used = anote if asynchronous else note
-            writer = ScriptedChat(answers=[*(called(tool_used.name, text=text) for text in (casino, quiet)), "Noted."])
-            agent = create_agent(writer, [tool_used], store=store, context_schema=dict)
-            await answered(agent, asynchronous, ask("Note two hotels."), context={"user": user})
-        with EpicStore(tmp_path / "agent.store", **options) as store:
-            assert len(store.search(("users", user))) == 2
-            agent = create_agent(ScriptedChat(answers=["So be it."]), middleware=[Recalling()], store=store)
-            result = await answered(agent, asynchronous, ask("Which hotel should I book?"), context={"user": user})
-            assert result["messages"][1].text == f"I know: {expected}"

@@ -23,7 +23,6 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from chat_models import ScriptedChat
 from epic_core import EpicMemory, Item, Stance
-from epic_core.encoders.static import StaticEncoder
 from epic_core.errors import InvalidInputError, MemoryClosedError
 from epic_core.verification import LMVerifier
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, EpicVectorStore
@@ -227,19 +226,6 @@ async def test_documents_go_from_a_loader_through_the_filter_into_a_store(store:
     assert all(document == kept[document.id] for document in found)
 
 
-async def test_what_was_kept_is_found_under_its_preference(call: Call) -> None:
-    """The whole way without a model: filter, store, retrieve."""
-    keep = EpicDocumentTransformer(preferences=PREFERENCES)
-    given = [Document(item.text, id=item.id) for item in [*FOOD, *HOTELS]] + [Document("Steam engines need coal.")]
-    held = InMemoryVectorStore(EpicEmbeddings())
-    await call(keep | held.add_documents, given)
-    assert {document["id"] for document in held.store.values()} == {item.id for item in [*FOOD, *HOTELS]}
-    hotels = held.similarity_search(
-        "hotel", k=9, filter=lambda document: document.metadata["epic_preference"] == PREFERENCES[1]
-    )
-    assert set(ids(hotels)) == {"casino", "quiet", "poker"}
-
-
 # the filter's runs
 
 
@@ -259,15 +245,6 @@ async def test_the_filter_is_a_run_and_calls_of_the_model_are_in_it(concurrency:
         assert top is run and called.name == RUN_NAME
         assert "mine" in model.tags and model.metadata["user"] == ANN
         assert model.found.generations[0][0].text.startswith("{")
-
-
-async def test_inside_a_chain_it_is_a_child(runs: Runs, call: Call) -> None:
-    held = InMemoryVectorStore(EpicEmbeddings())
-    chain = (filtering(4, name="filter") | held.add_documents).with_config(run_name="ingestion")
-    await call(chain, docs(), {"callbacks": [runs]})
-    run = runs.one("filter")
-    assert [above.name for above in runs.above(run)] == ["ingestion"]
-    assert all(run in runs.above(model) for model in runs.of_kind("model")) and len(runs.of_kind("model")) == 8
 
 
 async def test_called_from_a_function_it_is_a_child_of_that(runs: Runs, call: Call) -> None:
@@ -333,34 +310,7 @@ async def test_a_model_that_raises_is_heard_of_and_the_rest_goes_on(runs: Runs, 
     assert all("no route" in str(run.error) for run in failed)
 
 
-async def test_events_show_the_filter_and_the_calls_in_it() -> None:
-    chain = filtering(3, name="filter") | RunnableLambda(len, name="count")
-    events = [event async for event in chain.astream_events(docs(), version="v2")]
-    of_filter = {event["event"]: event for event in events if event["name"] == "filter"}
-    assert of_filter["on_chain_start"]["parent_ids"] == [events[0]["run_id"]]
-    kept = of_filter["on_chain_end"]["data"]["output"]
-    assert ids(kept) == ids(filtering().invoke(docs()))
-    assert all("epic_instruction" in document.metadata for document in kept)
-    models = [event for event in events if event["event"] == "on_chat_model_start"]
-    assert len(models) == 8
-    assert all(of_filter["on_chain_start"]["run_id"] in event["parent_ids"] for event in models)
-    assert events[-1]["data"]["output"] == 6
-
-
 # memory and retriever in a chain
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EpicMemory]:
-    """Two users in one file: one eats, the other travels."""
-    path: Path = tmp_path_factory.mktemp("shared") / "all.epic"
-    encoder = StaticEncoder()
-    encoder.relevant = -1.0  # one question is asked of both, whatever they hold
-    for user, preference, items in ((BOB, PREFERENCES[1], HOTELS), (ANN, PREFERENCES[0], FOOD)):
-        with EpicMemory.open(path, [preference], namespace=user, tau=0.0, encoder=encoder) as memory:
-            assert memory.add(items).kept == len(items)
-    with EpicMemory.open(path, namespace=ANN, tau=0.0, encoder=encoder) as memory:
-        yield memory
 
 
 @pytest.fixture(scope="module")
@@ -392,27 +342,6 @@ async def test_a_model_is_given_the_memorys_context(memory: EpicMemory, call: Ca
     assert "Interpretation Guidance:" in memory.context(QUESTION, 3)
 
 
-async def test_options_of_a_call_reach_the_retriever_in_a_chain(shared: EpicMemory, call: Call) -> None:
-    chain = answering(EpicRetriever(memory=shared, k=1, guidance="text"))
-    config = {
-        "configurable": {"epic_namespace": BOB, "epic_k": 3, "epic_filter": {"year": {"$gte": 2020}}, "thread_id": "7"}
-    }
-    found = await call(chain, QUESTION, config)
-    assert found.count("Content:") == 2 and "poker" in found and "strip" in found
-    assert await call(chain.with_config(config), QUESTION) == found
-    mine = await call(chain, QUESTION)
-    assert mine.count("Content:") == 1 and "vegan" in mine
-
-
-async def test_users_at_once_do_not_see_each_other(shared: EpicMemory, batch: Call) -> None:
-    chain = answering(EpicRetriever(memory=shared, k=5, guidance="text"))
-    users = [(ANN, "vegan"), (BOB, "otels")] * 8
-    configs = [{"configurable": {"epic_namespace": user}, "max_concurrency": 8} for user, _ in users]
-    texts = [text.split("\n---\n")[0] for text in await batch(chain, [QUESTION] * len(users), configs)]
-    for (_, own), (_, others), text in zip(users, users[1:] + users[:1], texts, strict=True):
-        assert own in text and others not in text and text.count("Content:") == (2 if own == "vegan" else 3)
-
-
 # the retriever's runs
 
 
@@ -432,32 +361,6 @@ async def test_a_retrieval_is_a_run_with_documents_and_scores(memory: EpicMemory
     )
 
 
-async def test_called_from_a_function_it_is_in_that_functions_run(memory: EpicMemory, runs: Runs, call: Call) -> None:
-    retriever = EpicRetriever(memory=memory, k=2)
-
-    def step(question: str, config: RunnableConfig) -> list[Document]:
-        return retriever.invoke(question, config)
-
-    async def astep(question: str, config: RunnableConfig) -> list[Document]:
-        return await retriever.ainvoke(question, config)
-
-    config = {"callbacks": [runs], "configurable": {"epic_k": 1}}
-    assert len(await call(RunnableLambda(step, afunc=astep, name="step"), QUESTION, config)) == 1
-    assert [above.name for above in runs.above(runs.one("EpicRetriever"))] == ["step"]
-
-
-def test_a_function_need_not_hand_the_options_on(shared: EpicMemory, runs: Runs) -> None:
-    retriever = EpicRetriever(memory=shared, k=5)
-
-    def ask(question: str) -> list[Document]:
-        return retriever.invoke(question)
-
-    step = RunnableLambda(ask, name="step")
-    found = step.invoke(QUESTION, {"callbacks": [runs], "configurable": {"epic_namespace": BOB}})
-    assert set(ids(found)) == {"casino", "quiet", "poker"}
-    assert [above.name for above in runs.above(runs.one("EpicRetriever"))] == ["step"]
-
-
 async def test_a_failed_retrieval_is_reported(runs: Runs, call: Call) -> None:
     memory = EpicMemory(PREFERENCES)
     retriever = EpicRetriever(memory=memory)
@@ -470,21 +373,6 @@ async def test_a_failed_retrieval_is_reported(runs: Runs, call: Call) -> None:
     with pytest.raises(InvalidInputError, match="k must be"):
         await call(retriever, QUESTION, {"callbacks": [runs], "run_name": "third", "configurable": {"epic_k": 0}})
     assert isinstance(runs.one("third").error, InvalidInputError)
-
-
-async def test_events_show_retrievals_with_their_documents(memory: EpicMemory) -> None:
-    retriever = EpicRetriever(memory=memory, k=2, tags=["epic"])
-    chain = answering(retriever, ScriptedChat(answers=["Stay there."]))
-    config: RunnableConfig = {"metadata": {"user": ANN}}
-    events = [event async for event in chain.astream_events(QUESTION, config, version="v2")]
-    begun, ended = [event for event in events if event["event"].startswith("on_retriever")]
-    assert (begun["event"], ended["event"]) == ("on_retriever_start", "on_retriever_end")
-    assert begun["name"] == ended["name"] == "EpicRetriever" and begun["data"]["input"] == {"query": QUESTION}
-    assert ended["data"]["output"] == await retriever.ainvoke(QUESTION)
-    assert all(isinstance(document.metadata["epic_score"], float) for document in ended["data"]["output"])
-    assert "epic" in begun["tags"] and begun["metadata"]["user"] == ANN and events[0]["run_id"] in begun["parent_ids"]
-    only = [event async for event in chain.astream_events(QUESTION, version="v2", include_types=["retriever"])]
-    assert {event["event"] for event in only} == {"on_retriever_start", "on_retriever_end"}
 
 
 # what is kept by one, found by the other

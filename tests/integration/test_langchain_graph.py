@@ -18,8 +18,7 @@ from pydantic import ValidationError
 from chat_models import ScriptedChat
 from epic_core import EpicMemory, Filter, Item
 from epic_core.context import format_hit
-from epic_core.encoders.static import StaticEncoder
-from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
+from epic_core.errors import InvalidInputError, StoreError, UnknownPreferenceError
 from epic_core.graph.extraction import Extraction, PhraseExtractor, Unextracted
 from epic_core.graph.extraction.lm import LMExtractor
 from epic_core.graph.memory import GraphMemory
@@ -96,26 +95,6 @@ async def test_it_finds_what_the_graph_finds(graph: GraphMemory, guidance: Any, 
         assert all(key.startswith("epic_") for key in one.metadata.keys() - own.keys())
 
 
-def test_two_hops_are_found(retriever: EpicGraphRetriever) -> None:
-    # Of Brownies nothing is near to the question but what Oscar cannot eat.
-    assert set(ids(retriever.invoke("Oscar", k=3, steering="off", stance_policy="any"))) == {
-        "birthday",
-        "nuts",
-        "brownies",
-    }
-
-
-@pytest.mark.parametrize("query", ["zebra xylophone", "?"])
-async def test_without_a_known_entity_nearness_decides(retriever: EpicGraphRetriever, query: str) -> None:
-    # Nothing is near enough to a query about nothing that is held, unless the encoder says that it is.
-    assert retriever.invoke(query) == await retriever.ainvoke(query) == []
-    encoder = StaticEncoder()
-    encoder.relevant = -1.0
-    generous = EpicGraphRetriever(graph=graph_of(encoder=encoder), k=4)
-    found = generous.invoke(query)
-    assert len(found) == 4 and found == await generous.ainvoke(query)
-
-
 async def test_another_users_namespace_is_not_passed_over(retriever: EpicGraphRetriever) -> None:
     own: Any = {"configurable": {"epic_namespace": retriever.graph.memory.namespace, "thread_id": "7"}}
     assert retriever.invoke("Oscar", own) == await retriever.ainvoke("Oscar", own) == retriever.invoke("Oscar")
@@ -124,11 +103,6 @@ async def test_another_users_namespace_is_not_passed_over(retriever: EpicGraphRe
         retriever.invoke("Oscar", another)
     with pytest.raises(InvalidInputError, match="Make a retriever for 'bob'"):
         await retriever.ainvoke("Oscar", another)
-
-
-async def test_an_empty_graph_finds_nothing() -> None:
-    retriever = EpicGraphRetriever(graph=GraphMemory([VEGAN]))
-    assert retriever.invoke(QUERY) == await retriever.ainvoke(QUERY) == []
 
 
 async def test_calls_that_cannot_be_are_errors(retriever: EpicGraphRetriever) -> None:
@@ -158,12 +132,6 @@ async def test_nothing_blocks_the_event_loop() -> None:
     await retriever.aadd_documents([Document(id="b", page_content=ITEMS[1].text)])
     assert len(await retriever.ainvoke(QUERY)) == 2
     assert encoder.sync_threads == set()
-
-
-def test_what_comes_out_is_the_callers(graph: GraphMemory, retriever: EpicGraphRetriever) -> None:
-    for one in retriever.invoke(QUERY):
-        one.metadata["kind"] = "changed"
-    assert "changed" not in [hit.item.metadata["kind"] for hit in graph.search(QUERY)]
 
 
 def test_traces_name_the_store(retriever: EpicGraphRetriever) -> None:
@@ -311,18 +279,6 @@ def test_what_it_was_opened_with_stays(graph: GraphMemory, name: str) -> None:
     with pytest.raises(ValidationError, match="frozen"):
         setattr(retriever, name, {"graph": GraphMemory(coarse=False, fine=False)}.get(name, Failing()))
     assert getattr(retriever, name) is before
-
-
-def test_a_file_of_other_embeddings_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    embeddings = EpicEmbeddings(HashEncoder(64))
-    with GraphMemory.open(path, [VEGAN], encoder=embeddings.encoder, verifier=KeepAll(), tau=-1.0) as graph:
-        graph.add(ITEMS)
-    with pytest.raises(EncoderMismatchError):
-        EpicGraphRetriever(graph=path)
-    retriever = EpicGraphRetriever(graph=path, embeddings=embeddings)
-    assert retriever.invoke(QUERY)
-    retriever.graph.close()
 
 
 def test_a_file_is_not_opened_for_arguments_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
-from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 
@@ -124,28 +123,6 @@ async def test_what_has_gone_is_removed_as_the_cleanup_says(indexed: Indexed) ->
     assert indexed.held == []
 
 
-async def test_one_document_twice_is_one(indexed: Indexed) -> None:
-    assert await indexed.run([*SOURCE, *SOURCE], cleanup="full") == (5, 0, 5, 0)
-    assert len(indexed.held) == 5
-
-
-class Loader(BaseLoader):
-    def lazy_load(self) -> Iterator[Document]:
-        yield from SOURCE
-
-
-async def streamed() -> AsyncIterator[Document]:
-    for document in SOURCE:
-        yield document
-
-
-async def test_loaders_and_streams(indexed: Indexed) -> None:
-    assert await indexed.run(Loader(), cleanup="full", batch_size=2) == (5, 0, 0, 0)
-    assert await indexed.run(iter(SOURCE), cleanup="full") == (0, 0, 5, 0)
-    if indexed.kind == "async":
-        assert await indexed.run(streamed(), cleanup="full") == (0, 0, 5, 0)
-
-
 # what the transformer keeps
 
 
@@ -175,46 +152,7 @@ async def test_what_the_transformer_keeps_is_skipped_the_second_time(indexed: In
             assert found.page_content == each.page_content and score == pytest.approx(1.0, abs=2e-3)
 
 
-async def test_documents_that_are_split_are_skipped_the_second_time(indexed: Indexed) -> None:
-    first = keep(split=True, tau=-1.0, fine=False).invoke(SOURCE)
-    assert len(first) == len(SOURCE) * len(PREFERENCES)
-    assert await indexed.run(first, cleanup="full") == (10, 0, 0, 0)
-    assert await indexed.run(keep(split=True, tau=-1.0, fine=False).invoke(SOURCE), cleanup="full") == (0, 0, 10, 0)
-    assert len(indexed.held) == 10
-
-
-async def test_a_changed_document_of_the_transformer_is_replaced(indexed: Indexed) -> None:
-    transformer = keep()
-    kept = await transformer.ainvoke(SOURCE)
-    await indexed.run(kept, cleanup="incremental")
-    anew = changed(SOURCE[0], "A vegan stew of squash for a strict vegan diet, anew.")
-    again = await transformer.ainvoke([anew, *SOURCE[1:]])
-    assert await indexed.run(again, cleanup="incremental") == (1, 0, len(kept) - 1, 1)
-    assert indexed.texts() == texts(again)
-    # Another preference gives other guidance: everything it touches is replaced.
-    other = await EpicDocumentTransformer(preferences=PREFERENCES[:1]).ainvoke(SOURCE)
-    await indexed.run(other, cleanup="full")
-    assert indexed.texts() == texts(other) and len(indexed.held) == len(other) < len(kept)
-    assert all("casinos" not in document.metadata["epic_preference"] for document in indexed.held)
-
-
 # files, and failures
-
-
-async def test_it_goes_on_with_the_file(tmp_path: Path, kind: str) -> None:
-    place = tmp_path / "me.vectors"
-    with EpicVectorStore(path=place) as store:
-        first = Indexed(store, kind)
-        await first.run(SOURCE, cleanup="full")
-        held = first.held
-    with EpicVectorStore(path=place) as store:
-        again = Indexed(store, kind)
-        again.manager = first.manager
-        assert await again.run(SOURCE, cleanup="full") == (0, 0, 5, 0)
-        assert again.held == held
-        # Another record manager knows of nothing: the same ids are written again, and nothing is there twice.
-        assert await Indexed(store, kind).run(SOURCE, cleanup="full") == (5, 0, 0, 0)
-        assert len(again.held) == 5
 
 
 async def test_what_failed_is_added_the_next_time(kind: str) -> None:

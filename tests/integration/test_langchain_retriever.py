@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from epic_core.encoders.static import StaticEncoder
 from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
 from epic_langchain import EpicEmbeddings, EpicRetriever
 from epic_langchain.models import LangChainEncoder
-from helpers import Answering, HashEncoder, KeepAll, keep
+from helpers import HashEncoder, KeepAll
 from scripted import BOTH, TRAIN, WINE, Scripted, anew, memory_of
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
@@ -199,45 +198,7 @@ def test_several_preferences_are_one_documents_guidance() -> None:
     assert [one["preference"] for one in known] == hit.preferences and set(hit.preferences) == {WINE, TRAIN}
 
 
-def test_guidance_that_an_item_came_with_is_not_taken_for_the_memorys() -> None:
-    def unsure(candidate: Any) -> Any:
-        kept = keep(candidate)
-        return replace(
-            kept, alignments=tuple(replace(one, confidence=None) for one in kept.alignments), confidence=None
-        )
-
-    stale = {"epic_confidence": 0.1, "epic_preference": "I love the sea.", "epic_season": "summer", "year": 2020}
-    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=Answering(unsure))
-    memory.add([Item(text="red wine", metadata=stale)])
-    (document,) = EpicRetriever(memory=memory).invoke("red wine")
-    assert document.metadata["epic_preference"] == WINE and document.metadata["year"] == 2020
-    assert not {"epic_confidence", "epic_season"} & document.metadata.keys()
-
-
 # options of a call
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"kind": "food", "year": {"$gt": 2020, "$lt": 2024}}, {"soup"}),
-        ({}, {"stew", "curry", "soup", "casino", "hotel", "poker"}),
-    ],
-)
-async def test_filters_may_be_mappings(given: Any, expected: set[str], retriever: EpicRetriever) -> None:
-    config: Any = {"configurable": {"epic_filter": given, "epic_k": 9}}
-    found = retriever.invoke(QUERY, k=9, filter=given)
-    assert set(ids(found)) == expected
-    assert found == await retriever.ainvoke(QUERY, k=9, filter=given)
-    assert found == retriever.invoke(QUERY, config) == await retriever.ainvoke(QUERY, config)
-
-
-@pytest.mark.parametrize("wrong", [{"year": {"$near": 2020}}, "year > 2020"])
-async def test_filters_that_cannot_be_are_errors(wrong: Any, retriever: EpicRetriever) -> None:
-    with pytest.raises(InvalidInputError, match=r"[Ff]ilter"):
-        retriever.invoke(QUERY, filter=wrong)
-    with pytest.raises(InvalidInputError, match=r"[Ff]ilter"):
-        await retriever.ainvoke(QUERY, {"configurable": {"epic_filter": wrong}})
 
 
 async def test_preferences_of_a_call_choose_among_those_that_are_held(
@@ -272,13 +233,6 @@ async def test_options_in_the_config_hold_unless_the_call_says_otherwise(retriev
         assert found == retriever.with_config(config).invoke(QUERY, **options)
         assert found == retriever.bind(**options).invoke(QUERY, config)
     assert len(retriever.invoke(QUERY)) == 4
-
-
-async def test_what_is_none_is_not_given(retriever: EpicRetriever) -> None:
-    options = dict.fromkeys(("k", "filter", "namespace", "preferences"))
-    expected = retriever.invoke(QUERY)
-    assert retriever.invoke(QUERY, **options) == await retriever.ainvoke(QUERY, **options) == expected
-    assert retriever.invoke(QUERY, {"configurable": dict.fromkeys(f"epic_{name}" for name in options)}) == expected
 
 
 def test_fields_can_be_made_configurable(retriever: EpicRetriever) -> None:

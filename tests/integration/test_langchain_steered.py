@@ -25,10 +25,9 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from pydantic import ValidationError
 
-from epic_core import EpicMemory, Preference, QuerySteering, Stance
+from epic_core import EpicMemory, QuerySteering, Stance
 from epic_core.encoders import default_encoder
 from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
-from epic_core.steering.relevance import sample_texts
 from epic_core.steering.vector_stores import SteeredSearch
 from epic_core.types import FloatArray
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever
@@ -210,36 +209,6 @@ async def test_vectors_of_another_dimension_are_a_clear_error(name: str) -> None
         await retriever.ainvoke(QUERY)
 
 
-class Long(Embeddings):
-    """Embeddings that do not have length one; each text's is its own."""
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        vectors = default_encoder().encode(texts)
-        return [(vector * (5 + len(text) % 3)).tolist() for text, vector in zip(texts, vectors, strict=True)]
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
-
-
-@pytest.mark.parametrize("space", ["l2", "ip"])
-def test_where_lengths_count_a_steered_query_is_as_long_as_it_was(space: str) -> None:
-    store = chroma(Long(), space=space)
-    store.add_texts(HOTELS)
-    asked: list[list[float]] = []
-    search = store.similarity_search_by_vector
-
-    def asking(embedding: list[float], k: int = 4, **kwargs: Any) -> list[Document]:
-        asked.append(embedding)
-        return search(embedding, k, **kwargs)
-
-    store.similarity_search_by_vector = asking  # type: ignore[method-assign]
-    retriever = SteeredRetriever(vectorstore=store, preferences=[AVOIDS], overfetch=1)
-    assert texts(retriever.invoke(QUERY, steering="off")) == texts(store.similarity_search(QUERY, k=5))
-    for mode in MODES:
-        retriever.invoke(QUERY, steering=mode)
-        assert np.linalg.norm(asked[-1]) == pytest.approx(np.linalg.norm(Long().embed_query(QUERY)), rel=1e-4)
-
-
 # what comes back
 
 
@@ -363,13 +332,12 @@ async def test_a_call_that_cannot_be_is_an_error(
 
 
 class Runs(BaseCallbackHandler):
-    """The names of retriever runs, each with its parent's, and what went wrong in them."""
+    """The names of retriever runs, each with its parent's."""
 
     def __init__(self) -> None:
         self.names: dict[Any, str] = {}
         self.started: list[tuple[str, str | None]] = []
         self.ended: list[Sequence[Document]] = []
-        self.errors: list[BaseException] = []
 
     def on_retriever_start(self, serialized: Any, query: str, *, run_id: Any, parent_run_id: Any, **kwargs: Any) -> Any:
         self.names[run_id] = kwargs["name"]
@@ -377,9 +345,6 @@ class Runs(BaseCallbackHandler):
 
     def on_retriever_end(self, documents: Sequence[Document], **kwargs: Any) -> Any:
         self.ended.append(documents)
-
-    def on_retriever_error(self, error: BaseException, **kwargs: Any) -> Any:
-        self.errors.append(error)
 
 
 class Web(BaseRetriever):
@@ -412,11 +377,6 @@ async def test_off_never_asks_the_fallback(hotels: InMemoryVectorStore) -> None:
     retriever = SteeredRetriever(vectorstore=hotels, fallback=Web(found=PAGES), steering="off")
     own = hotels.similarity_search(QUERY, k=5)
     assert retriever.invoke(QUERY) == await retriever.ainvoke(QUERY) == own
-
-
-def test_without_a_fallback_the_store_answers_what_matches_no_preference(hotels: InMemoryVectorStore) -> None:
-    retriever = SteeredRetriever(vectorstore=hotels, preferences=["I collect stamps."], k=3)
-    assert retriever.invoke(QUERY) == hotels.similarity_search(QUERY, k=3)
 
 
 async def test_the_fallback_is_a_run_below_the_retrievers(hotels: InMemoryVectorStore) -> None:
@@ -457,111 +417,25 @@ async def test_a_fallback_that_returns_no_documents_is_an_error(hotels: InMemory
 # callbacks
 
 
-async def test_runs_are_seen_with_their_names_and_documents(hotels: InMemoryVectorStore) -> None:
-    retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS], tags=["mine"], k=2)
-    runs = Runs()
-    found = retriever.invoke(QUERY, {"callbacks": [runs]})
-    assert runs.started == [("SteeredRetriever", None)]
-    assert runs.ended == [found]
-    events = [event async for event in retriever.astream_events(QUERY, version="v2")]
-    ended = [event for event in events if event["event"] == "on_retriever_end"]
-    assert [event["name"] for event in ended] == ["SteeredRetriever"]
-    assert "mine" in ended[0]["tags"]
-    assert ended[0]["data"]["output"] == found
-
-
-async def test_an_error_is_seen_by_callbacks(hotels: InMemoryVectorStore) -> None:
-    retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS])
-    runs = Runs()
-    with pytest.raises(InvalidInputError):
-        retriever.invoke("", {"callbacks": [runs]})
-    with pytest.raises(InvalidInputError):
-        await retriever.ainvoke("", {"callbacks": [runs]})
-    assert [type(error) for error in runs.errors] == [InvalidInputError] * 2
-
-
 def test_traces_name_the_store_and_the_embeddings(hotels: InMemoryVectorStore) -> None:
     params = SteeredRetriever(vectorstore=hotels)._get_ls_params()
     assert params["ls_retriever_name"] == "steered"
     assert params["ls_vector_store_provider"] == "InMemoryVectorStore"
     assert params["ls_embedding_provider"] == "StaticEncoder"
-    store = InMemoryVectorStore(Long())
-    assert SteeredRetriever(vectorstore=store)._get_ls_params()["ls_embedding_provider"] == "Long"
 
 
 # embeddings
 
 
-class Counting(Embeddings):
-    """By words; counts what is embedded, queries and documents apart, and refuses to do so on an event loop."""
-
-    def __init__(self) -> None:
-        self.encoder = HashEncoder(128)
-        self.queries: list[str] = []
-        self.documents: list[str] = []
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        _refuse_on_a_loop()
-        self.documents += texts
-        return [self.encoder.vector(text).tolist() for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        _refuse_on_a_loop()
-        self.queries.append(text)
-        return self.encoder.vector(f"query {text}").tolist()
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        return await asyncio.to_thread(self.embed_documents, texts)
-
-    async def aembed_query(self, text: str) -> list[float]:
-        return await asyncio.to_thread(self.embed_query, text)
-
-
-def _refuse_on_a_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise AssertionError("embedded synchronously on the event loop")
-
-
-@pytest.fixture
-def counted() -> tuple[Counting, SteeredRetriever]:
-    embeddings = Counting()
-    store = InMemoryVectorStore(embeddings)
+async def test_the_async_way_gives_the_same_and_embeds_nothing_on_the_event_loop() -> None:
+    encoder = HashEncoder()
+    store = InMemoryVectorStore(EpicEmbeddings(encoder))
     store.add_texts(HOTELS)
-    embeddings.documents.clear()
-    return embeddings, SteeredRetriever(vectorstore=store, preferences=[AVOIDS, LIKES], floor=0.05)
-
-
-def test_queries_are_embedded_as_queries_and_all_else_once_as_documents(
-    counted: tuple[Counting, SteeredRetriever],
-) -> None:
-    embeddings, retriever = counted
-    for _ in range(3):
-        for mode in MODES:
-            retriever.invoke("hotels with a garden", steering=mode)
-            retriever.invoke("hotels with a garden", preferences=[LIKES], steering=mode)
-    asked = [query for query in embeddings.queries if query not in sample_texts()]
-    assert asked == ["hotels with a garden"] * 18
-    # And once the questions that tell what another one asks for.
-    assert len(embeddings.queries) - len(asked) == len(set(embeddings.queries) - set(asked))
-    # Users differ by their preferences and mode: [AVOIDS, LIKES] and [LIKES], signed and paper.
-    assert {embeddings.documents.count(text) for text in HOTELS} == {0}
-    assert embeddings.documents.count(AVOIDS) == 2
-    assert embeddings.documents.count(LIKES) == 4
-
-
-async def test_the_async_way_gives_the_same_and_embeds_nothing_on_the_event_loop(
-    counted: tuple[Counting, SteeredRetriever],
-) -> None:
-    embeddings, retriever = counted
+    encoder.sync_threads.clear()
+    retriever = SteeredRetriever(vectorstore=store, preferences=[AVOIDS, LIKES], floor=0.05)
     found = await retriever.ainvoke("hotels with a garden")
-    embedded = sorted(embeddings.documents)
-    embeddings.documents.clear()
-    again = SteeredRetriever(vectorstore=retriever.vectorstore, preferences=[AVOIDS, LIKES], floor=0.05)
-    assert await asyncio.to_thread(again.invoke, "hotels with a garden") == found
-    assert sorted(embeddings.documents) == embedded
+    assert not encoder.sync_threads
+    assert retriever.invoke("hotels with a garden") == found
 
 
 def test_a_store_that_does_not_know_its_embeddings_needs_them() -> None:
@@ -673,12 +547,6 @@ def test_attributes_can_be_changed_and_are_checked(hotels: InMemoryVectorStore) 
     assert "epic_score" not in document.metadata
     with pytest.raises(ValidationError, match="at least 1"):
         retriever.k = 0
-
-
-def test_one_preference_may_be_given_as_it_is(hotels: InMemoryVectorStore) -> None:
-    wanted = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS]).invoke(QUERY)
-    for one in (AVOIDS, Preference(text=AVOIDS), (AVOIDS,), iter([AVOIDS])):
-        assert SteeredRetriever(vectorstore=hotels, preferences=one).invoke(QUERY) == wanted
 
 
 @pytest.fixture(autouse=True, scope="module")

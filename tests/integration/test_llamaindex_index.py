@@ -12,11 +12,10 @@ from llama_index.core import Settings, StorageContext, VectorStoreIndex, load_in
 from llama_index.core.indices.vector_store import VectorIndexRetriever
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import BaseNode, Document, ImageNode, IndexNode, NodeWithScore, TextNode
+from llama_index.core.schema import BaseNode, Document, ImageNode, IndexNode, NodeWithScore
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
-from epic_core.errors import ReadOnlyError
 from epic_llamaindex import EpicVectorStore
 
 TEXTS = {
@@ -97,14 +96,6 @@ def test_a_retriever_with_filters_gives_k(store: EpicVectorStore) -> None:
     assert len(diverse.retrieve("night train")) == 3
 
 
-async def test_preferences_steer_an_index(store: EpicVectorStore) -> None:
-    index = filled(store)
-    plain = index.as_retriever(similarity_top_k=1)
-    steered = index.as_retriever(similarity_top_k=1, vector_store_kwargs={"preferences": VEGAN})
-    assert found(plain.retrieve(QUERY)) == found(await plain.aretrieve(QUERY)) == ["steak"]
-    assert found(steered.retrieve(QUERY)) == found(await steered.aretrieve(QUERY)) == ["stew"]
-
-
 def test_documents_are_inserted_deleted_and_refreshed(store: EpicVectorStore) -> None:
     index = over(store)
     for document in documents():
@@ -166,29 +157,6 @@ def test_index_nodes_and_images_beside_texts(store: EpicVectorStore) -> None:
     assert texts == ["A table of the timetables of trains."]
     index.delete_ref_doc("photo")
     assert len(index.as_retriever(similarity_top_k=9).retrieve("roses in the garden")) == 5
-
-
-def test_an_object_that_cannot_be_stored_is_kept_by_the_index(store: EpicVectorStore) -> None:
-    inner = filled(EpicVectorStore()).as_retriever(similarity_top_k=1)
-    index = VectorStoreIndex(
-        nodes=[TextNode(id_="hills", text="Green hills.")],
-        objects=[IndexNode(text="What leaves from the station?", index_id="inner", obj=inner)],
-        storage_context=StorageContext.from_defaults(vector_store=store),
-        embed_model=store.embed_model,
-    )
-    assert found(index.as_retriever(similarity_top_k=1).retrieve("What leaves for Vienna?")) == ["train"]
-
-
-def test_a_copy_for_reading_serves_an_index(store: EpicVectorStore, tmp_path: Path) -> None:
-    filled(store).storage_context.persist(persist_dir=tmp_path / "storage")
-    with EpicVectorStore.from_persist_dir(tmp_path / "storage", read_only=True) as opened:
-        index = over(opened)
-        assert found(index.as_retriever(similarity_top_k=1).retrieve("night train")) == ["train"]
-        with pytest.raises(ReadOnlyError):
-            index.insert(Document(text="A new one."))
-        with pytest.raises(ReadOnlyError):
-            index.delete_ref_doc("train")
-        assert len(opened.get_nodes()) == 4
 
 
 def test_what_was_persisted_is_loaded(store: EpicVectorStore, tmp_path: Path) -> None:

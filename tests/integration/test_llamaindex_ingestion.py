@@ -18,15 +18,13 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.ingestion import DocstoreStrategy, IngestionCache, IngestionPipeline
 from llama_index.core.ingestion.pipeline import get_transformation_hash
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import BaseNode, Document, TextNode, TransformComponent
+from llama_index.core.schema import BaseNode, Document, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import SimpleVectorStore
 from pydantic import Field
 
 from epic_core import Preference, Stance
-from epic_core.encoders import OllamaEncoder, default_encoder
-from epic_core.errors import EncoderError, LMUnavailableError, NoPreferencesError, UndecidedError
-from epic_core.lm import OllamaLM
+from epic_core.errors import EncoderError, LMUnavailableError, UndecidedError
 from epic_core.lm.prompting import Prompt
 from epic_core.verification import EmbeddedVerifier
 from epic_core.verification.prompts import Prompts
@@ -34,8 +32,7 @@ from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
-from lm_servers import LMServer, Reply
-from scripted import TRAIN, WINE, Asked, Scripted, answer_to, forget_environment, memory_of, read_prompt, verifier_of
+from scripted import TRAIN, WINE, Asked, Scripted, answer_to, memory_of, read_prompt, verifier_of
 
 SENTENCES = [
     "We drink red wine with the fish.",
@@ -150,10 +147,8 @@ def embedding(**options: Any) -> InstructedEmbedding:
 Made = dict[str, Any]
 CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
     "a preference": (dict, lambda: {"preferences": [TRAIN]}),
-    "one preference more": (dict, lambda: {"preferences": [WINE, TRAIN]}),
     "when a preference ends": (dict, lambda: {"preferences": [Preference(text=WINE, expires_at=LATER)]}),
     "tau": (lambda: {"tau": 0.2}, lambda: {"tau": 0.4}),
-    "tau instead of the encoder's": (dict, lambda: {"tau": 0.4}),
     "the encoder's tau": (
         lambda: {"encoder": LlamaIndexEncoder(embedding(), tau=0.1)},
         lambda: {"encoder": LlamaIndexEncoder(embedding(), tau=0.2)},
@@ -164,32 +159,17 @@ CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
     "annotate": (dict, lambda: {"annotate": False}),
     "the encoder": (dict, lambda: {"encoder": HashEncoder(name="other")}),
     "the encoder's weights": (dict, lambda: {"encoder": HashEncoder(fingerprint="v2")}),
-    "a fingerprint that was given": (
-        lambda: {"encoder": LlamaIndexEncoder(embedding(), fingerprint="v1")},
-        lambda: {"encoder": LlamaIndexEncoder(embedding(), fingerprint="v2")},
-    ),
-    "the encoder's instruction": (
-        lambda: {"encoder": embedding()},
-        lambda: {"encoder": embedding(text_instruction="passage: ")},
-    ),
     "that there is an embedding model": (dict, lambda: {"embed_model": embedding()}),
-    "the embedding model": (
-        lambda: {"embed_model": embedding(model_name="a")},
-        lambda: {"embed_model": embedding(model_name="b")},
-    ),
     "the embedding model's instruction": (
         lambda: {"embed_model": embedding()},
         lambda: {"embed_model": embedding(text_instruction="passage: ")},
     ),
     "the model": (lambda: {"llm": llm(model="a")}, lambda: {"llm": llm(model="b")}),
     "the model's temperature": (lambda: {"llm": llm()}, lambda: {"llm": llm(temperature=0.7)}),
-    "the model's system prompt": (lambda: {"llm": llm()}, lambda: {"llm": llm(system_prompt="Be strict.")}),
-    "what is sent along to the model": (lambda: {"llm": llm()}, lambda: {"llm": llm(additional_kwargs={"seed": 2})}),
     "the model's temperature, in an adapter": (
         lambda: {"llm": LlamaIndexLM(llm(), name="one")},
         lambda: {"llm": LlamaIndexLM(llm(temperature=0.7), name="one")},
     ),
-    "a language model": (lambda: {"llm": Scripted(name="a")}, lambda: {"llm": Scripted(name="b")}),
     "the model of a verifier": (
         lambda: {"llm": verifier_of(Scripted(name="a"))},
         lambda: {"llm": verifier_of(Scripted(name="b"))},
@@ -204,7 +184,6 @@ CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
         lambda: {"llm": EmbeddedVerifier(HashEncoder())},
         lambda: {"llm": EmbeddedVerifier(HashEncoder(fingerprint="v1 "))},
     ),
-    "a verifier": (dict, lambda: {"llm": KeepAll()}),
     "the embedded verifier's threshold": (
         lambda: {"llm": EmbeddedVerifier(HashEncoder())},
         lambda: {"llm": EmbeddedVerifier(HashEncoder(), threshold=0.3)},
@@ -238,16 +217,6 @@ async def test_what_changes_no_answer_is_a_hit(run: Run) -> None:
         await run(IngestionPipeline(transformations=[keep], cache=cache), nodes=list(NODES))
         assert keep.report.seen == (0 if number else 5)
     assert "sk-1" not in json.dumps(cache.cache.get_all(collection=cache.collection)) + str(keep.to_dict())
-
-
-async def test_a_change_of_a_step_is_no_hit_either(run: Run) -> None:
-    keep = step()
-    pipeline = IngestionPipeline(transformations=[keep])
-    await run(pipeline, nodes=list(NODES))
-    keep.preferences = [TRAIN]
-    assert texts(await run(pipeline, nodes=list(NODES))) == [SENTENCES[2], SENTENCES[4]]
-    keep.preferences.append(WINE)
-    assert len(await run(pipeline, nodes=list(NODES))) == 3
 
 
 async def test_a_memory_that_changes_is_no_hit(run: Run) -> None:
@@ -288,70 +257,6 @@ async def test_nothing_undecided_is_cached(run: Run) -> None:
 
 
 # Ollama's models, without a server
-
-
-def test_nothing_is_asked_of_a_server_before_it_runs() -> None:
-    pytest.importorskip("llama_index.llms.ollama")
-    pytest.importorskip("llama_index.embeddings.ollama")
-    from llama_index.embeddings.ollama import OllamaEmbedding
-    from llama_index.llms.ollama import Ollama
-
-    nowhere = "http://127.0.0.1:9"
-
-    def key(embed: dict[str, Any] | None = None, **options: Any) -> str:
-        keep = EpicTransform(
-            preferences=[WINE],
-            llm=Ollama(model="qwen3:4b", base_url=nowhere, **options),
-            embed_model=OllamaEmbedding("nomic-embed-text", base_url=nowhere, **(embed or {})),
-        )
-        assert EpicTransform.from_dict(keep.to_dict(), llm=keep.llm, embed_model=keep.embed_model).to_dict()
-        return get_transformation_hash(NODES, keep)
-
-    assert key() == key(request_timeout=5.0) == key(embed={"embed_batch_size": 3})
-    others = [
-        key(temperature=0.9), key(system_prompt="Be strict."), key(additional_kwargs={"num_ctx": 4096}),
-        key(embed={"query_instruction": "query: "}), key(embed={"text_instruction": "passage: "}), key(),
-    ]  # fmt: skip
-    assert len(set(others)) == len(others)
-    assert len({str(step(llm=OllamaLM("a", options=one)).models) for one in ({}, {"seed": 1})}) == 2
-    assert step(encoder=OllamaEncoder("a", host=nowhere)).models["encoder"] == "ollama:a"
-
-
-async def test_the_whole_path_with_ollama(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    """With a server that stops to answer on the way."""
-    pytest.importorskip("llama_index.llms.ollama")
-    pytest.importorskip("llama_index.embeddings.ollama")
-    from llama_index.embeddings.ollama import OllamaEmbedding
-    from llama_index.llms.ollama import Ollama
-
-    forget_environment(monkeypatch)
-    model, answered = Scripted(), 1
-
-    def answer(request: dict[str, Any]) -> str | Reply:
-        if model.calls >= answered:
-            return Reply(status=503)
-        return model.complete(request["messages"]).text
-
-    with LMServer(answer, models=("tiny", "embedder"), embed=lambda text: 7 * HashEncoder().vector(text)) as server:
-        embed_model = OllamaEmbedding("embedder", base_url=server.url)
-        lm = LlamaIndexLM(Ollama(model="tiny", base_url=server.url, context_window=8192))
-        keep = EpicTransform(preferences=[WINE, TRAIN], llm=verifier_of(lm), embed_model=embed_model)
-        pipeline = IngestionPipeline(
-            transformations=[splitter(), keep], docstore=SimpleDocumentStore(), vector_store=SimpleVectorStore()
-        )
-        store = pipeline.vector_store
-        assert isinstance(store, SimpleVectorStore)
-        with pytest.raises(UndecidedError, match="4 of 10 nodes are undecided"):
-            await run(pipeline, documents=list(DOCUMENTS))
-        assert model.calls == 1 and in_store(store) == set()
-        answered = 1000
-        found = await run(pipeline, documents=list(DOCUMENTS))
-        assert len(found) == 6 and in_store(store) == {node.node_id for node in found}
-        # Equal texts are asked about once, and what was answered is not asked again.
-        assert model.calls == 3 and keep.undecided == []
-        index = VectorStoreIndex(found, embed_model=embed_model)
-        (hit,) = index.as_retriever(similarity_top_k=1).retrieve("Serve night train")
-        assert hit.node.metadata["epic_preference"] == TRAIN
 
 
 # document stores
@@ -445,31 +350,7 @@ async def test_workers_refuse_what_they_cannot_do(what: str, run: Run) -> None:
         await run(IngestionPipeline(transformations=[keep]), nodes=list(NODES), num_workers=2)
 
 
-async def test_errors_come_back_from_workers() -> None:
-    with pytest.raises(NoPreferencesError, match="no preferences"):
-        await _arun(IngestionPipeline(transformations=[EpicTransform()]), nodes=list(NODES), num_workers=2)
-
-
 # other embedding steps
-
-
-class Later(TransformComponent):
-    """A later step that embeds nothing."""
-
-    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
-        return nodes
-
-
-async def test_other_steps_are_no_error(run: Run) -> None:
-    given = [
-        [EpicEmbedding(), step(embed_model=EpicEmbedding()), Later()],
-        [step(), EpicEmbedding()],
-    ]
-    for steps in given:
-        found = await run(IngestionPipeline(transformations=steps), nodes=list(NODES))
-        assert found and all(len(node.embedding) == default_encoder().dimension for node in found)
-    instructed = (await run(IngestionPipeline(transformations=given[0]), nodes=list(NODES)))[0]
-    assert instructed.embedding == EpicEmbedding().get_text_embedding(instructed.metadata["epic_instruction"])
 
 
 # indexes
@@ -485,16 +366,3 @@ def test_an_index_keeps_the_instructions_embeddings() -> None:
         assert vectors[key] == pytest.approx(wanted, abs=1e-4)
     (found,) = index.as_retriever(similarity_top_k=1).retrieve("Serve red wine")
     assert found.node.metadata["epic_preference"] == WINE and "epic_" not in found.node.get_content("llm")
-
-
-def test_an_index_takes_documents_in_later() -> None:
-    keep = step()
-    index = VectorStoreIndex.from_documents(
-        DOCUMENTS[:1], transformations=[splitter(), keep], embed_model=EpicEmbedding()
-    )
-    assert len(index.docstore.docs) == 2
-    index.insert(DOCUMENTS[1])
-    assert len(index.docstore.docs) == 4
-    changed = Document(text="No more of that.", id_="one", metadata={"title": "One"})
-    assert index.refresh_ref_docs([changed, DOCUMENTS[1]]) == [True, False]
-    assert sorted(texts(list(index.docstore.docs.values()))) == sorted(OF_WINE[2:])

@@ -12,17 +12,12 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.memory import BaseMemoryBlock, InsertMethod, Memory, StaticMemoryBlock
-from llama_index.core.utils import get_tokenizer
 from pydantic import Field
 
-from epic_core import EpicMemory, Stance
-from epic_core.verification import LMVerifier
+from epic_core import EpicMemory
 from epic_llamaindex.memory_block import EpicMemoryBlock
-from epic_llamaindex.models import LlamaIndexLM
 from llamaindex_models import ScriptedLLM
-from scripted import answer_to, read_prompt
 
 # The framework's synchronous calls end their event loop while the thread of its database still answers.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -83,16 +78,6 @@ async def test_what_leaves_the_buffer_is_remembered_and_told(run: str, method: I
     assert "<EpicMemory>" not in whole(await chat.aget_all())
 
 
-@pytest.mark.parametrize("run", ["sync", "async"])
-async def test_a_turn_on_something_else_is_not_told(run: str) -> None:
-    memory = EpicMemory([VEGAN])
-    memory.add([STEW])
-    chat = remembering(memory)
-    for said in ("thanks!", "Hi, how are you?", "How do I reverse a list in Python?"):
-        assert "<EpicMemory>" not in whole(await got(chat, run, input=said))
-    assert STEW in whole(await got(chat, run, input="What should I cook tonight?"))
-
-
 async def test_sessions_and_users(tmp_path: Path) -> None:
     path = tmp_path / "all.epic"
     lines = {"anna": "Anna cooked a vegan tofu curry.", "bert": "Bert baked a vegan bread."}
@@ -139,40 +124,6 @@ async def test_other_blocks_beside_it(first: bool) -> None:
     assert {hit.item.metadata["session_id"] for hit in memory.search("dinner", 9)} == set(taking.taken) == {"s"}
 
 
-async def test_a_model_that_is_down_costs_nobody_the_answer(caplog: pytest.LogCaptureFixture) -> None:
-    up: list[bool] = []
-
-    def answers(messages: Sequence[ChatMessage]) -> str | Exception:
-        if not up:
-            return ConnectionError("refused")
-        asked = read_prompt([{"role": message.role.value, "content": message.content} for message in messages])
-        return answer_to(asked, lambda chunk, preference: Stance.SUPPORTS)
-
-    memory = EpicMemory(
-        [VEGAN], verifier=LMVerifier(LlamaIndexLM(ScriptedLLM(answers=answers)), retries=0), aspects="parser"
-    )
-    chat = remembering(memory)
-    await say(chat, "async", STEW, WORK, "And what else is there to do today, and tomorrow?")
-    assert "memory.retry()" in caplog.text and len(memory) == 0
-    assert STEW not in whole(await chat.aget(input="Which vegan dinner did I cook?")).partition("</EpicMemory>")[0]
-    up.append(True)
-    await memory.aretry()
-    assert STEW in whole(await chat.aget(input="Which vegan dinner did I cook?"))
-
-
-@pytest.mark.parametrize("run", ["sync", "async"])
-async def test_a_chat_engine_is_told(run: str) -> None:
-    llm, memory = ScriptedLLM(answers=["Good."]), EpicMemory([VEGAN])
-    engine = SimpleChatEngine.from_defaults(llm=llm, memory=remembering(memory))
-    for said in (STEW, WORK, "And what else is there to do today, and tomorrow?", "Which vegan dinner did I cook?"):
-        answer = engine.chat(said) if run == "sync" else await engine.achat(said)
-        assert str(answer) == "Good."
-    assert "Document 1:" not in llm.prompts[0]
-    assert STEW in llm.prompts[-1].partition("<EpicMemory>")[2].partition("</EpicMemory>")[0]
-    # What was told is not offered again as something that was said.
-    assert all("Interpretation Guidance" not in hit.item.text for hit in memory.search("dinner", 20))
-
-
 async def test_an_agent_is_told() -> None:
     llm, memory = ScriptedLLM(answers=["Thought: I can answer.\nAnswer: A stew."]), EpicMemory([VEGAN])
     # This agent puts a prompt of its own into the place of the system message.
@@ -182,17 +133,3 @@ async def test_an_agent_is_told() -> None:
         answer = await agent.run(said, memory=chat)
     assert str(answer) == "A stew."
     assert STEW in llm.prompts[-1].partition("<EpicMemory>")[2].partition("</EpicMemory>")[0]
-
-
-async def test_what_does_not_fit_goes_from_the_end() -> None:
-    memory = EpicMemory([VEGAN])
-    memory.add([f"A vegan dish for every diet, number {number}, with beans." for number in range(5)])
-    length, counts = get_tokenizer(), set()
-    for limit in range(60, 800, 20):
-        chat = Memory.from_defaults(token_limit=limit, memory_blocks=[EpicMemoryBlock(memory=memory)])
-        chat.put(ChatMessage(role="user", content="Which vegan dish?"))
-        content = chat.get()[0].content or ""
-        counts.add(content.count("Document "))
-        told = content.partition("<EpicMemory>")[2].partition("</EpicMemory>")[0]
-        assert len(length(told.strip())) <= limit and f"Document {content.count('Document ') + 1}:" not in content
-    assert counts == {0, 1, 2, 3, 4, 5}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,52 +18,17 @@ from llama_index.embeddings.ollama import OllamaEmbedding
 from llama_index.llms.ollama import Ollama
 
 from epic_core import EpicMemory
-from epic_core.encoders import OllamaEncoder
-from epic_core.errors import EncoderError, LMError, LMSetupError, LMUnavailableError
-from epic_core.lm import Message, OllamaLM
+from epic_core.errors import EncoderError, LMSetupError, LMUnavailableError
+from epic_core.lm import Message
 from epic_core.verification import LMVerifier
 from epic_llamaindex.models import LlamaIndexEncoder, LlamaIndexLM
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply, in_turn
-from scripted import (
-    EXPECTED,
-    LONG,
-    PASSED,
-    PREFERENCES,
-    SIMPLE,
-    TAU,
-    TEXTS,
-    Add,
-    Answers,
-    adding,
-    first_properties,
-    forget_environment,
-    nothing_lost,
-    pairs_of,
-)
+from scripted import EXPECTED, PASSED, PREFERENCES, TAU, TEXTS, Add, Answers, first_properties, nothing_lost, pairs_of
 
 Json: TypeAlias = dict[str, Any]
 Complete = Callable[..., Any]
 ASKED = [Message("system", "You judge."), Message("user", "Keep it?")]
-
-
-@pytest.fixture
-def answers() -> Answers:
-    return Answers()
-
-
-@pytest.fixture
-def server(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> Iterator[LMServer]:
-    forget_environment(monkeypatch)
-    # Ollama's embeddings are unit vectors of most models, but not of all.
-    with LMServer(answers, models=("tiny", "embedder"), embed=lambda text: 7 * HashEncoder().vector(text)) as server:
-        yield server
-
-
-@pytest.fixture(params=["sync", "async"])
-def add(request: pytest.FixtureRequest) -> Add:
-    """Adds `ITEMS`, or others, by one path or the other."""
-    return adding(request.param)
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -113,18 +78,6 @@ async def test_a_memory_is_built_and_searched(server: LMServer, way: Any, concur
     assert server.most_at_once <= concurrency
     assert report.usage.prompt_tokens > report.usage.completion_tokens > 0
     assert memory.search("A vegan stew of beans") == await memory.asearch("A vegan stew of beans") != []
-
-
-async def test_it_is_the_memory_that_our_own_adapters_make(server: LMServer, add: Add) -> None:
-    memory = memory_of(server)
-    judging = LMVerifier(OllamaLM("tiny", host=server.url))
-    own = memory_of(server, judging, encoder=OllamaEncoder("embedder", host=server.url))
-    for one in (memory, own):
-        await add(one)
-    for query in ("Where are casinos?", "night trains and quiet parks"):
-        hits, expected = memory.search(query), own.search(query)
-        assert [hit.item.id for hit in hits] == [hit.item.id for hit in expected]
-        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected])
 
 
 # what is sent
@@ -200,14 +153,6 @@ async def test_a_server_that_does_not_say_the_context_is_asked_once(server: LMSe
     assert server.asked[0]["options"]["num_ctx"] == lm.context == 3900
 
 
-async def test_a_chunk_that_does_not_fit_is_not_sent(server: LMServer, add: Add) -> None:
-    long = LONG.text * 10
-    memory = memory_of(server, verifier(llm_of(server, context_window=2048)))
-    report = await add(memory, [long, *SIMPLE])
-    assert ["too long" in reason for reason in report.failures.values()] == [True]
-    assert server.calls == len(SIMPLE)
-
-
 async def test_clients_of_the_user_are_used(server: LMServer, complete: Complete) -> None:
     headers = {"X-Mine": "yes"}
     clients = {
@@ -237,33 +182,7 @@ def test_event_loops_may_come_and_go(server: LMServer) -> None:
 # what is answered
 
 
-async def test_a_model_that_needs_its_whole_limit_to_think_gets_more(
-    server: LMServer, answers: Answers, add: Add
-) -> None:
-    def thinking(request: Json, _: int) -> Reply | None:
-        return Reply(text="", thinking="The chunk is", cut=True) if "num_predict" in request["options"] else None
-
-    answers.alter = thinking
-    memory = memory_of(server)
-    report = await add(memory)
-    assert pairs_of(memory) == EXPECTED
-    nothing_lost(memory, report, waiting=0)
-    assert server.calls == len(PASSED) + 1
-
-
 # what goes wrong
-
-
-async def test_a_server_that_refuses_the_form_is_asked_without_it(server: LMServer, answers: Answers, add: Add) -> None:
-    answers.alter = lambda request, *_: (
-        Reply(status=400, text="format is not supported") if "format" in request else None
-    )
-    memory = memory_of(server)
-    report = await add(memory)
-    assert pairs_of(memory) == EXPECTED
-    nothing_lost(memory, report, waiting=0)
-    assert ["format" in body for body in server.asked] == [True] + [False] * len(PASSED)
-    assert all("num_predict" in body["options"] for body in server.asked)
 
 
 BROKEN = {
@@ -329,13 +248,3 @@ async def test_an_embedding_model_that_is_not_pulled(server: LMServer) -> None:
         encoder.encode(["a"])
     with pytest.raises(EncoderError, match=r"llamaindex:OllamaEmbedding:other.*not found"):
         await encoder.aencode_query("a")
-
-
-SCHEMA = {"type": "object", "properties": {"decision": {"type": "string"}}}
-
-
-async def test_a_request_that_is_refused_says_so(server: LMServer, complete: Complete) -> None:
-    server.answer = lambda request: Reply(status=400, text="does not like it")
-    with pytest.raises(LMError, match="does not like it"):
-        await complete(LlamaIndexLM(llm_of(server)), schema=SCHEMA, max_tokens=50)
-    assert server.calls == 4  # as it was wanted, without one or the other, without both

@@ -19,7 +19,7 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llama_index.core import PropertyGraphIndex, Settings, VectorStoreIndex
+from llama_index.core import PropertyGraphIndex, VectorStoreIndex
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.graph_stores.types import (
     KG_NODES_KEY,
@@ -31,9 +31,7 @@ from llama_index.core.graph_stores.types import (
     Relation,
 )
 from llama_index.core.indices.property_graph import (
-    DynamicLLMPathExtractor,
     ImplicitPathExtractor,
-    SchemaLLMPathExtractor,
     SimpleLLMPathExtractor,
     VectorContextRetriever,
 )
@@ -52,7 +50,6 @@ from llama_index.core.schema import (
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreQuery
 
 from epic_core import EpicMemory, Filter, Preference, Stance
-from epic_core.encoders import default_encoder
 from epic_core.errors import (
     DuplicatePreferenceError,
     EncoderError,
@@ -62,7 +59,7 @@ from epic_core.errors import (
 )
 from epic_core.types import Decision, Verdict
 from epic_core.verification import LMVerifier
-from epic_llamaindex import EpicEmbedding, EpicNodePostprocessor, EpicTransform, EpicVectorStore, SteeredRetriever
+from epic_llamaindex import EpicEmbedding, EpicTransform, EpicVectorStore, SteeredRetriever
 from epic_llamaindex.property_graph import SteeredVectorContextRetriever, adelete_passages, delete_passages
 from helpers import Answering, HashEncoder, KeepAll, UndecidedAll, keep
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
@@ -217,35 +214,12 @@ def ours(node: NodeWithScore | BaseNode) -> dict[str, Any]:
 
 # what gets into a graph
 
-SAID = {
-    "simple": lambda subject, relation, other: f"({subject}, {relation}, {other})",
-    "dynamic": lambda subject, relation, other: json.dumps(
-        [{"head": subject, "head_type": "HOTEL", "relation": relation, "tail": other, "tail_type": "THING"}]
-    ),
-    "schema": lambda subject, relation, other: json.dumps(
-        {
-            "triplets": [
-                {
-                    "subject": {"type": "PRODUCT", "name": subject},
-                    "relation": {"type": "HAS"},
-                    "object": {"type": "TECHNOLOGY", "name": other},
-                }
-            ]
-        }
-    ),
-}
-EXTRACTORS: dict[str, Any] = {
-    "simple": SimpleLLMPathExtractor,
-    "dynamic": DynamicLLMPathExtractor,
-    "schema": SchemaLLMPathExtractor,
-}
 
-
-def extracting(kind: str) -> ScriptedLLM:
+def extracting() -> ScriptedLLM:
     def answer(messages: Sequence[Any]) -> str:
         asked = messages[-1].content or ""
         (name,) = [name for name, text in TEXTS.items() if text in asked]
-        return SAID[kind](*TRIPLES[name])
+        return f"({', '.join(TRIPLES[name])})"
 
     return ScriptedLLM(answers=answer)
 
@@ -257,18 +231,17 @@ def a_splitter() -> SentenceSplitter:
 
 
 @pytest.mark.parametrize("annotate", [False, True])
-@pytest.mark.parametrize("kind", EXTRACTORS)
-def test_nothing_of_ours_gets_into_the_graph(kind: str, annotate: bool) -> None:
+def test_nothing_of_ours_gets_into_the_graph(annotate: bool) -> None:
     """Also not what documents brought with them, which a splitter puts into the link to the source, too."""
     told = {} if annotate else {"epic_stance": "supports", "epic_instruction": "Say so."}
     documents = [
         Document(id_=name, text=f"{text} ", metadata={"title": "Guide", **told}) for name, text in TEXTS.items()
     ]
-    llm, embedding = extracting(kind), ScriptedEmbedding()
+    llm, embedding = extracting(), ScriptedEmbedding()
     index = PropertyGraphIndex.from_documents(
         documents,
         transformations=[a_splitter(), step(annotate=annotate)],
-        kg_extractors=[EXTRACTORS[kind](llm=llm), ImplicitPathExtractor()],
+        kg_extractors=[SimpleLLMPathExtractor(llm=llm), ImplicitPathExtractor()],
         property_graph_store=SimplePropertyGraphStore(),
         llm=llm,
         embed_model=embedding,
@@ -287,42 +260,6 @@ def test_nothing_of_ours_gets_into_the_graph(kind: str, annotate: bool) -> None:
 
 def chunks(index: PropertyGraphIndex) -> list[Any]:
     return [node for node in graph(index).get_all_nodes() if not isinstance(node, EntityNode)]
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.booleans(), max_size=8))
-def test_implicit_edges_lead_only_to_what_is_there(mask: list[bool]) -> None:
-    nodes = [TextNode(id_=f"n{n}", text="Ace" if one else "Sky") for n, one in enumerate(mask)]
-    for place, node in enumerate(nodes):
-        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="document")
-        if place:
-            node.relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=nodes[place - 1].node_id)
-            nodes[place - 1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=node.node_id)
-    held = graph(graph_of(step()(nodes), kg_extractors=[ImplicitPathExtractor()]))
-    there = [f"n{n}" for n, one in enumerate(mask) if one]
-    assert set(held.nodes) == {*there, *(["document"] if there else [])}
-    # A chain stays a chain.
-    pairs = list(pairwise(there))
-    assert {one for one in held.triplets if one[1] != "SOURCE"} == {
-        *((left, "NEXT", right) for left, right in pairs),
-        *((right, "PREVIOUS", left) for left, right in pairs),
-    }
-
-
-def test_links_say_nothing_of_ours_and_those_given_stay_as_they_are() -> None:
-    nodes = passages()
-    for node in nodes:
-        for link in node.relationships.values():
-            assert isinstance(link, RelatedNodeInfo)
-            link.metadata = {"title": "Guide", "epic_stance": "supports", "more": ["a"]}
-    before = copy.deepcopy(nodes)
-    found = step()(nodes)
-    for node in found:
-        for link in node.relationships.values():
-            assert isinstance(link, RelatedNodeInfo)
-            assert link.metadata == {"title": "Guide", "more": ["a"]}
-            link.metadata["more"].append("changed")
-    assert nodes == before
 
 
 # steering
@@ -361,20 +298,17 @@ async def test_a_query_is_steered(index: PropertyGraphIndex, include_text: bool)
     assert [(one.text, ours(one)) for one in bare.retrieve(QUERY)] == [(found.text, {})]
 
 
-async def test_an_index_asks_it_beside_others(index: PropertyGraphIndex) -> None:
-    steered = SteeredVectorContextRetriever.from_index(index, [LIKES], similarity_top_k=1)
-    plain = VectorContextRetriever(
-        index.property_graph_store,
-        embed_model=EpicEmbedding(),
-        vector_store=index.vector_store,
-        similarity_top_k=1,
+async def test_the_frameworks_own_retriever_can_be_a_leaf(index: PropertyGraphIndex) -> None:
+    leaf = VectorContextRetriever(
+        index.property_graph_store, embed_model=EpicEmbedding(), vector_store=index.vector_store, similarity_top_k=1
     )
-    for use_async in (True, False):
-        whole = index.as_retriever(sub_retrievers=[steered, plain], use_async=use_async)
-        found = await asyncio.to_thread(whole.retrieve, QUERY)
-        assert ids(found) == ids(await whole.aretrieve(QUERY)) == ["bellmore", "ace"]
-    with pytest.raises(InvalidInputError, match="asks other retrievers"):
-        SteeredRetriever(steered, [LIKES], embed_model=EpicEmbedding())
+    own = leaf.retrieve(QUERY)
+    retriever = SteeredRetriever(leaf, [LIKES], annotate=True)
+    found = retriever.retrieve(QUERY)
+    assert told(await retriever.aretrieve(QUERY)) == told(found)
+    assert "Ace" in own[0].text and "Bellmore" in found[0].text
+    assert found[0].metadata["epic_steered_by"] == LIKES
+    assert told(SteeredRetriever(leaf, [LIKES], steering="off").retrieve(QUERY)) == told(own)
 
 
 async def test_nothing_that_is_given_is_changed(index: PropertyGraphIndex, kept: EpicTransform) -> None:
@@ -391,33 +325,6 @@ async def test_nothing_that_is_given_is_changed(index: PropertyGraphIndex, kept:
     assert all(ours(node) == {} for node in index.property_graph_store.get_llama_nodes(HOTELS))
 
 
-@settings(deadline=None, max_examples=25)
-@given(
-    k=st.integers(1, 6),
-    mode=st.sampled_from(["signed", "paper", "off"]),
-    preferences=st.lists(st.sampled_from([AVOIDS, LIKES, "I collect stamps."]), max_size=3, unique=True),
-    query=st.sampled_from([QUERY, "Where should I stay?", "a park", "xylophone quantum zebra"]),
-    include_text=st.booleans(),
-    guided=st.booleans(),
-)
-def test_sync_and_async_are_the_same(
-    k: int, mode: Any, preferences: list[str], query: str, include_text: bool, guided: bool
-) -> None:
-    kept = step()
-    retriever = SteeredVectorContextRetriever.from_index(
-        graph_of(kept(passages())),
-        preferences,
-        guidance=kept if guided else None,
-        steering=mode,
-        similarity_top_k=k,
-        include_text=include_text,
-    )
-    found = retriever.retrieve(query)
-    assert told(asyncio.run(retriever.aretrieve(query))) == told(found)
-    assert len({node.text for node in found}) == len(found) >= 1
-    assert sorted((node.score or 0.0 for node in found), reverse=True) == [node.score for node in found]
-
-
 @pytest.mark.parametrize("name", ["default", "searchable"])
 async def test_filters_that_nothing_satisfies_give_nothing(name: str) -> None:
     index = graph_of(passages(), name)
@@ -427,13 +334,6 @@ async def test_filters_that_nothing_satisfies_give_nothing(name: str) -> None:
         retriever = SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=none, steering=mode)
         assert retriever.retrieve(QUERY) == await retriever.aretrieve(QUERY) == []
         assert SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=some, steering=mode).retrieve(QUERY)
-
-
-@pytest.mark.parametrize("name", ["searchable", "vector store"])
-async def test_an_empty_graph_gives_nothing(name: str) -> None:
-    kept = step(llm=Answering(lambda one: Verdict(decision=Decision.DISCARD, rationale="far")))
-    retriever = SteeredVectorContextRetriever.from_index(graph_of(kept(passages()), name), guidance=kept)
-    assert retriever.retrieve(QUERY) == await retriever.aretrieve(QUERY) == []
 
 
 async def test_the_event_loop_is_not_blocked() -> None:
@@ -583,17 +483,6 @@ async def test_a_memory_without_preferences_has_nothing_to_say() -> None:
     assert "bellmore" in ids(retriever.retrieve(QUERY))[:1]
 
 
-def test_a_postprocessor_takes_the_guidance_as_it_is(index: PropertyGraphIndex, kept: EpicTransform) -> None:
-    found = SteeredVectorContextRetriever.from_index(index, guidance=kept).retrieve(QUERY)
-    suited = EpicNodePostprocessor(preferences=[AVOIDS], llm=UndecidedAll(), guidance="text")
-    for node in suited.postprocess_nodes(found, query_str=QUERY):
-        said = node.metadata
-        assert said["epic_instruction"] in node.text
-        assert node.text.endswith(said["epic_content"])
-        assert TEXTS[node.node_id] in said["epic_content"]
-    assert suited.report.seen == 0
-
-
 # arguments
 
 
@@ -641,20 +530,6 @@ def test_an_index_that_cannot_be_searched() -> None:
     bare = graph_of(passages(), embed_kg_nodes=False)
     with pytest.raises(InvalidInputError, match="not embedded"):
         SteeredVectorContextRetriever.from_index(bare, [AVOIDS])
-
-
-def test_the_settings_are_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def asked(self: object) -> Any:
-        raise AssertionError("read")
-
-    index, kept = graph_of(passages(HOTELS)), step()
-    for name in ("embed_model", "llm"):
-        monkeypatch.setattr(type(Settings), name, property(asked))
-    for model in (default_encoder(), EpicEmbedding()):
-        found = SteeredVectorContextRetriever(
-            index.property_graph_store, embed_model=model, vector_store=index.vector_store, guidance=kept
-        ).retrieve(QUERY)
-        assert found
 
 
 async def test_models_that_fail_or_do_not_fit(index: PropertyGraphIndex) -> None:
@@ -733,39 +608,6 @@ def test_a_graph_without_some_passages_is_that_of_the_others(
         known = {one.metadata["vector_source_id"] for one in result.nodes} if result.nodes else set(result.ids or ())
         assert known == entities
     assert set(index.docstore.docs) == {node.node_id for node in left}
-
-
-def test_a_graph_that_the_framework_has_broken_is_whole_again() -> None:
-    index = graph_of(passages(HOTELS))
-    index.delete_nodes(["bellmore"])
-    with pytest.raises(KeyError):
-        graph(index).get_triplets()
-    delete_passages(index, ["bellmore"])
-    assert all(len(one) == 3 for one in graph(index).get_triplets())
-    assert "Bellmore" not in graph(index).nodes
-
-
-def test_passages_follow_the_preferences() -> None:
-    train = "I only travel by train."
-    kept = step(
-        llm=Answering(
-            lambda one: (
-                keep(one)
-                if any(
-                    {AVOIDS: "hotel", train: "engines"}[preference.text] in one.item.text
-                    for preference in one.preferences
-                )
-                else Verdict(decision=Decision.DISCARD, rationale="far")
-            )
-        )
-    )
-    index = graph_of(kept(passages()))
-    kept.preferences = [train]
-    delete_passages(index, HOTELS)
-    index.insert_nodes(kept(passages()))
-    assert {node.id for node in graph(index).get_all_nodes()} == {"steam", "Steam engines", "Water", "guide"}
-    (found,) = SteeredVectorContextRetriever.from_index(index, guidance=kept).retrieve("steam")
-    assert (found.node_id, found.metadata["epic_preference"]) == ("steam", train)
 
 
 class Elsewhere(PropertyGraphStore):

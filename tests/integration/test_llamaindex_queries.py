@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import Document, SimpleKeywordTableIndex, StorageContext, VectorStoreIndex
+from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload, LlamaDebugHandler
-from llama_index.core.chat_engine import ContextChatEngine
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
-from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever, RecursiveRetriever, RouterRetriever
-from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
-from llama_index.core.tools import QueryEngineTool, RetrieverTool
-from llama_index_instrumentation import get_dispatcher
-from llama_index_instrumentation.span_handlers import SimpleSpanHandler
-from pydantic import PrivateAttr
+from llama_index.core.retrievers import RecursiveRetriever
+from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, TextNode
 
 from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError
 from epic_llamaindex import EpicEmbedding, EpicRetriever, SteeredRetriever
 from llamaindex_models import ScriptedLLM
 
@@ -102,144 +91,10 @@ async def test_with_guidance_as_text_its_model_sees_the_guidance(memory: EpicMem
         assert prompt.count("Interpretation Guidance:") == 3
 
 
-async def test_a_chat_engine_shows_its_model_the_nodes(retriever: BaseRetriever) -> None:
-    llm = ScriptedLLM(answers=["The old town."])
-    for use_async in (False, True):
-        chat = ContextChatEngine.from_defaults(retriever=retriever, llm=llm)
-        response = await chat.achat(QUERY) if use_async else chat.chat(QUERY)
-        assert str(response) == "The old town."
-        assert ids(response.source_nodes) == ids(retriever.retrieve(QUERY))
-        assert all(node.text in llm.prompts[-1] for node in response.source_nodes)
-
-
-async def test_a_tool_of_an_agent_retrieves(retriever: BaseRetriever) -> None:
-    tool = RetrieverTool.from_defaults(retriever, name="notes", description="What the user keeps.")
-    found, again = tool.call(QUERY), await tool.acall(QUERY)
-    assert found.content == again.content
-    assert all(node.text in found.content for node in retriever.retrieve(QUERY))
-    engine = RetrieverQueryEngine.from_args(retriever, llm=ScriptedLLM(answers=["The old town."]))
-    assert QueryEngineTool.from_defaults(engine, description="all").call(QUERY).content == "The old town."
-
-
 # fusing
 
 
-@pytest.mark.parametrize(
-    ("mode", "use_async"), [("reciprocal_rerank", True), ("relative_score", False), ("simple", False)]
-)
-async def test_a_fusion_of_one_query(retriever: BaseRetriever, mode: Any, use_async: bool) -> None:
-    fusion = QueryFusionRetriever(
-        [retriever],
-        llm=ScriptedLLM(answers=["none"]),
-        mode=mode,
-        num_queries=1,
-        similarity_top_k=3,
-        use_async=use_async,
-    )
-    found = fusion.retrieve(QUERY)
-    assert found == await fusion.aretrieve(QUERY)
-    assert ids(found) == ids(retriever.retrieve(QUERY))
-    assert all(type(node.score) is float for node in found)
-
-
-@pytest.mark.parametrize("use_async", [True, False])
-async def test_a_fusion_of_several_queries_knows_nodes_again(
-    memory: EpicMemory, index: VectorStoreIndex, use_async: bool
-) -> None:
-    queries = [QUERY, "a vegan stew", "quiet hotels"]
-    llm = ScriptedLLM(answers=["\n".join(queries[1:])])
-    leaf = index.as_retriever(similarity_top_k=5)
-    for retriever in (EpicRetriever(memory), SteeredRetriever(leaf, PREFERENCES)):
-        fusion = QueryFusionRetriever(
-            [retriever],
-            llm=llm,
-            mode="reciprocal_rerank",  # type: ignore[arg-type]
-            num_queries=len(queries),
-            similarity_top_k=5,
-            use_async=use_async,
-        )
-        ranks: dict[str, float] = {}
-        for query in queries:
-            for rank, node in enumerate(retriever.retrieve(query)):
-                ranks[node.node_id] = ranks.get(node.node_id, 0.0) + 1.0 / (rank + 60.0)
-        for found in (fusion.retrieve(QUERY), await fusion.aretrieve(QUERY)):
-            assert {node.node_id: node.score for node in found} == pytest.approx(ranks)
-
-
-async def test_a_fusion_with_a_search_by_keywords_merges_what_both_find(index: VectorStoreIndex) -> None:
-    nodes = [
-        node.model_copy(update={"metadata": {"kind": "hotel", "city": {"name": "Porto", "as": "b"}, "a": n}})
-        for n, node in enumerate(NODES)
-    ]
-    keywords = SimpleKeywordTableIndex(copy.deepcopy(nodes), llm=ScriptedLLM(answers=["none"])).as_retriever(
-        retriever_mode="simple"
-    )
-    leaf = VectorStoreIndex(copy.deepcopy(nodes), embed_model=EpicEmbedding()).as_retriever(similarity_top_k=5)
-    made = EpicRetriever(EpicMemory(PREFERENCES, tau=0.0), guidance="none")
-    made.add_nodes(nodes)
-    for ours in (SteeredRetriever(leaf, PREFERENCES), made):
-        ranks: dict[str, float] = {}
-        for part in (keywords, ours):
-            for rank, node in enumerate(part.retrieve(QUERY)):
-                ranks[node.node_id] = ranks.get(node.node_id, 0.0) + 1.0 / (rank + 60.0)
-        assert max(ranks.values()) > 1.0 / 60.0, "both find one"
-        for use_async in (True, False):
-            fusion = QueryFusionRetriever(
-                [keywords, ours],
-                llm=ScriptedLLM(answers=["none"]),
-                mode="reciprocal_rerank",  # type: ignore[arg-type]
-                num_queries=1,
-                similarity_top_k=6,
-                use_async=use_async,
-            )
-            for found in (fusion.retrieve(QUERY), await fusion.aretrieve(QUERY)):
-                assert {node.node_id: node.score for node in found} == pytest.approx(ranks)
-                assert len(found) == len(ranks)
-
-
 # routing and merging
-
-
-async def test_a_router_selects_among_them(memory: EpicMemory, index: VectorStoreIndex) -> None:
-    parts = [EpicRetriever(memory, similarity_top_k=2), SteeredRetriever(index.as_retriever(), [VEGAN])]
-    tools = [RetrieverTool.from_defaults(part, description=text) for part, text in zip(parts, ("a", "b"), strict=True)]
-    for choice, part in enumerate(parts, start=1):
-        llm = ScriptedLLM(answers=[json.dumps([{"choice": choice, "reason": "it fits"}])])
-        router = RouterRetriever(LLMSingleSelector.from_defaults(llm=llm), tools, llm=llm)
-        assert router.retrieve(QUERY) == await router.aretrieve(QUERY) == part.retrieve(QUERY)
-    llm = ScriptedLLM(answers=[json.dumps([{"choice": n, "reason": "it fits"} for n in (1, 2)])])
-    router = RouterRetriever(LLMMultiSelector.from_defaults(llm=llm), tools, llm=llm)
-    found = router.retrieve(QUERY)
-    assert found == await router.aretrieve(QUERY)
-    assert set(ids(found)) == {node_id for part in parts for node_id in ids(part.retrieve(QUERY))}
-
-
-async def test_nodes_are_merged_into_their_parents() -> None:
-    documents = [
-        Document(id_="hotels", text=" ".join(f"Hotel number {n} is a quiet hotel with a garden." for n in range(12))),
-        Document(id_="food", text=" ".join(f"Dish number {n} is a vegan dish." for n in range(12))),
-    ]
-    nodes = HierarchicalNodeParser.from_defaults(chunk_sizes=[256, 64], chunk_overlap=0).get_nodes_from_documents(
-        documents
-    )
-    context = StorageContext.from_defaults()
-    context.docstore.add_documents(nodes)
-    leaves = VectorStoreIndex(get_leaf_nodes(nodes), storage_context=context, embed_model=EpicEmbedding())
-    steered: Any = SteeredRetriever(leaves.as_retriever(similarity_top_k=3), ["I love quiet hotels with a garden."])
-    memory: Any = EpicRetriever.from_defaults(
-        preferences=["I love quiet hotels with a garden."], nodes=get_leaf_nodes(nodes), tau=-1.0, similarity_top_k=3
-    )
-    before = copy.deepcopy(context.docstore.docs)
-    merging = AutoMergingRetriever(steered, context, simple_ratio_thresh=0.3)
-    found = merging.retrieve("Which hotel has a garden?")
-    assert found == await merging.aretrieve("Which hotel has a garden?")
-    assert any(node.node.child_nodes for node in found), "nothing was merged"
-    assert all(node.node.ref_doc_id == "hotels" or node.node.parent_node for node in found)
-    assert context.docstore.docs == before
-    # A memory keeps no links to parents: its nodes stay as they are.
-    assert AutoMergingRetriever(memory, context).retrieve("Which hotel has a garden?") == memory.retrieve(
-        "Which hotel has a garden?"
-    )
 
 
 async def test_it_can_be_what_a_node_leads_to(retriever: BaseRetriever) -> None:
@@ -255,61 +110,6 @@ async def test_it_can_be_what_a_node_leads_to(retriever: BaseRetriever) -> None:
 
 
 # seen from outside
-
-
-class Events(BaseEventHandler):
-    """The events of retrievals."""
-
-    _seen: list[Any] = PrivateAttr(default_factory=list)
-
-    @classmethod
-    def class_name(cls) -> str:
-        return "Events"
-
-    def handle(self, event: Any, **kwargs: Any) -> None:
-        if isinstance(event, (RetrievalStartEvent, RetrievalEndEvent)):
-            self._seen.append(event)
-
-
-@pytest.fixture
-def watched() -> Iterator[tuple[Events, SimpleSpanHandler]]:
-    root, events, spans = get_dispatcher(), Events(), SimpleSpanHandler()
-    root.add_event_handler(events)
-    root.add_span_handler(spans)
-    yield events, spans
-    root.event_handlers.remove(events)
-    root.span_handlers.remove(spans)
-
-
-@pytest.mark.parametrize("way", ["retrieve", "aretrieve"])
-async def test_spans_and_events_are_there_sync_and_async(
-    retriever: BaseRetriever, watched: tuple[Events, SimpleSpanHandler], way: str
-) -> None:
-    events, spans = watched
-    found = await retriever.aretrieve(QUERY) if way == "aretrieve" else retriever.retrieve(QUERY)
-    names = {span.id_: span.id_.split("-")[0] for span in spans.completed_spans}
-    kind = type(retriever).__name__
-    (inner,) = [span for span in spans.completed_spans if names[span.id_] == f"{kind}._{way}"]
-    assert list(names.values()).count(f"{kind}.{way}") == 1
-    assert names[str(inner.parent_id)] == f"{kind}.{way}"
-    assert not spans.open_spans
-    first, last = events._seen[0], events._seen[-1]
-    assert isinstance(first, RetrievalStartEvent)
-    assert isinstance(last, RetrievalEndEvent)
-    assert (first.str_or_query_bundle, last.nodes) == (QUERY, found)
-    assert first.span_id == last.span_id
-    assert names[str(last.span_id)] == f"{kind}.{way}"
-
-
-@pytest.mark.parametrize("way", ["retrieve", "aretrieve"])
-async def test_a_span_that_fails_is_dropped(
-    retriever: BaseRetriever, watched: tuple[Events, SimpleSpanHandler], way: str
-) -> None:
-    _, spans = watched
-    with pytest.raises(InvalidInputError):
-        await retriever.aretrieve("") if way == "aretrieve" else retriever.retrieve("")
-    assert {span.id_.split("-")[0].rpartition(".")[2] for span in spans.dropped_spans} == {way, f"_{way}"}
-    assert not spans.open_spans
 
 
 async def test_callbacks_are_told(memory: EpicMemory, index: VectorStoreIndex) -> None:
@@ -345,14 +145,6 @@ async def test_many_at_once_get_what_each_gets_alone(retriever: BaseRetriever) -
     for thread in threads:
         await asyncio.to_thread(thread.join)
     assert [found[number] for number in range(len(queries))] == wanted
-
-
-async def test_one_bundle_may_be_asked_again_and_again(retriever: BaseRetriever) -> None:
-    bundle = QueryBundle(QUERY)
-    wanted = retriever.retrieve(QUERY)
-    for _ in range(2):
-        assert retriever.retrieve(bundle) == await retriever.aretrieve(bundle) == wanted
-    assert bundle == QueryBundle(QUERY)
 
 
 async def test_ids_and_nodes_are_those_that_went_in(retriever: BaseRetriever) -> None:

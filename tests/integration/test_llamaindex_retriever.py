@@ -509,29 +509,13 @@ def test_from_defaults_asks_the_models_it_is_given(tmp_path: Path) -> None:
     ("options", "what"),
     [
         ({"nodes": NODES, "texts": ["a"]}, "one of documents, nodes, texts, docstore and index"),
-        ({"nodes": NODES, "documents": [Document(text="a")]}, "one of documents, nodes"),
         ({"nodes": NODES, "transformations": []}, "transformations= make nodes of documents="),
         ({"documents": ["text"]}, "Expected nodes"),
         ({"documents": [Document(text="a")], "stance_policy": "none"}, "stance_policy"),
         ({"docstore": SimpleDocumentStore()}, "holds no nodes"),
-        ({"encoder": HashEncoder()}, "Give embed_model="),
         ({"verifier": KeepAll()}, "Give embed_model= and llm="),
-        ({"nodes": ["text"]}, "Expected nodes"),
         ({"similarity_top_k": 0}, "similarity_top_k must be"),
         ({"tau": 2.0}, "tau"),
-    ],
-    ids=[
-        "two sources",
-        "documents and nodes",
-        "transformations",
-        "no documents",
-        "stances",
-        "empty docstore",
-        "encoder",
-        "verifier",
-        "no nodes",
-        "k",
-        "tau",
     ],
 )
 def test_from_defaults_refuses_what_cannot_be_and_leaves_nothing_open(
@@ -593,6 +577,12 @@ def test_documents_are_split_and_stay_as_they_are() -> None:
 # objects
 
 
+LEADS = [
+    IndexNode(id_="n1", text="Everything about casinos in hotels.", index_id="casinos", metadata={"b": 1, "a": 2}),
+    IndexNode(id_="n2", text="Everything about a vegan diet.", index_id="food"),
+]
+
+
 async def test_an_item_can_lead_to_something_else(memory: EpicMemory) -> None:
     menus = EpicRetriever.from_defaults(preferences=PREFERENCES, texts=["The vegan menu of a hotel."], tau=-1.0)
     lead = IndexNode(id_="casino", text="The hotels of the strip have casinos.", index_id="menus", obj=menus)
@@ -604,12 +594,6 @@ async def test_an_item_can_lead_to_something_else(memory: EpicMemory) -> None:
         assert "casino" in ids(plain)
         (menu,) = menus.retrieve(QUERY)
         assert ids(found) == [menu.node_id if node_id == "casino" else node_id for node_id in ids(plain)]
-
-
-LEADS = [
-    IndexNode(id_="n1", text="Everything about casinos in hotels.", index_id="casinos", metadata={"b": 1, "a": 2}),
-    IndexNode(id_="n2", text="Everything about a vegan diet.", index_id="food"),
-]
 
 
 @pytest.mark.parametrize("guidance", ["metadata", "text", "none"])

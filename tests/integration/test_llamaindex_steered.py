@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 from collections.abc import Callable, Sequence
@@ -14,21 +13,14 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from llama_index.core import DocumentSummaryIndex, PropertyGraphIndex, StorageContext, SummaryIndex, VectorStoreIndex
+from llama_index.core import DocumentSummaryIndex, StorageContext, SummaryIndex, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import mean_agg
-from llama_index.core.graph_stores import SimplePropertyGraphStore
-from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
-from llama_index.core.indices.property_graph import ImplicitPathExtractor, PGRetriever, VectorContextRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexAutoRetriever
 from llama_index.core.retrievers import (
     AutoMergingRetriever,
     QueryFusionRetriever,
     RecursiveRetriever,
-    RouterRetriever,
-    TransformRetriever,
     VectorIndexRetriever,
 )
 from llama_index.core.schema import (
@@ -41,10 +33,7 @@ from llama_index.core.schema import (
     QueryBundle,
     RelatedNodeInfo,
     TextNode,
-    TransformComponent,
 )
-from llama_index.core.selectors import LLMSingleSelector
-from llama_index.core.tools import RetrieverTool
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreInfo
 
 from epic_core import EpicMemory, Preference, QuerySteering, Stance
@@ -152,28 +141,6 @@ async def test_off_is_the_leafs_own_search(corpus: VectorStoreIndex) -> None:
     retriever = SteeredRetriever(leaf, PREFERENCES, steering="off")
     for question in QUESTIONS:
         assert retriever.retrieve(question) == await retriever.aretrieve(question) == leaf.retrieve(question)
-
-
-async def test_a_leaf_whose_count_is_changed_is_asked_for_that_many(leaf: Any) -> None:
-    retriever = SteeredRetriever(leaf, [AVOIDS])
-    leaf.similarity_top_k = 2
-    assert len(retriever.retrieve(QUERY)) == len(await retriever.aretrieve(QUERY)) == 2
-
-
-@settings(deadline=None, max_examples=25)
-@given(
-    k=st.integers(1, 8),
-    mode=st.sampled_from(MODES),
-    preferences=st.lists(st.sampled_from([*PREFERENCES, AVOIDS, LIKES]), max_size=3, unique=True),
-    question=st.sampled_from([*QUESTIONS, QUERY]),
-)
-def test_sync_and_async_are_the_same_and_give_nothing_twice(
-    corpus: VectorStoreIndex, k: int, mode: Any, preferences: list[str], question: str
-) -> None:
-    retriever = SteeredRetriever(corpus.as_retriever(similarity_top_k=k), preferences, steering=mode)
-    found = retriever.retrieve(question)
-    assert asyncio.run(retriever.aretrieve(question)) == found
-    assert len(set(ids(found))) == len(found) == k
 
 
 # query bundles
@@ -377,13 +344,6 @@ def test_preferences_can_be_changed_and_are_checked(leaf: BaseRetriever) -> None
     assert retriever.retrieve(QUERY) == wanted
 
 
-def test_preferences_may_come_from_anything_that_can_be_gone_through(leaf: BaseRetriever) -> None:
-    wanted = SteeredRetriever(leaf, [AVOIDS]).retrieve(QUERY)
-    for one in (AVOIDS, Preference(text=AVOIDS), (AVOIDS,), iter([AVOIDS])):
-        retriever = SteeredRetriever(leaf, one)
-        assert retriever.retrieve(QUERY) == retriever.retrieve(QUERY) == wanted
-
-
 # the fallback
 
 
@@ -406,15 +366,6 @@ async def test_a_query_that_matches_no_preference_goes_to_the_fallback(
     assert texts(retriever.retrieve(QUERY)) != texts(found)
     off = SteeredRetriever(leaf, preferences, fallback=Remembering(pages), steering="off")
     assert off.retrieve(QUERY) == leaf.retrieve(QUERY)
-
-
-async def test_a_memory_can_be_the_fallback(leaf: BaseRetriever) -> None:
-    memory = EpicMemory([AVOIDS], tau=-1.0)
-    memory.add(["A hotel that the memory knows."])
-    retriever = SteeredRetriever(leaf, fallback=EpicRetriever(memory), annotate=True)
-    (found,) = retriever.retrieve(QUERY)
-    assert [found] == await retriever.aretrieve(QUERY)
-    assert (found.text, found.metadata["epic_tier"]) == ("A hotel that the memory knows.", "fallback")
 
 
 async def test_a_fallback_that_returns_no_nodes_is_an_error(leaf: BaseRetriever) -> None:
@@ -566,86 +517,6 @@ async def test_a_leaf_that_gives_more_nodes_than_its_count_loses_none() -> None:
     assert {node.score for node in found} == {None}
 
 
-class Triples(TransformComponent):
-    """Finds what it was told to find."""
-
-    triples: dict[str, tuple[str, str, str]]
-
-    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
-        for node in nodes:
-            one, relation, other = self.triples[node.node_id]
-            entities = [EntityNode(name=name, label="thing") for name in (one, other)]
-            node.metadata[KG_NODES_KEY] = entities
-            node.metadata[KG_RELATIONS_KEY] = [
-                Relation(label=relation, source_id=entities[0].id, target_id=entities[1].id)
-            ]
-        return nodes
-
-
-@pytest.fixture(params=["embedded", "store"])
-def graph(request: pytest.FixtureRequest) -> PropertyGraphIndex:
-    """Whose entities are found by vectors in the graph store, or in a vector store of its own."""
-    things = {
-        "0": ("hotel with casino and poker", "stands in", "Las Vegas"),
-        "1": ("quiet hotel with a garden", "stands in", "Las Vegas village"),
-        "2": ("train", "goes to", "mountains"),
-    }
-    texts = ["The hotel has a casino.", "The hotel has a garden.", "The train goes to the mountains."]
-
-    class WithoutVectors(SimplePropertyGraphStore):
-        supports_vector_queries: bool = False
-
-    return PropertyGraphIndex(
-        [TextNode(id_=str(n), text=text) for n, text in enumerate(texts)],
-        llm=ScriptedLLM(answers=["none"]),
-        embed_model=EpicEmbedding(),
-        kg_extractors=[ImplicitPathExtractor(), Triples(triples=things)],
-        property_graph_store=WithoutVectors() if request.param == "store" else SimplePropertyGraphStore(),
-        vector_store=SimpleVectorStore() if request.param == "store" else None,
-        use_async=False,
-    )
-
-
-def vector_context(graph: PropertyGraphIndex, **options: Any) -> VectorContextRetriever:
-    return VectorContextRetriever(
-        graph.property_graph_store,
-        vector_store=graph.vector_store,
-        embed_model=EpicEmbedding(),
-        similarity_top_k=1,
-        **options,
-    )
-
-
-@pytest.mark.parametrize("include_text", [True, False])
-async def test_the_vector_context_of_a_property_graph_can_be_steered(
-    graph: PropertyGraphIndex, include_text: bool
-) -> None:
-    leaf = vector_context(graph, include_text=include_text)
-    question = "hotel and poker"
-    (own,) = leaf.retrieve(question)
-    assert "casino" in own.text
-    retriever = SteeredRetriever(leaf, [LIKES], annotate=True)
-    (found,) = retriever.retrieve(question)
-    again = (await retriever.aretrieve(question))[0]
-    assert (again.text, again.score, again.metadata) == (found.text, found.score, found.metadata)
-    assert "garden" in found.text
-    assert "casino" not in found.text
-    assert found.metadata["epic_steered_by"]
-    (off,) = SteeredRetriever(leaf, [LIKES], steering="off").retrieve(question)
-    assert (off.text, off.score) == (own.text, own.score)
-
-
-async def test_a_property_graphs_retriever_asks_a_steered_one_among_others(graph: PropertyGraphIndex) -> None:
-    leaf = vector_context(graph)
-    for use_async in (True, False):
-        whole = graph.as_retriever(sub_retrievers=[leaf], use_async=use_async)
-        with pytest.raises(InvalidInputError, match=r"PGRetriever asks other retrievers.*Steer what it asks"):
-            SteeredRetriever(whole, [LIKES])
-        steered: Any = [SteeredRetriever(leaf, [LIKES])]
-        (found,) = PGRetriever(sub_retrievers=steered, use_async=use_async).retrieve("hotel and poker")
-        assert "garden" in found.text
-
-
 # what cannot be steered
 
 
@@ -653,15 +524,10 @@ def composites(leaf: BaseRetriever, index: VectorStoreIndex) -> dict[str, Callab
     llm: Any = ScriptedLLM(answers=["1"])
     context = StorageContext.from_defaults()
     merging: Any = leaf
-    identity: Any = type("Identity", (), {"run": lambda self, bundle, metadata=None: bundle})()
     return {
         "QueryFusionRetriever": lambda: QueryFusionRetriever([leaf], llm=llm, num_queries=1),
-        "RouterRetriever": lambda: RouterRetriever(
-            LLMSingleSelector.from_defaults(llm=llm), [RetrieverTool.from_defaults(leaf, description="all")], llm=llm
-        ),
         "AutoMergingRetriever": lambda: AutoMergingRetriever(merging, context),
         "RecursiveRetriever": lambda: RecursiveRetriever("vector", {"vector": leaf}),
-        "TransformRetriever": lambda: TransformRetriever(leaf, identity),
         "VectorIndexAutoRetriever": lambda: VectorIndexAutoRetriever(
             index, VectorStoreInfo(content_info="hotels", metadata_info=[]), llm=llm
         ),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
 import re
 import socket
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,59 +15,29 @@ from typing import Any, TypeAlias
 import pytest
 
 from epic_core import EpicMemory, Item
-from epic_core.errors import LMSetupError
-from epic_core.types import Stance
 from epic_core.verification import LMVerifier
 from helpers import HashEncoder
-from lm_servers import LMServer, Reply, in_turn
+from lm_servers import LMServer, Reply
 from scripted import (
     DISCARDED,
     EXPECTED,
     ITEMS,
     KEPT,
-    LONG,
     PASSED,
-    SHORT,
-    SIMPLE,
     TEXTS,
-    TRUTH,
     WAYS,
     Add,
     Answers,
     Model,
-    Script,
     adding,
-    anew,
-    first_properties,
-    forget_environment,
-    in_each_form,
-    instruction_for,
     memory_with,
     model_of,
     nothing_lost,
     pairs_of,
-    read_prompt,
-    user_text,
 )
 
 Make: TypeAlias = Callable[..., Model]
 Json: TypeAlias = dict[str, Any]
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_environment(monkeypatch)
-
-
-@pytest.fixture
-def answers() -> Answers:
-    return Answers()
-
-
-@pytest.fixture
-def server(answers: Answers) -> Iterator[LMServer]:
-    with LMServer(answers) as server:
-        yield server
 
 
 @pytest.fixture
@@ -151,115 +118,7 @@ async def test_confidence_is_the_probability_of_the_decision(
         assert f"confidence   {math.exp(total):.2f}" in str(memory.explain(name))
 
 
-async def test_confidence_is_unknown_where_a_server_gives_no_probabilities(
-    make: Make, answers: Answers, add: Add
-) -> None:
-    answers.alter = lambda request, number: Reply(text=answers.said(request["messages"]), tokens=())
-    memory = memory_with(LMVerifier(make()))
-    await add(memory)
-
-    assert pairs_of(memory) == EXPECTED
-    assert {entry.confidence for name in KEPT for entry in memory.explain(name).entries} == {None}
-    assert "confidence   unknown" in str(memory.explain("stew"))
-
-
-def schema_of(body: Json) -> Json:
-    """The schema of a request, wherever the protocol has it."""
-    schema = body["format"] if "format" in body else body["response_format"]["json_schema"]["schema"]
-    assert isinstance(schema, dict)
-    return schema
-
-
-async def test_the_schema_is_sent_with_the_decision_first(server: LMServer, make: Make, add: Add) -> None:
-    memory = memory_with(LMVerifier(make()))
-    await add(memory)
-
-    assert len(server.asked) == len(PASSED)
-    for body in server.asked:
-        assert first_properties(schema_of(body)) == ["decision", "rationale", "preferences"]
-        asked = read_prompt(body["messages"])
-        assert re.search(r"^\| .*\w", user_text(body["messages"]), re.M)
-        assert asked.preferences
-        (name,) = (name for name, text in TEXTS.items() if text == asked.chunks[0])
-        assert set(asked.preferences) == PASSED[name]
-
-
-async def test_the_schema_of_a_batch_holds_as_many_answers_as_chunks(server: LMServer, make: Make, add: Add) -> None:
-    await add(memory_with(LMVerifier(make(), way="batch")))
-
-    (body,) = server.asked
-    answer = schema_of(body)["properties"]["answers"]
-    assert (answer["minItems"], answer["maxItems"]) == (len(PASSED),) * 2
-    assert first_properties(answer["items"])[:2] == ["chunk", "decision"]
-
-
-async def test_kept_items_can_be_rewritten(server: LMServer, make: Make, add: Add) -> None:
-    memory = memory_with(LMVerifier(make(), refine="rewrite"))
-    report = await add(memory)
-
-    assert report.failures == {}
-    assert server.calls == len(PASSED) + len(KEPT)
-    for name in KEPT:
-        wanted = [preference for known, preference in TRUTH if known == name]
-        assert {entry.rewrite for entry in memory.explain(name).entries} == {anew(TEXTS[name], *wanted)}
-
-
-@pytest.mark.parametrize("form", ["fenced", "after thinking", "XML", "labelled lines", "with words around it"])
-async def test_a_server_that_ignores_the_schema(make: Make, answers: Answers, form: str, add: Add) -> None:
-    answers.alter = lambda request, number: in_each_form(json.loads(answers.said(request["messages"])))[form]
-    memory = memory_with(LMVerifier(make()))
-    report = await add(memory, SIMPLE)
-
-    assert report.failures == {}
-    assert (report.kept, report.discarded, report.usage.calls) == (1, 1, 2)
-
-
-async def test_thinking_that_a_server_gives_apart(make: Make, answers: Answers, add: Add) -> None:
-    answers.alter = lambda request, number: Reply(
-        text=answers.said(request["messages"]), thinking='{"decision": "Discard", "preferences": []}'
-    )
-    memory = memory_with(LMVerifier(make()))
-    await add(memory)
-
-    assert pairs_of(memory) == EXPECTED
-
-
 # answers that are no answers
-
-
-GARBAGE = ["", "Behalten, weil es zur veganen Ernährung passt.", "I am a teapot.", '{"decision": "Maybe"}']
-
-
-@pytest.mark.parametrize("garbage", GARBAGE)
-async def test_garbage_is_asked_about_once_more_and_then_waits(
-    server: LMServer, make: Make, answers: Answers, garbage: str, add: Add
-) -> None:
-    answers.alter = lambda request, number: garbage
-    memory = memory_with(patient(make()))
-    report = await add(memory)
-
-    nothing_lost(memory, report, waiting=len(PASSED))
-    asked = Counter(user_text(body["messages"]) for body in server.asked)
-    assert set(asked.values()) == {2}
-    assert [len(body["messages"]) for body in server.asked] == [2, 4] * len(PASSED)
-    assert all("could not be understood" in reason for reason in report.failures.values())
-    assert report.answers == (dict.fromkeys(PASSED, garbage) if garbage else {})
-    mended(memory, answers, set(PASSED))
-
-
-async def test_an_answer_that_was_cut_is_asked_for_with_more_room(
-    server: LMServer, make: Make, answers: Answers, add: Add
-) -> None:
-    def cut(request: Json, number: int) -> Reply | None:
-        return Reply(text='{"decision": "Keep", "rationale": "The pl', cut=True) if number % 2 else None
-
-    answers.alter = cut
-    memory = memory_with(patient(make()))
-    await add(memory, [Item(text=TEXTS["palms"], id="palms"), Item(text=TEXTS["fair"], id="fair")])
-
-    rooms = [body["options"]["num_predict"] if "options" in body else body["max_tokens"] for body in server.asked]
-    assert rooms == [rooms[0], 2 * rooms[0], rooms[2], 2 * rooms[2]]
-    assert pairs_of(memory) == {pair: said for pair, said in EXPECTED.items() if pair[0] in ("palms", "fair")}
 
 
 BROKEN = {
@@ -303,32 +162,6 @@ async def test_what_goes_wrong_always_is_given_up(
     mended(memory, answers, set(PASSED))
 
 
-async def test_a_batch_that_fails_once_is_not_lost(server: LMServer, make: Make, answers: Answers, add: Add) -> None:
-    answers.alter = lambda request, number: BROKEN["a status of 500"] if number <= 2 else None
-    memory = memory_with(patient(make(), way="batch", retries=3))
-    report = await add(memory)
-
-    assert pairs_of(memory) == EXPECTED
-    assert report.usage.calls == 3
-
-
-@pytest.mark.parametrize("wait", ["1", "0", "soon"])
-async def test_a_server_that_says_when_to_come_back(
-    server: LMServer, make: Make, answers: Answers, kind: str, wait: str
-) -> None:
-    busy = Reply(status=429, headers={"Retry-After": wait}, text="too many requests")
-    answers.alter = lambda request, number: busy if number == 1 else None
-    memory = memory_with(patient(make()))
-    began = time.perf_counter()
-    report = await asyncio.to_thread(memory.add, ITEMS)
-    seconds = time.perf_counter() - began
-
-    assert pairs_of(memory) == EXPECTED
-    assert report.usage.retries == 1
-    if kind == "openai" and wait == "1":
-        assert seconds >= 1.0
-
-
 # servers that are not there, or die
 
 
@@ -348,30 +181,6 @@ async def test_no_server(server: LMServer, make: Make, answers: Answers, add: Ad
     # Still none: the next round is short.
     assert memory.retry().usage.calls == 1
     server.start()
-    mended(memory, answers, set(PASSED))
-
-
-async def test_a_model_that_was_not_pulled(server: LMServer, make: Make, answers: Answers, add: Add) -> None:
-    memory = memory_with(patient(make(name="huge:70b")))
-    report = await add(memory)
-
-    assert server.calls == report.usage.calls == 1
-    nothing_lost(memory, report, waiting=len(PASSED))
-    assert all("does not" in reason and "'huge:70b'" in reason for reason in report.failures.values())
-
-    server.models = ("tiny", "huge:70b")
-    mended(memory, answers, set(PASSED))
-
-
-async def test_a_refused_key(make: Make, server: LMServer, answers: Answers, kind: str, add: Add) -> None:
-    server.api_key = "sk-right"
-    memory = memory_with(patient(make()))
-    report = await add(memory)
-
-    assert server.calls == 1
-    nothing_lost(memory, report, waiting=len(PASSED))
-    assert all("refuses this" in reason for reason in report.failures.values())
-    server.api_key = None
     mended(memory, answers, set(PASSED))
 
 
@@ -402,20 +211,6 @@ class Accident:
 
     def over(self) -> None:
         self._thread.join(30.0)
-
-
-@pytest.mark.parametrize("concurrency", [1, 3])
-async def test_a_server_that_dies_and_is_back_soon(
-    server: LMServer, make: Make, answers: Answers, concurrency: int, add: Add
-) -> None:
-    accident = answers.alter = Accident(server, 3, 0.1)
-    memory = memory_with(patient(make(concurrency=concurrency), retries=6, backoff=0.03))
-    report = await add(memory)
-    accident.over()
-
-    assert pairs_of(memory) == EXPECTED
-    assert report.usage.retries >= 1
-    nothing_lost(memory, report, waiting=0)
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
@@ -474,53 +269,7 @@ async def test_hanging_calls_at_the_same_time_are_bounded_too(
     nothing_lost(memory, report, waiting=60)
 
 
-async def test_one_item_that_hangs_does_not_stop_the_others(
-    server: LMServer, make: Make, answers: Answers, add: Add
-) -> None:
-    answers.alter = lambda request, number: (
-        Reply(delay=60.0) if TEXTS["stew"] in user_text(request["messages"]) else None
-    )
-    memory = memory_with(patient(make(timeout=0.2)))
-    report = await add(memory)
-
-    assert list(report.failures) == ["stew"]
-    nothing_lost(memory, report, waiting=1)
-    mended(memory, answers, {"stew"})
-
-
 # what is long
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_chunk_that_does_not_fit_is_not_sent(
-    server: LMServer, make: Make, kind: str, way: Any, add: Add
-) -> None:
-    verifier = LMVerifier(make(context=512), way=way, prompts=SHORT, max_tokens=64)
-    memory = memory_with(verifier)
-    report = await add(memory, [LONG, *ITEMS])
-
-    assert pairs_of(memory) == EXPECTED
-    nothing_lost(memory, report, waiting=1)
-    assert re.search(r"\d+ tokens, .* has 512", report.failures["long"])
-    assert not [body for body in server.asked if "vegan diet of beans" in user_text(body["messages"])]
-    if kind == "ollama":
-        assert {body["options"]["num_ctx"] for body in server.asked} == {512}
-
-
-async def test_a_thousand_preferences_are_each_shown_once(server: LMServer, make: Make, add: Add) -> None:
-    preferences = [f"Preference {number} about matter {number}" for number in range(1000)]
-    text = "A chunk about three matters."
-    wanted = {preferences[1]: Stance.SUPPORTS, preferences[500]: Stance.CONFLICTS, preferences[998]: Stance.MIXED}
-    said = Script({(text, preference): stance for preference, stance in wanted.items()})
-    server.answer = lambda request: said(request["messages"])
-    memory = memory_with(LMVerifier(make(context=4096)), preferences=preferences, coarse=False)
-    await add(memory, [Item(text=text, id="stew")])
-
-    assert {preference: one[:2] for (_, preference), one in pairs_of(memory).items()} == {
-        preference: (stance, instruction_for(text, preference)) for preference, stance in wanted.items()
-    }
-    assert sorted(p for asked in said.asked for p in asked.preferences) == sorted(preferences)
-    assert server.calls == len(said.asked) < 50
 
 
 # several at once
@@ -528,31 +277,6 @@ async def test_a_thousand_preferences_are_each_shown_once(server: LMServer, make
 
 def own_memory(verifier: LMVerifier) -> EpicMemory:
     return memory_with(verifier, encoder=HashEncoder())
-
-
-def test_memories_in_threads_share_a_model_that_takes_one_call_at_a_time(
-    server: LMServer, make: Make, answers: Answers
-) -> None:
-    verifier = LMVerifier(make(concurrency=1))
-    memories = [own_memory(verifier) for _ in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        reports = list(pool.map(lambda memory: memory.add(ITEMS), memories))
-
-    assert server.most_at_once == 1
-    assert server.calls == 8 * len(PASSED)
-    for memory, report in zip(memories, reports, strict=True):
-        assert pairs_of(memory) == EXPECTED
-        assert report.usage.calls == len(PASSED)
-        nothing_lost(memory, report, waiting=0)
-
-
-async def test_memories_in_tasks_share_a_model_that_takes_one_call_at_a_time(server: LMServer, make: Make) -> None:
-    verifier = LMVerifier(make(concurrency=1))
-    memories = [own_memory(verifier) for _ in range(8)]
-    await asyncio.gather(*(memory.aadd(ITEMS) for memory in memories))
-
-    assert server.most_at_once == 1
-    assert all(pairs_of(memory) == EXPECTED for memory in memories)
 
 
 def test_threads_that_share_a_failing_server_lose_nothing(server: LMServer, make: Make, answers: Answers) -> None:
@@ -567,17 +291,6 @@ def test_threads_that_share_a_failing_server_lose_nothing(server: LMServer, make
         nothing_lost(memory, report, waiting=len(report.failures))
         memory.retry()
         assert pairs_of(memory) == EXPECTED
-
-
-@pytest.mark.parametrize(("kind", "mode"), [("ollama", "sync"), ("openai", "async")])
-def test_as_many_calls_are_under_way_as_may_be(server: LMServer, answers: Answers, kind: str, mode: str) -> None:
-    answers.alter = lambda request, number: Reply(text='{"decision": "Discard"}', delay=0.2)
-    items = [Item(text=f"A vegan dish, number {number}.") for number in range(32)]
-
-    memory = memory_with(LMVerifier(model_of(server, kind, concurrency=8, timeout=10.0)))
-    report = memory.add(items) if mode == "sync" else asyncio.run(memory.aadd(items))
-    assert report.discarded == len(items)
-    assert server.most_at_once == 8
 
 
 # what is sent to whom
@@ -622,20 +335,6 @@ async def test_connections_go_to_the_server_alone(
     assert {request.path for request in server.requests} <= {"/api/chat", "/v1/chat/completions"}
 
 
-async def test_nothing_is_sent_before_it_has_to_be(
-    server: LMServer, make: Make, connections: list[Any], add: Add
-) -> None:
-    memory = memory_with(LMVerifier(make()))
-    memory.search("Where to eat?")
-    memory.stats()
-    await add(memory, [TEXTS["ships"], "The quick brown fox."])
-    memory.retry()
-    memory.add_preference("Loud rooms")
-
-    assert connections == []
-    assert server.connections == 0
-
-
 async def test_a_server_that_sends_callers_elsewhere_is_not_followed(server: LMServer, make: Make, add: Add) -> None:
     with LMServer(lambda request: '{"decision": "Discard"}') as elsewhere:
         server.answer = lambda request: Reply(status=307, headers={"Location": f"{elsewhere.url}/api/chat"})
@@ -644,23 +343,3 @@ async def test_a_server_that_sends_callers_elsewhere_is_not_followed(server: LMS
 
         assert elsewhere.connections == 0
     nothing_lost(memory, report, waiting=len(PASSED))
-
-
-def test_checking_a_model_needs_no_prompt(server: LMServer, make: Make) -> None:
-    make().check()
-    with pytest.raises(LMSetupError, match="missing"):
-        make(name="missing").check()
-    assert server.calls == 0
-
-
-def test_answers_in_turn_become_different_memories(server: LMServer, make: Make) -> None:
-    discard, keep = '{"decision": "Discard"}', {"preference": 1, "stance": "supports", "instruction": "Cook it."}
-    server.answer = in_turn(discard, json.dumps({"decision": "Keep", "rationale": "So.", "preferences": [keep]}))
-    verifier = LMVerifier(make())
-    first, second = own_memory(verifier), own_memory(verifier)
-    stew = Item(text=TEXTS["stew"], id="stew")
-
-    assert (first.add([stew]).kept, second.add([stew]).kept) == (0, 1)
-    # A verdict is a memory's own, and is remembered there.
-    assert second.explain("stew").entries[0].instruction == "Cook it."
-    assert server.calls == 2

@@ -49,8 +49,13 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         memory.verifier = verifier_of(lm, refine="rewrite")
         memory.add([Item(id="anew", text=f"{_LONG} for the second time"), "green meadows", "red wine nowine again"])
         memory.search(QUERY)
+        _, refused = memory.propose([("user", "I'm allergic to peanuts. I hate fog.")])
+        memory.reject(refused)
+        memory.add_fact("The door code is 4471.")
         counts = memory.stats().counts
-        assert all(counts[name] for name in ("items", "entries", "light", "pending", "verdicts", "seen")), str(counts)
+        assert all(counts[name] for name in ("items", "facts", "entries", "light", "pending", "verdicts", "seen")), str(
+            counts
+        )
         assert memory.not_kept()
     with EpicMemory.open(path, [TRAIN], namespace="other", verifier=KeepAll(), encoder=HashEncoder(DIMENSION)) as other:
         other.add([Item(id="theirs", text="night train")])

@@ -11,7 +11,7 @@ import pytest
 
 from soaking import BUDGET, HELD_TOPICS, OTHER_TOPIC, opened, soaked
 
-SECONDS = float(os.environ.get("EPIC_SOAK_SECONDS", "60"))
+SECONDS = float(os.environ.get("EPIC_SOAK_SECONDS", "20"))
 PROCESSES = 2
 # What one process may grow by after it has warmed up.
 _MEGABYTES = 20.0

@@ -2,7 +2,8 @@
 
 A turn is read in three steps. First what is not the user's own word about today's world is masked: quoted lines, code,
 quotations, pasted texts, role play, fiction. Then sentences with a question, a condition, reported speech or irony in
-front of the statement are passed over. What is left is looked through for a first person with a cue (`grammar.py`).
+front of the statement are passed over (`boundaries.py`). What is left is looked through for a first person with a cue
+(`grammar.py`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta, timezone
 from typing import Literal, TypeAlias
 
-from epic_core.learning import grammar
+from epic_core.learning import boundaries, grammar
 from epic_core.learning.conversations import Turn
 
-Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update"]
+Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update", "shift"]
 About: TypeAlias = Literal["preference", "fact"] | None
 
 _LONGEST_TURN = 4000
@@ -47,7 +48,8 @@ class Statement:
         quote: The user's words.
         about: Whether it says a preference or a fact; None if only what it changes can tell.
         change: Whether and how it changes what was said before: "undo" takes it back, "stop" ends it, "turn" says
-            something else, "update" brings a fact up to date.
+            something else, "update" brings a fact up to date, "shift" may be any of these where it shares words with
+            something known.
         confidence: In (0, 1].
         until: Until when it holds; None for always.
     """
@@ -73,7 +75,8 @@ def statements(turn: Turn, now: datetime) -> list[Statement]:
     start = 0
     for boundary in [*_SENTENCE.finditer(masked), None]:
         end = len(masked) if boundary is None else boundary.start()
-        for first, last, about, change in _in_sentence(masked, start, end):
+        found = [*_in_sentence(masked, start, end)] or [*_shifted(masked, start, end)]
+        for first, last, about, change in found:
             quote = turn.text[first:last]
             behind = grammar.TIME_BEHIND.match(masked, last, end)
             if len(quote.split()) > 1 and len(quote) <= _LONGEST_QUOTE:
@@ -95,10 +98,10 @@ def end_of_day(now: datetime, days: int = 0) -> datetime:
 def own_words(text: str) -> str:
     """Return a text, cut at what is pasted, in which places stay and all that is not the user's own word is blank."""
     text = text.translate(_APOSTROPHES)
-    if grammar.NO_TURN.search(text):
+    if boundaries.NO_TURN.search(text):
         return ""
-    text = grammar.MASKED.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
-    if pasted := grammar.PASTED.search(text):
+    text = boundaries.MASKED.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
+    if pasted := boundaries.PASTED.search(text):
         text = text[: pasted.start()]
     position = 0
     for paragraph in re.split(r"(\n\s*\n)", text):
@@ -119,21 +122,21 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         begin, about, change = found
         place = begin + 2
         front = sentence[:begin]
-        if not grammar.BEGINNING.search(front) or grammar.NOT_MEANT.search(front):
+        if not boundaries.BEGINNING.search(front) or boundaries.NOT_MEANT.search(front):
             continue
-        if grammar.QUESTION.match(front.lstrip()) or (": " in front and not grammar.COLON.match(front)):
+        if boundaries.QUESTION.match(front.lstrip()) or (": " in front and not boundaries.COLON.match(front)):
             continue
-        if grammar.REPORTED.search(front) and not grammar.I_SAID.search(front):
+        if boundaries.REPORTED.search(front) and not boundaries.I_SAID.search(front):
             continue
         stop = len(sentence)
         opening = len(both.group()) if (both := _BOTH.match(sentence, begin)) else 0
-        for mark in (grammar.CUT, grammar.NEXT):
+        for mark in (boundaries.CUT, boundaries.NEXT):
             if cut := mark.search(sentence, begin + max(4, opening), stop):
                 stop = cut.start()
         if asks and stop == len(sentence):
             continue
         words = sentence[begin:stop]
-        if grammar.NOT_MEANT.search(words) and change == "none":
+        if boundaries.NOT_MEANT.search(words) and change == "none":
             continue
         words = words.rstrip(" .,;:!-\u2013\u2014(")
         place = max(place, begin + len(words))
@@ -142,6 +145,23 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         if fronted := grammar.TIME_IN_FRONT.search(front):
             begin, words = fronted.start(), sentence[fronted.start() : begin] + words
         yield start + begin, start + begin + len(words), about, change
+
+
+def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About, Change]]:
+    """Yield the first part of a sentence as a statement if it has a word of change."""
+    sentence = text[start:end]
+    stop = cut.start() if (cut := boundaries.CUT.search(sentence, 4)) else len(sentence)
+    words = sentence[:stop].rstrip(" .,;:!-\u2013\u2014(")
+    asks = stop == len(sentence) and sentence.rstrip(" )\"'").endswith("?")
+    if asks or "\x00" in words or ": " in words or not grammar.SHIFT.search(words):
+        return
+    if (
+        boundaries.NOT_MEANT.search(words)
+        or boundaries.REPORTED.search(words)
+        or boundaries.QUESTION.match(words.lstrip())
+    ):
+        return
+    yield start, start + len(words), None, "shift"
 
 
 def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:

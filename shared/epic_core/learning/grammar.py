@@ -1,4 +1,4 @@
-"""Grammar of statements about oneself: English patterns of what is stated, changed, limited in time, or not meant.
+"""Grammar of statements about oneself: English patterns of what is stated, changed, or limited in time.
 
 Each line of a pattern is one alternative; what is indented further goes on with the line before. A word in angle
 brackets stands for a part of `_PARTS`.
@@ -23,14 +23,14 @@ def _define(text: str) -> None:
         _PARTS[name] = f"(?:{_filled(alternatives)})"
 
 
-def _phrases(text: str) -> re.Pattern[str]:
+def phrases(text: str) -> re.Pattern[str]:
     r"""Return a pattern for phrases of whole words; one that ends in \w ends in the first letter of any word."""
     lines = [line.strip() for line in _filled(text).splitlines()]
     ended = [each if each.endswith(r"\w") else rf"{each}(?![\w'])" for each in lines]
     return re.compile(rf"(?<![\w'-])(?:{'|'.join(ended)})", re.I)
 
 
-def _anywhere(text: str) -> re.Pattern[str]:
+def anywhere(text: str) -> re.Pattern[str]:
     """Return a pattern for any of its lines, within words too."""
     return re.compile("|".join(line.strip() for line in _filled(text).splitlines()), re.I)
 
@@ -65,23 +65,25 @@ _define(
     NUMBER = \d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|
         seventeen|eighteen|twenty|thirty|forty|fifty|sixty|seventy|eighty
     KIN = (?:(?:ex-?)?(?:wife|husband)|partner|boyfriend|girlfriend|fianc\w+|spouse|mother|father|mum|mom|dad|parent|
-        sister|brother|twin|son|daughter|kid|child|baby|toddler|grand(?:ma|pa|mother|father|son|daughter|parent|
-        child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|parrot|pet)(?:s|
-        ren)?
+        sister|brother|twin|eldest|youngest|son|daughter|kid|child|baby|toddler|grand(?:ma|pa|mother|father|son|
+        daughter|parent|child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|
+        parrot|pet)(?:s|ren)?
     OWN = (?:birthday|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|
-        garden|kitchen|blood (?:type|group)|shoe size|name|surname|nickname|doctor|dentist|therapist|landlord|
-        landlady|flatmate|roommate|school|company|budget|deadline|exam|marathon|visa|passport|lease|contract)s?
+        garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|office|
+        studio|name|surname|nickname|doctor|dentist|therapist|landlord|landlady|flatmate|roommate|school|company|
+        budget|deadline|exam|marathon|visa|passport|lease|contract)s?
     EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|
         lease|wedding|move|marathon|race|concert|visa|passport)s?
     HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|garden|allotment|balcony|car|
         van|bikes?|motorbike|boat|piano|flat|house|licence|asthma|arthritis|diabetes|migraines?|adhd|dyslexia|
         epilepsy|eczema|hay fever|tinnitus|pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|
-        low) blood pressure|\w+ (?:disease|syndrome|disorder|condition)
+        low) (?:blood (?:pressure|sugar)|cholesterol)|tv|television|smartphone|oven|freezer|dishwasher|microwave|
+        washing machine|\w+ (?:disease|syndrome|disorder|condition)
     TRADE = nurse|teacher|doctor|engineer|developer|programmer|student|lawyer|carpenter|farmer|pensioner|baker|chef|
         cook|electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|
         dentist|vet|midwife|paramedic|firefighter|pilot|driver|translator|scientist|researcher|physicist|biologist|
-        chemist|psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|wheelchair user|
-        shift worker|single (?:mother|father|parent|mum|mom|dad)
+        chemist|psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|(?:father|mother|dad|
+        mum) of|wheelchair user|shift worker|single (?:mother|father|parent|mum|mom|dad)
     ILL = (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|
         toothache|hangover|migraine|guests?|visitors)
     HABIT = (?:often |mostly |regularly |usually )?(?:grow|keep|raise|run|sing|swim|cycle|bake|cook|paint|knit|sew|
@@ -91,7 +93,7 @@ _define(
 """
 )
 
-PREFERENCE = _phrases(r"""
+PREFERENCE = phrases(r"""
     <I> <ADV><LIKE><THING> \w
     <I> <ADV>(?:hate|dislike|detest|can't stand|prefer|like) it when \w
     (?:my|our) (?:go-to|usual|ideal|idea of) [\w' ]{2,30} (?:is|are)
@@ -99,19 +101,29 @@ PREFERENCE = _phrases(r"""
     <I> <ADV><DONT><THING> \w
     <I> (?:never|always|only|hardly ever|rarely|exclusively|refuse to|mostly|invariably)(?: ever| really|
          even)? (?!(?:know|knew|thought|think|said|heard|hear|saw|had|did|been|got|get|remember|understood|ask|asked|
-        wanted|need|forget|wonder|meant|was|were|found|noticed|learned|seem|end up|see|have|use this|just|
-        understand)\b)\w+
+        wanted|need|forget|wonder|meant|was|were|found|noticed|learned|seem|end up|see|have|use this|just|understand|
+        mix|confuse|fail|struggle|want (?:the|an?)|meant)\b|\w+ed\b)\w+
     <I> (?:never|always|only) (?:have(?! (?:to|trouble|a problem|an? error|a few|the|<NUMBER>)\b)|use)\b<THING> \w
-    <I> (?:can|may) only (?:eat|drink|sleep|use|wear|walk|sit)\b<THING>
+    <I> (?:can|may) only (?:eat|drink|sleep|use|wear|walk|sit|travel|work)\b<THING>
     <I> (?:need to|have to|must|should) (?:avoid|watch|limit|stay away from|stay off)<THING> \w
     (?:i|we)(?:'d| would) (?:always|never) (?!know|have|guess|think|say|ask)\w
     <AM> on (?:an? )?(?:\w+ ){0,2}(?:diet|budget)
-    (?:i|we)(?:'d| would) (?:much |far |really |always )?(?:rather|sooner|prefer) (?!you\b|know|this|that\b|the)\w
+    <AM> not one for
+    <AM> an? (?:no-\w+|\w+-free|vegan|vegetarian) (?:household|family|home|couple)
+    <I> (?:do|cope|manage|get on) (?:better|best|well|badly) (?:with|without|in|on)\b<THING>
+    (?:i'd|i would) (?:pick|choose|take) [^,.;]{2,50} over \w
+    i can't (?:function|survive|cope|start (?:the|my) day|work) without<THING> \w
+    i tend to (?!think|agree|believe|forget|get)\w
+    nothing beats (?!this|that)\w
+    (?:big|huge|massive|not a|no)(?: big)? fan of<THING> \w
+    (?:i|we)(?:'d| would) (?:much |far |really |always )?(?:rather|sooner|(?<=much )prefer|
+        (?<=always )prefer) (?!you\b|know|this|that\b|the)\w
     (?:i've|i have|we've) never (?:liked|loved|enjoyed|been (?:fond|keen|into|a|much)|eaten|drunk|got on with|
         cared for)\b
     (?:i've|i have|we've) (?:always )?(?:loved|hated|disliked|avoided|preferred|been (?:an? )?(?:\w+ )?(?:<DIET>|fan))
-    <I> (?:get|feel) (?:very |so |really |terribly |badly )?(?:(?:sea|car|air|motion |travel)-?sick|(?:anxious|
-        dizzy) (?:in|on)|claustrophobic|migraines? from|hay fever|migraines|heartburn|hives|rashes|nosebleeds)
+    <I> (?:get|feel) (?:very |so |really |terribly |badly )?(?:(?:sea|car|air|motion |travel)-?sick|(?:anxious|dizzy|
+        nervous|panicky|bored|restless) (?:in|on|at|around|with|when)|claustrophobic|migraines? from|hay fever|
+        migraines|heartburn|hives|rashes|nosebleeds)
     <I> (?:sleep|work|think|learn|concentrate|function|travel) (?:best|badly|better|poorly|well) (?:in|with|when|on|
         at|by|if)
     <I> (?:follow|keep|eat|stick to|am on|'m on) (?:an? )?(?:\w+ ){0,3}(?:diet|kosher|halal|vegan|vegetarian|keto)
@@ -121,17 +133,17 @@ PREFERENCE = _phrases(r"""
         unbearable|delicious)
     <AM> (?:not )?<ADV>(?:an? )?(?:\w+ ){0,3}?(?:<DIET>)
     <AM> (?:not )?<ADV>(?:(?:scared|afraid|terrified|frightened|fond|sick|tired|wary) of<THING>(?= )|into(?= )|
-        (?:keen|big|hooked) on|partial to|sensitive to|obsessed with|crazy about|claustrophobic|averse to|happiest|
-        at my best)
+        (?:keen|big|hooked) on|partial to|sensitive to|obsessed with|crazy about|all for|more into|claustrophobic|
+        averse to|happiest|at my best)
     <AM> (?:not )?(?:really )?(?:an? |much of an? |more of an? )?(?:\w+ ){0,3}(?:person|people|fan|lover|eater|
-        drinker|owl|bird|minimalist|bookworm|foodie|sucker|purist|sleeper|walker|reader|riser|believer|addict|snob|
-        enthusiast|traveller|traveler)
+        drinker|owl|bird|minimalist|bookworm|foodie|sucker|purist|sleeper|walker|reader|riser|believer|stickler|
+        addict|snob|enthusiast|traveller|traveler)
     <AM> (?:trying|planning) to (?:eat|drink|cut|avoid|lose|stop|quit|sleep|spend|use|fly|walk)
     (?:my|our) (?:all-time |absolute |least )?favou?rite (?:\w+ ){0,3}(?:is|are|has always been)\b(?! (?:it|this|
         that)\b)
-    (?:i|we) have (?:an? |a severe |severe |a bad )?(?:\w+ )?(?:allerg(?:y|ies)|intolerance|aversion|phobia|soft spot|
-        weakness|sweet tooth|preference|coeliac disease|celiac disease)
-    i need [\w' -]{2,50} because (?:of my|i'm|i am|i have)\b
+    (?:i have|we have|i've|we've)(?: got)? (?:an? |a severe |severe |a bad )?(?:\w+ )?(?:allerg(?:y|ies)|intolerance|
+        aversion|phobia|soft spot|weakness|sweet tooth|preference|coeliac disease|celiac disease)
+    i (?:need|sleep|sit|eat|drink|walk|wear|take|use|work|sit) [\w' -]{2,50} because (?:of my|i'm|i am|i have)\b
 """)
 # The thing stands in front: "Beach holidays are torture for me".
 THING_FIRST = re.compile(
@@ -146,35 +158,39 @@ THING_FIRST = re.compile(
         r"sleepy|uncomfortable|mad|crazy|calm|tired|itch|sneeze)|gives? me (?:an? |the )?(?:headaches?|migraines?|"
         r"hives|heartburn|creeps|nightmares|rash|wind|energy|joy|stomach \w+)|(?:don't|doesn't|do not|"
         r"does not) (?:agree with|work for|do it for|suit) (?:me|us)|suits? (?:me|us)(?: best| better)?\b|"
-        r"works? (?:best|better) for (?:me|us)|wears? me out|keeps? me (?:sane|going|calm|awake|happy|fit)|"
-        r"tastes? (?:like|of) [\w' -]{2,20} to me|puts? me off|gets? on my nerves|that's (?:how|the way) (?:i|we)\b|"
-        r"only(?:,? please)?,? for (?:me|us)\b))"
+        r"works? (?:best|better) for (?:me|us)|wears? me (?:out|down)|(?:is|are) (?!clear|unclear|new|news|fine|sent|"
+        r"given|known|available|confusing|up)[\w' -]{2,30} (?:for|to) me\b|keeps? me (?:sane|going|calm|awake|happy|"
+        r"fit)|tastes? (?:like|of) [\w' -]{2,20} to me|puts? me off|gets? on my nerves|that's (?:how|the way) (?:i|"
+        r"we)\b|only(?:,? please)?,? for (?:me|us)\b))"
     ),
     re.I,
 )
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = re.compile(
     _filled(
-        r"(?:please |and |but )*(?:(?:don't|do not) (?:suggest|recommend|book|offer|serve) (?:me )?(?:anything|any|"
-        r"\w+s)\b<THING>|(?:never|always|don't ever|do not ever) (?:ever )?(?:suggest|book|recommend|send|give|show|"
-        r"offer|include|put me|seat|use|add|serve|call me|write|answer|reply|order|schedule|plan|pick|choose|buy|"
-        r"assume|mention|tell|list)\b<THING>|no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|"
-        r"offen[sc]e|it|i|that|doubt|longer|but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|this|my) (?:family|house|"
-        r"home|household|kitchen)|ever)\b|[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|"
-        r"[\w -]{3,40} please, always\b|[\w' ,-]{5,80} (?:from now on|in future|going forward)[.!]*$|(?:from now on|"
-        r"going forward|(?:for|in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |no |"
-        r"only |use |give |answer |write |keep |call |book |show )[\w ])"
+        r"(?:please |and |but )*(?:(?:don't|do not) [\w' -]{5,60}, ever\b|call me (?!back|later|when|if|an?\b|"
+        r"tomorrow|at)\w|(?:write|answer|reply|give me|use|show me|tell me|"
+        r"add) [^?.,]{3,60}\bwhen(?:ever)? you (?!are done|have)\w|(?:don't|do not) (?:suggest|recommend|book|offer|"
+        r"serve) (?:me )?(?:anything|any|\w+s)\b<THING>|(?:never|always|don't ever|do not ever) (?:ever )?(?:suggest|"
+        r"book|recommend|send|give|show|offer|include|put me|seat|use|add|serve|call me|write|answer|reply|order|"
+        r"schedule|plan|pick|choose|buy|assume|mention|tell|list)\b<THING>|no (?!problem|worries|idea|need|rush|"
+        r"matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|"
+        r"this|my) (?:family|house|home|household|kitchen)|ever)\b|"
+        r"[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|[\w -]{3,40} please, always\b|"
+        r"[\w' ,-]{5,80} (?:from now on|in future|going forward)[.!]*$|(?:from now on|going forward|(?:for|"
+        r"in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |no |only |use |give |answer |"
+        r"write |keep |call |book |show )[\w ])"
     ),
     re.I,
 )
-FACT = _phrases(r"""
+FACT = phrases(r"""
     my name(?:'s| is) \w
     (?:everybody|everyone|people|friends) calls? me \w
     <AM> (?:<NUMBER>(?= *(?:$|[,.;]| years| and ))|\d{1,2} years old|a \d{1,2}-year-old)
     <AM> \d(?:\.\d+)? ?(?:m|cm|kg|feet|foot)\b
-    <AM> (?:<NUMBER> (?:weeks|months) )?(?:pregnant|hard of hearing|left-handed|married|divorced|widowed|retired|
-        unemployed|deaf|blind|autistic|colou?r-?blind|dyslexic|self-employed|freelance|engaged|expecting|based in|
-        from (?-i:[A-Z])\w+)
+    <AM> (?:<NUMBER> (?:weeks|months) )?(?:pregnant|hard of hearing|in a wheelchair|an? (?:\w+ )?beginner (?:at|in|
+        with)|left-handed|married|divorced|widowed|retired|unemployed|deaf|blind|autistic|colou?r-?blind|dyslexic|
+        self-employed|freelance|engaged|expecting|based in|from (?-i:[A-Z])\w+)
     <AM> (?:(?:an? )?(?:family|couple|household) of|the (?:eldest|oldest|youngest|only child))
     <AM> (?:really |pretty |quite )?(?:terrible|bad|good|hopeless|useless|no good|rubbish) (?:at|with)\b<THING>
     <AM> used to (?!be\b|live|work|have|do\b|go\b|like|love)\w
@@ -184,8 +200,22 @@ FACT = _phrases(r"""
         on it)\w
     i can't (?:swim|drive|ride|ski|read music|speak)
     my (?-i:[A-Z])\w+ is (?:at|good|bad|poor|rusty|fluent|basic|[abc][12])
-    <I> <HABIT>\b<THING>(?= )
-    <I> \w+ easily
+    <I> <HABIT> (?!(?:it|this|that|these|him|her|them|you|me|the|tired|weary|up|out|away|an? (?:script|program|test)|
+        \w+ing)\b)\w
+    <I> (?:tend to )?(?:get )?\w+ easily
+    <I> teach (?!me|you|it|this|that)\w
+    <I> moved here
+    <I> (?:share|weigh|measure) (?:an?|my|our|the|\d+|about)\b
+    <I> take \d+ ?(?:mg|ml)
+    <AM> (?:renting|sharing|subletting) \w
+    <AM> off work|<AM> on (?:sick|parental|maternity) leave
+    there are <NUMBER> of us
+    <AM> the one who \w
+    (?:i've|we've|i have|we have) (?:just |recently )?(?:adopted|bought|inherited) (?:an? |our |my |
+        two )?(?:\w+ )?<HAD>
+    (?:i have|i've got|we have|we've got) (?:my|our|an?) (?:\w+ )?(?:<EVENT>|test)s? (?:on|in) <DAY>
+    (?:i've|i have|we've|we have) been (?!trying|looking|wondering|thinking|waiting|reading|using|getting|
+        working on)\w+ing [^,.;]{0,40}\b(?:since|for)
     <I> have (?:an? )(?:terrible|bad|poor|weak|sensitive|delicate|good) (?!idea|time|question|feeling|example|one|
         reason|look|news|day)\w
     <AM> (?:an? )?(?:\w+ ){0,2}(?:<TRADE>)
@@ -193,7 +223,7 @@ FACT = _phrases(r"""
         that)\b)(?:in|on|at|as|for|near|with|from|by|nights?|part|full|shifts|alone|together|close|next|opposite|
         above|remotely|to|\w+ (?:at|in|shifts))
     <I> (?:grew up|was born|were born|come from|own|speak (?-i:[A-Z])\w+|play|drive|collect|run a|rent|study|
-        suffer from)\b(?! (?:it|this|that|the game)\b)
+        suffer from)\b(?! (?:it|this|that|him|her|them|you|the (?:game|map|file|text))\b)
     <I> (?:have|'ve got|have got|'ve had|had)(?: got)? (?:an? |one |two |three |four |five |no |\d+ |several |severe |
         mild |chronic )?(?:\w+ ){0,2}?<HAD>
     (?:i|we)'ve (?:got )?(?:an? |two |three |four |\d+ )(?:\w+ ){0,2}<HAD>
@@ -202,58 +232,62 @@ FACT = _phrases(r"""
         statins|the pill|beta.?blockers)
     <I> use (?-i:[A-Z])\w+
     i had my \w+(?: \w+)? (?:out|removed|replaced)
-    <AM> (?:currently )?(?:training|studying|saving|learning|preparing|renovating|doing (?:a|my) (?:phd|master\w*|
+    <AM> (?:currently )?(?:training|studying|saving|learning|preparing for|renovating|doing (?:a|my) (?:phd|master\w*|
         degree|apprenticeship)|working on my (?:phd|thesis|dissertation))\b(?! (?:this|that|it)\b)
-    <AM> (?:travel(?:l)?ing|flying|leaving|moving|getting married|visiting|going|starting|running|
-        having \w+ surgery)\b[^,.;]{0,60}\b(?:on|in|from|at the end of) (?:the )?<DAY>
+    <AM> (?:travel(?:l)?ing|flying|leaving|moving|getting married|visiting|going|starting|running|planning (?:my|
+        our) (?:wedding|move|trip|holiday)|having \w+ surgery)\b[^,.;]{0,60}\b(?:on|in|from|
+        at the end of) (?:the )?<DAY>
     <I> (?!need|want|have to|wonder|ask|was|were|am|will|leave|arrive)(?:\w+ ){1,4}(?:on|every) <DAY>
     (?:my|our) (?:\w+ )?<EVENT> (?:is|are|leaves?|departs?|starts?|begins?|ends?|expires?)\b[^,.;]{0,40}\b(?:on|at|in|
         from|until|by) (?:the )?<DAY>
     (?:my|our) (?:\w+ ){0,2}?(?:<KIN>|<OWN>)(?:'s (?:birthday|name|surname))?,? (?:(?-i:[A-Z])\w+(?: \w+)?,? |
-        \w+,? )?(?:is|are|wasborn|has|have|works?|lives?|visits?|turns|starts|comes|goes to|studies|attends|teaches|
-        plays|is called)\b(?! (?:it|this|that|not sure|driving me|asking|always asking|been asking|wrong|here|
-        coming (?:over|round)|to|terrified|scared|afraid|mad|obsessed|crazy|allergic|vegan|vegetarian|a (?:vegan|
-        vegetarian|fan|coeliac)|into|fond|keen|so|too|very|really|\w+ing (?:me|us)|being|annoying|angry|begging|
-        complaining|nagging|trying|broken|about|late|on sick|gone|stuck)\b)
+        \w+,? )?(?:is|are|was (?:born|built|bought)|has|have|works?|lives?|visits?|turns|starts|comes|goes to|gets|
+        faces|needs|studies|attends|teaches|plays|is called)\b(?! (?:it|this|that|not sure|driving me|asking|
+        always asking|been asking|wrong|here|coming (?:over|round)|to|terrified|scared|afraid|mad|obsessed|crazy|
+        allergic|vegan|vegetarian|a (?:vegan|vegetarian|fan|coeliac)|into|fond|keen|so|too|very|really|\w+ing (?:me|
+        us)|being|annoying|angry|begging|complaining|nagging|trying|broken|about|late|on sick|gone|stuck)\b)
 """)
-TASTE_OF_OTHERS = _phrases(r"""
+TASTE_OF_OTHERS = phrases(r"""
     (?:my|our) (?:\w+ ){1,3}(?:loves?|likes?|hates?|prefers?|enjoys?|wants?|thinks?|dislikes?|detests?|can't|cannot|
         won't|avoids?|adores?|refuses?|only (?:eats|drinks|wears))
     (?:my|our) (?:\w+ )?\w+'s (?!birthday|name|surname)\w+
 """)
 
 # Changes of mind: taken back, ended, turned into something else, brought up to date.
-UNDO = _phrases(r"""
+UNDO = phrases(r"""
     scratch (?:that|what i said|the|my)
     (?:forget|ignore|disregard|drop|delete|cancel|undo|strike) (?:what i (?:said|told)|that (?:about|thing|bit|rule)|
         my (?:rule|request|preference|wish|thing)|the (?:rule|thing|bit|part|no-))
-    (?:i|we)(?:'ve| have)? (?:changed my mind|take (?:that|it) back|take back)
+    (?:i|we)(?:'ve| have)? (?:changed (?:my|our) minds?|take (?:that|it) back|take back)
     (?:you|there's|there is) (?:needn't|don't need to|don't have to|do not have to|need not|can stop|
-        no (?:more )?need to|maystop) (?:avoid\w*|leav\w+|exclud\w*|skip\w*|worry\w* about|look\w* for|insist\w*|
-        keep\w*)
+        no (?:more )?need to|may stop) (?:avoid\w*|leav\w+|exclud\w*|skip\w*|worry\w* about|look\w* for|insist\w*|
+        keep\w*|suggest\w*|recommend\w*|book\w*)
     (?:i|we)(?: do| really)? ?(?:don't|do not|no longer) (?:mind|care about|care|need|have to avoid|
         have to watch)\b(?=.*\b(?:<NO_MORE>|no longer|now)\b|(?<=longer mind))
-    [\w' -]{2,40} (?:is|are) (?:fine|ok|okay|allowed|no problem) (?:again|now|after all|<NO_MORE>)
+    [\w' -]{2,40} (?:is|are) (?:fine|ok|okay|allowed|no problem)(?: (?:by|with|for) (?:me|us))? (?:again|now|
+        after all|<NO_MORE>)
     (?:i|we)(?:'m| am|'re| are)? (?:can|allowed to|able to) (?:eat|have|drink|tolerate|run|
         drive) [\w -]{0,40}(?:again|now|after all)
 """)
-STOP = _phrases(r"""
+STOP = phrases(r"""
     (?:i|we)(?:'ve| have)? (?:finally |just |recently )?(?:quit|gave up|given up|stopped|dropped|ditched|cut out|
-        gone off|wentoff|had enough of|sold|cancelled|canceled|got rid of|finished|sworn off|swore off|left|
-        lost)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|the (?:house|office|room))\b)
+        gone off|went off|had enough of|sold|cancelled|canceled|got rid of|finished|sworn off|swore off|(?<='ve )left|
+        (?<=have )left)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|the (?:house|office|
+        room))\b)
     (?:i|we)(?:'m| am|'re| are)? no longer \w
     (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>
     (?:i|we) (?:had to )?(?:give|gave) [\w' -]{2,30} away
     [\w' -]{2,40} (?:passed away|has died|died (?:on|in|last|this|yesterday))
     [\w' -]{1,30} and i (?:have )?(?:split up|broken? up|separated|divorced|called it off)
 """)
-TURN = _phrases(r"""
+TURN = phrases(r"""
     (?:i|we)(?:'ve| have)? (?:now |recently |just )?(?:come (?:round|around) to|come to (?:like|love|prefer|hate)|
         grown to \w+|warmed to|got(?:ten)? into|gone (?:vegan|vegetarian|off|back to)|(?:turned|
         become) (?:an? )?(?!<NUMBER>)\w+|switched (?:from [^,.;]{2,40} )?to|moved (?:on|over) to|taken (?:to|up)|
         started (?:eating|drinking|liking|having|taking|to like)|developed|fallen (?:in love with|for))\b(?! (?:this|
         that|it)\b)
     (?:i|we) used to [^.;]{2,80}\b(?:but|now|these days)\b.*
+    (?:these days|nowadays|lately),? (?:i|we) (?:eat|drink|like|love|prefer|go|take|have|want|always|never|only)
     (?:i|we) now (?:prefer|like|love|hate|eat|drink|avoid|want|always|only|never)\b<THING>
     (?:i|we) (?:eat|drink|like|love|have(?! to)|prefer|want(?! to)|enjoy|wear)\b<THING>[^,.;]{2,60}\b(?:again|now|
         after all|these days)
@@ -261,7 +295,7 @@ TURN = _phrases(r"""
     [\w' -]{2,40} suits? me (?:more|better) now
     (?:i|we)(?:'d| would) rather [^.;]{2,60}\b(?:after all|now)
 """)
-UPDATE = _phrases(r"""
+UPDATE = phrases(r"""
     (?:i|we)(?:'ve| have)? (?:just |recently )?moved (?:house |back )?(?:to|into|in with) (?!this|that|the next)\w
     (?:the|my|our) [\w' -]{2,40} (?:has|have|was|were|is|got)(?: been| now)? (?:moved|changed|postponed|
         brought forward|rescheduled|put off|pushed back|shifted|renamed) (?:to|from|until|by)
@@ -275,144 +309,60 @@ UPDATE = _phrases(r"""
         post)
 """)
 
+# A word of change: a statement with one is of interest where it shares words with what is known.
+SHIFT = phrases(
+    r"""
+    back on the menu|(?:has|have) grown on me|cut [\w ]{2,20} out|moved out|got (?:married|engaged)
+    (?:has|have|i've|we've|was|were|been) (?:moved|postponed|brought forward) [^.;]{0,40}\bto (?:the )?<DAY>
+"""
+)
+
 # Wishes, which count only where they are for once: "Tonight I fancy something greasy".
-WISH = _phrases(r"""
+WISH = phrases(r"""
     <I> (?:fancy|feel like|want|need|only want|would like|am after|'m after|crave)\b(?! (?:to know|you|help|it|this|
         that|your)\b)
     (?:i|we)(?:'d| would) (?:like|love|rather|prefer)\b(?! (?:to know|you|it|this|that|your)\b)
+    (?:for this (?:trip|one|time)|this time|just this once|just for (?:today|once|now)),? (?!(?:can|could|would|what|
+        how|is|are|do|does|which|where|why|i|we)\b)\w
     (?:let's|let us) (?:keep|skip|stay|have|go|make it|do|eat)
     (?:no|nothing|only|skip|make it) (?!problem|worries|idea|need|rush|matter|one|way|thanks)\w
     (?:an? |the )?(?!(?:it|this|that|what|which) )[\w' -]{3,40} (?:will do|would be (?:nice|good|great|lovely))
     (?:keep|make|book|leave|skip|use|cook|pick|choose|take) [^,.;?]{2,50}(?= (?:this (?:time|once)|
         just (?:for )?(?:today|once))\b)
+    <AM> (?!just|trying|looking|asking|wondering|thinking|making|writing)(?:[\w']+ ){1,4}(?:today|tonight|
+        this (?:week|evening|weekend)|at the moment|right now)
+    my \w+(?:'s| is| are) (?:broken|out of order|closed|away|ill|sick)
     <AM> (?:off|on|not|only|in (?-i:[A-Z])\w+|at (?-i:[A-Z])\w+|staying)
     (?:<I> (?:have|'ve got|have got|had)|(?:i|we)'ve(?: got)?) (?:an? |the )?<ILL>
 """)
-STATE = _anywhere(r"(?:i'm|i am|we're|we are) (?:in|at|staying|on)\b|\b<ILL>\b")
+STATE = anywhere(r"(?:i'm|i am|we're|we are) (?:in|at|staying|on)\b|\b<ILL>\b")
 
 # For how long.
-TODAY = _phrases(r"""
+TODAY = phrases(r"""
     (?:just |only )?(?:for )?today
     tonight
     this (?:time|once|morning|afternoon|evening)
-    (?:just )?(?:for )?(?:now|the moment)
+    (?:just |only )?for (?:now|the moment)
     (?:right now|at the moment|(?:just )?for once|just once|for a change|this trip|currently|temporarily|
         in the mood for)
     for (?:this|the) (?:trip|one|meal|recipe|party|visit|stay|occasion)
     for the next (?:few|couple of|two|three|\d) (?:days|hours)
 """)
-NOT_TODAY = _phrases("today's\nthese days\nnowadays\nfrom now on")
-WEEK = _phrases("this (?:week|weekend)\n(?:till|until) (?:sunday|the weekend)")
+NOT_TODAY = phrases("today's\nthese days\nnowadays\nfrom now on")
+WEEK = phrases("this (?:week|weekend)\n(?:till|until) (?:sunday|the weekend)")
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 UNTIL_DAY = re.compile(rf"\b(?:until|till|through) (?P<day>{'|'.join(DAYS)})\b", re.I)
-TIME_IN_FRONT = _anywhere(
-    r"(?<!\w)(?:(?:just|only|but|so|and) )*(?:for )?(?:today|tonight|tomorrow|now|once|this \w+|"
+TIME_IN_FRONT = anywhere(
+    r"(?<!\w)(?:(?:just|only|but|so|and) )*(?:for )?(?:today|tonight|tomorrow|(?:right )?now|once|this \w+|"
     r"the next \w+ days)(?: only)?,?\s*$"
 )
 # Where a limit stands behind what a statement ends with: "window seats, please, this time".
 TIME_BEHIND = re.compile(rf"[\s,]*(?:please[\s,]*)?(?:but )?{TODAY.pattern}", re.I)
 # Until when these hold nobody can say.
-OPEN_END = _anywhere(
+OPEN_END = anywhere(
     r"\b(?:until|till|this (?:month|year|summer|winter|spring|autumn|season)|next (?:week|month|few|two|three)|"
     r"for the next|for (?:a|two|three|\d+) (?:days?|weeks?|months?|few)|lent|easter|ramadan)\b"
 )
-HEDGED = _anywhere(
+HEDGED = anywhere(
     r"\b(?:i think|i believe|kind of|sort of|somewhat|probably|sometimes|a bit|mostly|usually|often|tend to|trying)\b"
 )
-
-# A turn with one of these says nothing about the user at all: it is steered, played or made up.
-NO_TURN = _anywhere(r"""
-    (?:^|\n)[ \t>*#]*(?:user|assistant|system|human|ai|developer|instructions?)[ \t]{0,3}[:\]]|<\||\[/?INST\]|###
-    </?(?:system|user|assistant|memory|instructions?|im_start|[a-z]+>)|\{\s{0,3}"
-    \b(?:ignore|disregard|forget|override) (?:\w+ ){0,3}(?:instructions|rules|prompts?)\b
-    \brole-?play|\bpretend\b|\bimagine\b|\bsuppos(?:e|ing)\b|\bhypothetical|\blet's (?:play|say)\b|\bin character\b|
-        \bact as\b
-    \bonce upon\b|\b(?:first|second|third) person\b|\bpoint of view\b|\bex(?:ample|ercise|am) \b|\bexample\b|
-        \bsample\b
-    \bfictional\b|\bthought experiment\b|\bdevil's advocate\b|\bfor the sake of argument\b|\bback-?story\b|
-        \bcampaign\b
-    \byou(?:'re| are) (?:now )?(?:an? |my )?(?:\w+ ){0,2}now\b|\byou(?:'re| are) now\b|\bcosplay|\bd&d\b|\bnpc\b
-    \b(?:my|our|the|a) (?:\w+ )?(?:novel|screenplay|short story|fanfic\w*|dungeon|protagonist|narrator|character|
-        lyrics|persona|alter ego|sketch|sitcom)\b
-    \b(?:write|compose|draft|generate|make up|invent|give me|tell me)\b[^.?!\n]{0,40}\b(?:stor(?:y|ies)|poem|song|
-        scene|dialogues?|monologue|limerick|haiku|joke|diary|speech|quotes?|testimonial|tweet|bio|verse|rap|fable|
-        sentences?|review|caption)\b
-    \b(?:(?:kind|best|warm) (?:regards|wishes)|sincerely|yours (?:truly|faithfully)|unsubscribe|sent from my|
-        posted by)\b
-    \b(?:all rights reserved|read more|terms and conditions)\b
-""")
-# What follows these is somebody else's text, up to the end of the turn.
-PASTED = _anywhere(r"""
-    \b(?:correct|rephras\w+|paraphras\w+|rewrit\w+|reword\w*|summari[sz]\w+|shorten|edit|improve|polish|fix|check|
-        review|analy[sz]e|classify|repl(?:y|ied)|respond|read|format|convert|continue|complete|finish|fill in|grade|
-        rate|interpret|explain|spell|pronounce|means?|says?|said|saying|writes?|wrote|reads?|asks?|asked|goes|posted|
-        texted|emailed|messaged|claims?|tells?|told|states?|here(?:'s| is| are| comes)|found|got|received|sent|saw|
-        this|these|following|below|text|e-?mail|message|letter|article|post|page|note|comment|transcript|ad|prompt|
-        form|copy|pasted?|document|title|headline|reviews|sign|label)\b[^.?!\n]{0,80}:\s
-    \b(?:this|these|following|below)\b[^.?!\n]{0,60}[?.!]?[ \t]*\n\s*(?=\S)
-    (?:^|\n)[ \t]*(?:dear|hi|hello|hey|to whom)\b[^\n?!.]{0,40},[ \t]*\n|(?:^|\n)-{3,}|\bfwd?:
-    (?:^|\n)[ \t]*(?:from|to|cc|subject|sent|date|re|fwd?)[ \t]?:|\b(?:translat\w+|proof-?read\w*)\b|\b(?:grammar|
-        spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[?.!:]
-""")
-MASKED = re.compile(
-    r"```.*?(?:```|\Z)|`[^`\n]{1,200}`|(?m:^[ \t]{0,8}[>|].*$)|(?m:^[ \t]*[-*\u2022][ \t].*$)|\"[^\"]{0,600}(?:\"|\Z)|"
-    r"\u00ab[^\u00bb]{0,600}\u00bb|(?<!\w)'(?!\d0s)[^\n]{2,300}?'(?!\w)|https?://\S+",
-    re.S,
-)
-
-# A sentence with one of these in front of a statement, or in it, states nothing.
-NOT_MEANT = _phrases(r"""
-    if (?:i|we|only|my|our)\b.*
-    (?:what if|whether (?:i|we)|assum(?:e|ing)|i wish|maybe|perhaps|not sure|let's say|as if|just kidding|/s|
-        said no one|as (?:they|people) say|(?:says?|said) (?:the|my|an?|he|she|they))
-    i (?:might|may|could|should|guess|suppose|bet|doubt|wonder|hope|dreamt|dreamed)
-    (?:would|should|could|do|did|am|are|can|will|might|have|had) (?:i|we)
-    (?:when i was|as a (?:child|kid|teenager|student|boy|girl)|back (?:then|in))
-    oh,? (?:sure|great|yeah|wow|joy|yes)
-    (?:lol|haha|yeah|sure|right),? (?:yeah|right|because|sure|no)
-    (?:simply|just|absolutely|totally|really) (?:love|adore) (?:it when|how|\w+ing)
-    because i (?:totally|absolutely|really|so)
-    my favou?rite (?:part|thing) (?:of|about|is (?:when|being|waiting))
-    in (?:the|this|a) (?:film|movie|book|song|show|series|play|story|episode|poem|novel|game|dream)
-    (?:the|this|that|these|your|its) (?:\w+ ){0,2}(?:paragraph|sentence|section|slide|bullet|column|row|table|chart|
-        wording|reply|response|output|file|image|picture|tone)s?
-""")
-REPORTED = _phrases(r"""
-    says?|said|saying|wrote|writes?|asks?|asked|claims?|tells?|told|thinks?|believes?|insists?|heard|according to|
-        quotes?|means?|people|somebody|someone|anyone|who|those|others|everyone|everybody|like|such as|called|titled
-""")
-# What stands before a colon if the words after it are the user's own.
-COLON = re.compile(
-    r"^(?:.*[.!?]\s)?(?:(?:for|with|on|about|at|as for|when|in) [\w' -]{2,30}|(?:please )?(?:note|remember|"
-    r"keep in mind)|one (?:more )?thing|by the way|btw|fyi|also|important|reminder|ps|p\.s\.|context|background|"
-    r"update|just so you know|oh|"
-    r"(?:my|our) rule|scratch that|correction)\s?:\s",
-    re.I,
-)
-I_SAID = re.compile(r"\b(?:as |like )?i(?:'ve| have)? (?:already )?(?:said|told|mentioned)\b|\bhave i told\b", re.I)
-QUESTION = re.compile(
-    r"(?:(?:so|and|but|ok|okay|hi|hello|hey|well|also|now|please|then|btw|by the way),? )*(?:what|which|where|when|"
-    r"how|who|whose|why|is|are|was|were|do|does|did|can|could|would|will|should|shall|may|might|has|have|had|am|any|"
-    r"isn't|"
-    r"aren't|don't|doesn't|won't|can't|if|unless|whether)\b",
-    re.I,
-)
-# Where a statement may begin: at the beginning, after a mark, or after one of these words.
-BEGINNING = re.compile(
-    r"(?:^|[,;:(\u2013\u2014!.]|\s[-/]|\b(?:and|but|because|since|so|as|btw|way|reference|note|that|also|actually|fyi|"
-    r"now|well|anyway|though|yes|no|ok|okay|hi|hello|thanks|sorry|please|record|honestly|frankly|lately|know|remember|"
-    r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|mornings?|evenings?|travel\w*|months?))\s*$",
-    re.I,
-)
-# Where it ends: a question, a request or a consequence follows.
-CUT = re.compile(
-    r"\s*(?:[,;:(\u2013\u2014]|\s-)\s*(?:(?:so|and|but|then|or|ok)\s+)?(?:what|which|where|how|who|why|when (?:do|can|"
-    r"should|will|does|is)|is|are|do|does|can|could|would you|would|will|should|any|ideas?|please (?!always|never)|"
-    r"keep|tell|give|find|show|suggest|recommend|plan|book|let's|if that|if you|just so|by the way|btw|fyi|help|"
-    r"believe it|you|put|make|thanks|thx|thank)\b|,?\s+(?:so|and so|so that|and then|hence|therefore)\s+(?=\w)|"
-    r",?\s+if that (?:matters|helps)|\s+(?:and|but)\s+(?:want to|need|would like|am looking|i need|i want to|"
-    r"i'd like to|wonder|was wondering|what|how|"
-    r"which|where|can|could|miss)\b|\s+(?:and|but)\s+(?=(?:that|this|it)\b)",
-    re.I,
-)
-NEXT = re.compile(r"(?:,?\s+(?:and|but|also)|[,;])\s+(?=(?:i|we|i'm|i've|we're|my|our)\b)", re.I)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _STATE_ENDED = re.compile(
     r"(?:i'm|i am|we're|we are) (?:no longer|not)\b|\b(?:don't|do not|no longer) (?:mind|care|need)\b", re.I
 )
+_WE = re.compile(r"(?:i|we)\b", re.I)
+_ENDED = re.compile(r"\b(?:no longer|any ?more|cancell?ed|died|sold|left|moved out|broken? up|split up)\b", re.I)
 _HABIT = re.compile(
     r"\b(?:no longer|don't|do not|can't|cannot) (?:eat|drink|like|enjoy|want|wear|use|smoke|watch|buy|take|play)|"
     r"\b(?:quit|stopped|gave up|given up|cut out|sworn off|swore off|gone off|went off) (?!my\b|our\b|the\b)",
@@ -88,9 +90,12 @@ def keep_open(session: Session, found: Sequence[Proposal], report: ProposalRepor
     made: dict[str, Proposal] = {}
     try:
         with session.lock, store.transaction():
+            store.proposals.drop_over(namespace)
             decided = store.proposals.decided(namespace)
             for proposal in found:
-                if was_decided(proposal, decided):
+                if proposal.over:
+                    report.dropped["over already"] += 1
+                elif was_decided(proposal, decided):
                     report.dropped["decided before"] += 1
                 elif proposal.id in made:
                     report.dropped["said twice"] += 1
@@ -212,14 +217,18 @@ class _Reading:
             return self._stated()
         place = referred(self._statement.quote, self._known, self._cosines)
         old = None if place is None else self._known[place]
-        # "We moved to oat milk" changes a preference only where that is about milk.
-        elsewhere = old is not None and old.preference and change == "update" and not shared(self._text, old.text)
+        # "We moved to oat milk" changes a preference only where that is about milk; "my train was moved" changes none.
+        own = _WE.match(self._text) and old is not None and shared(self._text, old.text)
+        elsewhere = old is not None and old.preference and change == "update" and not own
         if old is None or place is None or elsewhere:
             return self._new(change)
+        if change == "shift" and (old.pending or not shared(self._text, old.text)):
+            return _Outcome(reason="changes of what is not known")
         if change in ("turn", "update") and same(self._text, old, float(self._cosines[place])):
             return _Outcome(reason="known already")
         if not old.preference:
-            return _Outcome("end_fact" if change in ("undo", "stop") else "update_fact", place)
+            ended = change in ("undo", "stop") or (change == "shift" and _ENDED.search(self._text))
+            return _Outcome("end_fact" if ended else "update_fact", place)
         if change == "undo" or (change == "stop" and _STATE_ENDED.search(self._text)):
             return _Outcome("remove_preference", place)
         if change == "stop" and avoids(old.text, self._text):

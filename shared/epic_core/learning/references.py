@@ -28,11 +28,12 @@ _WEAK = frozenset(map(stem, _WEAK_WORDS.split()))
 # What a person has one of at a time. A fact with one of these is an update of another with the same.
 _SLOTS = {
     "home": r"(?:lives?|living|based|moved (?:house )?(?:to|into)|resides?) (?:in|to|at)\b|\bmoved (?:house )?to\b",
-    "job": r"(?:works?|working|job|position) (?:as|at|for|in)\b|\bnew job\b",
+    "job": r"(?:works?|working|job|position)\b(?! (?:out|on)\b)",
     "name": r"(?:my|user's|own) (?:first |last |full )?name(?:'s| is)\b",
     "age": r"(?:i'm|i am|user is) \d{2}\b",
     "address": r"address\b(?!es)",
-    "partner": r"(?:husband|wife|partner|boyfriend|girlfriend|fianc\w+|single|married|split up|broke up|divorced)\b",
+    "partner": r"(?:husband|wife|(?:boy|girl)friend|partner|fianc\w+|single|engaged|married|split up|divorced)\b",
+    "vehicle": r"(?:drives? an?\b|(?:my|our|user's) (?:\w+ )?car\b)",
     "phone": r"(?:phone|mobile) number\b",
 }
 _SLOT = {name: re.compile(rf"\b{cue}", re.I) for name, cue in _SLOTS.items()}

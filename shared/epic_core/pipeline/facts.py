@@ -3,7 +3,8 @@
 A fact bypasses coarse filter and verification: "I work night shifts" matters although no preference is near it. It is
 found by its text and by exact words, and never evicted. A new fact that updates an older one replaces it; one that says
 that something is over ends it. Two facts are about the same thing if their slots agree (`text.slots`); of statements
-without a slot, if they differ in nothing but numbers and names.
+without a slot, if they differ in nothing but numbers and names. Where words do not tell, the memory's language model is
+asked, if it has one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +32,11 @@ from epic_core.types import BuildReport, FloatArray, Item
 from epic_core.types.edits import Edit
 from epic_core.types.metadata import dumped_metadata
 from epic_core.types.validation import checked_moment
+from epic_core.verification.base import base_verifier
+
+if TYPE_CHECKING:
+    from epic_core.lm.base import LanguageModel
+    from epic_core.pipeline.fact_reader import Relation
 
 MOST_FACTS = 100
 """Most facts of a namespace: they are not evicted, so they are few."""
@@ -103,12 +109,15 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
     if session.budget is not None:
         needed = _FILLING * sum(2 * item_bytes(item) for item in items) + _SLACK
         yield from make_room(session, needed, report, clock)
+    answers = yield from _asked(session, items, vectors, report)
     started = time.perf_counter()
     edits: list[Edit] = []
     with session.changing(encoder, rows := CommittedRows()) as space:
         known = _facts(session, space)
         for item, vector in zip(items, vectors, strict=True):
             edit, gone = _decided(item, vector, known)
+            if edit.kind == "insert" and item.id in answers:
+                edit, gone = _by_model(item, answers[item.id], known) or (edit, gone)
             edits.append(_applied(session, edit, gone, vector, known, rows))
         _check_number(known)
         rows.incomplete = any(edit.old is not None for edit in edits)
@@ -163,6 +172,52 @@ def _check_number(known: Sequence[_Held]) -> None:
             f"{MOST_FACTS} facts are the most, and there would be {len(known)}. Nothing was written. Forget some:"
             " memory.facts() lists them, memory.forget(id) removes one."
         )
+
+
+def _asked(
+    session: Session, items: Sequence[Item], vectors: FloatArray, report: BuildReport
+) -> Effects[dict[str, tuple[Relation, str]]]:
+    """Ask the memory's language model, if it has one, about facts whose words do not tell what they change.
+
+    Returns:
+        Id of a new fact to what it does, and the id of the fact that it does that to.
+    """
+    reader = base_verifier(session.verifier).aspect_reader if session.expander is None else session.expander
+    lm: LanguageModel | None = getattr(reader, "lm", None)
+    if lm is None:
+        return {}
+    # Models and what asks them are imported where there is one.
+    from epic_core.pipeline.fact_reader import MOST_SHOWN, read_facts
+
+    with session.lock, session.store.reading():
+        known = _facts(session, session.space())
+    unsure: list[tuple[Item, list[Item]]] = []
+    for item, vector in zip(items, vectors, strict=True) if known else ():
+        if _decided(item, vector, known)[0].kind == "insert":
+            near = sorted(known, key=lambda held: -float(held.vector @ vector))[:MOST_SHOWN]
+            unsure.append((item, [held.item for held in near]))
+    if not unsure:
+        return {}
+    asked = [(item.text, [held.text for held in near]) for item, near in unsure]
+    readings = yield from read_facts(lm, asked, report)
+    return {
+        item.id: (reading.relation, near[reading.place].id)
+        for (item, near), reading in zip(unsure, readings, strict=True)
+        if reading.place >= 0
+    }
+
+
+def _by_model(item: Item, answer: tuple[Relation, str], known: Sequence[_Held]) -> tuple[Edit, _Held | None] | None:
+    """Return the edit that a model's answer calls for, or None if the fact it is about has gone in the meantime."""
+    relation, old_id = answer
+    held = next((held for held in known if held.item.id == old_id), None)
+    if held is None:
+        return None
+    if relation == "same":
+        return Edit(kind="duplicate", item=item, old=held.item, reason="the language model: it says the same"), None
+    if relation == "over":
+        return replace(_ended(item, held.item), reason="the language model: it says that this is over"), held
+    return Edit(kind="replace", item=item, old=held.item, reason="the language model: it changes this"), held
 
 
 def undo(session: Session, number: int) -> Effects[Edit]:

@@ -5,9 +5,15 @@ and L(x) its share of the query's telling words (`text.lexical_index`),
 
     topic(q, x) = T(x) + INSTRUCTED max(0, I(x) - T(x)) + WORDED L(x).
 
-The topic decides what is a candidate and whether anything held is relevant at all. Among the candidates what a text
-says for and against the preferences that matter ranks (`steering`), and so does what verification found: an entry's
-stance. Neither replaces the topic.
+The topic decides whether anything held is relevant at all, and with a lift what is a candidate. Turns of conversations
+have one (`text.turns`), as questions about what was said use its words. With x' the question that x answers, whose
+words count as its own, and N(x) how many of its speaker and month the query names,
+
+    lift(q, x) = SAID L(x) + ANSWERED max(0, T(x')) + NAMED N(x),
+
+less the more a preference matters to the query: there evidence ranks. Among the candidates what a text says for and
+against the preferences that matter ranks (`steering`), and so does what verification found: an entry's stance. Neither
+replaces the topic.
 """
 
 from __future__ import annotations
@@ -24,6 +30,7 @@ from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_relevant
 from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store
+from epic_core.text.turns import SOURCE
 from epic_core.types import FloatArray
 
 # What an instruction that is nearer than its text adds, and what sharing all telling words does.
@@ -33,6 +40,11 @@ WORDED = 0.15
 ASKED = 0.35
 # What the latest fact gains beside the oldest.
 LATER = 0.1
+# What ranks a turn of a conversation besides: all telling words, the topic of the question that it answers, and being
+# by a speaker or of a month that the query names.
+SAID = 0.85
+ANSWERED = 0.4
+NAMED = 0.2
 # How many candidates are looked at for k hits, at least.
 _LEAST_CANDIDATES = 40
 # What a verified stance counts under a preference that matters fully, and the least it counts under any.
@@ -50,25 +62,25 @@ _LEAST_SHARE = 0.4
 _LEAST_LIGHT = 0.05
 # Texts this near to a better hit say the same.
 _SAME = 0.985
-SOURCE = "source"
-"""The metadata key of where an item is from; not all hits are of one source where others are relevant, too."""
-# One in so many hits is of another source.
+# One in so many hits is of another source, where others are relevant, too.
 _OTHERS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """Items that may answer a query, by their topic, best first.
+    """Items that may answer a query, by their topic and lift, best first.
 
     Attributes:
         rows: Item rows, shape `(n,)`.
         topics: topic(q, x) of each, shape `(n,)`.
+        lifts: lift(q, x) of each, shape `(n,)`.
         entries: Item row to the entry that was found for it, with its cosine, where one was.
         cosines: Entry row to cosine, of all entries that were found.
     """
 
     rows: list[int]
     topics: FloatArray
+    lifts: FloatArray
     entries: dict[int, tuple[int, float]]
     cosines: dict[int, float]
 
@@ -83,7 +95,7 @@ def candidates(
     entries_allowed: NDArray[np.int64] | None,
     items_allowed: frozenset[int] | None,
 ) -> Candidates:
-    """Find the items whose topic is nearest to a query.
+    """Find the items whose topic is nearest to a query, and the turns with its words.
 
     Args:
         space: What is searched.
@@ -102,9 +114,8 @@ def candidates(
         entries.setdefault(space.item_of[row], (row, cosine))
     texts = space.texts.rows
     topics = space.texts.cosines(vector)
-    for having, share in space.lexical(store).shares(query) if query else ():
-        places = space.texts.places(having)
-        topics[places[places >= 0]] += np.float32(WORDED * share)
+    exact, lifts = _exact_words(space, store, query, topics)
+    topics += np.float32(WORDED) * exact
     if space.facts and query:
         asked = space.facts_about(store, query)
         topics[space.texts.places(asked)] += np.float32(ASKED)
@@ -122,15 +133,43 @@ def candidates(
         bare = [] if held.all() else [row for row in entries if row not in space.texts]
     if items_allowed is not None:
         keep = np.array([row in items_allowed for row in texts.tolist()], dtype=bool)
-        texts, topics = texts[keep], topics[keep]
+        texts, topics, lifts = texts[keep], topics[keep], lifts[keep]
     if bare:
         texts = np.concatenate([texts, np.array(bare, dtype=np.int64)])
         topics = np.concatenate([topics, np.array([entries[row][1] for row in bare], dtype=np.float32)])
-    if len(topics) > wanted:
-        best = np.argpartition(-topics, wanted - 1)[:wanted]
-        texts, topics = texts[best], topics[best]
-    order = np.lexsort((texts, -topics))
-    return Candidates(rows=texts[order].tolist(), topics=topics[order], entries=entries, cosines=known)
+        lifts = np.concatenate([lifts, np.zeros(len(bare), dtype=np.float32)])
+    ranks = topics + lifts
+    if len(ranks) > wanted:
+        best = np.argpartition(-ranks, wanted - 1)[:wanted]
+        texts, topics, lifts, ranks = texts[best], topics[best], lifts[best], ranks[best]
+    order = np.lexsort((texts, -ranks))
+    return Candidates(
+        rows=texts[order].tolist(), topics=topics[order], lifts=lifts[order], entries=entries, cosines=known
+    )
+
+
+def _exact_words(space: Namespace, store: Store, query: str, cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return L(x) and lift(q, x) of each text, each shape `(n,)`."""
+    lifts = np.zeros_like(cosines)
+    if not query or not len(index := space.lexical(store)):
+        return lifts, lifts
+    shares = index.shares(query)
+    has = np.zeros((len(shares), len(cosines)), dtype=bool)
+    if shares:
+        having = [rows for rows, _ in shares]
+        words = np.repeat(np.arange(len(shares)), [len(rows) for rows in having])
+        has[words, space.texts.places(np.concatenate(having))] = True
+    rows = space.turns.rows()
+    turns, answers, questions = (space.texts.places(some) if len(some) else some for some in rows)
+    if len(answers):
+        has[:, answers] |= has[:, questions]
+        lifts[answers] = np.float32(ANSWERED) * np.maximum(cosines[questions], 0.0)
+    exact: FloatArray = (np.array([share for _, share in shares], dtype=np.float32)[:, None] * has).sum(axis=0)
+    if len(turns):
+        lifts[turns] += np.float32(SAID) * exact[turns]
+        for named in space.turns.named(query):
+            lifts[space.texts.places(named)] += np.float32(NAMED)
+    return exact, lifts
 
 
 def ranked(
@@ -156,7 +195,7 @@ def ranked(
     """
     scores = found.topics.copy()
     if not prefers or not len(scores):
-        return scores, steered
+        return scores + found.lifts, steered
     if steering.mode == "signed" and steering.preferences:
         vectors = vectors_of(space, found)
         scores, steered = steering.score_found(
@@ -166,6 +205,8 @@ def ranked(
             lambda row, sides: space.worded(store, found.rows, row, sides),
             only=only,
         )
+    mattering = steered.strength * max((one.weight for one in steered.preferences), default=0.0)
+    lifts = np.float32(max(0.0, 1.0 - mattering)) * found.lifts
     weight_of = {one.preference.id: one.weight * steered.strength for one in steered.preferences}
     weights = {
         row: weight_of[preference.id]
@@ -181,7 +222,7 @@ def ranked(
         supports.append(sum([weights[row] for row in supported if row in weights]))
         penalties.append(sum([penalty * felt.get(row, _LEAST_PENALTY) for row, penalty in penalised]))
     gains = SUPPORTS * lifted * np.array(supports) - np.array(penalties)
-    return scores + gains.astype(np.float32), steered
+    return scores + lifts + gains.astype(np.float32), steered
 
 
 def vectors_of(space: Namespace, found: Candidates, items: Sequence[int] | None = None) -> FloatArray:
@@ -209,7 +250,7 @@ def least_topic(encoder: object, topics: FloatArray, held: int, min_score: float
 
     Args:
         encoder: Whose cosines they are.
-        topics: Of the candidates, best first.
+        topics: Of the candidates.
         held: How many items there are.
         min_score: The least topic; "auto" for the encoder's own, None for none.
     """
@@ -218,7 +259,7 @@ def least_topic(encoder: object, topics: FloatArray, held: int, min_score: float
     if isinstance(min_score, float):
         return min_score
     enough = default_relevant(encoder)
-    best = float(topics[0]) if len(topics) else -np.inf
+    best = float(topics.max(initial=-np.inf))
     if best < enough + _BY_CHANCE * math.log(max(1.0, held / _FEW)):
         return float(np.inf)
     return max(enough - _LEAST_RELEVANT, 2.0 * enough - best, min(enough, _LEAST_SHARE * best))
@@ -235,7 +276,9 @@ def worth_ranking(
     if keep.all():
         return found
     places = np.flatnonzero(keep).tolist()
-    return replace(found, rows=[found.rows[place] for place in places], topics=found.topics[places])
+    return replace(
+        found, rows=[found.rows[place] for place in places], topics=found.topics[places], lifts=found.lifts[places]
+    )
 
 
 def distinct(space: Namespace, store: Store, items: Sequence[int], order: Iterable[int], k: int) -> list[int]:

@@ -174,7 +174,7 @@ def _found(
         items_allowed=_items_allowed(space, asked, positions, allowed),
     )
     least = ranking.least_topic(session.encoder, candidates.topics, len(space.texts), asked.min_score)
-    relevant = bool(len(candidates.topics)) and least < np.inf and float(candidates.topics[0]) >= least
+    relevant = bool(least < np.inf and candidates.topics.max(initial=-np.inf) >= least)
     candidates = ranking.worth_ranking(space, candidates, least, session.encoder, asked.min_score)
     scores, steered = ranking.ranked(
         space,

@@ -176,6 +176,11 @@ class AspectReader:
         self.name = f"aspects/{lm.name}/{version(prompts)}"
 
     @property
+    def lm(self) -> LanguageModel:
+        """The language model that is asked."""
+        return self._asker.lm
+
+    @property
     def aspects_only(self) -> AspectReader:
         """A reader with the same model and retry policy that asks for aspects alone, which takes a shorter answer."""
         return AspectReader(self._asker.lm, patience=self._asker.patience, expansions=False)

@@ -23,6 +23,7 @@ from epic_core.storage.vector_index import EntryIndex, VectorTable
 from epic_core.text.lexical_index import LexicalIndex
 from epic_core.text.slots import asked_slot, slot_of
 from epic_core.text.stems import Words, words_of
+from epic_core.text.turns import Turns
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
 from epic_core.types.verdicts import PENALTY
 
@@ -86,6 +87,7 @@ class Namespace:
         vectors: E(p) of the live ones, shape `(m, d)`.
         index: The entries' embeddings, by entry row.
         texts: E(x) of the items of both tiers, by item row.
+        turns: The turns of conversations among them; as complete as the index of exact words (`lexical`).
         item_of, preference_of, stance_of: Item row, preference row and stance, by entry row.
         rows_of: Entry rows, by item row.
         facts: Rows of the items that are facts of the user.
@@ -110,6 +112,7 @@ class Namespace:
         # By the position of a preference: the weights of items' words under it.
         self._worded: dict[int, dict[int, float]] = {}
         self._lexical = LexicalIndex()
+        self.turns = Turns()
         self._text_crc_of: dict[int, int] = {}
         self.item_of: dict[int, int] = {}
         self.rows_of: dict[int, list[int]] = {}
@@ -197,6 +200,7 @@ class Namespace:
     def _leave_texts(self, rows: Sequence[int]) -> None:
         self.texts.remove(rows)
         self._lexical.remove(rows)
+        self.turns.remove(rows)
         for row in rows:
             self._text_crc_of.pop(row, None)
             self._held.pop(row, None)
@@ -266,6 +270,8 @@ class Namespace:
             for start in range(0, len(missing), _ITEMS_KEPT):
                 found = store.items.at(missing[start : start + _ITEMS_KEPT])
                 self._lexical.add((row, item.text) for row, item in found.items())
+                for row, item in found.items():
+                    self.turns.add(row, item.text, item.metadata)
         return self._lexical
 
     def facts_about(self, store: Store, question: str) -> list[int]:

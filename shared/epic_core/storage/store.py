@@ -127,7 +127,7 @@ class Store(Database):
         """Count items, facts, light items, entries, preferences, pending items, verdicts and items in the ledger."""
         one = (namespace,)
         light = len(self.items.light_rows(namespace))
-        facts = int(self.scalar("SELECT count(*) FROM items WHERE namespace = ? AND fact", one))
+        facts = len(self.items.marks(namespace)[0])
         return {
             "items": int(self.scalar("SELECT count(*) FROM items WHERE namespace = ?", one)) - light - facts,
             "facts": facts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -70,6 +71,11 @@ class Proposal:
     def about_preference(self) -> bool:
         """Whether it is about a preference, not a fact."""
         return self.kind.endswith("preference")
+
+    @property
+    def over(self) -> bool:
+        """Whether the time for which it would hold has passed."""
+        return self.expires_at is not None and self.expires_at.timestamp() <= time.time()
 
     def __str__(self) -> str:
         change = " -> ".join(part for part in (self.old, self.text) if part)

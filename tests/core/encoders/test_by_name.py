@@ -206,6 +206,8 @@ def test_the_command_line_takes_the_same_names(
 
 def test_langchains_side_takes_names(tmp_path: Path) -> None:
     pytest.importorskip("langchain_core")
+    from langchain_core.documents import Document
+
     from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, EpicVectorStore, SteeredRetriever
     from epic_langchain.models import encoder_of as langchains
 
@@ -218,7 +220,10 @@ def test_langchains_side_takes_names(tmp_path: Path) -> None:
     assert isinstance(store.embeddings, EpicEmbeddings)
     steered = SteeredRetriever(vectorstore=store, preferences=["I love red wine."], embeddings=MINILM, k=1)
     assert steered.invoke("wine")[0].page_content == "red wine"
-    assert EpicDocumentTransformer(preferences=["red wine"], embeddings="static")._encoder is default_encoder()
+    kept = EpicDocumentTransformer(preferences=["red wine"], embeddings="static").invoke(
+        [Document("a glass of red wine")]
+    )
+    assert [document.page_content for document in kept] == ["a glass of red wine"]
     with EpicMemory.open(tmp_path / "me.epic", ["red wine"], encoder=MINILM):
         pass
     retriever = EpicRetriever(memory=tmp_path / "me.epic", embeddings=MINILM)

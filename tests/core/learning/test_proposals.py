@@ -123,8 +123,17 @@ def test_what_holds_for_once_expires(text: str, end: str) -> None:
 def test_what_held_only_on_a_day_that_is_over_is_not_proposed(memory: EpicMemory) -> None:
     old = [{"role": "user", "content": "Tonight I fancy something light.", "time": "2020-01-01T09:00:00Z"}]
     made = memory.propose(old)
-    assert [each.expires_at is not None for each in made] == [True]
-    assert made.report.dropped["over already"] == 0
+    assert list(made) == [] and made.report.dropped == {"over already": 1}
+
+
+def test_an_open_proposal_goes_when_its_time_is_over(memory: EpicMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    (made,) = memory.propose(said("Tonight I fancy something light."))
+    assert memory.proposals() == [made] and made.expires_at is not None
+    end = made.expires_at.timestamp()
+    monkeypatch.setattr("time.time", lambda: end + 1)
+    assert memory.proposals() == []
+    with pytest.raises(UnknownProposalError):
+        memory.accept(made.id)
 
 
 PIECES = (
@@ -182,6 +191,8 @@ def test_a_conversation_yields_preferences_and_facts(memory: EpicMemory) -> None
         ("I like window seats", "Scratch that about window seats.", ("remove_preference", "")),
         ("I'm vegan", "I'm no longer vegan.", ("remove_preference", "")),
         ("I avoid garlic", "I love garlic.", ("replace_preference", "I love garlic")),
+        ("I don't like musicals", "Musicals have grown on me.", ("replace_preference", "Musicals have grown on me")),
+        ("I drink milk", "We moved to oat milk.", ("replace_preference", "We moved to oat milk")),
     ],
 )
 def test_a_change_of_mind_refers_to_what_is_known(known: str, text: str, expected: tuple[str, str]) -> None:
@@ -204,6 +215,22 @@ def test_a_change_of_a_fact(known: str, text: str, expected: tuple[str, str | No
         (made,) = memory.propose(said(text))
         assert (made.kind, made.old) == (expected[0], known)
         assert expected[1] in (None, made.text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The opera is closed these days.",
+        "I left my coat at the opera.",
+        "Which opera was cancelled?",
+        "People have switched from coffee to matcha. Why?",
+        "My friend has quit coffee.",
+        "What would change if I gave up coffee?",
+    ],
+)
+def test_what_only_touches_something_known_changes_nothing(text: str) -> None:
+    with EpicMemory(["I love opera", "I drink a lot of coffee"]) as memory:
+        assert proposed(memory, text) == []
 
 
 def test_what_is_known_is_not_proposed_again() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
-import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,17 +24,7 @@ from epic_core.runtime.batching import unique_preferences
 from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects
 from helpers import HashEncoder, KeepAll
-from scripted import (
-    SEA,
-    TRAIN,
-    WINE,
-    Own,
-    Scripted,
-    aspects_for,
-    patient,
-    preference_read,
-    verifier_of,
-)
+from scripted import SEA, TRAIN, WINE, Own, Scripted, aspects_for, preference_read, verifier_of
 
 CASINO = "I avoid hotels with casinos."
 SAID = Aspects(liked=("quiet inns",), avoided=("casinos", "slot machines"), firmness=1.0, scope="in Las Vegas")
@@ -146,19 +134,6 @@ def test_a_model_has_to_be_there_to_be_asked_for() -> None:
         memory.verifier = KeepAll()
 
 
-def test_several_are_read_at_once() -> None:
-    together = threading.Barrier(3)
-
-    def answer(messages: Any) -> str:
-        together.wait(60)
-        return aspects_for(preference_read(messages) or "")
-
-    lm = Own(answer, concurrency=3)
-    texts = [f"wine number {n}" for n in range(6)]
-    memory = EpicMemory(texts, encoder=HashEncoder(), verifier=patient(lm))
-    assert memory.aspects() == {text: read_of(text) for text in texts} and lm.most_at_once == 3
-
-
 # what fails
 
 
@@ -220,20 +195,6 @@ def test_a_preference_that_fails_when_it_is_added_is_added() -> None:
     memory.add(["blue sea and red wine"])
     report = memory.add_preference(SEA)
     assert report.kept == 1 and list(report.unread) == [SEA] and memory.unread == [SEA]
-
-
-def test_without_a_model_what_failed_goes_on_waiting(tmp_path: Path) -> None:
-    opened(tmp_path / "m", Failing(WINE, answer="?"), WINE).close()
-    with opened(tmp_path / "m") as memory:
-        memory.add(["red wine"])
-        assert memory.unread == [WINE]
-        memory.export(tmp_path / "export.jsonl")
-    with EpicMemory.import_(
-        tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(), verifier=KeepAll()
-    ) as memory:
-        assert memory.unread == [WINE]
-        memory.set_aspects(WINE, SAID)
-        assert memory.unread == []
 
 
 def test_an_interruption_leaves_no_file(tmp_path: Path) -> None:
@@ -421,53 +382,6 @@ def test_under_a_budget(tmp_path: Path) -> None:
 # sync and async
 
 
-async def test_async_does_as_sync() -> None:
-    def told(report: BuildReport) -> Any:
-        return report.read, report.unread, report.usage.calls, report.usage.prompt_tokens, report.kept
-
-    reports, held, asked = [], [], []
-    for how in ("sync", "async"):
-        lm = Failing(TRAIN, answer="?")
-        memory = made(lm, WINE)
-
-        async def call(name: str, *arguments: Any, memory: EpicMemory = memory, how: str = how) -> BuildReport:
-            if how == "sync":
-                done: BuildReport = getattr(memory, name)(*arguments)
-            else:
-                done = await getattr(memory, f"a{name}")(*arguments)
-            return done
-
-        done = [await call("add", ["red wine in the night train"]), await call("add_preference", TRAIN)]
-        done.append(await call("add", ["night train"]))
-        lm.fails.clear()
-        done += [await call("retry"), await call("replace_preference", WINE, SEA)]
-        done += [await call("set_aspects", SEA, SAID), await call("set_aspects", TRAIN, None)]
-        reports.append([told(report) for report in done])
-        held.append(memory.aspects())
-        asked.append(lm.read)
-    assert reports[0] == reports[1] and held[0] == held[1] and asked[0] == asked[1]
-
-
-async def test_an_event_loop_is_not_held_up() -> None:
-    asked = asyncio.Event()
-
-    class Waiting(Scripted):
-        """Answers only once something else has been done on the event loop."""
-
-        async def acomplete(self, messages: Any, **options: Any) -> Completion:
-            asked.set()
-            await done.wait()
-            return self._hooked(messages)
-
-    done = asyncio.Event()
-    memory = EpicMemory(encoder=HashEncoder(), verifier=patient(Waiting()))
-    adding = asyncio.ensure_future(memory.aadd_preference(WINE))
-    await asyncio.wait_for(asked.wait(), 60)
-    done.set()
-    await adding
-    assert memory.aspects(WINE) == read_of(WINE)
-
-
 # untrusted text, and what models answer
 
 
@@ -493,21 +407,13 @@ def test_a_preference_cannot_leave_its_section(text: str) -> None:
     assert user.count("<preference") == 1 and user.endswith("Answer in JSON.")
 
 
-def test_a_preference_that_does_not_fit_is_not_sent() -> None:
+async def test_a_preference_that_does_not_fit_is_not_sent() -> None:
     lm = Own(lambda messages: aspects_for("tea"), context=2048)
-    readings = AspectReader(lm).read(["tea " * 4000, "tea"])
-    assert readings[0].aspects is None and "too long" in readings[0].failure
-    assert readings[1].aspects == read_of("tea") and len(lm.sent) == 1
-
-
-def test_an_answer_that_cannot_be_read_is_asked_for_once_more() -> None:
-    answers = iter(["Well.", '{"liked": ["tea"], "avoided": ["coffee"], "firmness": "strict", "scope": "at work"}'])
-    lm = Own(lambda messages: next(answers))
-    (reading,) = AspectReader(lm).read(["Tea at work, never coffee."])
-    assert reading.aspects == Aspects(
-        liked=("tea",), avoided=("coffee",), firmness=1.0, scope="at work", source="model"
-    )
-    assert (reading.usage.calls, reading.usage.retries) == (2, 1)
+    given = ["tea " * 4000, "tea"]
+    for readings in (AspectReader(lm).read(given), await AspectReader(lm).aread(given)):
+        assert readings[0].aspects is None and "too long" in readings[0].failure
+        assert readings[1].aspects == read_of("tea")
+    assert len(lm.sent) == 2
 
 
 BOTH = Aspects(liked=("night trains",), avoided=("flights", "buses"), firmness=0.5, scope="in Europe", source="model")

@@ -17,13 +17,12 @@ from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, LMError, UnknownPreferenceError
 from epic_core.lm import Completion
 from epic_core.lm.answers import UnreadableAnswer
-from epic_core.preferences.lm_reader import AspectReader, read_answer
+from epic_core.preferences.lm_reader import read_answer
 from epic_core.preferences.parser import parse_aspects
 from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects, Expansion
 from helpers import HashEncoder, KeepAll
-from lm_servers import LMServer
-from scripted import SEA, TRAIN, WINE, Own, Scripted, model_of, preference_read, verifier_of
+from scripted import SEA, TRAIN, WINE, Scripted, preference_read, verifier_of
 
 SAID = Aspects(liked=("quiet inns",), avoided=("casinos",), firmness=1.0)
 OWN = Expansion(questions=("Where shall I stay?",), follows=("a family-run inn",), breaks=("a floor of slot machines",))
@@ -161,18 +160,6 @@ def test_a_model_has_to_be_there_to_be_asked_for() -> None:
         memory.verifier = KeepAll()
 
 
-@pytest.mark.parametrize(("kind", "how"), [("ollama", "sync"), ("openai", "async")])
-async def test_servers_are_asked_by_their_protocols(kind: str, how: str) -> None:
-    with LMServer(lambda request: both(str(preference_read(request["messages"])))) as server:
-        reader = AspectReader(model_of(server, kind))
-        readings = reader.read([WINE, SEA]) if how == "sync" else await reader.aread([WINE, SEA])
-    assert [reading.aspects for reading in readings] == [read_of(WINE), read_of(SEA)]
-    assert [reading.expansion for reading in readings] == [written_for(WINE), written_for(SEA)]
-    assert server.calls == 2 and all(reading.usage.calls == 1 for reading in readings)
-    schema = json.dumps(server.asked[0])
-    assert '"liked"' in schema and '"breaks"' in schema and '"maxItems"' in schema
-
-
 # what fails, and what is said in part
 
 NOTHING = [
@@ -279,8 +266,6 @@ EXPANDED = Expansion(
 )
 SHAPES = {
     "as asked": json.dumps(PLAIN),
-    "fenced": f"Sure:\n```json\n{json.dumps(PLAIN, indent=2)}\n```",
-    "single quotes": str(PLAIN),
     "nested": json.dumps(
         {
             "aspects": {key: PLAIN[key] for key in ("liked", "avoided", "firmness")},
@@ -296,7 +281,6 @@ SHAPES = {
     "phrases that are none": json.dumps({**PLAIN, "breaks": ["...", "none", 5, None, "x" * 161, "an espresso bar"]}),
     "numbered twice": json.dumps({**PLAIN, "follows": ["1. green tea", "2. a tea house", "3. Green Tea"]}),
     "control characters": json.dumps({**PLAIN, "follows": ["green\n\x9b tea", "a\u2028tea \u202ehouse\x00"]}),
-    "after thinking": f"<think>{json.dumps({**PLAIN, 'follows': ['beer']})}</think>{json.dumps(PLAIN)}",
 }
 
 
@@ -349,15 +333,6 @@ def test_any_answer_can_be_stored_or_is_unreadable(answer: str) -> None:
             assert not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u202e]", phrase)
 
 
-def test_an_answer_that_was_cut_is_asked_for_with_more_room() -> None:
-    whole = both(WINE)
-    answers = iter([Completion(text=whole[:-30], cut=True), Completion(text=whole)])
-    lm = Own(lambda messages: next(answers))
-    (reading,) = AspectReader(lm).read([WINE])
-    assert (reading.aspects, reading.expansion) == (read_of(WINE), written_for(WINE))
-    assert [sent.max_tokens for sent in lm.sent] == [900, 1800]
-
-
 # edited
 
 
@@ -382,6 +357,9 @@ async def test_async_does_as_sync() -> None:
                 await call("set_expansion", TRAIN, OWN),
                 await call("set_expansion", TRAIN, None),
                 await call("set_aspects", WINE, None),
+                await call("add", ["red wine in the night train"]),
+                await call("retry"),
+                await call("replace_preference", WINE, SEA),
             ]
         )
     assert outcomes[0] == outcomes[1]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from epic_core import EpicMemory, Item
-from epic_core.errors import BudgetError, InvalidInputError, UnknownItemError
+from epic_core.errors import BudgetError, InvalidInputError, LMError, UnknownItemError
+from epic_core.lm import Completion
 from epic_core.pipeline.facts import LONGEST_FACT, MOST_FACTS
 
 PREFERENCES = ["I avoid hotels with casinos."]
@@ -195,3 +196,60 @@ def test_a_waiting_item_keeps_its_end() -> None:
     memory.add([Item(text="A hotel with a casino.", expires_at=end)])
     (waiting,) = memory.items(waiting=True)
     assert waiting.expires_at == end
+
+
+class Answering:
+    """A language model that gives one prepared answer, or fails."""
+
+    name, concurrency, context = "scripted", 1, None
+
+    def __init__(self, answer: str | Exception) -> None:
+        self.answer, self.asked = answer, []
+
+    def complete(self, messages, *, schema=None, max_tokens=None):  # type: ignore[no-untyped-def]
+        self.asked.append(messages[-1].content)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return Completion(text=self.answer)
+
+    async def acomplete(self, messages, **options):  # type: ignore[no-untyped-def]
+        return self.complete(messages)
+
+
+CAR, GONE = "We drive a grey estate.", "The estate went to the scrapyard."
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "left"),
+    [
+        ('{"decision": "over", "number": 1}', "end", []),
+        ('{"decision": "update", "number": 1}', "replace", [GONE]),
+        ('{"decision": "same", "number": 1}', "duplicate", [CAR]),
+        ('{"decision": "new", "number": 0}', "insert", [CAR, GONE]),
+        ('{"decision": "over", "number": 7}', "insert", [CAR, GONE]),
+    ],
+)
+def test_a_model_says_what_the_words_do_not(answer: str, kind: str, left: list[str]) -> None:
+    lm = Answering(answer)
+    memory = EpicMemory([], expander=lm)
+    memory.add_fact(CAR)
+    assert lm.asked == []  # nothing is held that it could change
+    (edit,) = memory.add_fact(GONE).edits
+    assert edit.kind == kind and texts(memory) == left and len(lm.asked) == 1
+    assert "| 1. We drive a grey estate." in lm.asked[0] and GONE in lm.asked[0]
+
+
+@pytest.mark.parametrize("answer", ["Perhaps.", LMError("no model")])
+def test_a_model_that_does_not_answer_loses_nothing(answer: str | Exception) -> None:
+    memory = EpicMemory([], expander=Answering(answer))
+    memory.add_fact(CAR)
+    report = memory.add_fact(GONE)
+    assert texts(memory) == [CAR, GONE] and any("scripted" in warning for warning in report.warnings)
+
+
+def test_a_model_is_not_asked_where_the_words_tell() -> None:
+    lm = Answering("{}")
+    memory = EpicMemory([], expander=lm)
+    memory.add_fact(CODE)
+    memory.add_fact(NEW_CODE)
+    assert texts(memory) == [NEW_CODE] and lm.asked == []

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
 from epic_core.errors import (
-    EncoderError,
     InvalidInputError,
     LMError,
     NoPreferencesError,
@@ -28,42 +27,8 @@ from epic_core.errors import (
 from epic_core.pipeline.judge import JUDGED_AT_ONCE
 from epic_core.types import Verdict
 from epic_core.types.verdicts import Judged
-from helpers import (
-    BROKEN,
-    CONTRACT_BREAKERS,
-    AlteredEncoder,
-    Answering,
-    FakeVerifier,
-    HashEncoder,
-    KeepAll,
-    Raising,
-    TooFew,
-    UndecidedAll,
-    keep,
-)
-from scripted import (
-    BOTH,
-    EXPECTED,
-    ITEMS,
-    PASSED,
-    TEXTS,
-    TRAIN,
-    WINE,
-    Asked,
-    Hanging,
-    Own,
-    Scripted,
-    anew,
-    cancelled,
-    documents,
-    memory_of,
-    memory_with,
-    opened,
-    patient,
-    rows,
-    script,
-    verifier_of,
-)
+from helpers import CONTRACT_BREAKERS, Answering, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll, keep
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, anew, documents, memory_of, opened, rows, verifier_of
 
 Judge = Callable[..., Any]
 
@@ -192,23 +157,6 @@ def test_what_it_keeps_is_what_add_keeps(verifier: str, items: list[Item], prefe
     assert sum(one.verdict.decision is Decision.UNDECIDED for one in judged) == report.undecided
     assert memory.stats().counts["items"] == memory.stats().counts["pending"] == 0
     assert asyncio.run(ajudged(memory, items)) == list(memory.judge(items))
-
-
-@pytest.mark.parametrize(("way", "concurrency"), [("single", 1), ("paper", 4), ("batch", 4)])
-async def test_every_way_of_asking(way: Any, concurrency: int, judge: Judge) -> None:
-    report = BuildReport()
-    lm = Own(script(), concurrency=concurrency)
-    judged = await judge(memory_with(patient(lm, way=way)), ITEMS, report=report)
-
-    found = {
-        (one.item.id, preference): said[:3]
-        for one in judged
-        for preference, said in kept_of([one]).get(one.item.id, {}).items()
-    }
-    assert found == {pair: (instruction, stance, why) for pair, (stance, instruction, why) in EXPECTED.items()}
-    assert [one.item for one in judged] == ITEMS
-    assert {one.item.id for one in judged if "below tau" in one.verdict.rationale} == TEXTS.keys() - PASSED.keys()
-    assert report.usage.calls == len(lm.sent)
 
 
 # what comes out
@@ -388,18 +336,6 @@ def test_a_bar_counts_every_item(capsys: pytest.CaptureFixture[str]) -> None:
 # nothing is taken in, but what a model said is remembered
 
 
-async def test_nothing_is_stored(judge: Judge, path: Path) -> None:
-    with opened(path, Scripted()) as memory:
-        before = memory.stats()
-        judged = await judge(memory, documents())
-        assert sum(one.kept for one in judged) == 12
-        after = memory.stats()
-        assert len(memory) == 0 and memory.search("red wine") == [] and memory.not_kept() == []
-        assert {**after.counts, "verdicts": 0} == before.counts
-        assert after.counts["verdicts"] == 24
-    assert rows(path, "items") == rows(path, "entries") == 0
-
-
 async def test_what_is_held_stays_as_it_is(judge: Judge) -> None:
     memory = memory_of(Scripted())
     memory.add(documents())
@@ -424,39 +360,7 @@ async def test_what_was_decided_is_not_asked_again(judge: Judge) -> None:
     alike(kept_of(first), entries_of(memory, items))
 
 
-async def test_a_reopened_file_remembers(judge: Judge, path: Path) -> None:
-    with opened(path, Scripted()) as memory:
-        first = await judge(memory, documents())
-    lm = Scripted()
-    with opened(path, lm) as memory:
-        assert kept_of(await judge(memory, documents())) == kept_of(first)
-        memory.add(documents())
-    assert lm.calls == 0
-
-
 # undecided
-
-
-async def test_a_model_that_fails_leaves_items_undecided(judge: Judge) -> None:
-    def stalls(asked: Asked) -> None:
-        if "2" in asked.chunk:
-            raise LMError("It stalled.")
-
-    lm, report = Scripted(stalls), BuildReport()
-    memory = memory_of(lm)
-    items = documents()
-    judged = await judge(memory, items, report=report)
-    undecided = [one for one in judged if one.verdict.decision is Decision.UNDECIDED]
-    assert [one.item for one in undecided] == items[10:14]
-    assert all("It stalled." in one.verdict.rationale and not one.preferences for one in undecided)
-    assert (report.undecided, report.kept, report.discarded) == (4, 9, 3)
-    assert report.failures == {item.id: "It stalled." for item in items[10:14]}
-    assert memory.stats().counts["pending"] == 0
-    lm.hook = None
-    lm.asked.clear()
-    again = await judge(memory, items)
-    assert [one.kept for one in again] == [True, False, True, True, False] * 4
-    assert [asked.chunk for asked in lm.asked] == [item.text for item in items[10:14]]
 
 
 async def test_an_answer_that_says_nothing_is_shown(judge: Judge) -> None:
@@ -495,15 +399,6 @@ async def test_an_interruption_loses_nothing(judge: Judge) -> None:
     await judge(memory, items)
     assert lm.calls == 16 + 1  # the one that was interrupted
     assert memory.add(items).usage.calls == 0
-
-
-async def test_a_cancelled_judgement_loses_nothing() -> None:
-    lm, items = Hanging(), documents()
-    memory = memory_of(lm)
-    lm.interrupt_at = {6}
-    await cancelled(ajudged(memory, items), lm)
-    assert [one.kept for one in memory.judge(items)] == [True, False, True, True, False] * 4
-    assert lm.calls == 16 + 1
 
 
 def test_an_abandoned_iterator_has_remembered_what_was_decided() -> None:
@@ -548,22 +443,6 @@ async def test_nothing_blocks_the_event_loop() -> None:
 
     assert len(await ajudged(memory, source())) == 20
     assert encoder.sync_threads == set() and here not in read and lm.most_at_once == 3
-
-
-def test_several_threads_judge_at_once() -> None:
-    lm = Scripted(concurrency=2, seconds=0.001)
-    memory = memory_of(lm)
-    expected = [True, False, True, True, False] * 4
-    results: list[list[bool]] = []
-    threads = [
-        threading.Thread(target=lambda: results.append([one.kept for one in memory.judge(documents())]))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == [expected] * 4 and len(memory) == 0
 
 
 # preferences
@@ -634,19 +513,11 @@ async def test_what_could_not_be_rewritten_is_undecided(judge: Judge) -> None:
     lm = Scripted(stalls)
     memory, report = memory_of(lm, refine="rewrite"), BuildReport()
     judged = await judge(memory, documents(2), report=report)
-    assert [one.verdict.decision.value.lower() for one in judged[5:]] == [
-        "undecided",
-        "discard",
-        "undecided",
-        "undecided",
-        "discard",
-    ]
+    undecided = [one.item.id for one in judged if one.verdict.decision is Decision.UNDECIDED]
+    assert undecided == ["item 5", "item 7", "item 8"] == list(report.failures)
     assert (report.kept, report.undecided, report.discarded) == (3, 3, 2)
-    assert all("could not be rewritten" in reason for reason in report.failures.values())
     lm.hook = None
-    lm.asked.clear()
     assert sum(one.kept for one in await judge(memory, documents(2))) == 6
-    assert {asked.kind for asked in lm.asked} == {"rewrite"} and lm.calls == 3
 
 
 # bad input
@@ -677,12 +548,6 @@ def test_of_a_stream_what_came_before_is_judged(monkeypatch: pytest.MonkeyPatch)
         for one in memory.judge(iter(texts)):  # type: ignore[arg-type]
             seen.append(one.item.text)  # noqa: PERF401
     assert seen == texts[:-1]
-
-
-async def test_a_broken_encoder_is_an_error(judge: Judge) -> None:
-    memory = EpicMemory([WINE], encoder=AlteredEncoder(BROKEN["nan"], when="bottle"), verifier=KeepAll())
-    with pytest.raises(EncoderError):
-        await judge(memory, ["a bottle of red wine", "red wine"])
 
 
 async def test_a_memory_opened_for_reading_judges_without_a_model(judge: Judge, path: Path) -> None:
@@ -720,17 +585,3 @@ async def test_a_full_budget_is_no_reason_to_forget_entries(judge: Judge, path: 
         assert sum(one.kept for one in judged) == 180
         assert entries_of(memory, documents(2)) == before
         assert memory.stats().bytes["total"] <= 160_000
-
-
-class _Counting(FakeVerifier):
-    """Keeps everything, and is not cached."""
-
-    def verdicts(self, candidates: Sequence[Any]) -> Iterator[object]:
-        yield from map(keep, candidates)
-
-
-async def test_a_verifier_that_is_not_cached_is_asked_about_each(judge: Judge) -> None:
-    verifier = _Counting()
-    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=verifier)
-    assert [one.kept for one in await judge(memory, ["red wine", "red wine"])] == [True, True]
-    assert len(verifier.asked) == 2 and memory.stats().counts["verdicts"] == 0

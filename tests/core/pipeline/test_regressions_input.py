@@ -12,7 +12,7 @@ import pytest
 
 from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, Verdict
 from epic_core.encoders import default_encoder
-from epic_core.errors import InvalidInputError, StoreError, UnknownItemError, UnknownPreferenceError
+from epic_core.errors import InvalidInputError, UnknownItemError, UnknownPreferenceError
 from epic_core.storage.store import Store
 from epic_core.text.chunking import ConversationChunker
 from epic_core.types import Candidate
@@ -38,14 +38,12 @@ def memory_of(**options: Any) -> EpicMemory:
         lambda memory: memory.search("wine", preferences=[LONE]),
         lambda memory: memory.add([LONE]),
         lambda memory: memory.add([Item(text=WINE, id=LONE)]),
-        lambda memory: memory.add([Item(text=WINE, metadata={"k": LONE})]),
         lambda memory: memory.add([Item(text=WINE, metadata={LONE: 1})]),
         lambda memory: memory.add([Item(text=WINE, metadata={"k": [{"j": LONE}]})]),
         lambda memory: memory.add_preference(LONE),
         lambda memory: memory.remove_preference(LONE),
         lambda memory: memory.replace_preference(WINE, LONE),
         lambda memory: memory.explain(LONE),
-        lambda memory: EpicMemory([LONE], encoder=HashEncoder()),
         lambda memory: EpicMemory([WINE], encoder=HashEncoder(), namespace=LONE),
         lambda memory: QuerySteering(memory.encoder, [LONE]),
     ],
@@ -89,14 +87,6 @@ def test_the_rationale_of_what_is_not_kept_is_cleaned(decision: Decision) -> Non
 # paths
 
 
-def test_a_name_too_long_for_a_file_is_a_store_error(tmp_path: Path) -> None:
-    name = "a" * 5000
-    with pytest.raises(StoreError):
-        Store(tmp_path / name)
-    with pytest.raises(StoreError):
-        EpicMemory.open(tmp_path / name, [WINE], encoder=HashEncoder(), verifier=KeepAll())
-
-
 def test_memory_in_colons_is_a_file_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Store(":memory:").close()
@@ -135,12 +125,6 @@ def test_metadata_that_is_not_json_is_refused_before_verification(value: Any) ->
     with pytest.raises(InvalidInputError, match="Item 1"):
         memory.add([WINE, Item(text="another red wine", metadata={"k": value})])
     assert (verifier.asked, encoder.calls, len(memory)) == ([], calls, 0)
-
-
-@pytest.mark.parametrize("found", [LONE, ""])
-def test_a_fallback_that_returns_what_is_no_text_is_an_error(found: str) -> None:
-    with pytest.raises(InvalidInputError):
-        memory_of(fallback=lambda query, k: [found]).search("something else")
 
 
 @pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5)])
@@ -188,10 +172,3 @@ def test_the_message_of_a_failing_verifier_is_cleaned() -> None:
     memory = memory_of(verifier=Answering(fail))
     assert memory.add([Item(id="x", text=WINE)]).undecided == 1
     assert memory.explain("x").note.encode()
-
-
-@pytest.mark.parametrize("name", ["a\x00b.epic", "\ud800.epic"])
-def test_a_name_that_no_file_can_have_is_a_clear_error(tmp_path: Path, name: str) -> None:
-    with pytest.raises(StoreError):
-        EpicMemory.open(tmp_path / name)
-    assert not list(tmp_path.iterdir())

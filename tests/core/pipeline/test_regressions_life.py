@@ -9,8 +9,9 @@ import string
 import threading
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,39 +19,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict
-from epic_core.errors import (
-    DamagedError,
-    InvalidInputError,
-    StoreError,
-    UnknownItemError,
-    VerifierError,
-)
+from epic_core import EpicMemory, Item, Preference, Verdict
+from epic_core.errors import DamagedError, InvalidInputError, StoreError, UnknownItemError, VerifierError
 from epic_core.pipeline import preferences, reencode
 from epic_core.pipeline import verify as decide
 from epic_core.retention import Held
 from epic_core.storage.memory_schema import ITEMS
 from epic_core.storage.store import Store
 from epic_core.text.chunking import WordChunker
-from epic_core.types import Alignment, BuildReport, Candidate
-from helpers import Answering, HashEncoder, KeepAll
-from scripted import BOTH, TRAIN, WINE, Scripted, rows, verifier_of
+from epic_core.types import BuildReport, Candidate
+from helpers import Answering, HashEncoder, KeepAll, keep
+from scripted import BOTH, TRAIN, WINE, Scripted, verifier_of
 
 TEA, GREEN_TEA = "tea cups", "green tea cups"
-
-
-class Meanwhile(KeepAll):
-    """Keeps everything, to be remembered; before its first verdict something else happens, once."""
-
-    cached = True
-    happens: Callable[[], object] | None = None
-
-    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
-        for verdict in super().verdicts(candidates):
-            happens, self.happens = self.happens, None
-            if happens is not None:
-                happens()
-            yield verdict
 
 
 def opened(path: str | Path, *preferences: str | Preference, **options: Any) -> EpicMemory:
@@ -126,18 +107,6 @@ def test_a_budget_that_another_sets_is_kept_from_the_next_change_on(path: Path) 
             assert path.stat().st_size <= 100_000
         assert memory.stats().budget == 100_000
         assert 0 < len(memory) < 120
-
-
-@pytest.mark.parametrize("budget", [None, "1 MB"])
-def test_nothing_is_remembered_of_a_preference_removed_while_a_model_thinks(path: Path, budget: str | None) -> None:
-    verifier = Meanwhile()
-    with opened(path, WINE, TRAIN, verifier=verifier, budget=budget) as memory:
-        memory.add(["a night train"])
-        assert rows(path, "verdicts") == 1
-        verifier.happens = lambda: memory.remove_preference(WINE)
-        memory.add(["some red wine"])
-        assert (preferences_of(memory), len(memory)) == ([TRAIN], 1)
-        assert rows(path, "verdicts") == 1
 
 
 class Shareless:
@@ -221,20 +190,10 @@ def test_a_preference_may_expire_while_a_text_is_rewritten(monkeypatch: pytest.M
 @pytest.mark.parametrize(("of", "confidence"), [("verdict", float("nan")), ("alignment", 7.0)])
 def test_a_confidence_that_is_none_is_an_error_of_the_verifier(path: Path, confidence: float, of: str) -> None:
     def judged(candidate: Candidate) -> Verdict:
-        sure = {"verdict": 0.9, "alignment": 0.9, of: confidence}
-        return Verdict(
-            decision=Decision.KEEP,
-            confidence=sure["verdict"],
-            alignments=tuple(
-                Alignment(
-                    preference_id=preference.id,
-                    instruction="Use it.",
-                    stance=Stance.SUPPORTS,
-                    confidence=sure["alignment"],
-                )
-                for preference in candidate.preferences
-            ),
-        )
+        kept = keep(candidate)
+        if of == "verdict":
+            return replace(kept, confidence=confidence)
+        return replace(kept, alignments=tuple(replace(one, confidence=confidence) for one in kept.alignments))
 
     with opened(path, TEA, verifier=Answering(judged)) as memory:
         with pytest.raises(VerifierError, match="confidence"):

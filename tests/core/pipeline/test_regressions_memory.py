@@ -292,13 +292,6 @@ def test_sync_takes_over_the_given_order(path: Path, order: list[str]) -> None:
 # the default verifier
 
 
-def test_an_item_of_one_sentence_is_encoded_once() -> None:
-    encoder = HashEncoder()
-    memory = EpicMemory([WINE], encoder=encoder)
-    memory.add(["some red wine"])
-    assert encoder.texts["some red wine"] == 1
-
-
 @pytest.mark.slow
 def test_the_instruction_of_an_endless_word_is_short() -> None:
     encoder = HashEncoder()

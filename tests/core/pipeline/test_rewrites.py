@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import scripted
-from epic_core import EpicMemory, Filter, Item
-from epic_core.errors import EncoderError, LMError, LMSetupError, LMUnavailableError, VerifierError
+from epic_core import EpicMemory, Item
+from epic_core.errors import LMError, LMSetupError, LMUnavailableError, VerifierError
 from epic_core.types import Candidate, Verdict
 from epic_core.verification import LMVerifier
 from epic_core.verification.base import Rewriter, Rewriting, Rewritten
@@ -23,11 +23,9 @@ from scripted import (
     TRAIN,
     WINE,
     Asked,
-    Hanging,
     Scripted,
     anew,
     built,
-    cancelled,
     contents,
     documents,
     held,
@@ -153,19 +151,6 @@ async def test_the_retriever_of_llamaindex_gives_the_rewritten_text() -> None:
         assert (node.node.get_content(), node.node.node_id) == (anew(BOTH, WINE, TRAIN), "a")
 
 
-def test_each_raw_hit_shows_the_rewritten_text_and_filters_see_the_items_metadata() -> None:
-    memory = memory_of(Scripted())
-    memory.add([Item(id="a", text=BOTH, metadata={"n": 1}), Item(id="b", text=BOTH, metadata={"n": 2})])
-    hits = memory.search("wine", distinct=False, filter=Filter.eq("n", 2))
-    assert [(hit.item.id, hit.text) for hit in hits] == [("b", anew(BOTH, WINE, TRAIN))] * 2
-
-
-def test_items_that_are_not_rewritten_show_their_own_text() -> None:
-    memory = scripted.memory_of(Scripted())
-    memory.add([BOTH])
-    assert memory.search("wine")[0].text == BOTH and f"Content:\n{BOTH}" in memory.context("wine")
-
-
 # kept
 
 
@@ -238,18 +223,6 @@ def test_the_bound_of_the_cache_holds_for_rewritten_texts_too(path: Path, bound:
         assert rows(path) + rows(path, "rewrites") <= bound
 
 
-def test_texts_taken_from_the_cache_drive_nothing_out_of_it(path: Path) -> None:
-    lm = Scripted()
-    with opened(path, lm, WINE, verdict_cache=20) as memory:
-        memory.add([f"red wine {n}" for n in range(10)])
-        assert rows(path) + rows(path, "rewrites") == 20
-        calls = lm.calls
-        for again in range(3):
-            memory.add([Item(id=f"{again} {n}", text=f"red wine {n}") for n in range(10)])
-        assert lm.calls == calls
-        assert rows(path) + rows(path, "rewrites") == 20
-
-
 # other preferences
 
 
@@ -269,18 +242,6 @@ def test_a_new_preference_has_the_items_it_adds_to_written_anew_from_their_origi
         anew(BOTH, WINE, TRAIN), k=1, steering="off", stance_policy="any", keys="instruction", min_score=None
     )
     assert hit.score == pytest.approx(1.0, abs=1e-5)
-
-
-def test_a_removed_preference_has_the_items_it_leaves_written_anew_from_their_original() -> None:
-    lm = Scripted()
-    memory = memory_of(lm)
-    memory.add([Item(id="a", text=BOTH), Item(id="b", text="red wine"), Item(id="c", text="night train")])
-    calls = lm.calls
-    report = memory.remove_preference(TRAIN)
-    assert [(a.kind, a.chunk, a.preferences) for a in lm.asked[calls:]] == [("rewrite", BOTH, (WINE,))]
-    assert report.usage.calls == 1 and report.warnings == []
-    assert shown(memory, "a") == anew(BOTH, WINE) and len(memory) == 2
-    assert all(TRAIN not in hit.text.split(":")[0] for hit in memory.search("wine", k=9))
 
 
 def test_a_replaced_preference_has_its_items_written_anew_from_their_original() -> None:
@@ -427,20 +388,6 @@ def test_a_rewriter_that_fails_on_a_new_preference_keeps_the_earlier_text_until_
     assert shown(memory, "a") == anew(BOTH, WINE, TRAIN)
 
 
-def test_an_answer_that_cannot_be_read_is_asked_for_once_more() -> None:
-    failed: list[Asked] = []
-
-    def once(asked: Asked) -> str | None:
-        if asked.kind == "rewrite" and not failed:
-            failed.append(asked)
-            return '{"nothing": 1}'
-        return None
-
-    memory = memory_of(Scripted(hook=once), WINE)
-    report = memory.add(["red wine"])
-    assert (report.kept, report.usage.calls, report.usage.retries) == (1, 3, 1)
-
-
 class FakeRewriter:
     """Gives what a function says of a rewriting."""
 
@@ -535,22 +482,6 @@ def test_a_build_interrupted_at_any_call_loses_no_call(moment: float) -> None:
 
 
 @pytest.mark.usefixtures("moment")
-@pytest.mark.parametrize("stop", [1, 2, 5])
-def test_an_interrupted_renewal_loses_no_call(stop: int) -> None:
-    lm = Scripted()
-    memory = memory_of(lm)
-    memory.add([Item(id=f"{n}", text=f"{BOTH} {n}") for n in range(5)])
-    calls = lm.calls
-    lm.interrupt_at = {calls + stop}
-    with pytest.raises(KeyboardInterrupt):
-        memory.remove_preference(TRAIN)
-    assert [p.text for p in memory.preferences] == [WINE]
-    memory.retry()
-    assert [shown(memory, f"{n}") for n in range(5)] == [anew(f"{BOTH} {n}", WINE) for n in range(5)]
-    assert lm.calls == calls + 5 + 1
-
-
-@pytest.mark.usefixtures("moment")
 @pytest.mark.parametrize("stop", [1, 5, 6, 7, 10])
 def test_an_interrupted_preference_change_loses_no_call(stop: int) -> None:
     lm, items = Scripted(), [Item(id=f"{n}", text=f"{BOTH} {n}") for n in range(5)]
@@ -564,55 +495,6 @@ def test_an_interrupted_preference_change_loses_no_call(stop: int) -> None:
     memory.add_preference(TRAIN)
     assert [shown(memory, f"{n}") for n in range(5)] == [anew(f"{BOTH} {n}", WINE, TRAIN) for n in range(5)]
     assert lm.calls == calls + 10 + 1
-
-
-@pytest.mark.usefixtures("moment")
-@pytest.mark.parametrize("stop", [1, 3, 5])
-def test_an_interrupted_retry_of_rewriting_loses_no_call(stop: int) -> None:
-    lm = Scripted(hook=failing)
-    memory = memory_of(lm, WINE)
-    memory.add([f"red wine {n}" for n in range(5)])
-    lm.hook = None
-    calls = lm.calls
-    lm.interrupt_at = {calls + stop}
-    with pytest.raises(KeyboardInterrupt):
-        memory.retry()
-    assert memory.stats().counts["pending"] + len(memory) == 5
-    memory.retry()
-    assert len(memory) == 5 and memory.stats().counts["pending"] == 0
-    assert lm.calls == calls + 5 + 1
-
-
-@pytest.mark.parametrize("stop", [1, 6, 11])
-async def test_a_cancelled_build_loses_no_call_but_the_one_under_way(stop: int) -> None:
-    items = [Item(id=f"{n}", text=f"red wine {n}") for n in range(6)]
-    expected, calls = built(items, refine="rewrite")
-    lm = Hanging(seconds=0.01)
-    lm.interrupt_at = {stop}
-    memory = memory_of(lm)
-    await cancelled(memory.aadd(items), lm)
-    await memory.aadd(items)
-    assert contents(memory, items) == expected
-    assert lm.calls <= calls + 2
-
-
-def test_rewritten_texts_survive_an_encoder_that_fails_on_them() -> None:
-    class Failing(HashEncoder):
-        fails = False
-
-        def _encode(self, texts: Sequence[str]) -> Any:
-            if self.fails and any("anew" in text for text in texts):
-                raise EncoderError("gone")
-            return super()._encode(texts)
-
-    lm, encoder = Scripted(), Failing()
-    memory = memory_of(lm, encoder=encoder)
-    encoder.fails = True
-    with pytest.raises(EncoderError):
-        memory.add([BOTH, "red wine"])
-    calls, encoder.fails = lm.calls, False
-    memory.add([BOTH, "red wine"])
-    assert len(memory) == 2 and calls == lm.calls == 4
 
 
 # sync and async
@@ -680,18 +562,6 @@ def test_a_preference_added_meanwhile_is_rewritten_for(kind: str) -> None:
     assert shown(memory, "a") == anew(BOTH, WINE, TRAIN)
 
 
-@pytest.mark.parametrize("kind", ["decide", "rewrite"])
-def test_a_preference_removed_meanwhile_is_not_rewritten_for(kind: str) -> None:
-    lm = Meanwhile(kind)
-    memory = memory_of(lm)
-    lm.happens = lambda: memory.remove_preference(TRAIN)
-    memory.add([Item(id="a", text=BOTH)])
-    assert [entry.preference for entry in memory.explain("a").entries] == [WINE]
-    assert shown(memory, "a") == anew(BOTH, WINE)
-    hits = memory.search(anew(BOTH, WINE), steering="off", stance_policy="any", keys="instruction", min_score=None)
-    assert [hit.score for hit in hits] == pytest.approx([1.0], abs=1e-5)
-
-
 def test_a_text_rewritten_for_a_preference_removed_meanwhile_is_forgotten(path: Path) -> None:
     def hook(asked: Asked) -> str | None:
         if asked.kind == "rewrite" and TRAIN in asked.preferences:
@@ -714,15 +584,6 @@ def test_an_item_replaced_while_a_preference_is_added_is_rewritten_as_it_is_now(
     memory.add_preference(TRAIN)
     assert memory.explain("a").item.text == f"{BOTH} new"
     assert shown(memory, "a") == anew(f"{BOTH} new", WINE, TRAIN)
-
-
-def test_an_item_that_goes_while_it_is_renewed_stays_gone() -> None:
-    lm = Meanwhile("rewrite")
-    memory = memory_of(lm)
-    memory.add([Item(id="a", text=BOTH)])
-    lm.happens = lambda: memory.add([Item(id="a", text="blue sky")])
-    memory.remove_preference(TRAIN)
-    assert len(memory) == 0 and memory.search("wine") == []
 
 
 def test_a_verifier_that_keeps_without_instructions_needs_a_rewriter() -> None:

@@ -92,13 +92,6 @@ def nearness_of(encoder: StaticEncoder, preferences: Sequence[str | Preference])
     return vectors, Nearness(vectors, embed_aspects(encoder, preferences))
 
 
-def test_the_preferences_of_these_tests_have_an_expansion_borrowed_or_none(encoder: StaticEncoder) -> None:
-    every = embed_aspects(encoder, KINDS)
-    assert [one.borrowed for one in every] == [False, True, False, False, False]
-    assert [len(one.questions) for one in every[2:]] == [1, 0, 0]
-    assert [len(one.expanded) for one in every[2:]] == [1, 2, 0]
-
-
 @pytest.mark.parametrize("query", ["Where should I stay in Las Vegas?", "zorbs and fleems", "素食"])
 @pytest.mark.parametrize("kinds", [KINDS, KINDS[::-1], KINDS[:1], KINDS[4:]])
 def test_nearness_is_as_defined(encoder: StaticEncoder, query: str, kinds: Sequence[str | Preference]) -> None:
@@ -106,28 +99,6 @@ def test_nearness_is_as_defined(encoder: StaticEncoder, query: str, kinds: Seque
     _, nearness = nearness_of(encoder, kinds)
     expected = [near_by_definition(encoder, one, z) for one in kinds]
     np.testing.assert_allclose(nearness.of(z), expected, atol=1e-5)
-
-
-def test_what_is_written_for_a_preference_counts_more_than_what_is_borrowed(encoder: StaticEncoder) -> None:
-    # The same phrases under the same text.
-    lent = Preference(
-        text=WRITTEN.text,
-        expansion=Expansion(
-            questions=WRITTEN.expansion.questions,  # type: ignore[union-attr]
-            follows=WRITTEN.expansion.follows,  # type: ignore[union-attr]
-            breaks=WRITTEN.expansion.breaks,  # type: ignore[union-attr]
-            source="bundled",
-        ),
-    )
-    preferences = [WRITTEN, lent]
-    sides = embed_aspects(encoder, preferences)
-    assert [one.borrowed for one in sides] == [False, True]
-    vectors = encoder.encode([WRITTEN.text] * 2)
-    (z,) = encoder.encode(["What to do in Macau?"])
-    near = Nearness(vectors, sides).of(z)
-    plain = float(vectors[0] @ z)
-    # Both move to what the phrases say; what was written moves further.
-    assert 0.0 < near[1] - plain < near[0] + 0.05 - plain
 
 
 def test_a_preference_that_may_not_borrow_is_compared_itself(encoder: StaticEncoder) -> None:
@@ -362,18 +333,6 @@ def test_the_order_of_candidates_does_not_matter(
     order = [place for place in candidates if place < count]
     one = steering.steer_vector(rows[0], candidates=rows[4 : 4 + count])
     assert_same(steering.steer_vector(rows[0], candidates=rows[4:][order]), one)
-
-
-def test_the_order_of_equally_near_candidates_does_not_matter() -> None:
-    encoder = HashEncoder()
-    steering = QuerySteering(encoder, ["I like zorbs."], floor=-1.0)
-    texts = ["red zorbs", *(f"red thing{n}" for n in range(NEAREST + 1))]
-    nearness = Nearness(steering.vectors, embed_aspects(encoder, ["I like zorbs."]))
-    found = [
-        features(encoder.vector("red"), steering.vectors, samples_of(encoder), nearness, encoder.encode(order))
-        for order in (texts, texts[::-1])
-    ]
-    np.testing.assert_allclose(found[0], found[1], atol=1e-4)
 
 
 WISHES = (*PREFERENCES, "I love spicy food.", "I prefer explanations that focus on evolution.", "I like zorbs.")
@@ -661,30 +620,6 @@ async def test_steering_asynchronously_never_encodes_synchronously(mode: str) ->
     await (await Steerings(OnlyAsync()).aof(PREFERENCES, mode)).asteer("hotels")  # type: ignore[arg-type]
 
 
-async def test_what_the_constructor_left_out_is_encoded_asynchronously() -> None:
-    encoder = OnlyAsync()
-    vectors = np.stack([encoder.vector(text) for text in PREFERENCES])
-    await QuerySteering(encoder, PREFERENCES, vectors=vectors).asteer("hotels with casinos")
-    other = QuerySteering(encoder, PREFERENCES, vectors=vectors)
-    await other.ascore("hotels with casinos", ["a casino", "a bank"])
-    assert {encoder.texts[text] for text in sample_texts()} == {1}
-
-
-@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-async def test_a_memory_never_encodes_synchronously_in_an_asynchronous_search(mode: str) -> None:
-    encoder = OnlyAsync()
-    memory = EpicMemory(encoder=encoder, verifier=KeepAll(), steering=mode)  # type: ignore[arg-type]
-    for preference in PREFERENCES:
-        await memory.aadd_preference(preference)
-    await memory.aadd(["hotels with casinos", "quiet mountain trails"])
-    for _ in range(2):
-        assert (await memory.asearch("hotels with casinos"))[0].item.text == "hotels with casinos"
-    await memory.acontext("mountain trails")
-    await memory.aadd_preference("I avoid rain.")
-    await memory.asearch("hotels", preferences=["I avoid rain."])
-    assert {encoder.texts[text] for text in sample_texts()} == ({1} if mode == "signed" else {0})
-
-
 async def test_what_preferences_borrow_is_never_encoded_synchronously_in_asynchronous_calls() -> None:
     encoder = OnlyAsync()
     encoder.borrow = True
@@ -713,12 +648,3 @@ async def test_a_memory_embedded_anew_while_it_asks_is_searched_with_the_new_enc
     found = await memory.asearch("which red wine")
     assert found[0].item.text == "a red wine"
     assert found.vector.shape == (512,)
-
-
-async def test_what_others_have_found_out_of_an_encoder_is_not_asked_again() -> None:
-    encoder = HashEncoder()
-    first, second, third = (QuerySteering(encoder, PREFERENCES) for _ in range(3))
-    first.steer("hotels")
-    second.steer("hotels")
-    await third.asteer("hotels")
-    assert {encoder.texts[text] for text in sample_texts()} == {1}

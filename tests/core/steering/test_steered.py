@@ -95,28 +95,11 @@ def test_more_are_fetched_only_where_they_are_ranked(mode: str, overfetch: int) 
         assert len(found) == 6
 
 
-def test_fewer_wanted_are_the_first_of_more() -> None:
-    encoder = default_encoder()
-    texts = [f"{text} Number {n}." for n in range(20) for text in (CASINO, QUIET, BANK)]
-    store = Store([(text, {}) for text in texts], encoder)  # type: ignore[arg-type]
-    search = SteeredSearch(encoder)
-    target = search.target(encoder.encode([QUERY])[0], [AVOIDS, LIKES], "signed")
-    found = [search.find(target, k, store.fetch, read) for k in range(1, 6)]
-    for k, one in enumerate(found, start=1):
-        assert one == found[-1][:k]
-
-
 def test_off_searches_with_the_embedding_itself() -> None:
     embedding = [3.0, 4.0, 0.0]
     target = search_of(HashEncoder(3)).target(embedding, [AVOIDS], "off")
     assert target.vector == embedding
     assert target == Target(vector=embedding, steered_by=(), matched=True)
-
-
-def test_off_encodes_no_preference() -> None:
-    encoder = HashEncoder()
-    search_of(encoder).target(encoder.vector(QUERY).tolist(), [AVOIDS], "off")
-    assert not encoder.texts
 
 
 @pytest.mark.parametrize("mode", ["paper", "signed"])
@@ -277,13 +260,6 @@ async def test_the_async_way_never_encodes_synchronously() -> None:
     await search.afind(await search.atarget(encoder.vector(QUERY), [AVOIDS], "signed"), 2, store.afetch, read)
     assert encoder.texts[CASINO] == 1
     assert not encoder.sync_threads
-
-
-def test_texts_with_the_same_score_stay_in_the_stores_order() -> None:
-    encoder = HashEncoder()
-    documents: list[Document] = [("hotel", {"n": n}) for n in range(4)]
-    found = found_by(search_of(encoder), Store(documents, encoder), [AVOIDS], k=4)
-    assert [one.document[1]["n"] for one in found] == [0, 1, 2, 3]
 
 
 def test_an_empty_store_has_nothing() -> None:

@@ -206,20 +206,6 @@ def test_what_is_avoided_does_not_turn_a_search_from_what_was_asked(encoder: Sta
         assert scores[0] - scores[1] > plain[0] - plain[1]
 
 
-@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[-1]])
-def test_vectors_have_length_one_and_weights_sum_to_one(encoder: StaticEncoder, mode: str, query: str) -> None:
-    steered = QuerySteering(encoder, PREFERENCES, mode, floor=-1.0).steer(query)
-    for vector in (steered.vector, steered.query):
-        assert vector.shape == (encoder.dimension,)
-        assert vector.dtype == np.float32
-        assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-5)
-    if mode != "off":
-        assert sum(s.weight for s in steered.preferences) == pytest.approx(1.0, abs=1e-6)
-    assert all(type(s.weight) is float and type(s.similarity) is float for s in steered.preferences)
-    assert sorted(steered.preferences, key=lambda s: -s.weight) == list(steered.preferences)
-
-
 @pytest.mark.parametrize("mode", ["paper", "signed"])
 def test_below_the_floor_nothing_steers(encoder: StaticEncoder, mode: str) -> None:
     steering = QuerySteering(encoder, PREFERENCES, mode, floor=0.99)
@@ -391,45 +377,6 @@ def test_scores_lie_on_the_scale_of_a_cosine(seed: int, floor: float | None) -> 
     assert np.abs(scores).max() <= 1.0 + 1e-5
 
 
-@pytest.mark.parametrize(
-    ("preference", "query", "liked", "avoided"),
-    [
-        (
-            "I avoid hotels with casinos.",
-            "Which hotel should I book in Las Vegas?",
-            "A small hotel with a garden and a library.",
-            "A hotel with a casino, slot machines and poker tables.",
-        ),
-        (
-            "I prefer trains over flights.",
-            "How should I travel from Paris to Rome?",
-            "Take the night train; the railway runs every day.",
-            "Take a flight; the airline flies every day.",
-        ),
-        (
-            "I dislike seafood.",
-            "What should I order for dinner?",
-            "A bowl of tomato soup with bread.",
-            "A platter of seafood with shrimp and oysters.",
-        ),
-    ],
-)
-def test_signed_prefers_what_is_liked_over_what_is_avoided(
-    encoder: StaticEncoder, preference: str, query: str, liked: str, avoided: str
-) -> None:
-    above, below = QuerySteering(encoder, [preference], "signed", floor=-1.0).score(query, [liked, avoided])
-    assert above > below
-
-
-def test_paper_mode_moves_towards_what_is_avoided(encoder: StaticEncoder) -> None:
-    texts = ["A hotel with a casino, slot machines and poker tables."]
-    query, preferences = "Which hotel should I book in Las Vegas?", ["I avoid hotels with casinos."]
-    paper = QuerySteering(encoder, preferences, "paper").steer(query).vector
-    signed = QuerySteering(encoder, preferences, "signed", floor=-1.0).steer(query).vector
-    (casino,) = encoder.encode(texts)
-    assert casino @ paper > casino @ signed
-
-
 def unit(*vector: float) -> np.ndarray:
     return (np.array(vector) / np.linalg.norm(vector)).astype(np.float32)
 
@@ -551,13 +498,6 @@ def test_who_lost_a_clash_overrules_nobody() -> None:
     )
     third = avoids("third", "cold beer")
     assert names(steered_by((0.9, first), (0.9 - APART, second), (0.9 - 2 * APART, third))) == ["first", "third"]
-
-
-def test_who_lost_a_clash_overrules_nobody_about_as_relevant_either() -> None:
-    first, second = likes("first", "red wine"), avoids("second", "cold beer")
-    third = Preference(text="third", aspects=Aspects(liked=("cold beer",), avoided=("red wine",), firmness=1.0))
-    stated = (0.9, first), (0.9 - APART, second), (0.9 - APART - CLOSE, third)
-    assert names(steered_by(*stated)) == ["first", "second"]
 
 
 def test_who_does_not_reach_the_floor_overrules_nobody() -> None:
@@ -758,13 +698,6 @@ def test_an_unrelated_query_is_not_steered(encoder: StaticEncoder) -> None:
     assert np.abs(related - encoder.encode(HOTELS) @ encoder.encode(["Which hotel should I book?"])[0]).max() > 0.1
 
 
-@pytest.mark.parametrize("query", ["Which hotel should I book?", "Where should I stay in Las Vegas?"])
-def test_signed_score_puts_what_has_none_first(encoder: StaticEncoder, query: str) -> None:
-    scores = QuerySteering(encoder, ["I avoid hotels with casinos."], "signed").score(query, HOTELS)
-    assert int(scores.argmax()) == 0
-    assert int(scores.argmin()) == 1
-
-
 def test_a_text_off_the_topic_does_not_win(encoder: StaticEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     query = "Which hotel in Las Vegas should I book?"
     texts = [
@@ -781,26 +714,6 @@ def test_a_text_off_the_topic_does_not_win(encoder: StaticEncoder, monkeypatch: 
     monkeypatch.setattr("epic_core.steering.signed.OFF_TOPIC", 0.0)
     without, _ = found_by(steering, q, topics, texts)
     assert (scores[2:] < without[2:] - 0.01).all()
-
-
-@given(texts=st.lists(st.text(min_size=1, max_size=30).filter(str.strip), max_size=12), seed=st.integers(0, 2**16))
-def test_scores_are_finite_for_any_texts_and_vectors(texts: list[str], seed: int) -> None:
-    random = np.random.default_rng(seed)
-    rows = random.normal(size=(len(texts) + 1, 64))
-    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    steering = QuerySteering(HashEncoder(64), PREFERENCES, "signed", floor=-1.0)
-    assert np.isfinite(steering.score_texts(rows[0], texts, rows[1:])).all()
-
-
-@given(order=st.permutations(range(len(TEXTS) + len(HOTELS))))
-def test_the_order_of_texts_does_not_matter(order: list[int]) -> None:
-    texts = [*TEXTS, *HOTELS]
-    for mode in ("signed", "paper", "off"):
-        steering = QuerySteering(default_encoder(), PREFERENCES, mode, floor=-1.0)
-        scores = steering.score(QUERIES[0], texts)
-        np.testing.assert_allclose(
-            steering.score(QUERIES[0], [texts[place] for place in order]), scores[order], atol=1e-3
-        )
 
 
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
@@ -886,37 +799,11 @@ async def test_without_preferences_a_query_is_left_as_it_is(mode: str) -> None:
     np.testing.assert_allclose(steering.score("red wine", ["red wine", "sky"]), [1.0, 0.0], atol=1e-6)
 
 
-@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-def test_preferences_are_encoded_once(mode: str) -> None:
-    encoder = HashEncoder()
-    steering = QuerySteering(encoder, ["I like red wine.", "I avoid beer."], mode)
-    for n in range(3):
-        steering.steer(f"query {n}")
-        steering.score(f"again {n}", ["text"])
-    repeated = {text: n for text, n in encoder.texts.items() if n > 1}
-    assert repeated == {"text": 3}
-
-
 def test_known_vectors_are_not_encoded_again() -> None:
     encoder = HashEncoder()
     vectors = np.stack([encoder.vector("red wine")])
     QuerySteering(encoder, [Preference(text="red wine")], "paper", vectors=vectors).steer("red")
     assert dict(encoder.texts) == {"red": 1}
-
-
-def test_searching_an_index_encodes_preferences_once_and_once_what_an_encoder_is_measured_by() -> None:
-    encoder = HashEncoder()
-    # Opposites are told by their words.
-    preferences = ["I like red wine.", "I avoid red wine.", "I avoid hotels with casinos."]
-    query = encoder.vector("red wine")
-    for times in (1, 2):
-        steering = QuerySteering(encoder, preferences, "signed")
-        for _ in range(3):
-            assert names(steering.steer_for_index(query)) == ["I avoid red wine."]
-        # The preferences, their sides and, for the first of them, the samples.
-        assert encoder.calls == 1 + 2 * times
-    expected = dict.fromkeys(sample_texts(), 1) | dict.fromkeys(preferences, 2)
-    assert {text: encoder.texts[text] for text in expected} == expected
 
 
 def test_only_the_named_rows_steer() -> None:
@@ -988,24 +875,3 @@ async def test_what_is_no_preference_is_an_error_for_each_user() -> None:
         await steerings.aof((" ",), "signed")
     with pytest.raises(InvalidInputError, match="paper, signed, off"):
         steerings.of(("a",), "sideways")  # type: ignore[arg-type]
-
-
-def test_evidence_counts_in_part_where_no_preference_is_clearly_relevant(encoder: StaticEncoder) -> None:
-    query, preference = "Which hotel should I book?", PREFERENCES[:1]
-    q, hotels = encoder.encode([query])[0], encoder.encode(HOTELS)
-    others = encoder.encode(["James Watt's engine", "Newcomen's pump for mines", "The turbine came in 1884."])
-    full, own = (QuerySteering(encoder, preference, "signed", floor=floor) for floor in (-1.0, None))
-    partly = 0
-    # From candidates that are about the preference to some that are not.
-    for share in np.linspace(0.0, 1.5, 301):
-        vectors = hotels + np.float32(share) * (others - hotels)
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        strength = own.steer_vector(q, candidates=vectors).strength
-        if 0.0 < strength < 1.0:
-            partly += 1
-            plain = vectors @ q
-            # SAYS sum_p w_p told_p(x), of which a part counts.
-            said = (1.0 + SAYS) * full.score_texts(q, HOTELS, vectors) - plain
-            expected = (plain + strength * said) / (1.0 + strength * SAYS)
-            np.testing.assert_allclose(own.score_texts(q, HOTELS, vectors), expected, atol=1e-3)
-    assert partly > 3

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, get_args
 from typing_extensions import Unpack
 
 from epic_core.context import format_context, format_hit
-from epic_core.errors import InvalidInputError
+from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.graph.extraction.base import Extractor, checked_extractor
 from epic_core.graph.hipporag.encoder import HippoEncoder
 from epic_core.graph.hipporag.instance import Instance
@@ -156,6 +156,9 @@ class EpicHippoRAG:
             given = _documents(docs)
             items = coerced([doc for doc in given if not isinstance(doc, str) or doc.strip()])
             report = HippoReport(memory=self.memory.add(items, progress=progress))
+            if report.memory.tau is not None and not self.memory.preferences:
+                # The light tier took them; that must not empty the graph.
+                raise NoPreferencesError("The memory has no preferences to index by: memory.add_preference('...').")
             if len(items) < len(given):
                 report.warnings.append(f"{len(given) - len(items)} documents without text were left out.")
             return self._follow(report, {item.text for item in items})

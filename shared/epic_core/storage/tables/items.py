@@ -163,13 +163,12 @@ class Items(Repository):
 
     def marks(self, namespace: str) -> tuple[set[int], dict[int, float]]:
         """Return the rows of the facts of a namespace, and the times at which items expire, by their rows."""
-        sql = "SELECT row, fact, expires FROM items WHERE namespace = ? AND (fact OR expires IS NOT NULL)"
-        return _marked(self.db.read(sql, (namespace,)))
+        marked = "WHERE namespace = ? AND (fact OR expires IS NOT NULL)"
+        return _marked(self.db.rows(ITEMS, marked, namespace, texts=False))
 
     def marks_at(self, rows: Sequence[int]) -> tuple[set[int], dict[int, float]]:
         """Return which of the items are facts, and the times at which they expire."""
-        found = self.db.among("SELECT row, fact, expires FROM items WHERE row IN", list(rows))
-        return _marked(found)
+        return _marked(self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False))
 
     def texts_at(self, rows: Sequence[int], dimension: int) -> tuple[dict[int, int], FloatArray]:
         """Return row to checksum of items, and their embeddings E(x), shape `(len(rows), d)`."""
@@ -213,9 +212,8 @@ class Items(Repository):
         count as light.
         """
         held = {item for (item,) in self.db.read("SELECT item FROM entries NOT INDEXED")}
-        sql = (
-            "SELECT row FROM items NOT INDEXED WHERE namespace = ? AND embedding IS NOT NULL AND NOT fact ORDER BY row"
-        )
+        held |= self.marks(namespace)[0]
+        sql = "SELECT row FROM items NOT INDEXED WHERE namespace = ? AND embedding IS NOT NULL ORDER BY row"
         return [int(row) for (row,) in self.db.read(sql, (namespace,)) if row not in held]
 
     def light_sizes(self, rows: Sequence[int]) -> dict[int, int]:
@@ -280,13 +278,13 @@ class RetryQueue(Repository):
             self.db.update(PENDING, row, preferences=left, reason=reason)
 
 
-def _marked(found: Iterable[tuple[int, int, float | None]]) -> tuple[set[int], dict[int, float]]:
+def _marked(found: Iterable[sqlite3.Row]) -> tuple[set[int], dict[int, float]]:
     facts, ends = set(), {}
-    for row, fact, expires in found:
-        if fact:
-            facts.add(row)
-        if expires is not None:
-            ends[row] = expires
+    for row in found:
+        if row["fact"]:
+            facts.add(int(row["row"]))
+        if row["expires"] is not None:
+            ends[int(row["row"])] = float(row["expires"])
     return facts, ends
 
 

@@ -48,10 +48,17 @@ class Proposals(Repository):
         self.db.connection.execute("DELETE FROM proposals WHERE namespace = ? AND id = ?", (namespace, proposal_id))
 
     def of(self, namespace: str, state: ProposalState) -> list[Proposal]:
-        """Return the proposals in a state, open or accepted, oldest first."""
+        """Return the proposals in a state, open (those whose time is not over) or accepted, oldest first."""
         rows = self.db.rows(PROPOSALS, "WHERE namespace = ? AND state = ? ORDER BY row", namespace, state)
         with decoding(self.db.path):
-            return [_proposal(row) for row in rows]
+            made = [_proposal(row) for row in rows]
+        return [each for each in made if state != "open" or not each.over]
+
+    def drop_over(self, namespace: str) -> None:
+        """Remove the open proposals whose time is over."""
+        self.db.connection.execute(
+            "DELETE FROM proposals WHERE namespace = ? AND state = 'open' AND expires <= ?", (namespace, time.time())
+        )
 
     def find(self, namespace: str, proposal_id: str) -> Proposal | None:
         """Return the open proposal with an id, or None."""

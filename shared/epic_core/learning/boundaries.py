@@ -1,0 +1,105 @@
+"""Boundaries of statements: patterns of what is not the user's own word, not meant, and where a statement ends."""
+
+from __future__ import annotations
+
+import re
+
+from epic_core.learning.grammar import anywhere, phrases
+
+# A turn with one of these says nothing about the user at all: it is steered, played or made up.
+NO_TURN = anywhere(r"""
+    (?:^|\n)[ \t>*#]*(?:user|assistant|system|human|ai|developer|instructions?)[ \t]{0,3}[:\]]|<\||\[/?INST\]|###
+    </?(?:system|user|assistant|memory|instructions?|im_start|[a-z]+>)|\{\s{0,3}"
+    \b(?:ignore|disregard|forget|override) (?:\w+ ){0,3}(?:instructions|rules|prompts?)\b
+    \brole-?play|\bpretend\b|\bimagine\b|\bsuppos(?:e|ing)\b|\bhypothetical|\blet's (?:play|say)\b|\bin character\b|
+        \bact as\b
+    \bonce upon\b|\b(?:first|second|third) person\b|\bpoint of view\b|\bexample\b|\bsample\b
+    \bfictional\b|\bthought experiment\b|\bdevil's advocate\b|\bfor the sake of argument\b|\bback-?story\b|
+        \bcampaign\b
+    \byou(?:'re| are) (?:now )?(?:an? |my )?(?:\w+ ){0,2}now\b|\byou(?:'re| are) now\b|\bcosplay|\bwho (?:sang|
+        sings)\b|\bwhat song\b|\bmeme\b|\bd&d\b|\bnpc\b
+    \b(?:my|our|the|a) (?:\w+ )?(?:novel|screenplay|short story|fanfic\w*|dungeon|protagonist|narrator|character|
+        lyrics|persona|alter ego|sketch|sitcom)\b
+    \b(?:write|compose|draft|generate|make up|invent|give me|tell me)\b[^.?!\n]{0,40}\b(?:stor(?:y|ies)|poem|song|
+        scene|dialogues?|monologue|limerick|haiku|joke|diary|speech|quotes?|testimonial|tweet|bio|verse|rap|fable|
+        sentences?|review|caption)\b
+    \b(?:(?:kind|best|warm) (?:regards|wishes)|sincerely|yours (?:truly|faithfully)|unsubscribe|sent from my|
+        posted by)\b
+    \b(?:all rights reserved|read more|terms and conditions)\b
+""")
+# What follows these is somebody else's text, up to the end of the turn.
+PASTED = anywhere(r"""
+    \b(?:correct|rephras\w+|paraphras\w+|rewrit\w+|reword\w*|summari[sz]\w+|shorten|edit|improve|polish|fix|check|
+        review|analy[sz]e|classify|repl(?:y|ied)|respond|read|format|convert|continue|complete|finish|fill in|grade|
+        rate|interpret|explain|spell|pronounce|means?|says?|said|saying|writes?|wrote|reads?|asks?|asked|goes|posted|
+        texted|emailed|messaged|claims?|tells?|told|states?|here(?:'s| is| are| comes)|found|got|received|sent|saw|
+        this|these|following|below|text|e-?mail|message|letter|article|post|page|note|comment|transcript|ad|prompt|
+        form|copy|pasted?|document|title|headline|reviews|sign|label)\b[^.?!\n]{0,80}:\s
+    \b(?:this|these|following|below)\b[^.?!\n]{0,60}[?.!]?[ \t]*\n\s*(?=\S)
+    (?:^|\n)[ \t]*(?:dear|hi|hello|hey|to whom)\b[^\n?!.]{0,40},[ \t]*\n|(?:^|\n)-{3,}|\bfwd?:
+    (?:^|\n)[ \t]*(?:from|to|cc|subject|sent|date|re|fwd?)[ \t]?:|\b(?:translat\w+|proof-?read\w*)\b|\b(?:grammar|
+        spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[?.!:]
+""")
+MASKED = re.compile(
+    r"```.*?(?:```|\Z)|`[^`\n]{1,200}`|(?m:^[ \t]{0,8}[>|].*$)|(?m:^[ \t]*[-*\u2022][ \t].*$)|\"[^\"]{0,600}(?:\"|\Z)|"
+    r"\u00ab[^\u00bb]{0,600}\u00bb|(?<!\w)'(?!\d0s)[^\n]{2,300}?'(?!\w)|https?://\S+",
+    re.S,
+)
+
+# A sentence with one of these in front of a statement, or in it, states nothing.
+NOT_MEANT = phrases(r"""
+    if (?:i|we|only|my|our)\b.*
+    (?:what if|whether (?:i|we)|assum(?:e|ing)|i wish|maybe|perhaps|not sure|let's say|as if|just kidding|/s|
+        said no one|as (?:they|people) say|(?:says?|said) (?:the|my|an?|he|she|they))
+    i (?:might|may|could|should|guess|suppose|bet|doubt|wonder|hope|dreamt|dreamed)
+    (?:would|should|could|do|did|am|are|can|will|might|have|had) (?:i|we)
+    (?:when i was|as a (?:child|kid|teenager|student|boy|girl)|back (?:then|in))
+    oh,? (?:sure|great|yeah|wow|joy|yes)
+    (?:lol|haha|yeah|sure|right),? (?:yeah|right|because|sure|no)
+    (?:simply|just|absolutely|totally|really) (?:love|adore) (?:it when|how|\w+ing)
+    because i (?:totally|absolutely|really|so)
+    my favou?rite (?:part|thing) (?:of|about|is (?:when|being|waiting))
+    in (?:the|this|a) (?:film|movie|book|song|show|series|play|story|episode|poem|novel|game|dream)
+    (?:the|this|that|these|your|its) (?:\w+ ){0,2}(?:paragraph|sentence|section|slide|bullet|column|row|table|chart|
+        wording|reply|response|output|file|image|picture|tone)s?
+""")
+REPORTED = phrases(r"""
+    says?|said|saying|wrote|writes?|asks?|asked|claims?|tells?|told|thinks?|believes?|insists?|heard|according to|
+        quotes?|means?|people|somebody|someone|anyone|who|those|others|everyone|everybody|like|such as|called|titled
+""")
+# What stands before a colon if the words after it are the user's own.
+COLON = re.compile(
+    r"^(?:.*[.!?]\s)?(?:(?:for|with|on|about|at|as for|when|in) [\w' -]{2,30}|(?:please )?(?:note|remember|"
+    r"keep in mind)|one (?:more )?thing|heads up|(?:before|while|when) you [\w' ]{2,20}|by the way|btw|fyi|also|"
+    r"important|reminder|ps|p\.s\.|context|background|update|just so you know|oh|"
+    r"(?:my|our) rule|scratch that|correction)\s?:\s",
+    re.I,
+)
+I_SAID = re.compile(r"\b(?:as |like )?i(?:'ve| have)? (?:already )?(?:said|told|mentioned)\b|\bhave i told\b", re.I)
+QUESTION = re.compile(
+    r"(?:(?:so|and|but|ok|okay|hi|hello|hey|well|also|now|please|then|btw|by the way),? )*(?:what|which|where|when|"
+    r"how|who|whose|why|is|are|was|were|do|does|did|can|could|would|will|should|shall|may|might|has|have|had|am|any|"
+    r"isn't|"
+    r"aren't|don't|doesn't|won't|can't|if|unless|whether)\b",
+    re.I,
+)
+# Where a statement may begin: at the beginning, after a mark, or after one of these words.
+BEGINNING = re.compile(
+    r"(?:^(?:(?:as (?:an?|someone|somebody)|being|since|because) [\w' -]{2,40})?|[,;:(\u2013\u2014!.]|\s[-/]|\b(?:and|"
+    r"but|because|since|so|as|btw|way|reference|note|that|also|actually|fyi|now|well|anyway|though|yes|no|ok|okay|hi|"
+    r"hello|thanks|sorry|please|record|honestly|frankly|lately|know|remember|"
+    r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|up|one|ps|mornings?|evenings?|travel\w*|months?))\s*$",
+    re.I,
+)
+# Where it ends: a question, a request or a consequence follows.
+CUT = re.compile(
+    r"\s*(?:[,;:(\u2013\u2014]|\s-)\s*(?:(?:so|and|but|then|or|ok)\s+)?(?:what|which|where|how|who|why|when (?:do|can|"
+    r"should|will|does|is)|is|are|do|does|can|could|would you|would|will|should|any|ideas?|please (?!always|never)|"
+    r"keep|tell|give|find|show|suggest|recommend|plan|book|let's|if that|if you|just so|by the way|btw|fyi|help|"
+    r"believe it|you|put|make|thanks|thx|thank)\b|,?\s+(?:so|and so|so that|and then|hence|therefore)\s+(?=\w)|"
+    r",?\s+if that (?:matters|helps)|\s+(?=i (?:need|want|wonder)\b)|\s+(?:and|but)\s+(?:want to|need|would like|"
+    r"am looking|i need|i want to|i'd like to|wonder|was wondering|what|how|"
+    r"which|where|can|could|miss)\b|\s+(?:and|but)\s+(?=(?:that|this|it)\b)",
+    re.I,
+)
+NEXT = re.compile(r"(?:,?\s+(?:and|but|also)|[,;])\s+(?=(?:i|we|i'm|i've|we're|my|our)\b)", re.I)

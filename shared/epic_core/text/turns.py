@@ -1,0 +1,115 @@
+"""Turns of conversations: whose they are, of which month, and which question each answers.
+
+What is needed stands in an item's metadata: `speaker` is who said it, `time` when, and `turn` its number in its
+`source`. A turn that follows a question answers it, so a search reads it with the question's words: "Two, Oscar and
+Bailey." says nothing of cats by itself. An item without speaker and number is no turn, and nothing changes for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+SPEAKER, TIME, TURN, SOURCE = "speaker", "time", "turn", "source"
+"""The metadata keys of who said a text, when, its number in its source, and where it is from."""
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)  # fmt: skip
+_WORD = re.compile(r"[^\W_]+")
+_ISO_MONTH = re.compile(r"\b\d{4}-(0[1-9]|1[0-2])\b")
+
+
+class TurnRows(NamedTuple):
+    """Rows of the turns; and of those that answer a question, each with the row of the question."""
+
+    turns: NDArray[np.int64]
+    answers: NDArray[np.int64]
+    questions: NDArray[np.int64]
+
+
+class Turns:
+    """The turns among the items of a memory, by their rows."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, tuple[str | None, int] | None] = {}
+        self._row_of: dict[tuple[str | None, int], int] = {}
+        self._asking: set[int] = set()
+        self._names: dict[int, set[str]] = {}
+        self._rows_of: dict[str, set[int]] = {}
+        self._named: dict[str, NDArray[np.int64]] = {}
+        self._rows: TurnRows | None = None
+
+    def add(self, row: int, text: str, metadata: Mapping[str, Any]) -> None:
+        """Add an item under its row if it is a turn, in place of an earlier one of that row."""
+        self.remove([row])
+        turn, source = metadata.get(TURN), metadata.get(SOURCE)
+        number = (source if isinstance(source, str) else None, turn) if isinstance(turn, int) else None
+        names = _speakers(metadata.get(SPEAKER))
+        if number is None and not names:
+            return
+        self._rows = None
+        self._numbers[row], self._names[row] = number, names | _months(metadata.get(TIME))
+        if number is not None:
+            self._row_of[number] = row
+            if "?" in text:
+                self._asking.add(row)
+        for name in self._names[row]:
+            self._rows_of.setdefault(name, set()).add(row)
+            self._named.pop(name, None)
+
+    def remove(self, rows: Iterable[int]) -> None:
+        """Remove rows; unknown rows are ignored."""
+        for row in rows:
+            if row not in self._numbers:
+                continue
+            self._rows = None
+            self._asking.discard(row)
+            number = self._numbers.pop(row)
+            if number is not None and self._row_of.get(number) == row:
+                del self._row_of[number]
+            for name in self._names.pop(row):
+                self._rows_of[name].discard(row)
+                self._named.pop(name, None)
+
+    def rows(self) -> TurnRows:
+        """Return the rows of the turns, and of the answers and questions among them."""
+        if self._rows is None:
+            pairs = []
+            for row in sorted(self._asking):
+                source, turn = self._numbers[row] or (None, 0)
+                answer = self._row_of.get((source, turn + 1))
+                if answer is not None:
+                    pairs.append((answer, row))
+            answers, questions = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+            self._rows = TurnRows(np.array(sorted(self._numbers), dtype=np.int64), answers, questions)
+        return self._rows
+
+    def named(self, query: str) -> list[NDArray[np.int64]]:
+        """Return the rows of each speaker that a query names, and of each month."""
+        if not self._rows_of:
+            return []
+        # Months are known with their capital: "may" is another word.
+        words = {name for word in _WORD.findall(query) for name in (word.lower(), word)}
+        return [self._having(name) for name in words & self._rows_of.keys()]
+
+    def _having(self, name: str) -> NDArray[np.int64]:
+        rows = self._named.get(name)
+        if rows is None:
+            rows = self._named[name] = np.sort(np.fromiter(self._rows_of[name], dtype=np.int64))
+        return rows
+
+
+def _speakers(speaker: object) -> set[str]:
+    return set(_WORD.findall(speaker.lower())) if isinstance(speaker, str) else set()
+
+
+def _months(time: object) -> set[str]:
+    if not isinstance(time, str):
+        return set()
+    numbers = _ISO_MONTH.findall(time)
+    return {_MONTHS[int(number) - 1] for number in numbers} or set(_WORD.findall(time)).intersection(_MONTHS)

@@ -1,0 +1,172 @@
+"""Questions about long conversations: how many of the turns that answer them are found, without a language model.
+
+Each turn of LoCoMo's conversations is an item; a question's evidence are the ids of turns. Printed are the shares of it
+among the first five and ten hits, of all questions and by category (1 several facts, 2 time, 3 inference, 4 one fact),
+the milliseconds a question, its embedding included, and the bytes. Questions of category 5 have no answer: printed is
+how many of them find anything. With --each, the same for each
+conversation.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from common import parse, parser
+from epic_core import EpicMemory, Item
+from epic_core.encoders import Encoder, SentenceTransformerEncoder, default_encoder, embed
+
+CATEGORIES = (1, 2, 3, 4)
+UNANSWERED = 5
+K = 10
+Search = Callable[[str], Sequence[str]]
+
+
+class BM25:
+    """The textbook's BM25 (k1 = 1.5, b = 0.75) over lower-case words."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        counts = [Counter(words(text)) for text in texts]
+        lengths = np.array([count.total() for count in counts], dtype=np.float64)
+        having = Counter(word for count in counts for word in count)
+        self.size = len(texts)
+        self.weights: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        for word, number in having.items():
+            rows = np.array([row for row, count in enumerate(counts) if word in count])
+            often = np.array([counts[row][word] for row in rows], dtype=np.float64)
+            idf = math.log1p((len(texts) - number + 0.5) / (number + 0.5))
+            norm = 1.5 * (0.25 + 0.75 * lengths[rows] / lengths.mean())
+            self.weights[word] = rows, (idf * 2.5 * often / (often + norm)).astype(np.float32)
+        self.bytes = sum(12 * len(rows) + len(word) for word, (rows, _) in self.weights.items())
+
+    def scores(self, query: str) -> np.ndarray:
+        scores = np.zeros(self.size, dtype=np.float32)
+        for word in words(query):
+            if word in self.weights:
+                rows, weights = self.weights[word]
+                scores[rows] += weights
+        return scores
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def items_of(conversation: dict[str, Any]) -> list[Item]:
+    """Return the turns as items: D2:7 is turn 7 of the source D2."""
+    items = []
+    for turn in conversation["turns"]:
+        source, number = turn["id"].split(":")
+        said = {"speaker": turn["speaker"], "time": turn["time"], "source": source, "turn": int(number)}
+        items.append(Item(id=turn["id"], text=f"{turn['speaker']}: {turn['text']}", metadata=said))
+    return items
+
+
+def held(items: Sequence[Item]) -> EpicMemory:
+    """Return a memory that holds every item, if only by its text."""
+    memory = EpicMemory(["I like good answers."], reserve="64 MB")
+    memory.add(items)
+    counts = memory.stats().counts
+    assert counts["items"] + counts["light"] == len(items)
+    return memory
+
+
+def searches(items: Sequence[Item], encoders: dict[str, Encoder]) -> dict[str, tuple[int, Search]]:
+    """Return for each way its bytes and its search."""
+    ids = [item.id for item in items]
+    texts = [item.text for item in items]
+    bm25 = BM25(texts)
+    plain = sum(len(text.encode()) for text in texts)
+    ways: dict[str, tuple[int, Search]] = {}
+
+    def best(scores: np.ndarray) -> list[str]:
+        return [ids[row] for row in np.argsort(-scores, kind="stable")[:K]]
+
+    def fused(*several: np.ndarray) -> np.ndarray:
+        return sum(1.0 / (61 + np.argsort(np.argsort(-scores, kind="stable"))) for scores in several)
+
+    def dense(encoder: Encoder, vectors: np.ndarray, question: str) -> np.ndarray:
+        return vectors @ embed(encoder, [question])[0]
+
+    for name, encoder in encoders.items():
+        nearness = partial(dense, encoder, embed(encoder, texts))
+        size = plain + 4 * len(texts) * encoder.dimension
+        ways[f"{name} dense"] = size, lambda q, nearness=nearness: best(nearness(q))
+        ways[f"{name} + BM25"] = (
+            size + bm25.bytes,
+            lambda q, nearness=nearness: best(fused(nearness(q), bm25.scores(q))),
+        )
+    ways["BM25"] = plain + bm25.bytes, lambda q: best(bm25.scores(q))
+    memory = held(items)
+    for name, least in (("EpicMemory, min_score=None", None), ("EpicMemory", "auto")):
+        search = partial(memory.search, k=K, min_score=least)
+        ways[name] = memory.stats().bytes["total"], lambda q, search=search: [hit.item.id for hit in search(q)]
+    return ways
+
+
+class Tally:
+    """What a way found."""
+
+    def __init__(self) -> None:
+        self.shares: list[tuple[int, float, float]] = []
+        self.silent = self.unanswered = self.bytes = 0
+        self.seconds: list[float] = []
+
+    def count(self, search: Search, question: dict[str, Any], evidence: set[str]) -> None:
+        started = time.perf_counter()
+        found = search(question["question"])
+        self.seconds.append(time.perf_counter() - started)
+        if question["category"] == UNANSWERED:
+            self.unanswered += 1
+            self.silent += not found
+        elif evidence:
+            shares = (len(evidence.intersection(found[:k])) / len(evidence) for k in (5, K))
+            self.shares.append((question["category"], *shares))
+
+    def print(self, name: str) -> None:
+        parts = [self.shares, *([one for one in self.shares if one[0] == number] for number in CATEGORIES)]
+        means = [np.mean([one[1:] for one in part], axis=0) if part else (np.nan, np.nan) for part in parts]
+        cells = "  ".join(f"{five:.2f} {ten:.2f}" for five, ten in means)
+        found = f"{self.unanswered - self.silent}/{self.unanswered}"
+        print(f"{name:28}{cells}  {found:>8}  {np.mean(self.seconds) * 1e3:5.2f} ms  {self.bytes / 1e6:.2f} MB")
+
+
+def main() -> None:
+    made = parser(__doc__.splitlines()[0])
+    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2")
+    made.add_argument("--each", action="store_true", help="print each conversation, too")
+    options = parse(made)
+    encoders: dict[str, Encoder] = {"static": default_encoder()}
+    if options.teacher:
+        encoders["MiniLM"] = SentenceTransformerEncoder(options.teacher)
+    whole: dict[str, Tally] = {}
+    print(f"{'evidence in the first 5, 10':28}all        several    time       inference  one fact   no answer")
+    for conversation in json.loads((options.data / "locomo_conversations.json").read_text(encoding="utf-8")):
+        items = items_of(conversation)
+        if options.each:
+            print(f"{conversation['id']}: {len(items)} turns")
+        for name, (size, search) in searches(items, encoders).items():
+            own, total = Tally(), whole.setdefault(name, Tally())
+            search("Who is this?")
+            for question in conversation["questions"]:
+                evidence = set(question["evidence"]).intersection(item.id for item in items)
+                own.count(search, question, evidence)
+            own.bytes = size
+            for field in ("shares", "seconds", "silent", "unanswered", "bytes"):
+                setattr(total, field, getattr(total, field) + getattr(own, field))
+            if options.each:
+                own.print(name)
+    for name, total in whole.items():
+        total.print(name)
+
+
+if __name__ == "__main__":
+    main()

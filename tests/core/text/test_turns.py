@@ -1,0 +1,80 @@
+"""Turns: which answers which question, whose they are, and of which month."""
+
+from __future__ import annotations
+
+import pytest
+
+from epic_core.text.turns import Turns
+
+QUESTION, ANSWER = "Do you have any cats?", "Two, Oscar and Bailey."
+
+
+def turns_of(*said: tuple[int, str, dict[str, object]]) -> Turns:
+    turns = Turns()
+    for row, text, metadata in said:
+        turns.add(row, text, metadata)
+    return turns
+
+
+def pairs(turns: Turns) -> list[tuple[int, int]]:
+    found = turns.rows()
+    return list(zip(found.answers.tolist(), found.questions.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "answers"),
+    [
+        ({"source": "a", "turn": 1}, {"source": "a", "turn": 2}, True),
+        ({"turn": 1}, {"turn": 2}, True),
+        ({"source": "a", "turn": 1}, {"source": "b", "turn": 2}, False),
+        ({"source": "a", "turn": 1}, {"source": "a", "turn": 3}, False),
+        ({"source": "a", "turn": 2}, {"source": "a", "turn": 1}, False),
+        ({"source": "a", "turn": "1"}, {"source": "a", "turn": "2"}, False),
+        ({"source": "a"}, {"source": "a"}, False),
+    ],
+)
+def test_the_next_turn_of_a_source_answers_a_question(
+    question: dict[str, object], answer: dict[str, object], answers: bool
+) -> None:
+    for said in ([(7, QUESTION, question), (9, ANSWER, answer)], [(9, ANSWER, answer), (7, QUESTION, question)]):
+        assert pairs(turns_of(*said)) == [(9, 7)] * answers
+
+
+def test_what_follows_no_question_answers_none() -> None:
+    assert pairs(turns_of((1, ANSWER, {"turn": 1}), (2, QUESTION, {"turn": 2}))) == []
+
+
+def test_a_removed_or_replaced_turn_leaves_no_answer_behind() -> None:
+    turns = turns_of((1, QUESTION, {"turn": 1, "speaker": "Ann"}), (2, ANSWER, {"turn": 2, "speaker": "Bo"}))
+    turns.add(3, "Three.", {"turn": 2})
+    assert pairs(turns) == [(3, 1)]
+    turns.remove([2, 2, 99])
+    assert pairs(turns) == [(3, 1)] and [rows.tolist() for rows in turns.named("Bo?")] in ([], [[]])
+    turns.remove([1])
+    assert pairs(turns) == [] and turns.rows().turns.tolist() == [3]
+    turns.add(3, "Three.", {})
+    assert turns.rows().turns.tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("time", "query", "named"),
+    [
+        ("1:56 pm on 8 May, 2023", "Where was she in May 2023?", True),
+        ("2023-05-08T13:56:00+00:00", "What happened in May?", True),
+        ("2023-05-08", "What may have happened?", False),
+        ("2023-05-08", "What happened in June?", False),
+        (None, "What happened in May?", False),
+        ("2023-13-08", "What happened in December?", False),
+    ],
+)
+def test_a_query_names_a_month(time: str | None, query: str, named: bool) -> None:
+    turns = turns_of((4, ANSWER, {"speaker": "Bo", "time": time}))
+    assert [rows.tolist() for rows in turns.named(query)] == [[4]] * named
+
+
+def test_a_query_names_a_speaker() -> None:
+    turns = turns_of((1, QUESTION, {"speaker": "Ann Lee"}), (2, ANSWER, {"speaker": "Bo"}), (3, "Nice.", {}))
+    assert [rows.tolist() for rows in turns.named("How many cats has Bo?")] == [[2]]
+    assert [rows.tolist() for rows in turns.named("What is Ann's dog called?")] == [[1]]
+    assert turns.named("Who has cats?") == []
+    assert turns.rows().turns.tolist() == [1, 2]
