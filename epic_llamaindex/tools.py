@@ -23,9 +23,6 @@ def epic_tools(memory: EpicMemory | str | Path, *, allowed: bool = False) -> lis
         allowed: Whether the model may change the memory by itself. If not, a change of preferences and facts is an open
             proposal (`memory.proposals()`), whose quote is what the model wrote and whose source is "agent"; and
             nothing else can be forgotten.
-
-    Raises:
-        StoreError: if the file cannot be opened.
     """
     return [
         FunctionTool(

@@ -14,13 +14,7 @@ AUTO = 0.9
 
 
 def checked_proposing(propose: Any) -> Proposing:
-    """Return the option `propose`.
-
-    Raises:
-        InvalidInputError: for anything but True, False and "auto".
-    """
-    if isinstance(propose, bool):
-        return propose
-    if propose == "auto":
-        return "auto"
-    raise InvalidInputError(f"propose must be True, False or 'auto', not {propose!r}.")
+    """Return the option, or raise InvalidInputError."""
+    if not isinstance(propose, bool) and propose != "auto":
+        raise InvalidInputError(f"propose must be True, False or 'auto', not {propose!r}.")
+    return propose  # type: ignore[no-any-return]
