@@ -319,12 +319,17 @@ def test_a_missing_path_is_named_before_anything_is_read(tmp_path: Path) -> None
         next(iter(sources))
 
 
-@pytest.mark.parametrize("name", ["a.pdf", "a.json", "a", "a.txt.gz"])
+@pytest.mark.parametrize("name", ["a.pdf", "a", "a.txt.gz"])
 def test_another_kind_of_file_is_refused_with_the_kinds_there_are(tmp_path: Path, name: str) -> None:
     message = refused(note(tmp_path / name, "Text."))
 
     assert name in message
     assert ".txt, .md or .jsonl" in message
+
+
+@pytest.mark.parametrize("text", ["Text.", "[", "[" * 100_000])
+def test_an_export_that_is_no_json_is_refused_with_its_name(tmp_path: Path, text: str) -> None:
+    assert "a.json" in refused(note(tmp_path / "a.json", text))
 
 
 @pytest.mark.parametrize("inside", [[], ["picture.png"], [".hidden.txt"]])
