@@ -69,6 +69,7 @@ REASON = pattern(
     r"basis|foundation|best|primary|main|only|way|means)|so (?:much|bad\w*) that",
     rf"for (?:\w+ )?(?:{_GROUND})(?: and \w+)? (?:reasons?|concerns?|purposes|benefits|motives)",
     rf"for (?:the sake|reasons)|for (?:its|their) (?:\w+ ){{0,4}}(?:{_GROUND}|benefits?|\w+ity|\w+ness)",
+    r"(?<=, )(?:proper|bad|severe|serious|nasty|real) (?:allergy|allergies|intolerance)|"
     r"on (?:\w+ )?(?:grounds|principle)|even (?:if|when|though|in|on|at)|regardless|no matter|whether|for fear",
     r"(?<=[\w,] )(?:and )?(?<!it )(?<!only )(?<!just )(?<!as )(?<!what )(?<!that )(?<!unless )"
     r"if (?:you can|you have|an?|the|it|there|that)(?= )",
