@@ -28,6 +28,20 @@ def test_the_preference_that_matters_is_told_by_name(memory: EpicMemory) -> None
     assert memory.context("Which vegan dish could I cook tonight?").startswith(f"{OPENING}\n- {VEGAN}")
 
 
+def test_what_is_held_about_a_question_helps_to_tell_which_preference_matters() -> None:
+    preferences = [
+        "Big crowds freak me out, so small gigs, small fairs.",
+        "I drink decaf only.",
+        "I don't do mornings.",
+    ]
+    memory = EpicMemory(preferences)
+    question = "I'd like some live folk music on Sunday, what's on?"
+    memory.add(["Big Sunday in the Park: 40,000 people, six stages, folk to drum and bass, from 65 pounds."])
+
+    assert memory.preferences_for(question)[0].text == preferences[0]
+    assert f"{OPENING}\n- {preferences[0]}" in memory.context(question)
+
+
 async def test_asynchronously_the_same(memory: EpicMemory) -> None:
     question = "Where should I stay in Las Vegas?"
     assert await memory.acontext(question) == memory.context(question)
