@@ -29,17 +29,13 @@ def test_the_preference_that_matters_is_told_by_name(memory: EpicMemory) -> None
 
 
 def test_what_is_held_about_a_question_helps_to_tell_which_preference_matters() -> None:
-    preferences = [
-        "Big crowds freak me out, so small gigs, small fairs.",
-        "I drink decaf only.",
-        "I don't do mornings.",
-    ]
+    preferences = ["I like small cinemas, not those multiplex barns.", "I drink decaf only.", "I don't do mornings."]
     memory = EpicMemory(preferences)
-    question = "I'd like some live folk music on Sunday, what's on?"
-    memory.add(["Big Sunday in the Park: 40,000 people, six stages, folk to drum and bass, from 65 pounds."])
+    question = "Where can I see the new Varda on Saturday?"
+    memory.add(["The Lux, 50 seats and a bar in the foyer, is showing the new Varda on Saturday at 8."])
 
     assert memory.preferences_for(question)[0].text == preferences[0]
-    assert f"{OPENING}\n- {preferences[0]}" in memory.context(question)
+    assert memory.context(question).startswith(f"{OPENING}\n- {preferences[0]}")
 
 
 async def test_asynchronously_the_same(memory: EpicMemory) -> None:
