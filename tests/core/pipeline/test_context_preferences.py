@@ -32,7 +32,7 @@ def test_what_is_held_about_a_question_helps_to_tell_which_preference_matters() 
     preferences = ["I like small cinemas, not those multiplex barns.", "I drink decaf only.", "I don't do mornings."]
     memory = EpicMemory(preferences)
     question = "Where can I see the new Varda on Saturday?"
-    memory.add(["The Lux, 50 seats and a bar in the foyer, is showing the new Varda on Saturday at 8."])
+    memory.add(["CineDome, a multiplex cinema with 18 screens: the Varda on Saturday, cheap tickets."])
 
     assert memory.preferences_for(question)[0].text == preferences[0]
     assert memory.context(question).startswith(f"{OPENING}\n- {preferences[0]}")
