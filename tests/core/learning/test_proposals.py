@@ -211,7 +211,7 @@ def test_a_change_of_mind_refers_to_what_is_known(known: str, text: str, expecte
 @pytest.mark.light_tier
 def test_a_change_of_a_fact(known: str, text: str, expected: tuple[str, str | None]) -> None:
     with EpicMemory() as memory:
-        memory.accept(Proposal(kind="add_fact", text=known, quote=known))
+        memory.add_fact(known)
         (made,) = memory.propose(said(text))
         assert (made.kind, made.old) == (expected[0], known)
         assert expected[1] in (None, made.text)
@@ -267,7 +267,8 @@ async def test_both_ways_give_the_same(path: Path) -> None:
             await other.aaccept(proposal.id)
         assert one.preferences == other.preferences
         assert one.proposals("accepted") == other.proposals("accepted")
-        await other.areject(Proposal(kind="add_fact", text="x", quote="x"))
+        (own,) = await other.aadd_proposals([Proposal(kind="add_fact", text="x", quote="x")])
+        await other.areject(own)
 
 
 # decisions
@@ -307,13 +308,15 @@ def test_replacing_and_removing_by_a_proposal() -> None:
 
 @pytest.mark.light_tier
 def test_facts_are_held_replaced_and_ended(memory: EpicMemory) -> None:
-    memory.accept(Proposal(kind="add_fact", text="I live in Leeds", quote="I live in Leeds"))
+    own = Proposal(kind="add_fact", text="I live in Leeds", quote="I live in Leeds")
+    assert memory.add_proposals([own]) == memory.proposals() == [own]
+    memory.accept(own)
     (item,) = memory.items()
     assert (item.text, item.fact) == ("I live in Leeds", True)
     (made,) = memory.propose(said("We moved to Porto."))
     memory.accept(made)
     assert [item.text for item in memory.items()] == ["We moved to Porto"]
-    memory.accept(Proposal(kind="end_fact", old="We moved to Porto", quote="We left"))
+    memory.accept(*memory.add_proposals([Proposal(kind="end_fact", old="We moved to Porto", quote="We left")]))
     assert memory.items() == []
 
 
