@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 import time
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from epic_core import EpicMemory, Filter, Item
-from epic_core.errors import BudgetError, InvalidInputError, LMError, UnknownItemError
+from epic_core.errors import BudgetError, DamagedError, InvalidInputError, LMError, UnknownItemError
 from epic_core.lm import Completion
 from epic_core.pipeline.facts import LONGEST_FACT, MOST_FACTS
 
@@ -348,6 +350,17 @@ def test_a_replaced_fact_expires_in_the_history_too(tmp_path: Path, monkeypatch:
         memory.compact()
         assert texts(memory) == ["My locker code is now quetzal."]
     assert b"zanzibar" not in path.read_bytes()
+
+
+def test_a_damaged_history_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, PREFERENCES) as memory:
+        memory.add_fact(CODE)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE edits SET namespace = 'defaulu'")
+        db.commit()
+    with pytest.raises(DamagedError, match="edits"):
+        EpicMemory.open(path)
 
 
 def test_what_has_expired_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
