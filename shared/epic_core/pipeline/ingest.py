@@ -88,6 +88,12 @@ def add_batch(
         report.no_room += trim(session)
 
 
+def place_again(session: Session, encoder: Encoder, item: Item, embedding: FloatArray) -> Effects[None]:
+    """Verify an item that was put back into the light tier; E(x) has the shape `(1, d)`."""
+    # To an item without entries all preferences are new.
+    yield from _catch_up(session, encoder, [item], embedding, [], BuildReport(), Clock())
+
+
 def _catch_up(
     session: Session,
     encoder: Encoder,
@@ -275,7 +281,12 @@ def _fresh(session: Session, space: Namespace, items: list[Item]) -> tuple[list[
     known = session.store.items.known(session.namespace, [item.id for item in items])
     latest = {item.id: item for item in items}
     versions = {item.id: version_of(item) for item in latest.values()}
-    current = {key for key, held in known.items() if held.digest == versions[key]}
+    current = {
+        key
+        for key, held in known.items()
+        # A fact of the user stays one, though its text comes as an item.
+        if held.digest == versions[key] or (held.item.fact and held.item.text == latest[key].text)
+    }
     waiting = sum(known[key].waits for key in current)
     other = [item for item in latest.values() if item.id not in current]
     if not other or session.store.seen.kept == 0:
