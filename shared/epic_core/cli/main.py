@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epic_core import __version__
-from epic_core.cli import facts, files, learning
+from epic_core.cli import apps, facts, files, learning
 from epic_core.cli.options import (
     Parser,
     add_command,
@@ -99,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("export", metavar="EXPORT", help="the lines of JSON")
     export.add_argument("memory", metavar="FILE", help="the memory's file")
     files.add_commands(commands)
+    apps.add_commands(commands)
     return parser
 
 
