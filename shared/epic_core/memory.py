@@ -39,7 +39,7 @@ from epic_core.pipeline.export import export, read_export
 from epic_core.pipeline.facts import made_fact
 from epic_core.pipeline.fallback import checked_fallback
 from epic_core.pipeline.forget import forget
-from epic_core.pipeline.ingest import PARTS, add_batch, retry, warn
+from epic_core.pipeline.ingest import PARTS, add_batch, counts_of, retry, warn
 from epic_core.pipeline.judge import JUDGED_AT_ONCE, judge_batch
 from epic_core.pipeline.opening import found_namespace, hold_to, take_over, take_up
 from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
@@ -63,6 +63,7 @@ from epic_core.retention.policies import ByValue, RetentionPolicy, checked_polic
 from epic_core.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
+from epic_core.runtime.telemetry import span
 from epic_core.runtime.threads import in_thread
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker, ConversationChunker
@@ -379,9 +380,10 @@ class EpicMemory:
         """
         self._session.store.check_writable()
         report, clock = self._new_report()
-        with Progress(items, shown=progress is True) as bar:
+        with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
             for batch in batches(items):
                 run(add_batch(self._session, batch, report, clock, bar), clock)
+                counts.update(counts_of(report))
                 if callable(progress):
                     progress(self._so_far(report, clock))
         return self._finished(report, clock)
@@ -390,9 +392,10 @@ class EpicMemory:
         """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
         self._session.store.check_writable()
         report, clock = self._new_report()
-        with Progress(items, shown=progress is True) as bar:
+        with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
             async for batch in abatches(items):
                 await arun(add_batch(self._session, batch, report, clock, bar), clock)
+                counts.update(counts_of(report))
                 if callable(progress):
                     told = progress(self._so_far(report, clock))
                     if inspect.isawaitable(told):

@@ -83,7 +83,8 @@ class MemoryTool:
             return self.explain(error)
         except Exception as error:
             # The agent's turn must not end with it.
-            _logger.warning("The tool %s failed: %s", self.name, error, exc_info=error)
+            # Its message may quote what the user said.
+            _logger.warning("The tool %s failed with %s", self.name, type(error).__name__)
             answer = {"error": str(error)}
         return json.dumps(answer, ensure_ascii=False)
 

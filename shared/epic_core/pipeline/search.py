@@ -18,6 +18,7 @@ from epic_core.pipeline import ranking
 from epic_core.pipeline.fallback import AskFallback, hits_of
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
+from epic_core.runtime.telemetry import span
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
@@ -57,9 +58,12 @@ class Search:
 
 def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
     """Search, and ask the fallback where nothing held is relevant."""
-    encoder = session.encoder
-    vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
-    return (yield from found_near(session, asked, encoder, vector, clock))
+    with span("search", clock) as counts:
+        encoder = session.encoder
+        vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
+        hits = yield from found_near(session, asked, encoder, vector, clock)
+        counts.update(k=asked.k, hits=len(hits), facts=len(hits.facts), steered_by=len(hits.steered_by))
+        return hits
 
 
 def preferences_by_weight(session: Session, query: str, namespace: str) -> Effects[list[tuple[Preference, float]]]:
