@@ -1,27 +1,32 @@
 """Turns of conversations: whose they are, of which month, and which question each answers.
 
 What is needed stands in an item's metadata: `speaker` is who said it, `time` when, and `turn` its number in its
-`source`. A turn that follows a question answers it, so a search reads it with the question's words: "Two, Oscar and
-Bailey." says nothing of cats by itself. An item without speaker and number is no turn, and nothing changes for it.
+`source`, or in one `conversation` of it. A turn that follows a question answers it, so a search reads it with the
+question's words: "Two, Oscar and Bailey." says nothing of cats by itself. An item without speaker and number is no
+turn, and nothing changes for it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-SPEAKER, TIME, TURN, SOURCE = "speaker", "time", "turn", "source"
-"""The metadata keys of who said a text, when, its number in its source, and where it is from."""
+SPEAKER, TIME, TURN, SOURCE, CONVERSATION = "speaker", "time", "turn", "source", "conversation"
+"""The metadata keys of who said a text, when, its number, where it is from, and in which conversation of several."""
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
 )  # fmt: skip
 _WORD = re.compile(r"[^\W_]+")
 _ISO_MONTH = re.compile(r"\b\d{4}-(0[1-9]|1[0-2])\b")
+
+
+Number: TypeAlias = tuple[str | None, str | None, int]
+"""Source, conversation and number of a turn."""
 
 
 class TurnRows(NamedTuple):
@@ -36,8 +41,8 @@ class Turns:
     """The turns among the items of a memory, by their rows."""
 
     def __init__(self) -> None:
-        self._numbers: dict[int, tuple[str | None, int] | None] = {}
-        self._row_of: dict[tuple[str | None, int], int] = {}
+        self._numbers: dict[int, Number | None] = {}
+        self._row_of: dict[Number, int] = {}
         self._asking: set[int] = set()
         self._names: dict[int, set[str]] = {}
         self._rows_of: dict[str, set[int]] = {}
@@ -47,8 +52,10 @@ class Turns:
     def add(self, row: int, text: str, metadata: Mapping[str, Any]) -> None:
         """Add an item under its row if it is a turn, in place of an earlier one of that row."""
         self.remove([row])
-        turn, source = metadata.get(TURN), metadata.get(SOURCE)
-        number = (source if isinstance(source, str) else None, turn) if isinstance(turn, int) else None
+        turn = metadata.get(TURN)
+        number = (
+            (_text(metadata.get(SOURCE)), _text(metadata.get(CONVERSATION)), turn) if isinstance(turn, int) else None
+        )
         names = _speakers(metadata.get(SPEAKER))
         if number is None and not names:
             return
@@ -81,8 +88,8 @@ class Turns:
         if self._rows is None:
             pairs = []
             for row in sorted(self._asking):
-                source, turn = self._numbers[row] or (None, 0)
-                answer = self._row_of.get((source, turn + 1))
+                source, conversation, turn = self._numbers[row] or (None, None, 0)
+                answer = self._row_of.get((source, conversation, turn + 1))
                 if answer is not None:
                     pairs.append((answer, row))
             answers, questions = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
@@ -102,6 +109,10 @@ class Turns:
         if rows is None:
             rows = self._named[name] = np.sort(np.fromiter(self._rows_of[name], dtype=np.int64))
         return rows
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _speakers(speaker: object) -> set[str]:
