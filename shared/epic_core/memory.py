@@ -506,7 +506,10 @@ class EpicMemory:
         chunker: ConversationChunker | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> BuildReport:
-        """Offer a conversation in windows of a few turns; a window's `time` in the metadata is that of its first turn.
+        """Offer a conversation in windows of a few turns, which know their `turn`, `time`, `speaker` and `source`.
+
+        These are metadata: the number and time of a window's first turn, and who speaks if it is one. They rank what a
+        question finds that names a speaker or a month, or that a turn answers.
 
         Args:
             messages: In their order: mappings with `role` and `content` as OpenAI and Anthropic have them, message

@@ -126,7 +126,7 @@ def conversation_items(
                         id=stable_id("window", window, *known) if known else "",
                         metadata={
                             **({} if first.time is None else {TIME: first.time}),
-                            **({SPEAKER: first.speaker} if len(speakers) == 1 else {}),
+                            **({SPEAKER: first.speaker} if len(speakers) == 1 and first.speaker != _MEMORY else {}),
                             TURN: number + places[0],
                             **of_all,
                             "kind": "conversation",

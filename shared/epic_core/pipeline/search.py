@@ -164,18 +164,16 @@ def _found(
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
     if asked.keys == "instruction" or not asked.distinct:
         return _by_instruction(session, space, asked, steering, steered, positions, allowed)
+    query, min_score = asked.query if asked.query != BY_VECTOR else "", asked.min_score
+    items_allowed = _items_allowed(space, asked, positions, allowed)
+    if of_months := ranking.of_months(space, session.store, query):
+        items_allowed, min_score = of_months if items_allowed is None else of_months & items_allowed, None
     candidates = ranking.candidates(
-        space,
-        session.store,
-        asked.query if asked.query != BY_VECTOR else "",
-        steered.vector,
-        asked.k,
-        entries_allowed=allowed,
-        items_allowed=_items_allowed(space, asked, positions, allowed),
+        space, session.store, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed
     )
-    least = ranking.least_topic(session.encoder, candidates.topics, len(space.texts), asked.min_score)
+    least = ranking.least_topic(session.encoder, candidates.topics, len(space.texts), min_score)
     relevant = bool(least < np.inf and candidates.topics.max(initial=-np.inf) >= least)
-    candidates = ranking.worth_ranking(space, candidates, least, session.encoder, asked.min_score)
+    candidates = ranking.worth_ranking(space, candidates, least, session.encoder, min_score)
     scores, steered = ranking.ranked(
         space,
         session.store,
