@@ -26,7 +26,9 @@ from epic_core.cli.preferences import add_actions
 from epic_core.errors import EpicError, InvalidInputError
 
 if TYPE_CHECKING:
+    from epic_core.filters import Filter
     from epic_core.memory import EpicMemory
+    from epic_core.text.tagging import Tagger
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         "--reserve", metavar="SIZE", help='up to which size the file keeps what was not kept as text (default "1 MB")'
     )
     build.add_argument("--budget", metavar="SIZE", help='bytes the file never exceeds, such as "1 MB"')
+    build.add_argument("--tags", action="store_true", help="give items tags: names and noun phrases, for `ask --tag`")
     build.add_argument("--quiet", action="store_true", help="no progress bar")
     add_verifying(build, expanding=True)
     build.add_argument("sources", nargs="+", metavar="SOURCE", help=".txt, .md, .jsonl, .json, or folders of them")
@@ -85,6 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("--steering", choices=("signed", "paper", "off"), help="how preferences steer the question")
     ask.add_argument("--stances", choices=("prefer", "only_supports", "any"), default="prefer", help="stance policy")
     ask.add_argument("--keys", choices=("both", "instruction"), default="both", help="what items are found by")
+    ask.add_argument(
+        "--tag",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="only items with this tag or metadata; repeatable",
+    )
     ask.add_argument("--all", action="store_true", help="show the nearest items, even if none is relevant")
     ask.add_argument("--context", action="store_true", help="print what a model is given")
 
@@ -125,6 +135,12 @@ def _demo(options: argparse.Namespace) -> None:
         show(line)
 
 
+def _tagger() -> Tagger:
+    from epic_core.graph import PhraseTagger
+
+    return PhraseTagger()
+
+
 def _build(options: argparse.Namespace) -> None:
     from epic_core.cli.sources import Sources, read_preferences
     from epic_core.memory import EpicMemory
@@ -147,6 +163,7 @@ def _build(options: argparse.Namespace) -> None:
         keep_rate=options.keep_rate,
         budget=options.budget,
         reserve=options.reserve,
+        tagger=_tagger() if options.tags else None,
     ) as memory:
         opened = memory.opening_report
         if opened.read or opened.unread or opened.expanded:
@@ -169,6 +186,22 @@ def _build(options: argparse.Namespace) -> None:
         show(f"{options.out}: {len(memory)} items, {size / 1e6:.3f} MB")
 
 
+def _tag_filter(given: Sequence[str]) -> Filter | None:
+    """Return a filter for items that have all these tags, of metadata or of a tagger."""
+    from epic_core.filters import Filter
+    from epic_core.text.tagging import KINDS, PREFIX
+
+    found: Filter | None = None
+    for tag in given:
+        name, equals, value = tag.partition("=")
+        if not (name and equals and value):
+            raise InvalidInputError(f"--tag takes NAME=VALUE, such as topic=travel, not {tag!r}.")
+        kind = next((kind for kind in KINDS if name.lower() in (kind, kind[:-1], kind[:-3] + "y")), name)
+        has = Filter.contains(name, value) | Filter.icontains(f"{PREFIX}{kind}", value)
+        found = has if found is None else found & has
+    return found
+
+
 def _ask(options: argparse.Namespace) -> None:
     with open_memory(options) as memory:
         hits = memory.search(
@@ -176,6 +209,7 @@ def _ask(options: argparse.Namespace) -> None:
             options.k,
             steering=options.steering,
             stance_policy=options.stances,
+            filter=_tag_filter(options.tag),
             keys=options.keys,
             min_score=None if options.all else "auto",
         )
