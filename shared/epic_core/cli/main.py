@@ -149,7 +149,8 @@ def _build(options: argparse.Namespace) -> None:
     sources = Sources(options.sources)
     sources.files()  # a wrong path has to fail before anything is written
     if preferences is None and not Path(options.out).exists():
-        raise InvalidInputError(f"{options.out} does not exist yet: give --preferences FILE to make it.")
+        made = f"give --preferences FILE to make it, or make it by answering questions: epic onboard {options.out}"
+        raise InvalidInputError(f"{options.out} does not exist yet: {made}.")
     new = not Path(options.out).exists()
     with EpicMemory.open(
         options.out,
@@ -221,6 +222,9 @@ def _ask(options: argparse.Namespace) -> None:
         if not hits:
             empty = not memory.stats().counts["light"] and not len(memory)
             show("Nothing in this memory yet." if empty else "Nothing relevant in this memory.")
+        if not memory.preferences:
+            some = f"epic onboard {options.memory}, or epic learn {options.memory} CHAT"
+            show(f"It has no preferences to rank by: {some}\n")
         for number, hit in enumerate(hits, start=1):
             show(f"{number}. {hit.score:.3f}  {hit.item.id}" + ("" if hit.tier == "memory" else f"  ({hit.tier})"))
             for entry in hit.entries:

@@ -339,7 +339,9 @@ def _date(text: str) -> datetime:
     readings: list[dict[str, Any]] = [{}, {"default": datetime(2001, 2, 2)}]
     if not _YEAR_FIRST.match(text):
         readings += [{"dayfirst": True}, {"yearfirst": True}]
-    dates = {parse(text, tzinfos=_zone, **{"default": datetime(2000, 1, 1), **reading}) for reading in readings}
+    dates: set[datetime] = {
+        parse(text, tzinfos=_zone, **{"default": datetime(2000, 1, 1), **reading}) for reading in readings
+    }
     if len(dates) > 1:
         raise ValueError("not one date")
     return dates.pop()
