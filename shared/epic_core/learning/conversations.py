@@ -37,6 +37,7 @@ _HOLDERS = ("messages", "chat_messages", "conversations", "conversation", "resul
 _MEMORY = "memory"
 _MILLISECONDS = 1e11
 _LINE = re.compile(r"(?:\[(?P<time>\d{4}-\d\d-\d\d[^\]]{0,20})\] ?)?(?P<name>[^\W\d_][\w .'-]{0,39}?) ?:(?:\s+|$)")
+_LONGEST_DATE = 64
 _YEAR_FIRST = re.compile(r"\d{4}\D")
 _TEXT_PARTS = ("text", "input_text", "output_text", "audio_transcription")
 _DEEPEST = 4
@@ -334,6 +335,8 @@ def _date(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
+        if len(text) > _LONGEST_DATE:
+            raise
         from dateutil.parser import parse  # seldom needed
     # The parser fills in what is missing, and takes one of several readings: a date that depends on either is none.
     readings: list[dict[str, Any]] = [{}, {"default": datetime(2001, 2, 2)}]

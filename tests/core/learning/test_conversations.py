@@ -148,6 +148,7 @@ def test_a_transcript_with_names() -> None:
         ("3 May 2026 12:00 CST", None),  # China's or Chicago's
         ("3 May", None),
         ("Sunday", None),
+        ("3 May 2026" + " 1" * 50, None),
         (datetime(2026, 5, 3, 12, tzinfo=timezone.utc), NOON),
         ("yesterday", None),
         (float("nan"), None),
