@@ -15,7 +15,7 @@ from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
 from epic_core.pipeline import ranking
-from epic_core.pipeline.fallback import AskFallback, hits_of
+from epic_core.pipeline.fallback import AskFallback, hits_of, merged
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.steering.base import SteeredQuery
@@ -102,7 +102,7 @@ def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatA
         broader = hits_of(answer)
         if asked.filter is not None:
             broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
-        hits = _merged(broader, hits, asked.k)
+        hits = merged(broader, hits, asked.k)
     with session.lock:
         session.count_uses(result.entries)
     return Hits(
@@ -363,14 +363,6 @@ def mean_vector(vectors: FloatArray) -> FloatArray:
     if len(vectors) > 1 and norm > 0.0:
         mean /= np.float32(norm)
     return mean
-
-
-def _merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
-    """Merge the fallback's hits with the memory's own behind them; each item once."""
-    merged: dict[str, Hit] = {}
-    for hit in (*first, *then):
-        merged.setdefault(hit.item.id, hit)
-    return list(merged.values())[:k]
 
 
 def hits_at(
