@@ -218,6 +218,8 @@ def _tag_filter(given: Sequence[str]) -> Filter | None:
 
 
 def _ask(options: argparse.Namespace) -> None:
+    from epic_core.context import format_context, those_that_matter
+
     with open_memory(options) as memory:
         hits = memory.search(
             options.question,
@@ -229,13 +231,13 @@ def _ask(options: argparse.Namespace) -> None:
             min_score=None if options.all else "auto",
         )
         if options.context:
-            from epic_core.context import format_context
-
             show(format_context(hits))
             return
         if not hits:
-            empty = not memory.stats().counts["light"] and not len(memory)
-            show("Nothing in this memory yet." if empty else "Nothing relevant in this memory.")
+            held = len(memory) or memory.stats().counts["light"] or memory.facts()
+            show("Nothing relevant in this memory." if held else "Nothing in this memory yet.")
+            for preference in those_that_matter(hits.matters):
+                show(f"But you said: {preference}")
         if not memory.preferences:
             some = f"epic onboard {options.memory}, or epic learn {options.memory} CHAT"
             show(f"It has no preferences to rank by: {some}\n")
