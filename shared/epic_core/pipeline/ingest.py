@@ -19,6 +19,7 @@ from epic_core.pipeline.facts import add_facts
 from epic_core.pipeline.light_tier import trim
 from epic_core.pipeline.rewrites import held_for, renew_rewrites
 from epic_core.pipeline.session import Session
+from epic_core.pipeline.tags import tagged
 from epic_core.pipeline.verify import VerdictBatches, batch_of, unverified
 from epic_core.preferences.foreign import count_foreign
 from epic_core.preferences.library import borrowed
@@ -59,6 +60,7 @@ def add_batch(
     yield from reread_preferences(session, report)
     session.stamp_ledger()
     items, stale = chunked(session, batch)
+    items = yield from tagged(session, items, report)
     with session.lock, session.store.reading():
         encoder, space = session.encoder, session.space()
         preferences, vectors = list(space.preferences), space.vectors
@@ -94,6 +96,12 @@ def add_batch(
     yield from _catch_up(session, encoder, fresh, embeddings, preferences, report, clock)
     if session.reserve and session.store.writable:
         report.no_room += trim(session)
+
+
+def place_again(session: Session, encoder: Encoder, item: Item, embedding: FloatArray) -> Effects[None]:
+    """Verify an item that was put back into the light tier; E(x) has the shape `(1, d)`."""
+    # To an item without entries all preferences are new.
+    yield from _catch_up(session, encoder, [item], embedding, [], BuildReport(), Clock())
 
 
 def _catch_up(
@@ -287,7 +295,12 @@ def _fresh(session: Session, space: Namespace, items: list[Item]) -> tuple[list[
     known = session.store.items.known(session.namespace, [item.id for item in items])
     latest = {item.id: item for item in items}
     versions = {item.id: version_of(item) for item in latest.values()}
-    current = {key for key, held in known.items() if held.digest == versions[key]}
+    current = {
+        key
+        for key, held in known.items()
+        # A fact of the user stays one, though its text comes as an item.
+        if held.digest == versions[key] or (held.item.fact and held.item.text == latest[key].text)
+    }
     waiting = sum(known[key].waits for key in current)
     other = [item for item in latest.values() if item.id not in current]
     if not other or session.store.seen.kept == 0:
