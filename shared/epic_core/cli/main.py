@@ -236,8 +236,8 @@ def _ask(options: argparse.Namespace) -> None:
         if not hits:
             held = len(memory) or memory.stats().counts["light"] or memory.facts()
             show("Nothing relevant in this memory." if held else "Nothing in this memory yet.")
-            for preference in those_that_matter(hits.matters):
-                show(f"But you said: {preference}")
+            for stated in those_that_matter(hits.matters):
+                show(f"But you said: {stated}")
         if not memory.preferences:
             some = f"epic onboard {options.memory}, or epic learn {options.memory} CHAT"
             show(f"It has no preferences to rank by: {some}\n")
