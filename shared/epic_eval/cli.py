@@ -1,0 +1,294 @@
+"""Command line: epic eval run, peers and more; `epic eval MEMORY QUESTIONS` for one's own memory."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from epic_core.encoders import encoder_of
+from epic_core.errors import InvalidInputError
+from epic_core.lm import LanguageModel, lm_of
+from epic_eval.answering import CONTEXTS, Context
+from epic_eval.arms import ARMS, WITHOUT_MODEL
+from epic_eval.asking import ask, export_requests, import_answers
+from epic_eval.datasets import SETS, Data, read_data
+from epic_eval.experiments import tables
+from epic_eval.experiments.retrieval import Retrieval
+from epic_eval.experiments.scores import Scores
+from epic_eval.judge import Judge, labelled_set
+from epic_eval.metrics import Nearness
+from epic_eval.report import Report, Table, Text, aligned, plot_frontier
+from epic_eval.stages import Folder, Slot, accuracy_parts
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run a command of `epic eval`.
+
+    Raises:
+        EpicError: for what the user can correct.
+    """
+    arguments = list(arguments)
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in _COMMANDS:
+        arguments.insert(0, "own")
+    options = _parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], None] = options.run
+    run(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="epic eval",
+        description="The papers' evaluation. `epic eval MEMORY QUESTIONS` looks at a memory of your own.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, (add, run) in _COMMANDS.items():
+        made = commands.add_parser(name, help=(run.__doc__ or "").splitlines()[0])
+        add(made)
+        made.set_defaults(run=run)
+    return parser
+
+
+def _data_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="DATA", help="the data folder (docs/data.md)")
+    parser.add_argument("--out", metavar="FOLDER", required=True, help="journals and reports; run again to go on")
+    parser.add_argument("--sets", default=",".join(SETS), help="which sets, with commas between")
+    parser.add_argument("--personas", type=int, default=3, help="the first ones of each set; 0 for all (default 3)")
+    parser.add_argument("--questions", type=int, default=1, help="of each preference; 0 for all (default 1)")
+    parser.add_argument("--passages", type=int, default=3000, help="of the haystack; 0 for all (default 3000)")
+    parser.add_argument("--encoder", default="static", help="for the arms")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-k", type=int, default=5, help="passages in a context (default 5)")
+    parser.add_argument("--arms", default=",".join(WITHOUT_MODEL), help=f"with commas between: {', '.join(ARMS)}")
+    _model_options(parser)
+
+
+def _model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--llm", metavar="MODEL", help="ollama/MODEL, or openai/MODEL with --llm-url")
+    parser.add_argument("--llm-url", metavar="URL", help="its server, such as http://localhost:8000/v1")
+    parser.add_argument("--concurrency", type=int, metavar="N", help="calls at the same time (default 1)")
+
+
+def _model(options: argparse.Namespace, name: str | None = None) -> LanguageModel | None:
+    chosen = name or options.llm
+    if chosen is None:
+        return None
+    key = os.environ.get("EPIC_LLM_KEY") or None
+    lm = lm_of(chosen, url=options.llm_url, api_key=key, concurrency=options.concurrency)
+    lm.check()
+    return lm
+
+
+def _needed_model(options: argparse.Namespace) -> LanguageModel:
+    lm = _model(options)
+    if lm is None:
+        raise InvalidInputError("This asks a language model: say which with --llm. `export-prompts` needs none.")
+    return lm
+
+
+def _data(options: argparse.Namespace) -> Data:
+    return read_data(
+        options.data,
+        sets=_names(options.sets),
+        personas=options.personas or None,
+        questions=options.questions or None,
+        passages=options.passages or None,
+        seed=options.seed,
+    )
+
+
+def _names(listed: str) -> list[str]:
+    return [name.strip() for name in listed.split(",") if name.strip()]
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def _show(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _header(options: argparse.Namespace, data: Data, *more: str) -> str:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    load = f", load {os.getloadavg()[0]:.1f} when it began" if hasattr(os, "getloadavg") else ""
+    sets = ", ".join(
+        f"{d.name}: {len(d.personas)} personas, {sum(len(p.questions) for p in d.personas)} questions"
+        for d in data.datasets
+    )
+    return (
+        f"epic-memory {version('epic-memory')}, encoder {options.encoder}, k {options.k}, seed {options.seed};"
+        f" {sets}; {len(data.corpus)} passages ({data.documents} of them neither options nor labelled);"
+        f" Python {platform.python_version()}, {cores} cores{load}" + "".join(f"; {one}" for one in more) + "."
+    )
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    _data_options(parser)
+    parser.add_argument("--tier", type=int, choices=(0,), default=0, help="0: no model answers or judges")
+    parser.add_argument("--judge-encoder", metavar="ENCODER", help="judges `coverage`; default: the arms' own")
+    parser.add_argument("--no-tau", action="store_true", help="without Table 5")
+
+
+def _run(options: argparse.Namespace) -> None:
+    """Retrieve with every arm, and print the papers' tables with the measures of tier 0."""
+    started, data = time.perf_counter(), _data(options)
+    arms, encoder = _names(options.arms), encoder_of(options.encoder)
+    judge = encoder_of(options.judge_encoder) if options.judge_encoder else encoder
+    own = "" if options.judge_encoder else " (the arms' own: not independent of them)"
+    header = _header(options, data, f"coverage judged by {judge.name}{own}")
+    tau_arms = [] if options.no_tau else list(tables.TAU_ARMS)
+    retrieval = Retrieval(data, encoder, options.out, k=options.k, seed=options.seed, lm=_model(options), say=_say)
+    try:
+        retrieval.ask(arms)
+        retrieval.ask(tau_arms)
+        nearness = Nearness(judge)
+        scores = Scores(retrieval, arms, nearness)
+        report = Report("EPIC's evaluation, tier 0: no model answered, nothing here is an accuracy", [Text(header)])
+        report.parts += [*tables.table2(scores), tables.table4(scores)]
+        if tau_arms:
+            report.parts.append(tables.table5(Scores(retrieval, tau_arms, nearness)))
+        report.parts += [tables.table6(scores), tables.table7(scores), tables.table8(scores)]
+        first = data.datasets[0].name
+        for measure in ("choice", "coverage"):
+            points = {
+                arm: (size["total"], found.mean)
+                for arm in arms
+                if (found := scores.of(arm, first, measure)) and (size := scores.bytes(arm, first))
+            }
+            if points:
+                title = f"{first}: {measure} against MiB; dashed: what no smaller arm reaches"
+                path = Path(options.out) / f"frontier_{measure}.svg"
+                report.parts.append(plot_frontier(points, path, ylabel=f"{measure} ({first})", title=title))
+        report.parts += tables.footnotes()
+    finally:
+        retrieval.close()
+    _finish(report, options.out, "report")
+    _show(f"{time.perf_counter() - started:.0f} s")
+
+
+def _slot_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("out", metavar="FOLDER", help="the folder of `epic eval run`")
+    parser.add_argument("--arms", default="", help="with commas between; default: all that retrieved")
+    parser.add_argument("--sets", default="", help="with commas between; default: all")
+    parser.add_argument("--modes", default=",".join(CONTEXTS), help="how contexts are shown (default all three)")
+    parser.add_argument("--sample", type=int, metavar="N", help="only N questions, the same for all arms")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+
+
+def _slots(folder: Folder, options: argparse.Namespace) -> list[Slot]:
+    modes: list[Context] = []
+    for mode in _names(options.modes):
+        if mode not in CONTEXTS:
+            raise InvalidInputError(f"There is no context mode {mode!r}. There are {', '.join(CONTEXTS)}.")
+        modes.append(mode)
+    return folder.slots(
+        arms=_names(options.arms), sets=_names(options.sets), modes=modes, sample=options.sample, seed=options.seed
+    )
+
+
+def _answer_options(parser: argparse.ArgumentParser) -> None:
+    _slot_options(parser)
+    _model_options(parser)
+
+
+def _answer(options: argparse.Namespace) -> None:
+    """Have a language model answer the questions from what was retrieved."""
+    with closing(Folder(options.out)) as folder:
+        _show(str(ask(_needed_model(options), [slot.request for slot in _slots(folder, options)], folder.answers)))
+
+
+def _judge_options(parser: argparse.ArgumentParser) -> None:
+    _answer_options(parser)
+    parser.add_argument("--answers-by", metavar="MODEL", required=True, help="whose answers, as in answers.jsonl")
+    parser.add_argument("--votes", type=int, default=1, help="readings of each check, odd (default 1)")
+
+
+def _judge(options: argparse.Namespace) -> None:
+    """Have a language model judge the answers, and our labelled ones."""
+    lm = _needed_model(options)
+    with closing(Folder(options.out)) as folder:
+        judge = Judge(lm.name, folder.verdicts, votes=options.votes)
+        judgements = folder.judgements(_slots(folder, options), options.answers_by)
+        _show(str(judge.run(lm, [*judgements, *(each.judgement for each in labelled_set())])))
+
+
+def _accuracy_options(parser: argparse.ArgumentParser) -> None:
+    _slot_options(parser)
+    parser.add_argument("--answers-by", metavar="MODEL", required=True, help="whose answers")
+    parser.add_argument("--judged-by", metavar="MODEL", required=True, help="whose verdicts")
+    parser.add_argument("--votes", type=int, default=1)
+
+
+def _accuracy(options: argparse.Namespace) -> None:
+    """Print the accuracies of answers that were judged, as Table 2, for each context mode."""
+    with closing(Folder(options.out)) as folder:
+        judge = Judge(options.judged_by, folder.verdicts, votes=options.votes)
+        parts = accuracy_parts(folder, _slots(folder, options), options.answers_by, judge)
+    _finish(Report("Preference following, answered and judged", parts), options.out, "accuracy")
+
+
+def _exchange_options(parser: argparse.ArgumentParser) -> None:
+    _slot_options(parser)
+    parser.add_argument("file", metavar="FILE", help="the JSON lines")
+    parser.add_argument("--stage", choices=("answers", "judge"), default="answers", help="(default answers)")
+    parser.add_argument("--model", required=True, metavar="NAME", help="under which name its answers are kept")
+    parser.add_argument("--answers-by", metavar="MODEL", help="for the stage judge: whose answers are judged")
+    parser.add_argument("--votes", type=int, default=1)
+    parser.add_argument("--no-agreement", action="store_true", help="without our labelled answers")
+
+
+def _export_prompts(options: argparse.Namespace) -> None:
+    """Write what a model should answer as JSON lines, so that any model can answer elsewhere."""
+    with closing(Folder(options.out)) as folder:
+        slots, path = _slots(folder, options), Path(options.file)
+        if options.stage == "answers":
+            requests = [slot.request for slot in slots]
+            count = export_requests(requests, options.model, folder.answers, path)
+        else:
+            if options.answers_by is None:
+                raise InvalidInputError("--answers-by MODEL says whose answers are to be judged.")
+            judge = Judge(options.model, folder.verdicts, votes=options.votes)
+            judgements = folder.judgements(slots, options.answers_by)
+            if not options.no_agreement:
+                judgements += [each.judgement for each in labelled_set()]
+            count = export_requests(judge.missing(judgements), options.model, folder.verdicts, path)
+    again = " The judge may need a second export: a hallucination is asked after its quote." * (
+        options.stage == "judge" and count > 0
+    )
+    _show(f'{path}: {count} prompts. Answer each with a line {{"key": ..., "answer": ...}}.{again}')
+
+
+def _import_answers(options: argparse.Namespace) -> None:
+    """Take back answers to what export-prompts wrote."""
+    with closing(Folder(options.out)) as folder:
+        journal = folder.answers if options.stage == "answers" else folder.verdicts
+        _show(f"{import_answers(Path(options.file), options.model, journal)} new answers of {options.model}")
+
+
+def _finish(report: Report, out: str, name: str) -> None:
+    for part in report.parts:
+        if isinstance(part, Table):
+            _show(aligned(part))
+        elif isinstance(part, Text):
+            _show(f"\n{part.text}")
+    _show("\n" + ", ".join(map(str, report.write(out, name))))
+
+
+_COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[Any], None]]] = {
+    "run": (_run_options, _run),
+    "answer": (_answer_options, _answer),
+    "judge": (_judge_options, _judge),
+    "accuracy": (_accuracy_options, _accuracy),
+    "export-prompts": (_exchange_options, _export_prompts),
+    "import-answers": (_exchange_options, _import_answers),
+}
