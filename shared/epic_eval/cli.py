@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -275,6 +276,30 @@ def _import_answers(options: argparse.Namespace) -> None:
         _show(f"{import_answers(Path(options.file), options.model, journal)} new answers of {options.model}")
 
 
+def _peers_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="DATA", help="the data folder (docs/data.md)")
+    parser.add_argument("--out", metavar="FOLDER", required=True, help="for the report")
+    parser.add_argument("--sizes", default="1000,10000", help="numbers of texts (default 1000,10000)")
+    parser.add_argument("--only", default="", help="names of peers, with ; between")
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long each may take (default 600)")
+
+
+def _peers(options: argparse.Namespace) -> None:
+    """Measure other stores beside ours, with the same texts and encoder, in one run."""
+    from epic_eval.peers import PEERS, measure_all, peers_report
+
+    names = [name.strip() for name in options.only.split(";") if name.strip()] or list(PEERS)
+    if unknown := [name for name in names if name not in PEERS]:
+        raise InvalidInputError(f"There is no peer {unknown[0]!r}. There are: {'; '.join(PEERS)}.")
+    if not (Path(options.data) / "personas").is_dir():
+        raise InvalidInputError(f"{options.data} is no folder with data (docs/data.md says what it holds).")
+    sizes = [int(size) for size in _names(options.sizes)]
+    work = Path(options.out) / "peers"
+    made = measure_all(Path(options.data), work, sizes, names=names, seconds=options.seconds, say=_say)
+    shutil.rmtree(work, ignore_errors=True)
+    _finish(Report("Peers", peers_report(made)), options.out, "peers")
+
+
 def _finish(report: Report, out: str, name: str) -> None:
     for part in report.parts:
         if isinstance(part, Table):
@@ -291,4 +316,5 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[
     "accuracy": (_accuracy_options, _accuracy),
     "export-prompts": (_exchange_options, _export_prompts),
     "import-answers": (_exchange_options, _import_answers),
+    "peers": (_peers_options, _peers),
 }
