@@ -276,6 +276,37 @@ def _import_answers(options: argparse.Namespace) -> None:
         _show(f"{import_answers(Path(options.file), options.model, journal)} new answers of {options.model}")
 
 
+def _own_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("memory", metavar="MEMORY", help="the memory's file")
+    parser.add_argument("questions", metavar="QUESTIONS", help="JSON lines with `question`, perhaps `preference`")
+    parser.add_argument("--out", metavar="FOLDER", help="for the report, and for a model's answers")
+    parser.add_argument("--encoder", default="static", help="the memory's")
+    parser.add_argument("--namespace", default="default", help="whose memory, in a file of several users")
+    parser.add_argument("-k", type=int, default=5, help="passages in a context (default 5)")
+    parser.add_argument("--votes", type=int, default=1, help="readings of each check, odd (default 1)")
+    parser.add_argument("--agreement", action="store_true", help="also measure the judge, by our labelled answers")
+    _model_options(parser)
+
+
+def _own(options: argparse.Namespace) -> None:
+    """Look at a memory of your own: what its questions find, what is never used, what answers follow."""
+    from epic_core import EpicMemory
+    from epic_eval.own import follow, look, read_questions
+
+    lm = _model(options)
+    if lm is not None and options.out is None:
+        raise InvalidInputError("--out FOLDER is where the model's answers are kept, so that none is asked for twice.")
+    opened = EpicMemory.open(
+        options.memory, encoder=options.encoder, namespace=options.namespace, must_exist=True, read_only=True
+    )
+    with opened as memory:
+        found = look(memory, read_questions(options.questions, list(memory.aspects())), options.k)
+    parts = found.parts()
+    if lm is not None:
+        parts += follow(found, lm, Path(options.out), votes=options.votes, measured=options.agreement)
+    _finish(Report(f"Evaluation of {Path(options.memory).name}", parts), options.out, "own")
+
+
 def _peers_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="the data folder (docs/data.md)")
     parser.add_argument("--out", metavar="FOLDER", required=True, help="for the report")
@@ -300,13 +331,14 @@ def _peers(options: argparse.Namespace) -> None:
     _finish(Report("Peers", peers_report(made)), options.out, "peers")
 
 
-def _finish(report: Report, out: str, name: str) -> None:
+def _finish(report: Report, out: str | None, name: str) -> None:
     for part in report.parts:
         if isinstance(part, Table):
             _show(aligned(part))
         elif isinstance(part, Text):
             _show(f"\n{part.text}")
-    _show("\n" + ", ".join(map(str, report.write(out, name))))
+    if out is not None:
+        _show("\n" + ", ".join(map(str, report.write(out, name))))
 
 
 _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[Any], None]]] = {
@@ -317,4 +349,5 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[
     "export-prompts": (_exchange_options, _export_prompts),
     "import-answers": (_exchange_options, _import_answers),
     "peers": (_peers_options, _peers),
+    "own": (_own_options, _own),
 }
