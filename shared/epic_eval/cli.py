@@ -26,7 +26,7 @@ from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.experiments.scores import Scores
 from epic_eval.judge import Judge, labelled_set
 from epic_eval.metrics import Nearness
-from epic_eval.report import Report, Table, Text, aligned, plot_frontier
+from epic_eval.report import Part, Report, Table, Text, aligned, plot_frontier
 from epic_eval.stages import Folder, Slot, accuracy_parts
 
 
@@ -276,6 +276,38 @@ def _import_answers(options: argparse.Namespace) -> None:
         _show(f"{import_answers(Path(options.file), options.model, journal)} new answers of {options.model}")
 
 
+def _experiments_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="DATA", help="the data folder (docs/data.md)")
+    parser.add_argument("--out", metavar="FOLDER", required=True, help="journals, plots and the report")
+    parser.add_argument(
+        "--which", default="", help="preferences, bytes, dilution, surface, injected, unrelated, stream"
+    )
+    parser.add_argument("--set", default="PrefEval", help="of personas (default PrefEval)")
+    parser.add_argument("--personas", type=int, default=3, help="the first ones; 0 for all (default 3)")
+    parser.add_argument("--passages", type=int, default=1500, help="of the haystack; 0 for all (default 1500)")
+    parser.add_argument("--encoder", default="static")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def _experiments(options: argparse.Namespace) -> None:
+    """Run our own experiments: preferences, bytes, dilution, surface, injected, unrelated, stream."""
+    from epic_eval.experiments.ours import Experiments
+
+    started = time.perf_counter()
+    given: Any = {"sets": [options.set], "passages": options.passages or None, "seed": options.seed}
+    data = read_data(options.data, personas=options.personas or None, **given)
+    pool = read_data(options.data, personas=None, **given)
+    encoder, out = encoder_of(options.encoder), Path(options.out)
+    experiments = Experiments(data, pool, encoder, out, seed=options.seed, say=_say).all()
+    chosen = _names(options.which) or list(experiments)
+    if unknown := [name for name in chosen if name not in experiments]:
+        raise InvalidInputError(f"There is no experiment {unknown[0]!r}. There are {', '.join(experiments)}.")
+    options.k, options.sets = 5, options.set
+    parts: list[Part] = [Text(_header(options, data)), *(part for name in chosen for part in experiments[name]())]
+    _finish(Report("Experiments of ours, tier 0", parts), options.out, "experiments")
+    _show(f"{time.perf_counter() - started:.0f} s")
+
+
 def _own_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("memory", metavar="MEMORY", help="the memory's file")
     parser.add_argument("questions", metavar="QUESTIONS", help="JSON lines with `question`, perhaps `preference`")
@@ -348,6 +380,7 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[
     "accuracy": (_accuracy_options, _accuracy),
     "export-prompts": (_exchange_options, _export_prompts),
     "import-answers": (_exchange_options, _import_answers),
+    "experiments": (_experiments_options, _experiments),
     "peers": (_peers_options, _peers),
     "own": (_own_options, _own),
 }

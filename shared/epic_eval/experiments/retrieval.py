@@ -33,7 +33,8 @@ class Asked:
 
     def key(self, run: str, arm: str) -> str:
         """Return the key of what an arm retrieves for it."""
-        return key_of("retrieved", run, self.set, self.persona, self.question.preference, self.question.text, arm)
+        asked = (self.question.preference, self.question.text)
+        return key_of("retrieved", run, self.set, self.persona, asked, self.preferences, arm)
 
 
 def asked_in(data: Data) -> Iterator[Asked]:
@@ -47,7 +48,12 @@ def asked_in(data: Data) -> Iterator[Asked]:
 def run_key(data: Data, encoder: Encoder, seed: int, k: int = K, lm: LanguageModel | None = None) -> str:
     """Return the digest of everything that retrieval depends on, besides question and arm."""
     return key_of(
-        [item.id for item in data.corpus], encoder.name, encoder.fingerprint, seed, k, None if lm is None else lm.name
+        [(item.id, item.text) for item in data.corpus],
+        encoder.name,
+        encoder.fingerprint,
+        seed,
+        k,
+        None if lm is None else lm.name,
     )
 
 

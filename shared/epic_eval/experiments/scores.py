@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from epic_eval.answering import request_of
 from epic_eval.datasets import Data, Persona
 from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.journal import Record
@@ -36,6 +37,10 @@ class Scores:
                     order=record["order"],
                     nearness=nearness,
                 )
+                found["told"] = float(len(record["opening"]))
+                # Four characters make a token, about.
+                prompt = request_of(record, "guided").messages
+                found["tokens"] = sum(len(message.content) for message in prompt) / 4
                 for measure, value in found.items():
                     self._values.setdefault((arm, asked.set, measure), []).append((asked.persona, value))
                 self._seconds.setdefault((arm, asked.set), []).append((record["encoding"], record["search"]))
