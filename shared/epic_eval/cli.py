@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import shutil
@@ -24,7 +25,9 @@ from epic_eval.datasets import SETS, Data, read_data
 from epic_eval.experiments import tables
 from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.experiments.scores import Scores
+from epic_eval.journal import Journal
 from epic_eval.judge import Judge, labelled_set
+from epic_eval.makers import CONDITIONS, SIZE, Made, Maker, read_pairs, write_pairs
 from epic_eval.metrics import Nearness
 from epic_eval.report import Part, Report, Table, Text, aligned, plot_frontier
 from epic_eval.stages import Folder, Slot, accuracy_parts
@@ -155,7 +158,10 @@ def _run(options: argparse.Namespace) -> None:
         nearness = Nearness(judge)
         scores = Scores(retrieval, arms, nearness)
         report = Report("EPIC's evaluation, tier 0: no model answered, nothing here is an accuracy", [Text(header)])
-        report.parts += [*tables.table2(scores), tables.table4(scores)]
+        report.parts += tables.table2(scores)
+        if "dense" in arms:
+            report.parts.append(tables.differences(scores))
+        report.parts.append(tables.table4(scores))
         if tau_arms:
             report.parts.append(tables.table5(Scores(retrieval, tau_arms, nearness)))
         report.parts += [tables.table6(scores), tables.table7(scores), tables.table8(scores)]
@@ -308,6 +314,52 @@ def _experiments(options: argparse.Namespace) -> None:
     _show(f"{time.perf_counter() - started:.0f} s")
 
 
+def _make_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="FILE", help="one text a line; for make-personas, what the others wrote")
+    parser.add_argument("to", metavar="TO", help="the file to write; TO.journal keeps the model's answers")
+    parser.add_argument("--seed", type=int, default=0, help="for make-personas")
+    parser.add_argument("--conditions", default="1,2,3", help="for make-preferences: which make a pair invalid")
+    _model_options(parser)
+
+
+def _maker(options: argparse.Namespace) -> Maker:
+    return Maker(_needed_model(options), Journal(f"{options.to}.journal"), _say)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _made(made: Made, path: str) -> None:
+    write_pairs(made.pairs, Path(path))
+    _show(f"{path}: {len(made.pairs)} preferences with questions; {len(made.dropped)} dropped")
+
+
+def _make_questions(options: argparse.Namespace) -> None:
+    """Have a model write questions for preferences."""
+    preferences = _lines(options.source)
+    _made(_maker(options).questions(preferences), options.to)
+
+
+def _make_preferences(options: argparse.Namespace) -> None:
+    """Have a model write preferences for questions."""
+    questions, conditions = _lines(options.source), [int(one) for one in _names(options.conditions)]
+    if not set(conditions) <= set(CONDITIONS):
+        raise InvalidInputError(f"--conditions takes numbers out of {CONDITIONS}.")
+    _made(_maker(options).preferences(questions, conditions=conditions), options.to)
+
+
+def _make_personas(options: argparse.Namespace) -> None:
+    """Draw personas whose preferences do not conflict, as a model sees it."""
+    pairs = read_pairs(Path(options.source))
+    made = _maker(options).personas(pairs, seed=options.seed)
+    Path(options.to).write_text(json.dumps(made, ensure_ascii=False, indent=1), encoding="utf-8")
+    _show(f"{options.to}: {len(made)} personas of {SIZE} preferences")
+
+
 def _own_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("memory", metavar="MEMORY", help="the memory's file")
     parser.add_argument("questions", metavar="QUESTIONS", help="JSON lines with `question`, perhaps `preference`")
@@ -383,4 +435,7 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[
     "experiments": (_experiments_options, _experiments),
     "peers": (_peers_options, _peers),
     "own": (_own_options, _own),
+    "make-questions": (_make_options, _make_questions),
+    "make-preferences": (_make_options, _make_preferences),
+    "make-personas": (_make_options, _make_personas),
 }

@@ -115,7 +115,7 @@ class _Chroma:
         from chromadb.config import Settings
 
         self.client = chromadb.PersistentClient(str(folder), settings=Settings(anonymized_telemetry=False))
-        self.collection = self.client.create_collection("texts", metadata={"hnsw:space": "cosine"})
+        self.collection: Any = self.client.create_collection("texts", metadata={"hnsw:space": "cosine"})
 
     def add(self, texts: Sequence[str]) -> None:
         for start in range(0, len(texts), 1000):
@@ -124,7 +124,7 @@ class _Chroma:
             self.collection.add(ids=ids, documents=part, embeddings=_encode(part))
 
     def search(self, query: str) -> Sequence[str]:
-        found: Any = self.collection.query(query_embeddings=_encode([query]), n_results=K)
+        found = self.collection.query(query_embeddings=_encode([query]), n_results=K)
         return list(found["documents"][0])
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from epic_eval.judge import (
     Judge,
     Judged,
     Judgement,
+    Labelled,
     accuracy,
     agreement,
     labelled_set,
@@ -183,8 +184,8 @@ def test_accuracy_is_a_mean_over_personas_with_undecided_ones_both_ways() -> Non
     assert (found.outcomes["correct"], found.outcomes["undecided"], found.failed) == (2, 1, 1)
 
 
-def answers(right: Callable[[str], str]) -> Own:
-    known = {(each.judgement.answer, each.judgement.preference): each.checks for each in labelled_set()}
+def answers(right: Callable[[str], str], labelled: Sequence[Labelled]) -> Own:
+    known = {(each.judgement.answer, each.judgement.preference): each.checks for each in labelled}
 
     def answer(messages: Sequence[Message]) -> str:
         check, text = check_of(messages), messages[-1].content
@@ -208,11 +209,11 @@ def test_agreement_is_whole_for_a_judge_that_knows_and_chance_for_one_that_does_
     assert sorted({outcome(**each.checks) for each in labelled}) == sorted(  # balanced over the five outcomes
         ["correct", "unhelpful", "inconsistent", "hallucinated", "preference_unaware"]
     )
-    few = labelled[:25]
+    few = labelled[:10]
     for number, (right, expected) in enumerate([(str, 1.0), (lambda says: "no" if says == "yes" else "yes", 0.0)]):
         with Journal(tmp_path / f"{number}.jsonl") as journal:
             judge = Judge("judge", journal)
-            judge.run(answers(right), [each.judgement for each in few])
+            judge.run(answers(right, few), [each.judgement for each in few])
             found = agreement(judge, few)
             assert found["violate"].mean == found["helpful"].mean == expected
             assert set(found) == {"correct or not", *CHECKS}

@@ -99,11 +99,19 @@ def test_the_frontier_is_what_nothing_smaller_reaches() -> None:
 
 def test_tier_0_prints_the_papers_tables(tmp_path: Path, epic: Epic) -> None:
     folder, out = tiny_data(tmp_path / "data"), tmp_path / "out"
-    arms = "none,BM25,dense,C,EPIC,EPIC ours"
-    options = ("--sets", "PrefWiki,PrefRQ", "--arms", arms, "--out", str(out))
+    arms = "none,BM25,dense,EPIC ours"
+    options = ("--sets", "PrefRQ", "--arms", arms, "--out", str(out), "--no-tau")
     first = epic("eval", "run", str(folder), "--tier", "0", *options)
     assert first.code == 0, first.err
-    for table in ("Table 2 by proxy: choice", "label", "Table 4", "Table 5", "Table 6", "Table 7", "Table 8", "Note 5"):
+    for table in (
+        "Table 2 by proxy: choice",
+        "label",
+        "Differences to dense",
+        "Table 4",
+        "Table 6",
+        "Table 7",
+        "Note 5",
+    ):
         assert table in first.out
     assert "A proxy, not accuracy" in first.out
     assert {path.name for path in out.iterdir()} >= {"report.md", "report.html", "frontier_choice.svg"}
@@ -113,6 +121,15 @@ def test_tier_0_prints_the_papers_tables(tmp_path: Path, epic: Epic) -> None:
     assert again.out.split("Table 2")[1] == first.out.split("Table 2")[1]
     refused(epic("eval", "run", str(tmp_path / "nowhere"), *options), "no folder")
     refused(epic("eval", "run", str(folder), "--out", str(out), "--sets", "PrefRQ", "--arms", "x"), "no arm")
+
+
+@pytest.mark.slow
+def test_tier_0_runs_every_arm_and_threshold(tmp_path: Path, epic: Epic) -> None:
+    folder, out = tiny_data(tmp_path / "data"), tmp_path / "out"
+    done = epic("eval", "run", str(folder), "--sets", "PrefWiki,PrefRQ", "--out", str(out))
+    assert done.code == 0, done.err
+    assert "Table 5" in done.out and "tau 0.3" in done.out
+    assert "EPIC+graph" in done.out and "raptor-lite" in done.out
 
 
 def test_the_core_says_which_extra_is_missing() -> None:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from epic_eval.experiments.scores import MIB, Scores
-from epic_eval.metrics import MEASURES
+from epic_eval.metrics import MEASURES, paired
 from epic_eval.report import Part, Table, Text
 
 LETTERS = {"PrefWiki": "W", "PrefRQ": "R", "PrefELI5": "L", "PrefEval": "E"}
@@ -83,6 +83,22 @@ def _proxy(scores: Scores, name: str) -> str:
         (m for m in ("choice", "label", "coverage", "named") if any(scores.values(a, name, m) for a in scores.arms)),
         "named",
     )
+
+
+def differences(scores: Scores, base: str = "dense") -> Table:
+    """Build the differences of every arm to one, paired over personas, for each set's best-known measure."""
+    sets = [dataset.name for dataset in scores.data.datasets]
+    proxy = {name: _proxy(scores, name) for name in sets}
+    rows = []
+    for arm in [arm for arm in scores.arms if arm != base]:
+        cells = []
+        for name in sets:
+            found = paired(scores.values(arm, name, proxy[name]), scores.values(base, name, proxy[name]))
+            cells.append("-" if found is None else f"{found[0]:+.2f} [{found[1]:+.2f}, {found[2]:+.2f}]")
+        rows.append((arm, *cells))
+    header = ("arm", *(f"{letter(name)} {proxy[name]}" for name in sets))
+    note = f"Mean difference to {base} over the same personas, and its 95 % interval."
+    return Table(f"Differences to {base}", header, tuple(rows), (note,))
 
 
 def table4(scores: Scores) -> Table:
