@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from epic_core.encoders import encoder_of
-from epic_core.errors import InvalidInputError
+from epic_core.errors import InvalidInputError, MissingExtraError
 from epic_core.lm import LanguageModel, lm_of
 from epic_eval.answering import CONTEXTS, Context
 from epic_eval.arms import ARMS, WITHOUT_MODEL
@@ -145,6 +146,10 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     """Retrieve with every arm, and print the papers' tables with the measures of tier 0."""
+    for package in ("bm25s", "matplotlib"):
+        # Before anything is retrieved, which takes minutes.
+        if find_spec(package) is None:
+            raise MissingExtraError(package, "eval")
     started, data = time.perf_counter(), _data(options)
     arms, encoder = _names(options.arms), encoder_of(options.encoder)
     judge = encoder_of(options.judge_encoder) if options.judge_encoder else encoder

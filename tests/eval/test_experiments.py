@@ -27,12 +27,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 9])
-def test_the_question_s_own_preference_is_always_among_them(data: Data, count: int) -> None:
-    for persona in with_preferences(data, count, data).datasets[0].personas:
-        assert len(persona.preferences) == min(count, 3)
-        assert len(set(persona.preferences)) == len(persona.preferences)
-        assert persona.questions
+def test_every_question_is_asked_with_its_own_preference_at_every_count(data: Data, count: int) -> None:
+    before, after = data.datasets[0].personas, with_preferences(data, count, data).datasets[0].personas
+    for persona in after:
+        assert len(set(persona.preferences)) == len(persona.preferences) == min(count, 3)
         assert all(question.preference in persona.preferences for question in persona.questions)
+    for persona in before:
+        asked = [question for each in after if each.index == persona.index for question in each.questions]
+        assert sorted(q.text for q in asked) == sorted(q.text for q in persona.questions)
 
 
 def test_questions_of_others_belong_to_no_preference(data: Data) -> None:

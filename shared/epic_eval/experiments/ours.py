@@ -59,6 +59,8 @@ class Experiments:
             scores = self._scores(data, arms)
             for arm in arms:
                 for measure in measures:
+                    if arm == "told" and measure in ("choice", "MB"):
+                        continue  # it finds nothing, and keeps the preferences alone
                     if measure == "MB":
                         size = scores.bytes(arm, self.name)
                         found = None if size is None else size["total"] / MIB
@@ -83,7 +85,7 @@ class Experiments:
             ("named", "own preference told"),
             ("tokens", "prompt tokens"),
         ):
-            lines = {arm: _points(COUNTS, values[arm, measure]) for arm in ARMS if any(values[arm, measure])}
+            lines = {arm: _points(COUNTS, values[arm, measure]) for arm in ARMS if any(values.get((arm, measure), ()))}
             path = self.folder / f"preferences_{measure}.svg"
             title = f"{about} against the number of preferences"
             parts.append(plot_lines(lines, path, xlabel="preferences", ylabel=about, title=title))
