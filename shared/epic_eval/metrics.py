@@ -83,11 +83,15 @@ class Nearness:
         self.encoder = encoder
         self._known: dict[str, Any] = {}
 
-    def near(self, text: str, others: Sequence[str]) -> np.ndarray:
-        """Return the cosines of a text with others, shape `(len(others),)`."""
-        missing = [each for each in dict.fromkeys((text, *others)) if each not in self._known]
+    def know(self, texts: Iterable[str]) -> None:
+        """Encode texts together, which is faster than one by one."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
         if missing:
             self._known.update(zip(missing, embed(self.encoder, missing), strict=True))
+
+    def near(self, text: str, others: Sequence[str]) -> np.ndarray:
+        """Return the cosines of a text with others, shape `(len(others),)`."""
+        self.know((text, *others))
         cosines: np.ndarray = np.stack([self._known[other] for other in others]) @ self._known[text]
         return cosines
 

@@ -27,8 +27,16 @@ class Scores:
         self.arms = list(arms)
         self._values: dict[tuple[str, str, str], list[tuple[object, float]]] = {}
         self._seconds: dict[tuple[str, str], list[tuple[float, float]]] = {}
-        for arm in self.arms:
-            for asked, record in retrieval.results(arm):
+        results = {arm: retrieval.results(arm) for arm in self.arms}
+        if nearness is not None:
+            nearness.know(
+                text
+                for found in results.values()
+                for asked, record in found
+                for text in (asked.question.text, asked.question.preference, *(p["text"] for p in record["passages"]))
+            )
+        for arm, answered in results.items():
+            for asked, record in answered:
                 found = proxies(
                     retrieval.data,
                     asked.question,
