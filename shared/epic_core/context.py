@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -52,8 +53,9 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
     """Format the paper's context: `Document i:`, `Interpretation Guidance:` and `Content:` for each hit.
 
     The context opens with the preferences that matter to the query, whether or not a hit was kept for them, and with
-    the facts of the user that are relevant. A warning
-    about content that conflicts with a preference comes before the instruction, so that a model does not recommend it.
+    the facts of the user that are relevant. A warning about content that conflicts with a preference comes before the
+    instruction, so that a model does not recommend it. Neutral guidance is left out under preferences that do not
+    matter to the query, but for the paper's context (`preferences="none"`).
 
     Args:
         hits: The hits of a search; `Hits` also hold the preferences that matter.
@@ -68,6 +70,9 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
     known = "\n".join([KNOWN, *(f"- {_one_line(_HEADING.sub(_QUOTED, hit.text))}" for hit in facts)]) if facts else ""
     shown = {hit.item.id for hit in facts}
     others = [hit for hit in hits if hit.item.id not in shown]
+    if isinstance(hits, Hits) and hits.matters and preferences != "none":
+        mattering = {str(one) for one in those_that_matter(hits.matters, len(hits.matters) * allowance)}
+        others = [_to_the_point(hit, mattering) for hit in others]
     documents = [format_hit(number, hit) for number, hit in enumerate(others, start=1)]
     return "\n\n".join(part for part in (opening, known, *documents) if part)
 
@@ -151,6 +156,12 @@ def _forms(letter: str) -> str:
     forms = dict.fromkeys((letter, letter.lower(), letter.upper()))
     wide = [chr(ord(form) + 0xFEE0) for form in forms if len(form) == 1 and "!" <= form <= "~"]
     return f"(?:{'|'.join(map(re.escape, [*forms, *wide]))})"
+
+
+def _to_the_point(hit: Hit, mattering: set[str]) -> Hit:
+    """Return a hit without the neutral guidance under preferences that do not matter to the query."""
+    entries = [entry for entry in hit.entries if entry.stance != Stance.NEUTRAL or entry.preference in mattering]
+    return replace(hit, entries=entries)
 
 
 def format_hit(number: int, hit: Hit) -> str:
