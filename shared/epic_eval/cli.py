@@ -11,11 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from epic_core import __version__
 from epic_core.encoders import encoder_of
 from epic_core.errors import InvalidInputError, MissingExtraError
 from epic_core.lm import LanguageModel, lm_of
@@ -131,7 +131,7 @@ def _header(options: argparse.Namespace, data: Data, *more: str) -> str:
         for d in data.datasets
     )
     return (
-        f"epic-memory {version('epic-memory')}, encoder {options.encoder}, k {options.k}, seed {options.seed};"
+        f"epic-memory {__version__}, encoder {options.encoder}, k {options.k}, seed {options.seed};"
         f" {sets}; {len(data.corpus)} passages ({data.documents} of them neither options nor labelled);"
         f" Python {platform.python_version()}, {cores} cores{load}" + "".join(f"; {one}" for one in more) + "."
     )
@@ -175,7 +175,10 @@ def _run(options: argparse.Namespace) -> None:
             points = {
                 arm: (size["total"], found.mean)
                 for arm in arms
-                if (found := scores.of(arm, first, measure)) and (size := scores.bytes(arm, first))
+                # An arm that finds nothing is no choice among those that do.
+                if arm not in ("none", "told")
+                and (found := scores.of(arm, first, measure))
+                and (size := scores.bytes(arm, first))
             }
             if points:
                 title = f"{first}: {measure} against MiB; dashed: what no smaller arm reaches"

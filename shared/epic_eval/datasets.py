@@ -190,7 +190,7 @@ def read_data(
     for path in sorted(folder.glob("*labels.jsonl")):
         judged, documents = read_labels(path)
         cut |= documents
-        for preference in wanted & judged.keys():
+        for preference in sorted(wanted & judged.keys()):
             labels.setdefault(preference, {}).update(judged[preference])
     known = [option for of in cases.values() for case in of for option in case.options]
     known += [chunk for of in labels.values() for chunk in of]

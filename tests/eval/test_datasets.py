@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +26,7 @@ def test_a_folder_is_read_whole(tmp_path: Path) -> None:
     ids = {item.id for item in data.corpus}
     assert all(Item(text=option).id in ids for options in OPTIONS.values() for option in options)
     assert [data.labels[QUIET][item] for item in data.labels[QUIET]] == ["supports"]
-    assert list(data.labels[VEGAN].values()) == [""]
+    assert list(data.labels[VEGAN].values()) == ["", ""]
     # The document that the labelled chunk was cut from does not come a second time.
     assert data.documents == 23
 
@@ -32,7 +35,23 @@ def test_the_sample_and_its_order_depend_on_the_seed_alone(tmp_path: Path) -> No
     folder = tiny_data(tmp_path / "data")
     one, again, other = (read_data(folder, sets=SETS, passages=5, seed=seed).corpus for seed in (1, 1, 2))
     assert one == again != other
-    assert len(one) == len(other) == 5 + 8 + 1
+    assert len(one) == len(other) == 5 + 8 + 3
+
+
+@pytest.mark.slow
+def test_the_corpus_is_the_same_in_every_process(tmp_path: Path) -> None:
+    folder = tiny_data(tmp_path / "data")
+    code = (
+        "import sys; from epic_eval import read_data\n"
+        f"print([item.id for item in read_data({str(folder)!r}, sets=('PrefWiki', 'PrefRQ')).corpus])"
+    )
+    made = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in "1234"
+    }
+    assert len(made) == 1
 
 
 def test_only_the_first_personas_and_questions(tmp_path: Path) -> None:

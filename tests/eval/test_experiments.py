@@ -44,7 +44,7 @@ def test_questions_of_others_belong_to_no_preference(data: Data) -> None:
 
 def test_dilution_keeps_what_is_known(data: Data) -> None:
     few = diluted(data, 3)
-    assert len(few.corpus) == 3 + 8 + 1
+    assert len(few.corpus) == 3 + 8 + 3
     assert {item.id for item in few.corpus} < {item.id for item in data.corpus}
 
 

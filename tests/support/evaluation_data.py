@@ -54,6 +54,11 @@ def tiny_data(folder: Path, *, personas: int = 2) -> Path:
             "alignments": [{"preference": 0, "stance": "supports"}],
         },
     )
+    with (folder / "labels.jsonl").open("a", encoding="utf-8") as file:
+        for number, preference in enumerate((VEGAN, TRAINS)):
+            chunk = f"A page that says nothing of it, number {number}."
+            label = {"source": "none", "chunk": chunk, "preferences": [preference], "alignments": []}
+            file.write(json.dumps(label) + "\n")
     jsonl(
         folder / "passages.jsonl",
         *(
