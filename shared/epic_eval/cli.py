@@ -169,7 +169,7 @@ def _run(options: argparse.Namespace) -> None:
         report.parts.append(tables.table4(scores))
         if tau_arms:
             report.parts.append(tables.table5(Scores(retrieval, tau_arms, nearness)))
-        report.parts += [tables.table6(scores), tables.table7(scores), tables.table8(scores)]
+        report.parts += [tables.table6(scores), tables.table7(scores), tables.table8(scores), tables.table12(scores)]
         first = data.datasets[0].name
         for measure in ("choice", "coverage"):
             points = {

@@ -209,6 +209,38 @@ def table8(scores: Scores) -> Table:
     )
 
 
+_OTHERS = (
+    ("MemoryBank-lite", "PrefEval", "table12", "MemoryBank"),
+    ("EPIC", "PrefEval", "table12", "EPIC"),
+    ("BPR-lite", "PrefWiki", "table13", "BPR"),
+    ("RaBitQ", "PrefWiki", "table13", "RaBitQ"),
+    ("EPIC", "PrefWiki", "table13", "EPIC"),
+    ("graph", "PrefWiki", "table14", "HippoRAG 2"),
+    ("EPIC+graph", "PrefWiki", "table14", "+ CFS"),
+)
+
+
+def table12(scores: Scores) -> Table:
+    """Build Tables 12 to 14: proxy / indexing s / ms a query / MB, the papers' accuracy in the place of the proxy."""
+    sets = [dataset.name for dataset in scores.data.datasets]
+    rows = []
+    for arm, name, table, theirs in _OTHERS:
+        if arm not in scores.arms or name not in sets:
+            continue
+        found, size, taken = scores.of(arm, name, _proxy(scores, name)), scores.bytes(arm, name), None
+        if builds := scores.builds(arm, name):
+            taken = sum(sum(record["seconds"].values()) for record in builds) / len(builds)
+        asked = scores.milliseconds(arm, name)
+        ours = _joined(
+            found.mean if found else None, taken, asked[1] if asked else None, size["total"] / MIB if size else None
+        )
+        paper = paper_figures()[table][theirs]
+        shown = " / ".join(f"{value:.2f}" for value in (paper if isinstance(paper, list) else paper[letter(name)]))
+        rows.append((f"{arm} ({theirs})", name, table.removeprefix("table"), ours, shown))
+    header = ("arm (theirs)", "set", "table", "proxy / s / ms / MB", "paper: % / s / ms / MB")
+    return Table("Tables 12 to 14: MemoryBank, binary codes, graphs", header, tuple(rows))
+
+
 def footnotes() -> list[Part]:
     """Return what does not add up in the papers."""
     return [Text(f"Note {number}. {note}") for number, note in enumerate(paper_figures()["footnotes"], start=1)]
