@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from epic_core.cli.options import (
     visible,
 )
 from epic_core.cli.preferences import add_actions
-from epic_core.errors import EpicError, InvalidInputError
+from epic_core.errors import EpicError, InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
     from epic_core.filters import Filter
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0; 2 for an error that the user can correct; 130 after Ctrl-C."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    # What follows `eval` is for another package, which the core does not know, and which has options of its own.
+    options = argparse.Namespace(run=_eval, rest=given[1:]) if given[:1] == ["eval"] else _parser().parse_args(given)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character shows a question mark, not a traceback.
         sys.stdout.reconfigure(errors="replace")
@@ -111,8 +114,17 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("export", metavar="EXPORT", help="the lines of JSON")
     export.add_argument("memory", metavar="FILE", help="the memory's file")
     files.add_commands(commands)
+    commands.add_parser("eval", help="the papers' evaluation, and that of your own memory (extra: eval)")
     apps.add_commands(commands)
     return parser
+
+
+def _eval(options: argparse.Namespace) -> None:
+    try:
+        run: Callable[[Sequence[str]], None] = import_module("epic_eval.cli").main
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "epic_eval", "eval") from None
+    run(options.rest)
 
 
 def _import(options: argparse.Namespace) -> None:
