@@ -216,7 +216,7 @@ class Answering:
         return self.complete(messages)
 
 
-CAR, GONE = "We drive a grey estate.", "The estate went to the scrapyard."
+CAR, GONE = "We drive a grey estate.", "I get about on foot."
 
 
 @pytest.mark.parametrize(
