@@ -9,6 +9,7 @@ front of the statement are passed over (`boundaries.py`). What is left is looked
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta, timezone
@@ -16,8 +17,9 @@ from typing import Literal, TypeAlias
 
 from epic_core.learning import boundaries, grammar
 from epic_core.learning.conversations import Turn
+from epic_core.text.statements import statement_of
 
-Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update", "shift"]
+Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update", "shift", "news"]
 About: TypeAlias = Literal["preference", "fact"] | None
 
 _LONGEST_TURN = 4000
@@ -27,6 +29,8 @@ _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d\u201e", "''''
 _SENTENCE = re.compile(r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|\s*\n\s*")
 _LEAD = re.compile(r"\s*(?:(?:so|and|but|also|please|ok|well|hi|for the record),? )?")
 _BOTH = re.compile(r"my \w+ and i\b", re.I)
+# Signs of something that may change a fact.
+_NEWS = frozenset({"now", "changed", "ended", "instead"})
 # Of several at one place, the first counts.
 _CUES: tuple[tuple[re.Pattern[str], About, Change], ...] = (
     (grammar.UNDO, None, "undo"),
@@ -49,7 +53,7 @@ class Statement:
         about: Whether it says a preference or a fact; None if only what it changes can tell.
         change: Whether and how it changes what was said before: "undo" takes it back, "stop" ends it, "turn" says
             something else, "update" brings a fact up to date, "shift" may be any of these where it shares words with
-            something known.
+            something known, "news" may change a fact that is known.
         confidence: In (0, 1].
         until: Until when it holds; None for always.
     """
@@ -131,7 +135,8 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         stop = len(sentence)
         opening = len(both.group()) if (both := _BOTH.match(sentence, begin)) else 0
         for mark in (boundaries.CUT, boundaries.NEXT):
-            if cut := mark.search(sentence, begin + max(4, opening), stop):
+            goes_on = change == "stop" and mark is boundaries.NEXT and grammar.INSTEAD.match(sentence, begin)
+            if not goes_on and (cut := mark.search(sentence, begin + max(4, opening), stop)):
                 stop = cut.start()
         if asks and stop == len(sentence):
             continue
@@ -153,7 +158,10 @@ def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About,
     stop = cut.start() if (cut := boundaries.CUT.search(sentence, 4)) else len(sentence)
     words = sentence[:stop].rstrip(" .,;:!-\u2013\u2014(")
     asks = stop == len(sentence) and sentence.rstrip(" )\"'").endswith("?")
-    if asks or "\x00" in words or ": " in words or not grammar.SHIFT.search(words):
+    change: Change = "shift" if grammar.SHIFT.search(words) else "news"
+    if asks or "\x00" in words or ": " in words:
+        return
+    if change == "news" and statement_of(words).signs.isdisjoint(_NEWS):
         return
     if (
         boundaries.NOT_MEANT.search(words)
@@ -161,7 +169,7 @@ def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About,
         or boundaries.QUESTION.match(words.lstrip())
     ):
         return
-    yield start, start + len(words), None, "shift"
+    yield start, start + len(words), None, change
 
 
 def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
@@ -207,10 +215,24 @@ def _is_wish(quote: str) -> bool:
 
 def _end(scope: str, now: datetime) -> datetime | None:
     """Return the end that is said: of the day, of the week, or of a day until which something holds."""
+    if match := grammar.UNTIL_DATE.search(scope):
+        return _end_of_date(int(match["day"]), match["month"], now)
     if match := grammar.UNTIL_DAY.search(scope):
         return end_of_day(now, (grammar.DAYS.index(match["day"].casefold()) - now.weekday()) % 7 or 7)
     if grammar.WEEK.search(scope):
         return end_of_day(now, 6 - now.weekday())
+    if grammar.MONTH.search(scope):
+        return end_of_day(now, monthrange(now.year, now.month)[1] - now.day)
     if re.search(r"\btomorrow\b", scope, re.I):
         return end_of_day(now, 1)
     return end_of_day(now) if grammar.TODAY.search(grammar.NOT_TODAY.sub("", scope)) else None
+
+
+def _end_of_date(day: int, month: str | None, now: datetime) -> datetime | None:
+    """Return the end of the next date with a day of the month, and a month if one is given; None if there is none."""
+    wanted = None if month is None else grammar.MONTHS.index(month.casefold()) + 1
+    for ahead in range(366):
+        end = end_of_day(now, ahead)
+        if end.day == day and wanted in (None, end.month):
+            return end
+    return None
