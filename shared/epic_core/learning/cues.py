@@ -9,13 +9,12 @@ front of the statement are passed over (`boundaries.py`). What is left is looked
 from __future__ import annotations
 
 import re
-from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Literal, TypeAlias
 
-from epic_core.learning import boundaries, grammar
+from epic_core.learning import boundaries, durations, grammar
 from epic_core.learning.conversations import Turn
 from epic_core.text.statements import statement_of
 
@@ -82,7 +81,7 @@ def statements(turn: Turn, now: datetime) -> list[Statement]:
         found = [*_in_sentence(masked, start, end)] or [*_shifted(masked, start, end)]
         for first, last, about, change in found:
             quote = turn.text[first:last]
-            behind = grammar.TIME_BEHIND.match(masked, last, end)
+            behind = durations.TIME_BEHIND.match(masked, last, end)
             if len(quote.split()) > 1 and len(quote) <= _LONGEST_QUOTE:
                 made += _timed(quote, masked[first : behind.end() if behind else last], about, change, now)
         start = 0 if boundary is None else boundary.end()
@@ -92,11 +91,6 @@ def statements(turn: Turn, now: datetime) -> list[Statement]:
 def said_at(turn: Turn) -> datetime:
     """Return when a turn was said, in local time; now if it is not known."""
     return (datetime.now(timezone.utc) if turn.time is None else datetime.fromisoformat(turn.time)).astimezone()
-
-
-def end_of_day(now: datetime, days: int = 0) -> datetime:
-    """Return the last second of a day, or of one some days later."""
-    return datetime.combine(now.date() + timedelta(days=days), time(23, 59, 59), now.tzinfo)
 
 
 def own_words(text: str) -> str:
@@ -135,10 +129,13 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         stop = len(sentence)
         opening = len(both.group()) if (both := _BOTH.match(sentence, begin)) else 0
         for mark in (boundaries.CUT, boundaries.NEXT):
-            goes_on = change == "stop" and mark is boundaries.NEXT and grammar.INSTEAD.match(sentence, begin)
-            if not goes_on and (cut := mark.search(sentence, begin + max(4, opening), stop)):
+            # "I've left Initech, I'm at Globex now" is one change, "keep it short, I hate scrolling" one rule.
+            goes_on = (change == "stop" and grammar.INSTEAD.match(sentence, begin)) or _is_told(sentence, begin)
+            if not (goes_on and mark is boundaries.NEXT) and (
+                cut := mark.search(sentence, begin + max(4, opening), stop)
+            ):
                 stop = cut.start()
-        if asks and stop == len(sentence):
+        if (asks and stop == len(sentence)) or boundaries.CORRECTED.match(sentence, stop):
             continue
         words = sentence[begin:stop]
         if boundaries.NOT_MEANT.search(words) and change == "none":
@@ -147,9 +144,13 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         place = max(place, begin + len(words))
         if about is None and change == "none":
             continue  # the taste of somebody else
-        if fronted := grammar.TIME_IN_FRONT.search(front):
+        if fronted := durations.TIME_IN_FRONT.search(front):
             begin, words = fronted.start(), sentence[fronted.start() : begin] + words
         yield start + begin, start + begin + len(words), about, change
+
+
+def _is_told(sentence: str, begin: int) -> bool:
+    return not _LEAD.sub("", sentence[:begin], count=1) and grammar.TOLD.match(sentence, begin) is not None
 
 
 def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About, Change]]:
@@ -192,9 +193,9 @@ def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
 def _timed(quote: str, scope: str, about: About, change: Change, now: datetime) -> Iterator[Statement]:
     """Yield a statement with its end if it holds for good or its end is known; `scope` is where that may be said."""
     plain = quote.translate(_APOSTROPHES)
-    until = None if change != "none" else _end(scope, now)
+    until = None if change != "none" else durations.end_of(scope, now)
     if until is None and change == "none":
-        if about == "preference" and (grammar.OPEN_END.search(scope) or _is_wish(plain)):
+        if about == "preference" and (durations.OPEN_END.search(scope) or _is_wish(plain)):
             return
     elif until is not None and until <= now:
         return
@@ -211,28 +212,3 @@ def _timed(quote: str, scope: str, about: About, change: Change, now: datetime) 
 def _is_wish(quote: str) -> bool:
     """Tell whether nothing but a wish is said, which counts only where it is for once."""
     return not any(cue.search(quote) for cue, *_ in _CUES[:-1]) and not any(cue.match(quote) for cue in _AT_THE_FRONT)
-
-
-def _end(scope: str, now: datetime) -> datetime | None:
-    """Return the end that is said: of the day, of the week, or of a day until which something holds."""
-    if match := grammar.UNTIL_DATE.search(scope):
-        return _end_of_date(int(match["day"]), match["month"], now)
-    if match := grammar.UNTIL_DAY.search(scope):
-        return end_of_day(now, (grammar.DAYS.index(match["day"].casefold()) - now.weekday()) % 7 or 7)
-    if grammar.WEEK.search(scope):
-        return end_of_day(now, 6 - now.weekday())
-    if grammar.MONTH.search(scope):
-        return end_of_day(now, monthrange(now.year, now.month)[1] - now.day)
-    if re.search(r"\btomorrow\b", scope, re.I):
-        return end_of_day(now, 1)
-    return end_of_day(now) if grammar.TODAY.search(grammar.NOT_TODAY.sub("", scope)) else None
-
-
-def _end_of_date(day: int, month: str | None, now: datetime) -> datetime | None:
-    """Return the end of the next date with a day of the month, and a month if one is given; None if there is none."""
-    wanted = None if month is None else grammar.MONTHS.index(month.casefold()) + 1
-    for ahead in range(366):
-        end = end_of_day(now, ahead)
-        if end.day == day and wanted in (None, end.month):
-            return end
-    return None

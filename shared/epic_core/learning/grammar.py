@@ -45,7 +45,8 @@ _define(
         seriously|tend to|especially|particularly|certainly|kind of|far|genuinely|both|all|pretty|rather|have|
         try to) )*
     THING = (?! *(?:it[.!,]?$|it (?:so|very|a lot|when|how|here|now|again|too|there)|(?:this|that|these|those|them|
-        yours?|you|theirs|him|her|he|she|how|what|where|why|who|both|either|neither|ones?|everything about)\b|to (?:know|see|
+        yours?|you|theirs|him|her|he|she|how|what|where|why|who|both|either|neither|ones?|everything about)\b|
+        to (?:know|see|
         hear|ask|go|visit|try|learn|think|believe|imagine|thank|point|add|mention|have|get|bother|be(?! (?:called|told|
         addressed|left|near|outside|outdoors|alone)\b)|do|say)\b|not to (?:say|
         answer|tell|discuss)|the (?:\w+ )?(?:first|second|third|last|idea|sound|look|new|other|one|option|answer|
@@ -53,15 +54,18 @@ _define(
         result|tone)\b|(?:\w+ )?(?:idea|answer|version|suggestion|option) *$|
         (?:ideas|answers|versions|suggestions|options) *$|[.,!]?$))
     LIKE = love|adore|enjoy|like|prefer|value|favou?r|boycott|go for|opt for|
-        lean towards?|gravitate towards?|stick with|live for|could live on|shun|hate|loathe|detest|dislike|despise|avoid|crave|swear by|
+        lean towards?|gravitate towards?|stick with|live for|could live on|shun|hate|loathe|detest|dislike|despise|
+        avoid|crave|swear by|
         insist on|appreciate|steer clear of|stay away from|stick to|react (?:\w+ )?to|can live without
     CANNOT = (?:can't|cannot|can not|cant|couldn't) (?:really )?(?:stand|bear|stomach|abide|tolerate|eat|drink|have|
         digest|deal with|handle|do(?! (?:it|this|that|much|anything)\b)|sleep|get enough of|live without|resist|wear|
         be doing|(?:work|sleep|read|think|concentrate|travel|sit|function|relax) (?:on|in|with|at|without|near|next))
     DONT = (?:don't|do not|dont|won't|will not|wouldn't) (?:really |ever |usually |particularly |much )?(?:like|eat|
-        drink|do|wear|watch|tolerate|care for|touch|fly|smoke|enjoy|cook|use|drive|want (?:any|to (?:be|fly|drive|eat|
+        drink|do|wear|watch|tolerate|care for|touch|fly|smoke|enjoy|cook|use|drive|want (?:any|to (?:be (?:near|
+        called|in|on|around|disturbed|woken)|fly|drive|eat|
         stay)|\w+ (?:of any|in my|on my|with))|buy|read|go (?:to|near|for)|stay (?:in|at)|take|get on with|trust)
-    DIET = all?ergic|intolerant|vegans?|veg[ei]t[ae]rians?|veggies?|pescatarians?|coeliac|celiac|diabetic|lactose|gluten|teetotal\w*|
+    DIET = all?ergic|intolerant|vegans?|veg[ei]t[ae]rians?|veggies?|pescatarians?|coeliac|celiac|diabetic|lactose|
+        gluten|teetotal\w*|
         sober|kosher|halal|muslim|jewish|hindu
     DAY = (?:mon|tues|wednes|thurs|fri|satur|sun)days?|weekdays|weekends|january|february|march|april|may|june|july|
         august|september|october|november|december|\d{1,2}(?:st|nd|rd|th)?|morning|evening|night|week|day
@@ -72,26 +76,32 @@ _define(
         daughter|parent|child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|
         parrot|pet)(?:s|ren)?
     OWN = (?:birthday|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|
-        garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|salary|mortgage|loan|tenancy|insurance|band|choir|office|
+        garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|salary|
+        mortgage|loan|tenancy|insurance|band|choir|office|
         studio|name|surname|nickname|doctor|dentist|therapist|landlord|landlady|flatmate|roommate|school|company|
         budget|deadline|exam|marathon|visa|passport|lease|contract|warranty|
         blood type|prescription)s?
     EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|
         lease|wedding|move|marathon|race|concert|visa|passport)s?
-    HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|garden|allotment|balcony|car|
+    HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|twins|triplets|garden|
+        allotment|balcony|car|
         van|bikes?|motorbike|boat|piano|flat|house|licence|asthma|arthritis|diabetes|migraines?|adhd|dyslexia|
         epilepsy|eczema|hay fever|tinnitus|pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|
         low) (?:blood (?:pressure|sugar)|cholesterol)|tv|television|smartphone|oven|freezer|dishwasher|microwave|
-        washing machine|\w+ (?:disease|syndrome|disorder|condition|degeneration)|\w*(?:itis|osis|a?emia|algia|opathy)|glaucoma|
+        washing machine|\w+ (?:disease|syndrome|disorder|condition|degeneration)|\w*(?:itis|osis|a?emia|algia|
+        opathy)|glaucoma|
         cataracts|ibs|copd|lupus|psoriasis|gout|sciatica|vertigo|hernia
     TRADE = nurse|teacher|doctor|engineer|developer|programmer|student|lawyer|carpenter|farmer|pensioner|baker|chef|
-        cook|electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|plumber|builder|mechanic|joiner|roofer|waiter|waitress|barista|cleaner|carer|social worker|
-        childminder|headteacher|lecturer|professor|solicitor|barrister|surgeon|consultant|trucker|courier|postman|fisherman|
+        cook|electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|
+        plumber|builder|mechanic|joiner|roofer|waiter|waitress|barista|cleaner|carer|social worker|
+        childminder|headteacher|lecturer|professor|solicitor|barrister|surgeon|consultant|trucker|courier|postman|
+        fisherman|
         policeman|police officer|soldier|civil servant|\w+(?:grapher|ologist|trician|ustrator|onomist|itian|apist)|
         dentist|vet|midwife|paramedic|firefighter|pilot|driver|translator|scientist|researcher|physicist|biologist|
         chemist|psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|(?:father|mother|dad|
         mum) of|wheelchair user|shift worker|single (?:mother|father|parent|mum|mom|dad)
-    ONCE = need|want|have|had|get|got|see|saw|use|used|know|knew|think|thought|said|say|read (?:the|this|that|it|about)|mean|
+    ONCE = need|want|have|had|get|got|see|saw|use|used|know|knew|think|thought|said|say|read (?:the|this|that|it|
+        about)|mean|
         meant|found|find|understand|remember|ask|asked|made|make|can|could|will|would|should|might|may|must|was|were|am|
         are|just|only|never|always|did|do|don't|didn't|tried|try|wrote|write (?:the|this)|run (?:the|this)|\w+ed
     ILL = (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|
@@ -194,15 +204,23 @@ THING_FIRST = re.compile(
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = re.compile(
     _filled(
-        r"(?:please |and |but )*(?:(?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|not (?:into|"
-        r"keen on|a fan of)|all?ergic to|intolerant to)<THING> (?!to\b|or\b)\w|(?:<DIET>|(?:night owl|early bird|coeliac|"
-        r"celiac)) here\b|give me [\w' -]{2,40} over [\w' -]{2,40} any (?:day|time)|anything with \w+ and i'm \w|nothing "
-        r"(?:with|over|under|after|before) [\w' -]{2,30} for (?:me|us|my|our)\b|nothing (?:with|over|under|after|before) "
+        r"(?:please |and |but )*(?:(?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|"
+        r"not (?:into|"
+        r"keen on|a fan of)|all?ergic to|intolerant to)<THING> (?!to\b|or\b)\w|(?:<DIET>|(?:night owl|early bird|"
+        r"coeliac|"
+        r"celiac)) here\b|give me [\w' -]{2,40} over [\w' -]{2,40} any (?:day|time)|anything with \w+ and i'm \w|"
+        r"nothing "
+        r"(?:with|over|under|after|before) [\w' -]{2,30} for (?:me|us|my|our)\b|nothing (?:with|over|under|after|"
+        r"before) "
         r"[\w' -]{2,30}, (?=i |we )|keep (?:your|the|all|all your) (?:answers?|replies|responses|messages|explanations|"
-        r"emails) (?!as|in the|for)\w|address me (?:as|by|in|informally|formally)\b|talk to me (?:like|in|as)\b|call me "
-        r"(?-i:[A-Z])|when(?:ever)? you (?:write|suggest|answer|explain|recommend|plan|cook|book|code|summari[sz]e|translate|"
-        r"draft|talk|reply)\b[^,.?]{0,40}\b(?:me|recipes|code|answers|emails|texts|trips|hotels|restaurants)\b[^,.?]{0,20},"
-        r" \w|[\w' -]{3,40} everywhere, please|(?:don't|do not) [\w' -]{5,60}, ever\b|call me (?!back|later|when|if|an?\b|"
+        r"emails) (?!as|in the|for)\w|address me (?:as|by|in|informally|formally)\b|talk to me (?:like|in|as)\b|"
+        r"call me "
+        r"(?-i:[A-Z])|when(?:ever)? you (?:write|suggest|answer|explain|recommend|plan|cook|book|code|summari[sz]e|"
+        r"translate|"
+        r"draft|talk|reply)\b[^,.?]{0,40}\b(?:me|recipes|code|answers|emails|texts|trips|hotels|"
+        r"restaurants)\b[^,.?]{0,20},"
+        r" \w|[\w' -]{3,40} everywhere, please|(?:don't|do not) [\w' -]{5,60}, ever\b|call me (?!back|later|when|if|"
+        r"an?\b|"
         r"tomorrow|at)\w|(?:write|answer|reply|give me|use|show me|tell me|"
         r"add) [^?.,]{3,60}\bwhen(?:ever)? you (?!are done|have)\w|(?:don't|do not) (?:suggest|recommend|book|offer|"
         r"serve) (?:me )?(?:anything|any|\w+s)\b<THING>|(?:never|always|don't ever|do not ever) (?:ever )?(?:suggest|"
@@ -211,9 +229,11 @@ TOLD = re.compile(
         r"matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|"
         r"this|my) (?:family|house|home|household|kitchen)|ever)\b|"
         r"[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|[\w -]{3,40} please, always\b|"
-        r"[\w' ,-]{5,80} (?:from now on|in future|going forward)[.!]*$|(?:from now on|going forward|(?:for|"
+        r"(?!(?:how|what|which|why|who|where|when|should|can|could|is|are|do|does|"
+        r"will)\b)[\w' ,-]{5,80} (?:from now on|"
+        r"in future|going forward)[.!]*$|(?:from now on|going forward|(?:for|"
         r"in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |no |only |use |give |answer |"
-        r"write |keep |call |book |show )[\w ])"
+        r"write |keep |call |book |show |short |long |more |less |fewer )[\w ])"
     ),
     re.I,
 )
@@ -225,13 +245,15 @@ FACT = phrases(r"""
     (?:my|our) (?:\w+ )?(?:mortgage|loan|lease|tenancy|budget|salary|rent|insurance|visa|passport|contract|garden|flat|
         house)\b (?:[\w ]{0,30} )?(?:is|ends?|expires?|runs? out|costs?|faces?)\b(?! (?:not|too|broken|slow|wrong)\b)
     <I> (?:broke|tore|fractured|sprained|twisted|dislocated) (?:my|an?) \w
-    <I> had (?:my|an?) (?:\w+ ){0,2}(?:replacement|operation|surgery|transplant|bypass|stroke|heart attack|baby|caesarean|
+    <I> had (?:my|an?) (?:\w+ ){0,2}(?:replacement|operation|surgery|transplant|bypass|stroke|heart attack|baby|
+        caesarean|
         stent)
     <I> (?:retired|graduated|qualified|emigrated)\b
     <I> (?:was|were|got) (?:made redundant|laid off|widowed|raised|brought up|fired)
     <I> (?:started|began) (?:(?:a|my) new job|(?:my|an) apprenticeship|(?:my|a) phd|(?:at|with) (?-i:[A-Z]))\w*
     <I> get paid (?:on|every|by|weekly|monthly)
-    <I> (?:use|need|wear) (?:an? |my )?(?:wheelchair|walking stick|walking frame|hearing aids?|inhaler|crutches|guide dog|
+    <I> (?:use|need|wear) (?:an? |my )?(?:wheelchair|walking stick|walking frame|hearing aids?|inhaler|crutches|
+        guide dog|
         cpap)
     (?:i've|we've|i have) been (?:learning|training|teaching|studying|saving|dating|practi[sc]ing|volunteering) (?!how|
         about|what)\w
@@ -278,7 +300,7 @@ FACT = phrases(r"""
         suffer from)\b(?! (?:it|this|that|him|her|them|you|the (?:game|map|file|text))\b)
     <I> (?:have|'ve got|have got|'ve had|had)(?: got)? (?:an? |one |two |three |four |five |no |\d+ |several |severe |
         mild |chronic )?(?:\w+ ){0,2}?<HAD>
-    (?:i|we)'ve (?:got )?(?:an? |two |three |four |\d+ )(?:\w+ ){0,2}<HAD>
+    (?:i|we)'ve (?:got )?(?:an? |two |three |four |\d+ )?(?!(?:the|this|that|my|your)\b)(?:\w+ ){0,2}<HAD>
     <I> (?:don't|do not) (?:own|have) (?:an? |any )?(?:\w+ )?<HAD>
     <I> (?:wear|take) (?:size|glasses|contact lenses|hearing aids|medication|insulin|antidepressants|blood thinners|
         statins|the pill|beta.?blockers)
@@ -289,7 +311,7 @@ FACT = phrases(r"""
     <AM> (?:travel(?:l)?ing|flying|leaving|moving|getting married|visiting|going|starting|running|planning (?:my|
         our) (?:wedding|move|trip|holiday)|having \w+ surgery)\b[^,.;]{0,60}\b(?:on|in|from|
         at the end of) (?:the )?<DAY>
-    <I> (?!need|want|have to|wonder|ask|was|were|am|will|leave|arrive)(?:\w+ ){1,4}(?:on|every) <DAY>
+    <I> (?!need|want|have to|wonder|ask|was|were|am|will|leave|arrive|\w+ed\b)(?:\w+ ){1,4}(?:on|every) <DAY>
     (?:my|our) (?:\w+ )?<EVENT> (?:is|are|leaves?|departs?|starts?|begins?|ends?|expires?)\b[^,.;]{0,40}\b(?:on|at|in|
         from|until|by) (?:the )?<DAY>
     (?:my|our) (?:\w+ ){0,2}?(?:<KIN>|<OWN>)(?:'s (?:birthday|name|surname))?,? (?:(?-i:[A-Z])\w+(?: \w+)?,? |
@@ -335,9 +357,14 @@ STOP = phrases(r"""
     [\w' -]{1,30} and i (?:have )?(?:split up|broken? up|separated|divorced|called it off)
 """)
 # What has ended, and what is in its place: "I've left Initech, I'm at Globex now".
-INSTEAD = re.compile(r"[^,.;]{4,50}(?:,| and|;) (?:and |now )?(?:i|we)(?:'m|'re| am| are)? (?:now )?(?:at|with|in|on|work|drive|use|go|live)\b", re.I)
+INSTEAD = re.compile(
+    r"[^,.;]{4,50}(?:,| and|;) (?:and |now )?(?:i|we)(?:'m|'re| am| are)? (?:now )?(?:at|with|in|on|work|drive|use|"
+    r"go|live)\b",
+    re.I,
+)
 TURN = phrases(r"""
-    (?:i|we)(?:'ve| have)? changed (?:my|our) minds? [^.;]{2,60}\b(?:i|we) (?:now |quite |really |do )*(?:like|love|want|
+    (?:i|we)(?:'ve| have)? changed (?:my|our) minds? [^.;]{2,60}\b(?:i|we) (?:now |quite |really |do )*(?:like|love|
+        want|
         prefer)\b.*
     [\w' -]{3,40} (?:is|are|suits?|works?) (?:me )?(?:better|best|nicer|fine) (?:for me )?(?:after all|now|these days)
     (?:i|we)(?:'ve| have)? (?:now |recently |just )?(?:come (?:round|around) to|come to (?:like|love|prefer|hate)|
@@ -387,9 +414,10 @@ WISH = phrases(r"""
     (?:something|anything) (?:without|with|light|simple|quick|vegan|vegetarian|warm|cold|easy)\b
     (?:leave out|use|put) (?!(?:it|this|that|the following)\b)\w[^.;?]{2,40}
     give me only \w
-    <I> (?:fancy|feel like|want|need|only want|would like|am after|'m after|crave)\b(?! (?:to know|you|help|it|this|
+    <I> (?:fancy|feel like|want|need|only want|would like|am after|'m after|crave)\b(?! (?:to (?!be\b|eat\b|drink\b|
+        stay\b)|you|help|it|this|
         that|your)\b)
-    (?:i|we)(?:'d| would) (?:like|love|rather|prefer)\b(?! (?:to know|you|it|this|that|your)\b)
+    (?:i|we)(?:'d| would) (?:like|love|rather|prefer)\b(?! (?:to (?!be\b|eat\b|drink\b|stay\b)|you|it|this|that|your)\b)
     (?:for this (?:trip|one|time)|this time|just this once|just for (?:today|once|now)),? (?!(?:can|could|would|what|
         how|is|are|do|does|which|where|why|i|we)\b)\w
     (?:let's|let us) (?:keep|skip|stay|have|go|make it|do|eat)
@@ -404,47 +432,11 @@ WISH = phrases(r"""
     (?:<I> (?:have|'ve got|have got|had)|(?:i|we)'ve(?: got)?) (?:an? |the )?<ILL>
 """)
 STATE = anywhere(
-    r"(?:i'm|i am|we're|we are) (?:in|at|staying|on|working from|[a-z]+-?sitting|away)\b|(?:my|our) \w+(?: \w+)?(?:'s| is| are) "
-    r"(?:in|at|being|out|off|under|with|broken|closed)\b|\b<ILL>\b")
+    r"(?:i'm|i am|we're|we are) (?:in|at|staying|on|working from|[a-z]+-?sitting|away)\b|(?:my|"
+    r"our) \w+(?: \w+)?(?:'s| is| are) "
+    r"(?:in|at|being|out|off|under|with|broken|closed)\b|\b<ILL>\b"
+)
 
-# For how long.
-TODAY = phrases(r"""
-    (?:just |only )?(?:for )?today
-    tonight
-    this (?:time|once|morning|afternoon|evening)
-    (?:just |only )?for (?:now|the moment)
-    (?:right now|at the moment|(?:just )?for once|just once|for a change|this trip|currently|temporarily|
-        in the mood for)
-    (?:for|on|in) this (?:trip|one|meal|recipe|party|visit|stay|occasion|letter|e-?mail|invoice|text|post|report|game)
-    for the (?:trip|meal|recipe|party|visit|stay|occasion)|for tonight's \w+|for the rest of the day
-    for the next (?:\w+ )?(?:minutes|hours?)
-    for the next (?:few|couple of|two|three|\d) (?:days|hours)
-""")
-NOT_TODAY = phrases("today's\nthese days\nnowadays\nfrom now on")
-WEEK = phrases("this (?:week|weekend)\n(?:till|until) (?:sunday|the weekend)\nfor the rest of the week")
-MONTH = phrases("this month\n(?:till|until) the end of the month")
-MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-    "december",
-)  # fmt: skip
-UNTIL_DATE = re.compile(
-    rf"\b(?:until|till|through) (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)?(?: (?P<month>{'|'.join(MONTHS)}))?\b(?!:)",
-    re.I,
-)
-DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-UNTIL_DAY = re.compile(rf"\b(?:until|till|through) (?P<day>{'|'.join(DAYS)})\b", re.I)
-TIME_IN_FRONT = anywhere(
-    r"(?<!\w)(?:(?:just|only|but|so|and) )*(?:for )?(?:today|tonight|tomorrow|(?:right )?now|once|this \w+|(?:until|till) (?:\w+ )?\w+|"
-    r"the rest of the (?:day|week)|(?:on |in )?this \w+|tonight's \w+|"
-    r"the next \w+ days)(?: only)?,?\s*$"
-)
-# Where a limit stands behind what a statement ends with: "window seats, please, this time".
-TIME_BEHIND = re.compile(rf"[\s,]*(?:please[\s,]*)?(?:but )?{TODAY.pattern}", re.I)
-# Until when these hold nobody can say.
-OPEN_END = anywhere(
-    r"\b(?:until|till|this (?:term|year|summer|winter|spring|autumn|season)|next (?:week|month|few|two|three)|"
-    r"for the next|for (?:a|two|three|\d+) (?:days?|weeks?|months?|few)|lent|easter|ramadan)\b"
-)
 HEDGED = anywhere(
     r"\b(?:i think|i believe|kind of|sort of|somewhat|probably|sometimes|a bit|mostly|usually|often|tend to|trying)\b"
 )

@@ -154,6 +154,10 @@ def _by_cues(
         kind, old = outcome.kind, None if outcome.old is None else pool[outcome.old]
         if old is not None and old.changed:
             report.dropped["said twice"] += 1
+            made = [
+                _ended_anew(each, old.known.text, statement.quote, turn) if kind == "end_fact" else each
+                for each in made
+            ]
             continue
         if old is not None and old.known.pending:
             # It was only proposed: it is taken back, and nothing has to be removed for it.
@@ -187,6 +191,12 @@ def _by_cues(
 def _text(quote: str) -> str:
     text = " ".join(quote.split())
     return text[:1].upper() + text[1:]
+
+
+def _ended_anew(proposal: Proposal, old: str, quote: str, turn: Turn) -> Proposal:
+    """Return the end of a fact with the last words that say so, which are often the plainest."""
+    same = proposal.kind == "end_fact" and proposal.old == old
+    return replace(proposal, quote=quote, turn=turn.number) if same else proposal
 
 
 def _in_first_person(text: str) -> str:

@@ -33,9 +33,9 @@ _ORDINALS = _listed(
 _NUMBERS = {word: number for number, word in enumerate(_UNITS)} | {
     word: 10 * tens for tens, word in enumerate(_TENS, start=2)
 }
-_DAYS = _listed("monday tuesday wednesday thursday friday saturday sunday")
-_MONTHS = _listed("january february march april may june july august september october november december")
-_DAY = {name: day for day in _DAYS for name in (day, day + "s")}
+DAYS = _listed("monday tuesday wednesday thursday friday saturday sunday")
+MONTHS = _listed("january february march april may june july august september october november december")
+_DAY = {name: day for day in DAYS for name in (day, day + "s")}
 _HOUR = rf"(?:\d{{1,2}}|{'|'.join(_UNITS[1:13])})"
 # Spoken times and numbers, written in digits before anything else is read.
 _HALF_PAST = re.compile(rf"\bhalf(?: past)? ({_HOUR})\b")
@@ -44,14 +44,14 @@ _COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[- ]({'|'.join(_UNITS[1:10])})\b"
 _THOUSAND = re.compile(r"\b(\d+|[a-z]+) thousand\b")
 _CLOCK = re.compile(r"\b(\d{1,2})[.:](\d\d)(?!\d)")
 _ON_THE_HOUR = re.compile(rf"\b(?:at|around|by|before|after|until) ({_HOUR})\b|\b({_HOUR}) ?(?:am|pm|o'clock)\b")
-_DATED = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({'|'.join(_MONTHS)})\b")
-_DATED_FIRST = re.compile(rf"\b({'|'.join(_MONTHS)}) (\d{{1,2}})(?:st|nd|rd|th)?\b")
-_DATED_IN_WORDS = re.compile(rf"\bthe ({'|'.join(_ORDINALS[1:])}) of ({'|'.join(_MONTHS)})\b")
+_DATED = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({'|'.join(MONTHS)})\b")
+_DATED_FIRST = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{1,2}})(?:st|nd|rd|th)?\b")
+_DATED_IN_WORDS = re.compile(rf"\bthe ({'|'.join(_ORDINALS[1:])}) of ({'|'.join(MONTHS)})\b")
 _ORDINAL = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)\b|\bthe ({'|'.join(_ORDINALS[1:])})\b(?= of| of the|[.,!]|$)")
 _TOKEN = re.compile(r"[A-Za-zÀ-ÿ0-9][\w'#À-ÿ-]*(?:[.:,@]\d+|[.@][a-z]{2,}\b)*")
 _QUANTITY = re.compile(r"\d+(?:[.:]\d+)?")
 _GLUED = re.compile(r"(\d+)(kgs?|kilos?|mg|ml|cm|km|k|g|m|am|pm)")
-_LOWER_NAMES = frozenset(_DAY) | frozenset(_MONTHS) | {"i", "i'm", "i've", "i'd", "i'll", "mot"}
+_LOWER_NAMES = frozenset(_DAY) | frozenset(MONTHS) | {"i", "i'm", "i've", "i'd", "i'll", "mot"}
 # Words that do not tell what a statement is about: verbs of all work, time, talk, and the signs of a change themselves.
 _NO_TOPIC = word_set(
     "the a an of and or to in for with on at by from is are be been being was were am as it its it's their your you i"
@@ -73,14 +73,14 @@ _NO_TOPIC = word_set(
 )
 _NO_LEAD = (
     _NO_TOPIC
-    | {*_DAY, *_MONTHS, *_NUMBERS}
+    | {*_DAY, *MONTHS, *_NUMBERS}
     | word_set("poor old christmas easter summer winter home birthday just many people somebody")
 )
 _SIGNS = {
     # It holds from now on.
     "now": _sign(rf"""
         now|these days|nowadays|currently|at present|at the moment|from now on|from here on|henceforth
-        (?:from|since|as of|starting) (?:today|tomorrow|this|next|{"|".join([*_DAYS, *_MONTHS])})
+        (?:from|since|as of|starting) (?:today|tomorrow|this|next|{"|".join([*DAYS, *MONTHS])})
         this (?:term|year|season|month)
     """),
     # Something was moved, raised, exchanged.
@@ -299,9 +299,9 @@ def _timed(lower: str) -> tuple[str, set[str]]:
     for name in re.findall(r"[a-z]+", lower):
         if name in _DAY:
             when.add(_DAY[name])
-        elif (name in _MONTHS and name not in ("may", "march")) or name in ("noon", "midday", "midnight"):
+        elif (name in MONTHS and name not in ("may", "march")) or name in ("noon", "midday", "midnight"):
             when.add(name)
-    lower = re.sub(rf"\b(?:{'|'.join([*_DAY, *_MONTHS, 'noon', 'midday', 'midnight'])})\b", " ", lower)
+    lower = re.sub(rf"\b(?:{'|'.join([*_DAY, *MONTHS, 'noon', 'midday', 'midnight'])})\b", " ", lower)
     return lower, when
 
 
