@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Literal, TypeAlias
 
-from epic_core.learning import boundaries, durations, grammar
+from epic_core.learning import boundaries, changes, durations, grammar
 from epic_core.learning.conversations import Turn
 from epic_core.text.statements import statement_of
 
@@ -32,10 +32,10 @@ _BOTH = re.compile(r"my \w+ and i\b", re.I)
 _NEWS = frozenset({"now", "changed", "ended", "instead"})
 # Of several at one place, the first counts.
 _CUES: tuple[tuple[re.Pattern[str], About, Change], ...] = (
-    (grammar.UNDO, None, "undo"),
-    (grammar.TURN, None, "turn"),
-    (grammar.STOP, None, "stop"),
-    (grammar.UPDATE, "fact", "update"),
+    (changes.UNDO, None, "undo"),
+    (changes.TURN, None, "turn"),
+    (changes.STOP, None, "stop"),
+    (changes.UPDATE, "fact", "update"),
     (grammar.PREFERENCE, "preference", "none"),
     (grammar.FACT, "fact", "none"),
     (grammar.WISH, "preference", "none"),
@@ -130,7 +130,7 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         opening = len(both.group()) if (both := _BOTH.match(sentence, begin)) else 0
         for mark in (boundaries.CUT, boundaries.NEXT):
             # "I've left Initech, I'm at Globex now" is one change, "keep it short, I hate scrolling" one rule.
-            goes_on = (change == "stop" and grammar.INSTEAD.match(sentence, begin)) or _is_told(sentence, begin)
+            goes_on = (change == "stop" and changes.INSTEAD.match(sentence, begin)) or _is_told(sentence, begin)
             if not (goes_on and mark is boundaries.NEXT) and (
                 cut := mark.search(sentence, begin + max(4, opening), stop)
             ):
@@ -159,7 +159,7 @@ def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About,
     stop = cut.start() if (cut := boundaries.CUT.search(sentence, 4)) else len(sentence)
     words = sentence[:stop].rstrip(" .,;:!-\u2013\u2014(")
     asks = stop == len(sentence) and sentence.rstrip(" )\"'").endswith("?")
-    change: Change = "shift" if grammar.SHIFT.search(words) else "news"
+    change: Change = "shift" if changes.SHIFT.search(words) else "news"
     if asks or "\x00" in words or ": " in words:
         return
     if change == "news" and statement_of(words).signs.isdisjoint(_NEWS):

@@ -100,10 +100,14 @@ _define(
         dentist|vet|midwife|paramedic|firefighter|pilot|driver|translator|scientist|researcher|physicist|biologist|
         chemist|psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|(?:father|mother|dad|
         mum) of|wheelchair user|shift worker|single (?:mother|father|parent|mum|mom|dad)
-    ONCE = need|want|have|had|get|got|see|saw|use|used|know|knew|think|thought|said|say|read (?:the|this|that|it|
+    ONCE = need|want|have|had|get|got|see|saw|use|used|know|knew|think|thought|run|said|say|read (?:the|this|that|it|
         about)|mean|
         meant|found|find|understand|remember|ask|asked|made|make|can|could|will|would|should|might|may|must|was|were|am|
         are|just|only|never|always|did|do|don't|didn't|tried|try|wrote|write (?:the|this)|run (?:the|this)|\w+ed
+    WORK = (?:question|point|guess|answer|code|goal|topic|title|idea|plan|text|problem|draft|essay|story|poem|book|song|
+        file|character|project|script|paper|thesis|game|app|website|report|table|query|function)\b
+    ASKED = recipe|table|hotel|flight|train|bus|taxi|cab|ticket|idea|name|list|plan|gift|present|advice|example|summary|
+        translation|suggestion|tip|answer|draft|text|speech|script|template|restaurant|explanation|word|way|quote
     ILL = (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|
         toothache|hangover|migraine|guests?|visitors)
     HABIT = (?:often |mostly |regularly |usually )?(?:grow|keep|raise|run|sing|swim|cycle|bake|cook|paint|knit|sew|
@@ -127,6 +131,7 @@ PREFERENCE = phrases(r"""
     (?<=for me )it(?:'s| is) always \w
     <I> (?:want|like|expect) (?:[\w-]+ ){1,4}(?:in everything|in all|everywhere|every time|always)
     <I> (?:support|trust) (?:small|local|independent|family)\b
+    my (?:stomach|skin|back|knees?|eyes|gut|body|feet|hips?|ears|lungs) (?:can't|cannot|don't|doesn't|won't) \w
     (?:my|our) (?:\w+ )?(?:style|taste|rule|policy) (?:is|are) (?!(?:that|this|it)\b)\w
     <I> <ADV><LIKE><THING> \w
     <I> <ADV>(?:hate|dislike|detest|can't stand|prefer|like) it when \w
@@ -186,7 +191,8 @@ THING_FIRST = re.compile(
         r"last))\b)[\w' -]{3,60}?(?:,? (?:(?:is|are) (?:\w+ ){0,2}(?:a must|torture|a no-?go|essential|a nightmare|"
         r"a dealbreaker|out of the question|non-negotiable|off limits|a pleasure|heaven|hell|too \w+|important|"
         r"sacred) (?:for|to) (?:me|us)|(?:is|are)(?:n't| not)? (?:\w+ ){0,3}(?:my thing|for me|my cup of tea|"
-        r"my favou?rite\w*|how (?:i|we) )|does? my head in\b|(?:is|are) (?:an? )?(?:hard |firm |big |absolute )?no "
+        r"my favou?rite\w*|how (?:i|we) )|does? my head in\b|is all (?:i|we) \w|(?:could|would|will) kill (?:me|"
+        r"us)\b|(?:is|are) (?:an? )?(?:hard |firm |big |absolute )?no "
         r"for (?:me|us)\b|(?:is|are) (?:my|our) (?:colou?r|style|jam|weakness|passion|comfort food|happy place|guilty "
         r"pleasure)\b|(?:bore|bother|tire|worry|fascinate|thrill|soothe|unsettle|annoy|scare|"
         r"terrify|frighten|stress|overwhelm|exhaust|irritate|depress|disgust|drain|upset|calm|relax|delight)s? me\b|"
@@ -212,14 +218,16 @@ TOLD = re.compile(
         r"nothing "
         r"(?:with|over|under|after|before) [\w' -]{2,30} for (?:me|us|my|our)\b|nothing (?:with|over|under|after|"
         r"before) "
-        r"[\w' -]{2,30}, (?=i |we )|keep (?:your|the|all|all your) (?:answers?|replies|responses|messages|explanations|"
-        r"emails) (?!as|in the|for)\w|address me (?:as|by|in|informally|formally)\b|talk to me (?:like|in|as)\b|"
+        r"[\w' -]{2,30}, (?=i |we )|keep (?:your (?:answers?|replies|responses|messages|explanations|emails)|(?:the|"
+        r"all) (?:answers|replies)) "
+        r"(?!as|in the|for)\w|address me (?:as|by|in|informally|formally)\b|talk to me (?:like|in|as)\b|"
         r"call me "
         r"(?-i:[A-Z])|when(?:ever)? you (?:write|suggest|answer|explain|recommend|plan|cook|book|code|summari[sz]e|"
         r"translate|"
         r"draft|talk|reply)\b[^,.?]{0,40}\b(?:me|recipes|code|answers|emails|texts|trips|hotels|"
         r"restaurants)\b[^,.?]{0,20},"
-        r" \w|[\w' -]{3,40} everywhere, please|(?:don't|do not) [\w' -]{5,60}, ever\b|call me (?!back|later|when|if|"
+        r" \w|[\w' -]{3,40} everywhere, please|(?!the\b|this|that|it\b)[\w -]{3,30} only,? please\b|(?:don't|"
+        r"do not) [\w' -]{5,60}, ever\b|call me (?!back|later|when|if|"
         r"an?\b|"
         r"tomorrow|at)\w|(?:write|answer|reply|give me|use|show me|tell me|"
         r"add) [^?.,]{3,60}\bwhen(?:ever)? you (?!are done|have)\w|(?:don't|do not) (?:suggest|recommend|book|offer|"
@@ -238,13 +246,19 @@ TOLD = re.compile(
     re.I,
 )
 FACT = phrases(r"""
-    (?:my|our) [\w -]{2,30}?(?:'s| is| are) (?:called|named) (?-i:[A-Z])\w+
-    (?:my|our) (?!(?:question|point|guess|answer|code|goal|topic|title|idea|plan|text|problem|draft|favou?rite|essay)\b)
+    (?:my|our) (?!<WORK>)[\w -]{2,30}?(?:'s| is| are) (?:called|named) (?-i:[A-Z])\w+
+    (?:my|our) (?!<WORK>)(?!favou?rite)
         (?:\w+ ){1,2}?is (?:an? )?(?-i:[A-Z])\w
     (?:my|our) (?:\w+ ){1,3}?\w+s (?:every|on) (?:the (?:first|last|second|third) )?<DAY>
     (?:my|our) (?:\w+ )?(?:mortgage|loan|lease|tenancy|budget|salary|rent|insurance|visa|passport|contract|garden|flat|
         house)\b (?:[\w ]{0,30} )?(?:is|ends?|expires?|runs? out|costs?|faces?)\b(?! (?:not|too|broken|slow|wrong)\b)
     <I> (?:broke|tore|fractured|sprained|twisted|dislocated) (?:my|an?) \w
+    (?:i've|we've|i have|we have) (?:run|kept|owned|taught|lived|worked|played|had) [\w' -]{2,40} (?:for|since) \w
+    <AM> in my (?:first|second|third|fourth|fifth|final|last) (?:year|term|semester)
+    <AM> (?:the )?(?:treasurer|secretary|chair|chairman|head|manager|captain|owner|founder|organiser|conductor) of
+    <I> take \w+(?:rin|olol|pril|statin|azole|pine|oxetine|aline|formin|pam|sartan|oxin|roxine)\b
+    <I> (?:manage|lead|supervise|employ|chair) (?:an? |the |\d+ |<NUMBER> )\w
+    (?:i|we)'ve (?:got )?<NUMBER> (?:acres|hectares|hens|bikes|rooms)
     <I> had (?:my|an?) (?:\w+ ){0,2}(?:replacement|operation|surgery|transplant|bypass|stroke|heart attack|baby|
         caesarean|
         stent)
@@ -327,85 +341,11 @@ TASTE_OF_OTHERS = phrases(r"""
     (?:my|our) (?!name's)(?:\w+ )?\w+'s (?!birthday|name|surname|called|named)\w+
 """)
 
-# Changes of mind: taken back, ended, turned into something else, brought up to date.
-UNDO = phrases(r"""
-    (?:scratch|scrap) (?:that|what i said|the|my)
-    (?:forget|ignore|disregard|drop|delete|cancel|undo|strike) (?:what i (?:said|told)|that (?:about|thing|bit|rule)|
-        my (?:rule|request|preference|wish|thing)|the (?:rule|thing|bit|part|no-))
-    you can (?:use|suggest|offer|include|add|book|recommend) [\w' -]{2,30} (?:again|after all)
-    (?:i|we)(?:'ve| have)? (?:changed (?:my|our) minds?(?!.*\b(?:i|we) (?:now |quite |really |do )*(?:like|love|want|
-        prefer))|take (?:that|it) back|take back)
-    (?:you|there's|there is) (?:needn't|don't need to|don't have to|do not have to|need not|can stop|
-        no (?:more )?need to|may stop) (?:avoid\w*|leav\w+|exclud\w*|skip\w*|worry\w* about|look\w* for|insist\w*|
-        keep\w*|suggest\w*|recommend\w*|book\w*)
-    (?:i|we)(?: do| really)? ?(?:don't|do not|no longer) (?:mind|care about|care|need|have to avoid|
-        have to watch)\b(?=.*\b(?:<NO_MORE>|no longer|now|these days|nowadays)\b|(?<=longer mind))
-    [\w' -]{2,40} (?:is|are) (?:fine|ok|okay|allowed|no problem)(?: (?:by|with|for) (?:me|us))? (?:again|now|
-        after all|<NO_MORE>)
-    (?:i|we)(?:'m| am|'re| are)? (?:can|allowed to|able to) (?:eat|have|drink|tolerate|run|
-        drive) [\w -]{0,40}(?:again|now|after all)
-""")
-STOP = phrases(r"""
-    (?:i|we)(?:'ve| have)? (?:finally |just |recently )?(?:quit|gave up|given up|stopped|dropped|ditched|cut out|
-        gone off|went off|had enough of|sold|cancelled|canceled|got rid of|finished|sworn off|swore off|(?<='ve )left|
-        (?<=have )left)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|the (?:house|office|
-        room))\b)
-    (?:i|we)(?:'m| am|'re| are)? no longer \w
-    (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>
-    (?:i|we) (?:had to )?(?:give|gave) [\w' -]{2,30} away
-    [\w' -]{2,40} (?:passed away|has died|died (?:on|in|last|this|yesterday))
-    [\w' -]{1,30} and i (?:have )?(?:split up|broken? up|separated|divorced|called it off)
-""")
-# What has ended, and what is in its place: "I've left Initech, I'm at Globex now".
-INSTEAD = re.compile(
-    r"[^,.;]{4,50}(?:,| and|;) (?:and |now )?(?:i|we)(?:'m|'re| am| are)? (?:now )?(?:at|with|in|on|work|drive|use|"
-    r"go|live)\b",
-    re.I,
-)
-TURN = phrases(r"""
-    (?:i|we)(?:'ve| have)? changed (?:my|our) minds? [^.;]{2,60}\b(?:i|we) (?:now |quite |really |do )*(?:like|love|
-        want|
-        prefer)\b.*
-    [\w' -]{3,40} (?:is|are|suits?|works?) (?:me )?(?:better|best|nicer|fine) (?:for me )?(?:after all|now|these days)
-    (?:i|we)(?:'ve| have)? (?:now |recently |just )?(?:come (?:round|around) to|come to (?:like|love|prefer|hate)|
-        grown to \w+|warmed to|got(?:ten)? into|gone (?:vegan|vegetarian|off|back to)|(?:turned|
-        become) (?:an? )?(?!<NUMBER>)\w+|switched (?:from [^,.;]{2,40} )?to|moved (?:on|over) to|taken (?:to|up)|
-        started (?:eating|drinking|liking|having|taking|to like)|developed|fallen (?:in love with|for))\b(?! (?:this|
-        that|it)\b)
-    (?:i|we) used to [^.;]{2,80}\b(?:but|now|these days)\b.*
-    (?:these days|nowadays|lately),? (?:i|we) (?:eat|drink|like|love|prefer|go|take|have|want|always|never|only)
-    (?:i|we) now (?:prefer|like|love|hate|eat|drink|avoid|want|always|only|never)\b<THING>
-    (?:i|we) (?:eat|drink|like|love|have(?! to)|prefer|want(?! to)|enjoy|wear)\b<THING>[^,.;]{2,60}\b(?:again|now|
-        after all|these days)
-    (?:swap|change|replace|update|flip|reverse) (?:my|the|that) (?:rule|preference|wish|\w+ rule)
-    [\w' -]{2,40} suits? me (?:more|better) now
-    (?:i|we)(?:'d| would) rather [^.;]{2,60}\b(?:after all|now)
-""")
-UPDATE = phrases(r"""
-    (?:i|we)(?:'ve| have)? (?:just |recently )?moved (?:house |back )?(?:to|into|in with) (?!this|that|the next)\w
-    (?:the|my|our) [\w' -]{2,40} (?:has|have|was|were|is|got)(?: been| now)? (?:moved|changed|postponed|
-        brought forward|rescheduled|put off|pushed back|shifted|renamed) (?:to|from|until|by)
-    (?:my|our) new [\w' -]{2,40} (?:is|are)\b(?! (?:not|too|so|very|broken|making|driving))
-    (?:my |our )?[\w' -]{2,40}? (?:has )?(?:just )?turned <NUMBER>
-    (?:my|our) [\w' -]{2,40} (?:is|are|lives|works) now
-    <AM> now (?:an? |\d|living|working|based|married|divorced|the)\b
-    (?:i|we) now (?:live|work|study|have)
-    (?:i|we)(?:'ve| have)? (?:just )?got(?:ten)? (?:married|engaged|divorced|promoted)
-    (?:i|we)(?:'ve| have)? (?:started|got|taken|accepted|landed) (?:an? |the |my )?(?:new )?(?:\w+ )?(?:job|position|
-        post)
-""")
-
-# A word of change: a statement with one is of interest where it shares words with what is known.
-SHIFT = phrases(
-    r"""
-    back on the menu|(?:has|have) grown on me|cut [\w ]{2,20} out|moved out|got (?:married|engaged)
-    (?:has|have|i've|we've|was|were|been) (?:moved|postponed|brought forward) [^.;]{0,40}\bto (?:the )?<DAY>
-"""
-)
-
 # Wishes, which count only where they are for once: "Tonight I fancy something greasy".
 WISH = phrases(r"""
     <AM> (?:working|living|staying|house-?sitting|dog-?sitting|cat-?sitting|visiting|away|travel(?:l)?ing) \w
+    <AM> without \w
+    <AM> in (?:quarantine|hospital|bed|isolation|a cast)
     <AM> not (?:buying|eating|drinking|spending|cooking|flying|driving) \w
     (?:my|our) \w+(?: \w+)?(?:'s| is| are) (?:in|at|being|out|off|under|with) \w
     (?:keep|make) (?:it|things|everything|dinner|lunch) (?!for\b)\w
@@ -416,8 +356,9 @@ WISH = phrases(r"""
     give me only \w
     <I> (?:fancy|feel like|want|need|only want|would like|am after|'m after|crave)\b(?! (?:to (?!be\b|eat\b|drink\b|
         stay\b)|you|help|it|this|
-        that|your)\b)
-    (?:i|we)(?:'d| would) (?:like|love|rather|prefer)\b(?! (?:to (?!be\b|eat\b|drink\b|stay\b)|you|it|this|that|your)\b)
+        that|your|(?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
+    (?:i|we)(?:'d| would) (?:like|love|rather|prefer)\b(?! (?:to (?!be\b|eat\b|drink\b|stay\b)|you|it|this|that|your|
+        (?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
     (?:for this (?:trip|one|time)|this time|just this once|just for (?:today|once|now)),? (?!(?:can|could|would|what|
         how|is|are|do|does|which|where|why|i|we)\b)\w
     (?:let's|let us) (?:keep|skip|stay|have|go|make it|do|eat)
@@ -427,7 +368,7 @@ WISH = phrases(r"""
         just (?:for )?(?:today|once))\b)
     <AM> (?!just|trying|looking|asking|wondering|thinking|making|writing)(?:[\w']+ ){1,4}(?:today|tonight|
         this (?:week|evening|weekend)|at the moment|right now)
-    my \w+(?:'s| is| are) (?:broken|out of order|closed|away|ill|sick)
+    my \w+(?:'s| is| are) (?:broken|down|out of order|closed|away|ill|sick)
     <AM> (?:off|on|not|only|in (?-i:[A-Z])\w+|at (?-i:[A-Z])\w+|staying)
     (?:<I> (?:have|'ve got|have got|had)|(?:i|we)'ve(?: got)?) (?:an? |the )?<ILL>
 """)

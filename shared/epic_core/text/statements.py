@@ -114,7 +114,8 @@ _SIGNS = {
     # It is over.
     "ended": _sign(r"""
         no longer|any ?more|any longer|no more|nobody|never again|stopp?(?:ed|ing)|quit|giving up|sold|cancell?ed
-        g(?:ive|ave|iven) (?:\w+ ){0,3}(?:up|away|back)|called off|died|passed (?:away|on)|put (?:down$|to sleep)|closed
+        g(?:ive|ave|iven) (?:\w+ ){0,3}(?:up|away|back)|called (?:\w+ ){0,3}off|finished|died
+        passed (?:away|on)|put (?:down$|to sleep)|closed
         (?:is|'s|are|it's) (?:off|over|dead|finished|done|empty|closed|out of)|shut down|folded|disbanded|broke up
         (?:has|have|had|'s|'ve|is|was|were|got|been) (?:\w+ ){0,2}gone(?! (?:up|down|to)\b)
         ended|folded
