@@ -26,7 +26,8 @@ UNDO = phrases(r"""
 STOP = phrases(r"""
     (?:i|we)(?:'ve| have)? (?:finally |just |recently )?(?:quit|gave up|given up|stopped|dropped|ditched|cut out|
         gone off|went off|fallen out of love with|had enough of|sold|cancelled|canceled|got rid of|
-        finished|sworn off|swore off|(?<='ve )left|(?<=have )left)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|the (?:house|office|
+        finished|sworn off|swore off|(?<='ve )left|(?<=have )left)\b(?! (?:it|this|that|here|there|reading|
+        working on|by|at|off|out|over|the (?:house|office|
         room))\b)
     (?:i|we)(?:'m| am|'re| are)? no longer \w
     (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>

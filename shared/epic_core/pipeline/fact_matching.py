@@ -273,7 +273,7 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
     if kind == "duplicate":
         every, forth = bool(column["all values"][place]), column["forth"][place]
         same = forth >= _SAME or (every and (bool(new.values) or forth >= _SAME_VALUES))
-        if signed and not every and column["fresh words"][place] > 0.0:
+        if signed and not (every and new.values) and column["fresh words"][place] > 0.0:
             same = False
         if not same or fresh or new.begins_unlike(old):
             if not signed:
