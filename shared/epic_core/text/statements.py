@@ -44,7 +44,7 @@ _COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[- ]({'|'.join(_UNITS[1:10])})\b"
 _SINGLE = re.compile(r"\b(just|only|to) one\b")
 # "Back" tells nothing where it goes with a verb, but sets the back door apart from the front door.
 _BACK = re.compile(
-    r"\b(put|pushed?|moved?|gone|went|go|come|came|get|got|move|set|handed|given|gave|cut) back\b|\bback (?=to|in|from)\b"
+    r"\b(put|pushed?|moved?|gone|went|go|come|came|get|got|move|set|given|gave|cut) back\b|\bback (?=to|in|from)\b"
 )
 _THOUSAND = re.compile(r"\b(\d+|[a-z]+) thousand\b")
 _CLOCK = re.compile(r"\b(\d{1,2})[.:](\d\d)(?!\d)")
