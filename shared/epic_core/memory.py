@@ -763,7 +763,8 @@ class EpicMemory:
     ) -> list[Preference]:
         """Return the preferences that matter to a query, heaviest first, as many as fit into an allowance of tokens.
 
-        No model is called. For a prompt of one's own, or where nothing but the preferences is wanted.
+        They are those that `context` opens with; what is held about the query's topic helps to tell. No model is
+        called. For a prompt of one's own, or where nothing but the preferences is wanted.
 
         Raises:
             InvalidInputError: for an empty query.

@@ -63,10 +63,21 @@ def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
 
 
 def preferences_by_weight(session: Session, query: str, namespace: str) -> Effects[list[tuple[Preference, float]]]:
-    """Weigh the preferences by how much they matter to a query, heaviest first, each with the chance that it does."""
-    vector: FloatArray = (yield Embed(session.encoder, [query], "embedding", query=True))[0]
-    steering = yield from prepared(session, namespace, "signed")
-    return steering.matters(vector)
+    """Weigh the preferences by how much they matter to a query, heaviest first, each with the chance that it does.
+
+    What is held about the query's topic helps to tell, as in a search.
+    """
+    asked = checked_search(
+        session, query, 1, filter=None, steering="signed", preferences=None, stance_policy="prefer",
+        namespace=namespace, distinct=True,
+    )  # fmt: skip
+    result = None
+    while result is None:
+        encoder = session.encoder
+        vector: FloatArray = (yield Embed(encoder, [query], "embedding", query=True))[0]
+        yield from prepared(session, namespace, "signed")
+        result = _held_near(session, asked, encoder, vector, Clock())
+    return result.matters
 
 
 def prepared(session: Session, namespace: str, mode: Mode) -> Effects[QuerySteering]:
