@@ -41,7 +41,7 @@ _HOUR = rf"(?:\d{{1,2}}|{'|'.join(_UNITS[1:13])})"
 _HALF_PAST = re.compile(rf"\bhalf(?: past)? ({_HOUR})\b")
 _QUARTER = re.compile(rf"\b(?:a )?(quarter|ten|twenty|five)(?: minutes)? (past|after|to) ({_HOUR})\b")
 _COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[- ]({'|'.join(_UNITS[1:10])})\b")
-_SINGLE = re.compile(r"\b(just|only|to) one\b")
+_SINGLE = re.compile(r"(^|\b(?:just|only|to|takes?|have|has|drinks?|eats?|needs?|gets?|got) )one\b(?! of the)")
 # "Back" tells nothing where it goes with a verb, but sets the back door apart from the front door.
 _BACK = re.compile(
     r"\b(put|pushed?|moved?|gone|went|go|come|came|get|got|move|set|given|gave|cut) back\b|\bback (?=to|in|from)\b"
@@ -65,7 +65,8 @@ _NO_TOPIC = word_set(
     " there's here have has had having do does did done doing don't doesn't didn't can could will would should may"
     " might must just also too so if but they they're they've them he he's she she's his her hers him not no never nor"
     " now nowadays currently today tonight days day week weeks month months year years time times moment present since"
-    " until till still already always ever again anymore longer instead new old different other another changed change"
+    " yesterday until till still"
+    " already always ever again anymore longer instead new old different other another changed change"
     " changes moved move moves moving switched switch swapped swap replaced reset shifted put forward gone go goes"
     " going get gets got getting gotten give gives given gave take takes took taken taking make makes made come comes"
     " came coming keep keeps kept say says said tell told use uses used using need needs needed want wants call calls"
@@ -253,7 +254,7 @@ def statement_of(text: str) -> Statement:
     lead = _bare(tokens[0]) if tokens and tokens[0][0].isupper() else ""
     if "'" in lead or thing_of(lead) or not _NO_LEAD.isdisjoint({lead, *lead.split("-")}):
         lead = ""
-    numbers = set()
+    numbers: set[str] = set()
     for word in _TOKEN.findall(lower):
         bare = _bare(word)
         if any(map(str.isdigit, bare)) or "." in bare or "@" in bare:
@@ -290,7 +291,7 @@ def _timed(lower: str) -> tuple[str, set[str]]:
     lower = _HALF_PAST.sub(lambda match: f"{_number(match[1])}:30", lower)
     lower = _QUARTER.sub(_spoken, lower)
     lower = _COMPOUND.sub(lambda match: str(_NUMBERS[match[1]] + _NUMBERS[match[2]]), lower)
-    lower = _BACK.sub(" ", _SINGLE.sub(r"\1 1", lower))
+    lower = _BACK.sub(" ", _SINGLE.sub(r"\g<1>1", lower))
     lower = _THOUSAND.sub(lambda match: f"{_number(match[1])}000", lower)
 
     def taken(value: str) -> str:
