@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epic_core import __version__
-from epic_core.cli import facts, files, learning
+from epic_core.cli import apps, facts, files, learning
 from epic_core.cli.options import (
     Parser,
     add_command,
@@ -77,7 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--budget", metavar="SIZE", help='bytes the file never exceeds, such as "1 MB"')
     build.add_argument("--quiet", action="store_true", help="no progress bar")
     add_verifying(build, expanding=True)
-    build.add_argument("sources", nargs="+", metavar="SOURCE", help=".txt, .md, .jsonl, .json, or folders of them")
+    build.add_argument(
+        "sources", nargs="+", metavar="SOURCE", help="notes, documents, .jsonl, .json, or folders of them"
+    )
 
     ask = add_command(commands, "ask", _ask, "ask a memory")
     ask.add_argument("question")
@@ -99,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("export", metavar="EXPORT", help="the lines of JSON")
     export.add_argument("memory", metavar="FILE", help="the memory's file")
     files.add_commands(commands)
+    apps.add_commands(commands)
     return parser
 
 
@@ -156,17 +159,28 @@ def _build(options: argparse.Namespace) -> None:
         try:
             report = memory.add(sources, progress=not options.quiet)
         except EpicError:
-            counts = memory.stats().counts
-            if new and not (counts["items"] or counts["light"] or counts["pending"]):
-                # Only the preferences were committed, and the user has those.
-                memory.close()
-                Path(options.out).unlink()
+            _remove_empty(memory, new)
             raise
-        show(report)
         for skipped in sources.skipped:
             show(f"skipped: {skipped}")
+        for failure in sources.failures:
+            print(visible(f"skipped: {failure}"), file=sys.stderr)
+        if sources.failures and not report.seen:
+            _remove_empty(memory, new)
+            raise InvalidInputError("Nothing could be read.")
+        show(report)
         size = memory.stats().bytes["total"]
         show(f"{options.out}: {len(memory)} items, {size / 1e6:.3f} MB")
+        if sources.failures:
+            raise InvalidInputError(f"{options.out} holds all of the sources but what could not be read.")
+
+
+def _remove_empty(memory: EpicMemory, new: bool) -> None:
+    """Remove a new file in which only the preferences were committed: the user has those."""
+    counts = memory.stats().counts
+    if new and memory.path is not None and not (counts["items"] or counts["light"] or counts["pending"]):
+        memory.close()
+        memory.path.unlink()
 
 
 def _ask(options: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -128,6 +128,10 @@ class Remembering(Protocol):
         """Return the proposals in a state."""
         ...
 
+    def add_proposals(self, proposals: Iterable[Proposal], *, again: bool = False) -> Sequence[Proposal]:
+        """Keep proposals as open."""
+        ...
+
     def accept(self, proposal: Proposal, text: str | None = None) -> Any:
         """Put a proposal in force."""
         ...
@@ -175,7 +179,9 @@ class Onboarding:
             for proposal in answers(question, answer if isinstance(answer, str) else ""):
                 decision = yield proposal
                 if decision is True or (isinstance(decision, str) and decision.strip()):
-                    memory.accept(proposal, None if decision is True else decision)
+                    # The user has been asked: what they decided before does not count any more.
+                    for kept in memory.add_proposals([proposal], again=True):
+                        memory.accept(kept, None if decision is True else decision)
 
 
 def send(asking: Asking, reply: Any) -> Question | Proposal | None:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_core.filters import Filter
 from epic_core.pipeline.fact_matching import answering
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.query_steering import QuerySteering
@@ -262,6 +263,25 @@ def least_topic(encoder: object, topics: FloatArray, held: int, min_score: float
     if best < enough + _BY_CHANCE * math.log(max(1.0, held / _FEW)):
         return float(np.inf)
     return max(enough - _LEAST_RELEVANT, 2.0 * enough - best, min(enough, _LEAST_SHARE * best))
+
+
+def facts_among(space: Namespace, found: Candidates) -> list[tuple[int, float]]:
+    """Return the facts of the user among candidates: item rows with their topics, best first."""
+    topics = zip(found.rows, found.topics.tolist(), strict=True)
+    return [(row, float(topic)) for row, topic in topics if row in space.facts]
+
+
+def facts_by_text(
+    space: Namespace, store: Store, encoder: object, query: str, vector: FloatArray, condition: Filter | None
+) -> list[tuple[int, float]]:
+    """Return the facts of the user that are relevant by their text alone: item rows with their topics, best first."""
+    facts = space.facts if condition is None else space.facts & space.items_matching(condition)
+    if not facts:
+        return []
+    none = np.empty(0, dtype=np.int64)
+    found = candidates(space, store, query, vector, 1, entries_allowed=none, items_allowed=frozenset(facts))
+    least = least_topic(encoder, found.topics, len(space.texts), "auto")
+    return facts_among(space, worth_ranking(space, found, least, encoder, "auto"))
 
 
 def worth_ranking(

@@ -18,6 +18,7 @@ from epic_core.pipeline import ranking
 from epic_core.pipeline.fallback import AskFallback, hits_of
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
+from epic_core.runtime.telemetry import span
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
@@ -57,9 +58,12 @@ class Search:
 
 def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
     """Search, and ask the fallback where nothing held is relevant."""
-    encoder = session.encoder
-    vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
-    return (yield from found_near(session, asked, encoder, vector, clock))
+    with span("search", clock) as counts:
+        encoder = session.encoder
+        vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
+        hits = yield from found_near(session, asked, encoder, vector, clock)
+        counts.update(k=asked.k, hits=len(hits), facts=len(hits.facts), steered_by=len(hits.steered_by))
+        return hits
 
 
 def preferences_by_weight(session: Session, query: str, namespace: str) -> Effects[list[tuple[Preference, float]]]:
@@ -196,11 +200,6 @@ def _found(
         only=positions,
         prefers=asked.stance_policy != "any",
     )
-    facts = [
-        (row, float(topic))
-        for row, topic in zip(candidates.rows, candidates.topics.tolist(), strict=True)
-        if row in space.facts
-    ][:_FACTS]
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
     chosen = ranking.distinct(space, session.store, candidates.rows, order, asked.k)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
@@ -219,8 +218,14 @@ def _found(
         steered=steered,
         relevant=relevant,
         matters=_matters(space, steering, steered, positions, candidates),
-        facts=_hits(session.store, space, steered.vector, facts, [[]] * len(facts), {}, None) if facts else (),
+        facts=_fact_hits(session.store, space, steered.vector, ranking.facts_among(space, candidates)),
     )
+
+
+def _fact_hits(store: Store, space: Namespace, vector: FloatArray, facts: Sequence[tuple[int, float]]) -> list[Hit]:
+    """Make hits of the best facts of the user, which have no entries."""
+    facts = facts[:_FACTS]
+    return _hits(store, space, vector, facts, [[]] * len(facts), {}, None) if facts else []
 
 
 def _by_instruction(
@@ -240,13 +245,17 @@ def _by_instruction(
     rows = [row for row, _ in best]
     # What steering made of the query does not count: it is near to whatever is held.
     near = float(space.index.vector(rows[0]) @ steered.query) if rows else -1.0
+    # Facts of the user have no instructions: they are found by their text, and are no hits here.
+    found = ranking.facts_by_text(space, session.store, session.encoder, asked.query, steered.query, asked.filter)
+    facts = _fact_hits(session.store, space, steered.query, found)
     return Found(
         hits=hits,
         entries=rows,
         vectors=[space.index.vector(row) for row in rows],
         steered=steered,
-        relevant=near >= default_floor(session.encoder),
+        relevant=near >= default_floor(session.encoder) or bool(facts),
         matters=_matters(space, steering, steered, positions, None),
+        facts=facts,
     )
 
 
@@ -271,10 +280,12 @@ def _items_allowed(
     """Return the rows of the items that a search may find; None for all."""
     if allowed is None:
         return None
+    matching = None if asked.filter is None else space.items_matching(asked.filter)
     if positions is None and asked.stance_policy != "only_supports":
-        return space.items_matching(asked.filter) if asked.filter is not None else None
-    # The light tier holds what was verified for no preference.
-    return frozenset(space.item_of[row] for row in allowed.tolist())
+        return matching
+    # The light tier holds what was verified for no preference. Facts are found whatever the preferences are.
+    facts = space.facts if matching is None else space.facts & matching
+    return frozenset({*facts, *(space.item_of[row] for row in allowed.tolist())})
 
 
 def search_vector(session: Session, asked: Search, vector: FloatArray) -> Hits:
@@ -283,7 +294,7 @@ def search_vector(session: Session, asked: Search, vector: FloatArray) -> Hits:
         space = session.space(asked.namespace)
         result = _found(session, space, asked, session.steering_of(space, "off"), _unsteered(vector), None)
         session.count_uses(result.entries)
-        return Hits(result.hits, vector=vector, vectors=result.vectors, relevant=result.relevant)
+        return Hits(result.hits, vector=vector, vectors=result.vectors, relevant=result.relevant, facts=result.facts)
 
 
 def checked_search(

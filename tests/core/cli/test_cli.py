@@ -213,12 +213,14 @@ def test_a_build_writes_only_to_a_memory(epic: Epic, out: str, part: str) -> Non
 
 
 @pytest.mark.parametrize("content", ["{broken\n", '{"text": "a", "metadata": {"k": NaN}}\n'])
-def test_a_build_whose_first_line_is_broken_leaves_no_new_file(epic: Epic, content: str) -> None:
+def test_a_build_of_which_nothing_can_be_read_leaves_no_new_file(epic: Epic, content: str) -> None:
     Path("broken.jsonl").write_text(content, encoding="utf-8")
-    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "broken.jsonl", "corpus.jsonl")
+    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "broken.jsonl")
 
-    refused(epic(*build), "broken.jsonl, line 1")
+    refused(epic(*build), "broken.jsonl, line 1", "Nothing could be read")
     assert not Path("me.epic").exists()
+    refused(epic(*build, "corpus.jsonl"), "broken.jsonl, line 1", "all of the sources but")
+    assert held() == {"casino", "vegan"}
 
 
 @unprivileged

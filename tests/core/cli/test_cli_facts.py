@@ -21,5 +21,13 @@ def test_notes_show_what_they_change_and_are_undone(tmp_path: Path, capsys: pyte
     assert "We moved to Braga." in listed and "insert: I live in Porto." in listed
     assert main(["facts", path, "--undo", "2"]) == 0
     assert "I live in Porto." in capsys.readouterr().out.splitlines()[-1]
+    assert main(["note", path, "My car is a Skoda.", "I sold my car."]) == 0
+    capsys.readouterr()
+    assert main(["facts", path, "--history"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "end: I sold my car." in line]
+    ended = line.rstrip("]").split(", ")[-1]
+    assert main(["facts", path, "--forget", ended]) == 0
+    assert main(["facts", path, "--history"]) == 0
+    assert "Skoda" not in capsys.readouterr().out
     assert main(["facts", path, "--forget", "unknown"]) != 0
     assert "No fact has the id" in capsys.readouterr().err
