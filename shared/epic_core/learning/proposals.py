@@ -312,9 +312,9 @@ class _Reading:
             if not preference and not each.preference and slots(self._text) & slots(each.text):
                 return _Outcome("update_fact", place)
         if preference and _FROM_NOW.search(self._text):
-            place = referred(self._statement.quote, self._known, self._cosines)
-            if place is not None and self._known[place].preference:
-                return _Outcome("replace_preference", place)
+            changed = referred(self._statement.quote, self._known, self._cosines)
+            if changed is not None and self._known[changed].preference:
+                return _Outcome("replace_preference", changed)
         return _Outcome("add_preference" if preference else "add_fact")
 
 

@@ -83,12 +83,14 @@ class Match(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def _word_vector(word: str) -> FloatArray:
-    return default_encoder().encode([word])[0]
+    vector: FloatArray = default_encoder().encode([word])[0]
+    return vector
 
 
 @lru_cache(maxsize=4096)
 def _text_vector(text: str) -> FloatArray:
-    return default_encoder().encode([text])[0]
+    vector: FloatArray = default_encoder().encode([text])[0]
+    return vector
 
 
 @lru_cache(maxsize=4096)
