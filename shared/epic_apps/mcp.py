@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
+import re
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -37,6 +40,7 @@ HOST = "127.0.0.1"
 PATH = "/mcp"
 """Path of the streamable HTTP endpoint."""
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MOST_RESULTS = 50
 # Characters of a text that an assistant is given; what is longer says so.
 _LONGEST = 8_000
@@ -183,7 +187,7 @@ class _Tools:
         async with self._used(user_id) as memory:
             context = await memory.acontext(query, limit)
         # A remembered text can neither end the block nor begin one.
-        return f"<memory>\n{_shortened(without_tags(context, 'memory'), 4 * _LONGEST)}\n</memory>"
+        return f"<memory>\n{_shown(without_tags(context, 'memory'), 4 * _LONGEST)}\n</memory>"
 
     async def list_preferences(self, user_id: UserId = "") -> dict[str, Any]:
         """List the user's preferences."""
@@ -194,7 +198,7 @@ class _Tools:
         """List the changes that wait for the user to agree."""
         async with self._used(user_id) as memory:
             waiting = await anyio.to_thread.run_sync(memory.proposals)
-            proposals = [{"id": each.id, "change": _shortened(str(each)), "kind": each.kind} for each in waiting]
+            proposals = [{"id": each.id, "change": _shown(str(each)), "kind": each.kind} for each in waiting]
             return {"user_id": memory.namespace, "proposals": proposals}
 
     async def remember(
@@ -260,7 +264,7 @@ class _Tools:
             async with self._memory.of(user_id) as memory:
                 yield memory
         except EpicError as error:
-            raise ToolError(_shortened(str(error))) from None
+            raise ToolError(_shown(str(error))) from None
 
     async def _preference(self, named: str, user_id: str) -> str:
         """Return the id of a preference by its id or text."""
@@ -278,12 +282,12 @@ class _Tools:
             with anyio.CancelScope(shield=True):
                 answer: dict[str, Any] = json.loads(await anyio.to_thread.run_sync(partial(tools[name], **arguments)))
         if "error" in answer:
-            raise ToolError(_shortened(answer["error"]))
+            raise ToolError(_shown(answer["error"]))
         return answer
 
 
 def _preferences(memory: EpicMemory) -> list[dict[str, str]]:
-    return [{"id": each.id, "text": _shortened(each.text)} for each in memory.preferences]
+    return [{"id": each.id, "text": _shown(each.text)} for each in memory.preferences]
 
 
 def _result(hit: Hit) -> dict[str, Any]:
@@ -293,15 +297,17 @@ def _result(hit: Hit) -> dict[str, Any]:
         metadata = {"left_out": f"{length} characters"}
     return {
         "id": hit.item.id,
-        "memory": _shortened(hit.text),
+        "memory": _shown(hit.text),
         "score": round(hit.score, 3),
-        "guidance": _shortened(" ".join(dict.fromkeys(hit.instructions))),
+        "guidance": _shown(" ".join(dict.fromkeys(hit.instructions))),
         "metadata": metadata,
     }
 
 
-def _shortened(text: str, longest: int = _LONGEST) -> str:
-    return text if len(text) <= longest else f"{text[:longest]} [... {len(text) - longest} more characters]"
+def _shown(text: str, longest: int = _LONGEST) -> str:
+    """Return a text without control characters, which a terminal obeys, and not longer than `longest` characters."""
+    shown = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text[:longest])
+    return shown if len(text) <= longest else f"{shown} [... {len(text) - longest} more characters]"
 
 
 def _json(value: Any) -> str:
@@ -346,9 +352,20 @@ def run_stdio(server: MCPServer[Any]) -> None:
 
 
 def run_http(server: MCPServer[Any], *, port: int, token: str) -> None:
-    """Serve streamable HTTP on 127.0.0.1, until it is interrupted."""
-    # No access log: addresses of requests say what was asked for.
-    config = uvicorn.Config(
-        http_app(server, port=port, token=token), host=HOST, port=port, log_level="warning", access_log=False
-    )
-    uvicorn.Server(config).run()
+    """Serve streamable HTTP on 127.0.0.1, until it is interrupted.
+
+    Raises:
+        InvalidInputError: for a port that cannot be used, or a token that can be guessed.
+    """
+    app = http_app(server, port=port, token=token)
+    with socket.socket() as listening:
+        if os.name == "posix":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            if not port:
+                raise OverflowError("a server needs a number")
+            listening.bind((HOST, port))
+        except (OSError, OverflowError) as error:
+            raise InvalidInputError(f"Port {port} cannot be used: {error}. Give another.") from None
+        # No access log: nobody needs to know from it what was asked for, and when.
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run([listening])

@@ -162,7 +162,7 @@ def _forms(letter: str) -> str:
 def _to_the_point(hit: Hit, mattering: set[str]) -> Hit:
     """Return a hit without the neutral guidance under preferences that do not matter to the query."""
     entries = [entry for entry in hit.entries if entry.stance != Stance.NEUTRAL or entry.preference in mattering]
-    return replace(hit, entries=entries)
+    return replace(hit, entries=tuple(entries))
 
 
 def format_hit(number: int, hit: Hit) -> str:

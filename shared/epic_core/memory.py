@@ -49,6 +49,7 @@ from epic_core.pipeline.search import (
     BY_VECTOR,
     Keys,
     MinScore,
+    Search,
     checked_filter,
     checked_search,
     preferences_by_weight,
@@ -56,6 +57,7 @@ from epic_core.pipeline.search import (
     search_vector,
 )
 from epic_core.pipeline.session import Session
+from epic_core.pipeline.tags import checked_tagger, search_by_tags
 from epic_core.pipeline.undo import undo
 from epic_core.preferences.parser import aspects_of
 from epic_core.retention.budget import checked_budget, checked_reserve
@@ -67,6 +69,7 @@ from epic_core.runtime.telemetry import span
 from epic_core.runtime.threads import in_thread
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker, ConversationChunker
+from epic_core.text.tagging import Rerank, Tagger, rerank_of
 from epic_core.types import (
     Aspects,
     BuildReport,
@@ -124,6 +127,7 @@ class Options(TypedDict, total=False):
     aspects: Reading
     expansions: Expanding
     expander: LanguageModel | str | None
+    tagger: Tagger | None
 
 
 class EpicMemory:
@@ -180,6 +184,8 @@ class EpicMemory:
             reading preferences is not asked.
         expander: A language model that reads and expands preferences in place of the verifier's, such as
             `OllamaLM("qwen3:4b")` beside the embedded verifier.
+        tagger: Gives tags to items, as metadata `tags_topics`, `tags_entities`, `tags_kind`, `tags_intent` and
+            `tags_preferences`, for filters and `search(rerank=...)`: `epic_core.graph.PhraseTagger()`, `LMTagger(lm)`.
 
     Raises:
         InvalidInputError: for arguments that cannot be.
@@ -211,6 +217,7 @@ class EpicMemory:
         aspects: Reading = "auto",
         expansions: Expanding = "auto",
         expander: LanguageModel | str | None = None,
+        tagger: Tagger | None = None,
         _store: Callable[[], Store] | None = None,
     ) -> None:
         if tau is not None and keep_rate is not None:
@@ -251,6 +258,7 @@ class EpicMemory:
             steering=mode,
             chunker=chunker,
             fallback=fallback,
+            tagger=checked_tagger(tagger),
             namespace=namespace,
             coarse=coarse,
             fine=fine,
@@ -513,7 +521,10 @@ class EpicMemory:
         chunker: ConversationChunker | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> BuildReport:
-        """Offer a conversation in windows of a few turns; a window's `time` in the metadata is that of its first turn.
+        """Offer a conversation in windows of a few turns, which know their `turn`, `time`, `speaker` and `source`.
+
+        These are metadata: the number and time of a window's first turn, and who speaks if it is one. They rank what a
+        question finds that names a speaker or a month, or that a turn answers.
 
         Args:
             messages: In their order: mappings with `role` and `content` as OpenAI and Anthropic have them, message
@@ -590,6 +601,7 @@ class EpicMemory:
         embed: Sequence[str] | None = None,
         keys: Keys = "both",
         min_score: MinScore = "auto",
+        rerank: Rerank | None = None,
     ) -> Hits:
         """Return the k items that answer a query best under the user's preferences.
 
@@ -611,6 +623,9 @@ class EpicMemory:
                 alone, as in the paper.
             min_score: The least relevance of a hit: "auto" for the encoder's own floor, below which nothing is returned
                 and the fallback is asked; a cosine; or None for k hits whatever they are, as in the paper.
+            rerank: By tags (`EpicMemory(tagger=...)`): "tags" adds their share to the score; "tags-paper" is a
+                published rule on ranks, blind to scores, preferences and the floor, with at most five hits; or a
+                `TagRerank` with other settings.
 
         Returns:
             Hits, best first, with `timings` in seconds; `relevant` says whether anything held is.
@@ -634,7 +649,7 @@ class EpicMemory:
             keys=keys,
             min_score=min_score,
         )
-        return run(search(self._session, asked, clock), clock)
+        return run(self._searching(asked, rerank, clock), clock)
 
     async def asearch(
         self,
@@ -650,6 +665,7 @@ class EpicMemory:
         embed: Sequence[str] | None = None,
         keys: Keys = "both",
         min_score: MinScore = "auto",
+        rerank: Rerank | None = None,
     ) -> Hits:
         """As `search`, without blocking the event loop."""
         clock = Clock()
@@ -667,7 +683,12 @@ class EpicMemory:
             keys=keys,
             min_score=min_score,
         )
-        return await arun(search(self._session, asked, clock), clock)
+        return await arun(self._searching(asked, rerank, clock), clock)
+
+    def _searching(self, asked: Search, rerank: Rerank | None, clock: Clock) -> Effects[Hits]:
+        if rerank is None:
+            return search(self._session, asked, clock)
+        return search_by_tags(self._session, asked, rerank_of(rerank), clock)
 
     def search_vector(
         self,

@@ -230,7 +230,7 @@ class Sources:
         for item in conversation_items(conversation, self.conversations):
             number = item.metadata["window"]
             metadata = {key: value for key, value in item.metadata.items() if key not in ("kind", "window")}
-            yield self._item(str(path), f"{name}#{number}", item.text, {"source": name, "chunk": number, **metadata})
+            yield self._item(str(path), f"{name}#{number}", item.text, {**metadata, "source": name, "chunk": number})
         self.skipped += [f"{path}: {line}" for line in unusable_lines(conversation.unusable)]
 
 

@@ -18,6 +18,7 @@ from epic_core.types.validation import checked_text, one_of, writable
 BACK: Final = "\x1b"
 """Sent in place of an answer: ask the question before again."""
 
+_PLEASE = re.compile(r",? please$", re.I)
 _WHOLE = re.compile(r"(?:i|i'm|i'd|i've|my|we|we're|no|never|always|please|only|nothing|don't)\b", re.I)
 _PLACE = "{}"
 
@@ -197,12 +198,12 @@ def answers(question: Question, answer: str) -> Iterator[Proposal]:
     ends = None if question.days is None else datetime.now(timezone.utc) + timedelta(days=question.days)
     seen: set[str] = set()
     for quote in sentences(writable(answer)):
-        words = quote.rstrip(" .!;,")
+        words = _PLEASE.sub("", quote.rstrip(" .!;,"))
         if not any(letter.isalnum() for letter in words):
             continue
         found = statements(Turn(role="user", speaker="user", text=quote), datetime.now().astimezone())
         about = next((each.about for each in found if each.about), question.about)
-        text = words if _WHOLE.match(words) else question.sentence.replace(_PLACE, words)
+        text = words if _WHOLE.match(words) else _stated(question.sentence, words)
         if plain(text) not in seen:
             seen.add(plain(text))
             yield Proposal(
@@ -212,6 +213,15 @@ def answers(question: Question, answer: str) -> Iterator[Proposal]:
                 source=_source(question),
                 expires_at=ends,
             )
+
+
+def _stated(sentence: str, words: str) -> str:
+    """Return an answer as a statement: "short" and "short answers" both as what answers are preferred."""
+    begin, that, _ = sentence.partition(" that ")
+    noun = begin.rpartition(" ")[2]
+    if noun and that and re.search(rf"\b{re.escape(noun)}\b", words, re.I):
+        return f"{begin.removesuffix(noun)}{words if words[:2].isupper() else words[:1].lower() + words[1:]}"
+    return sentence.replace(_PLACE, words)
 
 
 def read_questions(rows: Any) -> list[Question]:

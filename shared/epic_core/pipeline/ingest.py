@@ -19,6 +19,7 @@ from epic_core.pipeline.facts import add_facts
 from epic_core.pipeline.light_tier import trim
 from epic_core.pipeline.rewrites import held_for, renew_rewrites
 from epic_core.pipeline.session import Session
+from epic_core.pipeline.tags import tagged
 from epic_core.pipeline.verify import VerdictBatches, batch_of, unverified
 from epic_core.preferences.foreign import count_foreign
 from epic_core.preferences.library import borrowed
@@ -59,6 +60,7 @@ def add_batch(
     yield from reread_preferences(session, report)
     session.stamp_ledger()
     items, stale = chunked(session, batch)
+    items = yield from tagged(session, items, report)
     with session.lock, session.store.reading():
         encoder, space = session.encoder, session.space()
         preferences, vectors = list(space.preferences), space.vectors

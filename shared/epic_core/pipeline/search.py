@@ -15,7 +15,7 @@ from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
 from epic_core.pipeline import ranking
-from epic_core.pipeline.fallback import AskFallback, hits_of
+from epic_core.pipeline.fallback import AskFallback, hits_of, merged
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.telemetry import span
@@ -106,7 +106,7 @@ def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatA
         broader = hits_of(answer)
         if asked.filter is not None:
             broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
-        hits = _merged(broader, hits, asked.k)
+        hits = merged(broader, hits, asked.k)
     with session.lock:
         session.count_uses(result.entries)
     return Hits(
@@ -179,18 +179,16 @@ def _found(
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
     if asked.keys == "instruction" or not asked.distinct:
         return _by_instruction(session, space, asked, steering, steered, positions, allowed)
+    query, min_score = asked.query if asked.query != BY_VECTOR else "", asked.min_score
+    items_allowed = _items_allowed(space, asked, positions, allowed)
+    if of_months := ranking.of_months(space, session.store, query):
+        items_allowed, min_score = of_months if items_allowed is None else of_months & items_allowed, None
     candidates = ranking.candidates(
-        space,
-        session.store,
-        asked.query if asked.query != BY_VECTOR else "",
-        steered.vector,
-        asked.k,
-        entries_allowed=allowed,
-        items_allowed=_items_allowed(space, asked, positions, allowed),
+        space, session.store, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed
     )
-    least = ranking.least_topic(session.encoder, candidates.topics, len(space.texts), asked.min_score)
+    least = ranking.least_topic(session.encoder, candidates.topics, len(space.texts), min_score)
     relevant = bool(least < np.inf and candidates.topics.max(initial=-np.inf) >= least)
-    candidates = ranking.worth_ranking(space, candidates, least, session.encoder, asked.min_score)
+    candidates = ranking.worth_ranking(space, candidates, least, session.encoder, min_score)
     scores, steered = ranking.ranked(
         space,
         session.store,
@@ -376,14 +374,6 @@ def mean_vector(vectors: FloatArray) -> FloatArray:
     if len(vectors) > 1 and norm > 0.0:
         mean /= np.float32(norm)
     return mean
-
-
-def _merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
-    """Merge the fallback's hits with the memory's own behind them; each item once."""
-    merged: dict[str, Hit] = {}
-    for hit in (*first, *then):
-        merged.setdefault(hit.item.id, hit)
-    return list(merged.values())[:k]
 
 
 def hits_at(

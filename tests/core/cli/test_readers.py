@@ -90,10 +90,10 @@ def test_front_matter_that_is_not_read_stays_in_the_text_and_is_reported(tmp_pat
     assert "front matter" in sources.failures[0] and len(sources.failures[0]) < 500
 
 
-def test_a_heading_of_a_megabyte_is_a_text(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("# " + "word " * 200_000 + "\nText.", encoding="utf-8")
+def test_a_heading_of_a_hundred_thousand_letters_is_a_text(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# " + "word " * 20_000 + "\nText.", encoding="utf-8")
 
-    assert sum(len(text) for text in read(tmp_path / "a.md").values()) < 1_100_000
+    assert sum(len(text) for text in read(tmp_path / "a.md").values()) < 110_000
 
 
 PAGE = """<html><head><title>A &amp; B</title><style>p {}</style></head><body><p>First <b>bold</b>word.</p>

@@ -86,6 +86,7 @@ def test_back_asks_the_question_before_again() -> None:
     ("question", "answer", "expected"),
     [
         ("tone", "short.", [("add_preference", "I prefer answers that are short")]),
+        ("tone", "Short answers, please.", [("add_preference", "I prefer short answers")]),
         ("tone", "I hate emojis", [("add_preference", "I hate emojis")]),
         ("tools", "Python. I hate Java.", [("add_fact", "I use Python"), ("add_preference", "I hate Java")]),
         ("tone", "  ... ", []),
