@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Literal, TypeAlias
 
-from epic_core.learning import boundaries, grammar
+from epic_core.learning import boundaries, changes, durations, grammar
 from epic_core.learning.conversations import Turn
+from epic_core.text.statements import statement_of
 
-Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update", "shift"]
+Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update", "shift", "news"]
 About: TypeAlias = Literal["preference", "fact"] | None
 
 _LONGEST_TURN = 4000
@@ -27,12 +28,14 @@ _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d\u201e", "''''
 _SENTENCE = re.compile(r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|\s*\n\s*")
 _LEAD = re.compile(r"\s*(?:(?:so|and|but|also|please|ok|well|hi|for the record),? )?")
 _BOTH = re.compile(r"my \w+ and i\b", re.I)
+# Signs of something that may change a fact.
+_NEWS = frozenset({"now", "changed", "ended", "instead"})
 # Of several at one place, the first counts.
 _CUES: tuple[tuple[re.Pattern[str], About, Change], ...] = (
-    (grammar.UNDO, None, "undo"),
-    (grammar.TURN, None, "turn"),
-    (grammar.STOP, None, "stop"),
-    (grammar.UPDATE, "fact", "update"),
+    (changes.UNDO, None, "undo"),
+    (changes.TURN, None, "turn"),
+    (changes.STOP, None, "stop"),
+    (changes.UPDATE, "fact", "update"),
     (grammar.PREFERENCE, "preference", "none"),
     (grammar.FACT, "fact", "none"),
     (grammar.WISH, "preference", "none"),
@@ -49,7 +52,7 @@ class Statement:
         about: Whether it says a preference or a fact; None if only what it changes can tell.
         change: Whether and how it changes what was said before: "undo" takes it back, "stop" ends it, "turn" says
             something else, "update" brings a fact up to date, "shift" may be any of these where it shares words with
-            something known.
+            something known, "news" may change a fact that is known.
         confidence: In (0, 1].
         until: Until when it holds; None for always.
     """
@@ -78,7 +81,7 @@ def statements(turn: Turn, now: datetime) -> list[Statement]:
         found = [*_in_sentence(masked, start, end)] or [*_shifted(masked, start, end)]
         for first, last, about, change in found:
             quote = turn.text[first:last]
-            behind = grammar.TIME_BEHIND.match(masked, last, end)
+            behind = durations.TIME_BEHIND.match(masked, last, end)
             if len(quote.split()) > 1 and len(quote) <= _LONGEST_QUOTE:
                 made += _timed(quote, masked[first : behind.end() if behind else last], about, change, now)
         start = 0 if boundary is None else boundary.end()
@@ -88,11 +91,6 @@ def statements(turn: Turn, now: datetime) -> list[Statement]:
 def said_at(turn: Turn) -> datetime:
     """Return when a turn was said, in local time; now if it is not known."""
     return (datetime.now(timezone.utc) if turn.time is None else datetime.fromisoformat(turn.time)).astimezone()
-
-
-def end_of_day(now: datetime, days: int = 0) -> datetime:
-    """Return the last second of a day, or of one some days later."""
-    return datetime.combine(now.date() + timedelta(days=days), time(23, 59, 59), now.tzinfo)
 
 
 def own_words(text: str) -> str:
@@ -131,9 +129,13 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         stop = len(sentence)
         opening = len(both.group()) if (both := _BOTH.match(sentence, begin)) else 0
         for mark in (boundaries.CUT, boundaries.NEXT):
-            if cut := mark.search(sentence, begin + max(4, opening), stop):
+            # "I've left Initech, I'm at Globex now" is one change, "keep it short, I hate scrolling" one rule.
+            goes_on = (change == "stop" and changes.INSTEAD.match(sentence, begin)) or _is_told(sentence, begin)
+            if not (goes_on and mark is boundaries.NEXT) and (
+                cut := mark.search(sentence, begin + max(4, opening), stop)
+            ):
                 stop = cut.start()
-        if asks and stop == len(sentence):
+        if (asks and stop == len(sentence)) or boundaries.CORRECTED.match(sentence, stop):
             continue
         words = sentence[begin:stop]
         if boundaries.NOT_MEANT.search(words) and change == "none":
@@ -142,9 +144,13 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         place = max(place, begin + len(words))
         if about is None and change == "none":
             continue  # the taste of somebody else
-        if fronted := grammar.TIME_IN_FRONT.search(front):
+        if fronted := durations.TIME_IN_FRONT.search(front):
             begin, words = fronted.start(), sentence[fronted.start() : begin] + words
         yield start + begin, start + begin + len(words), about, change
+
+
+def _is_told(sentence: str, begin: int) -> bool:
+    return not _LEAD.sub("", sentence[:begin], count=1) and grammar.TOLD.match(sentence, begin) is not None
 
 
 def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About, Change]]:
@@ -153,7 +159,10 @@ def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About,
     stop = cut.start() if (cut := boundaries.CUT.search(sentence, 4)) else len(sentence)
     words = sentence[:stop].rstrip(" .,;:!-\u2013\u2014(")
     asks = stop == len(sentence) and sentence.rstrip(" )\"'").endswith("?")
-    if asks or "\x00" in words or ": " in words or not grammar.SHIFT.search(words):
+    change: Change = "shift" if changes.SHIFT.search(words) else "news"
+    if asks or "\x00" in words or ": " in words:
+        return
+    if change == "news" and statement_of(words).signs.isdisjoint(_NEWS):
         return
     if (
         boundaries.NOT_MEANT.search(words)
@@ -161,7 +170,7 @@ def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About,
         or boundaries.QUESTION.match(words.lstrip())
     ):
         return
-    yield start, start + len(words), None, "shift"
+    yield start, start + len(words), None, change
 
 
 def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
@@ -184,9 +193,9 @@ def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
 def _timed(quote: str, scope: str, about: About, change: Change, now: datetime) -> Iterator[Statement]:
     """Yield a statement with its end if it holds for good or its end is known; `scope` is where that may be said."""
     plain = quote.translate(_APOSTROPHES)
-    until = None if change != "none" else _end(scope, now)
+    until = None if change != "none" else durations.end_of(scope, now)
     if until is None and change == "none":
-        if about == "preference" and (grammar.OPEN_END.search(scope) or _is_wish(plain)):
+        if about == "preference" and (durations.OPEN_END.search(scope) or _is_wish(plain)):
             return
     elif until is not None and until <= now:
         return
@@ -203,14 +212,3 @@ def _timed(quote: str, scope: str, about: About, change: Change, now: datetime) 
 def _is_wish(quote: str) -> bool:
     """Tell whether nothing but a wish is said, which counts only where it is for once."""
     return not any(cue.search(quote) for cue, *_ in _CUES[:-1]) and not any(cue.match(quote) for cue in _AT_THE_FRONT)
-
-
-def _end(scope: str, now: datetime) -> datetime | None:
-    """Return the end that is said: of the day, of the week, or of a day until which something holds."""
-    if match := grammar.UNTIL_DAY.search(scope):
-        return end_of_day(now, (grammar.DAYS.index(match["day"].casefold()) - now.weekday()) % 7 or 7)
-    if grammar.WEEK.search(scope):
-        return end_of_day(now, 6 - now.weekday())
-    if re.search(r"\btomorrow\b", scope, re.I):
-        return end_of_day(now, 1)
-    return end_of_day(now) if grammar.TODAY.search(grammar.NOT_TODAY.sub("", scope)) else None

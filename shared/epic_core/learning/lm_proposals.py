@@ -9,7 +9,8 @@ from typing import Any, get_args
 
 from epic_core.errors import InvalidInputError, LMError
 from epic_core.learning.conversations import Turn
-from epic_core.learning.cues import end_of_day, own_words, said_at
+from epic_core.learning.cues import own_words, said_at
+from epic_core.learning.durations import end_of_day
 from epic_core.learning.references import Known
 from epic_core.lm.answers import Record, UnreadableAnswer, letters, line_of, mappings, said_in, value_of, whole_pieces
 from epic_core.lm.base import LanguageModel

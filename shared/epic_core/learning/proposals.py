@@ -14,6 +14,7 @@ from epic_core.errors import BudgetError, InvalidInputError, UnknownProposalErro
 from epic_core.learning.conversations import Conversation, Turn
 from epic_core.learning.references import Known, avoids, contrary, referred, same, shared, slots
 from epic_core.pipeline.expiry import drop_expired
+from epic_core.pipeline.fact_matching import matched
 from epic_core.pipeline.facts import LONGEST_FACT, change_fact, check_length, facts_of
 from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_core.pipeline.session import Session
@@ -39,6 +40,8 @@ _HABIT = re.compile(
     re.I,
 )
 _TURNED_TO = re.compile(r"\b(?:prefer|vegan|vegetarian|like|love|hate|into|but|eating|drinking|to)\b", re.I)
+_FROM_NOW = re.compile(r"\b(?:from now on|in future|these days|nowadays|after all|instead|any ?more|again)\b", re.I)
+_OF_USER = re.compile(r"\b(?:the )?user('s)?\b( is\b| has\b)?", re.I)
 _AGAIN = re.compile(r"\bagain\b|\bafter all\b", re.I)
 
 
@@ -169,6 +172,10 @@ def _by_cues(
         kind, old = outcome.kind, None if outcome.old is None else pool[outcome.old]
         if old is not None and old.changed:
             report.dropped["said twice"] += 1
+            made = [
+                _ended_anew(each, old.known.text, statement.quote, turn) if kind == "end_fact" else each
+                for each in made
+            ]
             continue
         if old is not None and old.known.pending:
             # It was only proposed: it is taken back, and nothing has to be removed for it.
@@ -204,6 +211,18 @@ def _text(quote: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def _ended_anew(proposal: Proposal, old: str, quote: str, turn: Turn) -> Proposal:
+    """Return the end of a fact with the last words that say so, which are often the plainest."""
+    same = proposal.kind == "end_fact" and proposal.old == old
+    return replace(proposal, quote=quote, turn=turn.number) if same else proposal
+
+
+def _in_first_person(text: str) -> str:
+    """Return what somebody else has written of the user as the user would say it, as facts are compared."""
+    words = {" is": " am", " has": " have", None: ""}
+    return _OF_USER.sub(lambda match: "my" if match[1] else "I" + words[match[2] and match[2].lower()], text)
+
+
 def _take_back(session: Session, known: Known) -> None:
     """Remove the open proposals of a statement that the user has taken back."""
     store, namespace = session.store, session.namespace
@@ -233,6 +252,10 @@ class _Reading:
         change = self._statement.change
         if change == "none":
             return self._stated()
+        if (told := self._told_of_a_fact()) is not None:
+            return told
+        if change == "news":
+            return _Outcome(reason="changes of what is not known")
         place = referred(self._statement.quote, self._known, self._cosines)
         old = None if place is None else self._known[place]
         # "We moved to oat milk" changes a preference only where that is about milk; "my train was moved" changes none.
@@ -253,6 +276,16 @@ class _Reading:
             return _Outcome(reason="known already")
         return _Outcome("replace_preference", place)
 
+    def _told_of_a_fact(self) -> _Outcome | None:
+        """Return what the statement does to a fact that is known, or None for nothing."""
+        places = [place for place, each in enumerate(self._known) if not each.preference]
+        match = matched(self._text, [_in_first_person(self._known[place].text) for place in places])
+        if match is None:
+            return None
+        if match.kind == "duplicate":
+            return _Outcome(reason="known already")
+        return _Outcome("end_fact" if match.kind == "end" else "update_fact", places[match.place])
+
     def _new(self, change: str) -> _Outcome:
         """Return what a change says where nothing is known that it could refer to."""
         if change == "update":
@@ -270,12 +303,18 @@ class _Reading:
                 return _Outcome(reason="known already")
         if self._statement.until is not None:
             return _Outcome("add_preference" if preference else "add_fact")
+        if not preference and (told := self._told_of_a_fact()) is not None:
+            return told
         for place in np.argsort(-self._cosines, kind="stable").tolist():
             each = self._known[place]
             if preference and each.preference and contrary(self._text, each.text):
                 return _Outcome("replace_preference", place)
             if not preference and not each.preference and slots(self._text) & slots(each.text):
                 return _Outcome("update_fact", place)
+        if preference and _FROM_NOW.search(self._text):
+            changed = referred(self._statement.quote, self._known, self._cosines)
+            if changed is not None and self._known[changed].preference:
+                return _Outcome("replace_preference", changed)
         return _Outcome("add_preference" if preference else "add_fact")
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.filters import Filter
+from epic_core.pipeline.fact_matching import answering
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_relevant
@@ -37,10 +38,8 @@ from epic_core.types import FloatArray
 # What an instruction that is nearer than its text adds, and what sharing all telling words does.
 INSTRUCTED = 0.5
 WORDED = 0.15
-# What a fact gains that says what the question asks for: "We moved to Braga" of "Where do I live?".
-ASKED = 0.35
-# What the latest fact gains beside the oldest.
-LATER = 0.1
+# What a fact gains that surely answers the question: "We moved to Braga" of "Where do I live?".
+ASKED = 0.7
 # What ranks a turn of a conversation besides: all telling words, the topic of the question that it answers, and being
 # by a speaker or of a month that the query names.
 SAID = 0.85
@@ -118,11 +117,11 @@ def candidates(
     exact, lifts = _exact_words(space, store, query, topics)
     topics += np.float32(WORDED) * exact
     if space.facts and query:
-        asked = space.facts_about(store, query)
-        topics[space.texts.places(asked)] += np.float32(ASKED)
-        # Of two facts about one thing, the later one is the more likely to hold.
         facts = sorted(space.facts)
-        topics[space.texts.places(facts)] += np.linspace(0.0, LATER, len(facts), dtype=np.float32)
+        said = space.held(store, facts)
+        topics[space.texts.places(facts)] += np.float32(ASKED) * answering(
+            query, [said[row].item.text for row in facts]
+        )
     bare: list[int] = []
     if entries:
         places = space.texts.places(list(entries))

@@ -62,6 +62,14 @@ def quotes(text: str, role: Any = "user") -> list[str]:
         ("I work as a nurse, so mornings are bad.", "I work as a nurse"),
         ("we have two dogs and need a sofa", "we have two dogs"),
         ("Remember that I never drink coffee after noon.", "I never drink coffee after noon"),
+        ("Hate cilantro with a passion. Salsa?", "Hate cilantro with a passion"),
+        ("vegan here, what's good?", "vegan here"),
+        ("Keep your replies short please. Why is the sky blue?", "Keep your replies short please"),
+        ("Whenever you suggest recipes, leave out nuts.", "Whenever you suggest recipes, leave out nuts"),
+        ("Mushrooms are a hard no for me. Risotto?", "Mushrooms are a hard no for me"),
+        ("I collect stamps, well, I collect only ships.", "I collect only ships"),
+        ("I have macular degeneration. E-reader?", "I have macular degeneration"),
+        ("My wife's called Hana. Gifts?", "My wife's called Hana"),
     ],
 )
 def test_plain_statements_are_quoted(text: str, quote: str) -> None:
@@ -96,6 +104,15 @@ def test_plain_statements_are_quoted(text: str, quote: str) -> None:
         "Check this page: Great shoes! Remember that I love this brand.",
         "I might like opera.",
         "I used to like opera.",
+        "I need a train to Bath on Friday.",
+        "I need a recipe for four people tonight.",
+        "I want to book flights for June this week.",
+        "Keep the answer short.",
+        "Call me a taxi.",
+        "My question is on Monday's lecture.",
+        "I hate to bother you.",
+        "Love the second verse.",
+        "Prefer A or B?",
     ],
 )
 def test_what_is_no_statement_of_the_users_yields_nothing(text: str) -> None:
@@ -114,6 +131,10 @@ def test_only_the_users_own_turns_count(role: Any) -> None:
         ("No sugar today, please.", "2026-05-06"),
         ("No running this week.", "2026-05-10"),
         ("I'm in Rome until Friday.", "2026-05-08"),
+        ("Until the 14th I'm in quarantine.", "2026-05-14"),
+        ("My kitchen is being redone this month.", "2026-05-31"),
+        ("I'm staying at my sister's until 3 June.", "2026-06-03"),
+        ("For the rest of the day answer in one line.", "2026-05-06"),
     ],
 )
 def test_what_holds_for_once_expires(text: str, end: str) -> None:
@@ -207,6 +228,9 @@ def test_a_change_of_mind_refers_to_what_is_known(known: str, text: str, expecte
         ("I live in Leeds", "We moved to Porto.", ("update_fact", "We moved to Porto")),
         ("My marathon is on 6 October", "The marathon has been moved to 20 October.", ("update_fact", None)),
         ("We have a cat", "We don't have a cat any more.", ("end_fact", "")),
+        ("The user's choir is on Thursdays", "Choir's on Mondays now.", ("update_fact", None)),
+        ("The user works at Initech", "I've left Initech, I'm at Globex now.", ("update_fact", None)),
+        ("The user runs a book club", "The book club has folded, sadly.", ("end_fact", "")),
     ],
 )
 @pytest.mark.light_tier

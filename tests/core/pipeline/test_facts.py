@@ -63,6 +63,17 @@ def test_a_context_says_what_is_known_even_if_other_hits_come_first() -> None:
         ("I like ramen.", "I like sushi.", "insert", ["I like ramen.", "I like sushi."]),
         ("I live in Porto.", "My sister lives in Leeds.", "insert", ["I live in Porto.", "My sister lives in Leeds."]),
         (CODE, CODE, "duplicate", [CODE]),
+        ("Bin day is Monday.", "bin day moved to Tuesday", "replace", ["bin day moved to Tuesday"]),
+        (
+            "Our power is from Esso.",
+            "We've switched to Shell for power.",
+            "replace",
+            ["We've switched to Shell for power."],
+        ),
+        ("Dr Patel looks after my teeth.", "My dentist is Dr Patel.", "duplicate", ["Dr Patel looks after my teeth."]),
+        ("We open at nine.", "We open at 9:00.", "duplicate", ["We open at nine."]),
+        ("Our dog is called Biscuit.", "Biscuit died on Sunday.", "end", []),
+        ("I report to Helen.", "Helen left, so I report to Rashid.", "replace", ["Helen left, so I report to Rashid."]),
     ],
 )
 def test_a_new_fact_is_edited_into_those_held(before: str, now: str, kind: str, left: list[str]) -> None:
@@ -71,6 +82,43 @@ def test_a_new_fact_is_edited_into_those_held(before: str, now: str, kind: str, 
     (edit,) = memory.add_fact(now).edits
     assert edit.kind == kind and edit.reason and texts(memory) == left
     assert (edit.old is None) is (kind == "insert")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The front door code is 4471.", "The back door code is now 8020."),
+        ("My sister's number is 0771 200300.", "My brother's number is 0733 500600."),
+        ("Max takes size 28 in shoes.", "Ella takes size 33 in shoes."),
+        ("The white goat is called Clover.", "There's a brown goat as well, Rusty."),
+        ("Physio is on Thursdays at ten.", "Choir is on Thursdays at eight now."),
+        ("The gate opens at 7.", "The gate needs oil."),
+    ],
+)
+def test_two_things_are_held_side_by_side(one: str, other: str) -> None:
+    memory = EpicMemory(PREFERENCES)
+    memory.add_fact(one)
+    memory.add_fact(other)
+    assert texts(memory) == [one, other]
+
+
+def test_the_fact_that_answers_comes_first() -> None:
+    memory = EpicMemory(PREFERENCES)
+    facts = (
+        "My boss is Helen.",
+        "I park in space 31.",
+        "Ella has swimming on Tuesdays at four.",
+        "I bank with Lloyds.",
+    )
+    for fact in facts:
+        memory.add_fact(fact)
+    for question, fact in zip(
+        ("Who's my boss?", "Which parking space is mine?", "When does Ella swim?", "Which bank am I with?"),
+        facts,
+        strict=True,
+    ):
+        assert memory.search(question)[0].item.text == fact
+    assert memory.search("How do volcanoes form?") == []
 
 
 def test_facts_of_one_call_are_edited_into_each_other() -> None:
@@ -219,7 +267,7 @@ class Answering:
         return self.complete(messages)
 
 
-CAR, GONE = "We drive a grey estate.", "The estate went to the scrapyard."
+CAR, GONE = "We drive a grey estate.", "I get about on foot."
 
 
 @pytest.mark.parametrize(
