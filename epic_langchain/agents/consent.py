@@ -97,7 +97,7 @@ def _consent(asked: Asked, decision: Any) -> Consent:
     edited = decision.get("edited_action")
     if isinstance(edited, Mapping) and edited.get("name", asked["kind"]) != asked["kind"]:
         raise InvalidInputError(
-            f"An edit changes the words of {asked['kind']!r}, not the action; not {edited['name']!r}. Reject it instead."
+            f"An edit changes the words of {asked['kind']!r}, not the action: {edited['name']!r}. Reject it instead."
         )
     arguments = edited.get("args") if isinstance(edited, Mapping) else None
     text = arguments.get("text") if isinstance(arguments, Mapping) else None

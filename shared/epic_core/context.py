@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
+from epic_core.errors import InvalidInputError
 from epic_core.types import Hit, Hits, MemoryEntry, Preference, Stance
 from epic_core.types.validation import one_of
 
@@ -28,13 +30,26 @@ _LEAST_CHANCE, _LEAST_SHARE = 0.02, 0.1
 _ANY = 0.1
 _CHARACTERS_A_TOKEN = 5
 
-# A heading counts wherever a model may see the beginning of a line. The space before it holds no such beginning: a run
-# of them would be read anew from each.
+# A heading counts wherever a model may see the beginning of a line, also if its letters are disguised: full-width, in
+# bold, or with characters between them that nobody sees. What stands before it holds no such beginning: a run of them
+# would be read anew from each.
 _BREAKS = r"\r\v\f\x1c-\x1e\x85\u2028\u2029"
+_UNSEEN = r"\u00ad\u034f\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff*_~`"
+
+
+def _disguised(heading: str) -> str:
+    """Return a pattern for a heading whose letters may be disguised."""
+    parts = {" ": rf"[\s{_UNSEEN}]+", "'": "['\u2019\u02bc\u2018\uff07]", "0": r"\d+", ":": "[:\uff1a\ufe55\ufe13]"}
+    forms = {
+        letter: f"[{letter}{letter.upper()}{chr(ord(letter) + 0xFEE0)}{chr(ord(letter.upper()) + 0xFEE0)}]"
+        for letter in "abcdefghijklmnopqrstuvwxyz"
+    }
+    return f"[{_UNSEEN}]*".join((parts | forms)[letter] for letter in heading.lower()).replace("[:", r"\s*[:")
+
+
+_HEADINGS = ("Document 0:", "Interpretation Guidance:", "Content:", KNOWN, "The user's preferences")
 _HEADING = re.compile(
-    rf"(?:^|(?<=[{_BREAKS}]))[^\S\n{_BREAKS}]*"
-    r"(?:Document\s+\d+\s*:|Interpretation Guidance\s*:|Content\s*:)",
-    re.I | re.M,
+    rf"(?:^|(?<=[{_BREAKS}]))(?:[^\S\n{_BREAKS}]|[#{_UNSEEN}])*(?:{'|'.join(map(_disguised, _HEADINGS))})", re.M
 )
 _QUOTED = r"> \g<0>"
 # The blank line before every document but the first.
@@ -66,15 +81,36 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
         InvalidInputError: for an unknown value of `preferences`.
     """
     opening = format_preferences(hits, preferences=preferences, allowance=allowance)
-    facts = hits.facts if isinstance(hits, Hits) else []
-    known = "\n".join([KNOWN, *(f"- {_one_line(_HEADING.sub(_QUOTED, hit.text))}" for hit in facts)]) if facts else ""
-    shown = {hit.item.id for hit in facts}
-    others = [hit for hit in hits if hit.item.id not in shown]
-    if isinstance(hits, Hits) and hits.matters and preferences != "none":
-        mattering = {str(one) for one in those_that_matter(hits.matters, len(hits.matters) * allowance)}
-        others = [_to_the_point(hit, mattering) for hit in others]
-    documents = [format_hit(number, hit) for number, hit in enumerate(others, start=1)]
-    return "\n\n".join(part for part in (opening, known, *documents) if part)
+    return join_context([opening, *(format_hit(number, hit) for number, hit in numbered_hits(hits))])
+
+
+def numbered_hits(hits: Iterable[Hit]) -> list[tuple[int, Hit]]:
+    """Return hits in the order of a context: first the facts of the user that are relevant, numbered 0 and whether or
+    not they are among the hits, then the others, numbered from 1.
+    """
+    given = list(hits)
+    facts = {hit.item.id: hit for hit in (*(hits.facts if isinstance(hits, Hits) else ()), *given) if _is_fact(hit)}
+    others = [hit for hit in given if hit.item.id not in facts]
+    return [*((0, hit) for hit in facts.values()), *enumerate(others, start=1)]
+
+
+def join_context(parts: Iterable[str]) -> str:
+    """Join the parts of a context, of which facts that follow each other share one heading."""
+    joined: list[str] = []
+    in_facts = False
+    for part in filter(None, parts):
+        is_fact = part.startswith(f"{KNOWN}\n")
+        if is_fact and in_facts:
+            joined[-1] += part.removeprefix(KNOWN)
+        else:
+            joined.append(part)
+        # The preferences may stand before the first of them, in one part.
+        in_facts = is_fact or f"\n\n{KNOWN}\n" in part
+    return "\n\n".join(joined)
+
+
+def _is_fact(hit: Hit) -> bool:
+    return hit.tier == "fact"
 
 
 def format_preferences(
@@ -100,7 +136,12 @@ def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: in
     Args:
         matters: Preferences, heaviest first, each with the chance that it matters.
         allowance: Approximate number of tokens they may take. The first one chosen may take more.
+
+    Raises:
+        InvalidInputError: for an allowance that is no number.
     """
+    if not isinstance(allowance, Real) or isinstance(allowance, bool):
+        raise InvalidInputError(f"allowance must be a number of tokens, not {allowance!r}.")
     if not matters or max(chance for _, chance in matters) < _ANY:
         return []
     chosen: list[Preference] = []
@@ -165,7 +206,9 @@ def _to_the_point(hit: Hit, mattering: set[str]) -> Hit:
 
 
 def format_hit(number: int, hit: Hit) -> str:
-    """Format one hit of a context under its number."""
+    """Format one hit of a context under its number; under the heading of what is known of the user if that is 0."""
+    if number == 0:
+        return f"{KNOWN}\n- {_one_line(_HEADING.sub(_QUOTED, hit.text))}"
     guidance = [line for line in map(_guidance, hit.entries) if line]
     head = [f"Document {number}:"]
     if guidance:

@@ -93,8 +93,10 @@ def conversation_items(
     """Return the windows of conversations as items; `time`, that of a window's first turn, is in their metadata.
 
     Raises:
-        InvalidInputError: for metadata that an item cannot have.
+        InvalidInputError: for metadata that an item cannot have, or a chunker that is none.
     """
+    if chunker is not None and not isinstance(chunker, ConversationChunker):
+        raise InvalidInputError(f"chunker must be a ConversationChunker, not {chunker!r}.")
     given = {} if metadata is None else Item(text="conversation", metadata=metadata).metadata
     # The same words in two sessions are two items: each is found by its own metadata.
     known_by = (dumped_metadata(given, "conversation"),) if given else ()

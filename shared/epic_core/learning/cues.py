@@ -90,6 +90,14 @@ def statements(turn: Turn, now: datetime) -> list[Statement]:
     return made
 
 
+def only_asks(text: str) -> bool:
+    """Tell whether a text is questions alone, in which the user says nothing of themselves."""
+    sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
+    asks = all(each.endswith("?") and boundaries.QUESTION.match(each) for each in sentences)
+    turn = Turn(role="user", speaker="user", text=text)
+    return bool(sentences) and asks and not statements(turn, datetime.now(timezone.utc))
+
+
 def said_at(turn: Turn) -> datetime:
     """Return when a turn was said, in local time; now if it is not known."""
     return (datetime.now(timezone.utc) if turn.time is None else datetime.fromisoformat(turn.time)).astimezone()

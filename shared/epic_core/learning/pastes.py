@@ -8,64 +8,84 @@ import re
 _LABEL = re.compile(
     r"[ \t]*(?:"
     r"\[[^\]\n]{1,40}\]|[<(][^>)\n]{1,60}[>)](?:\s|$)|@[\w.]{1,30}\b|"  # [user], <bob>, @bob
-    r"\w[\w .'@-]{0,30}(?:\([^)\n]{1,20}\)|\[[^\]\n]{1,20}\])?[ \t]?(?:>(?!\d)|:(?=\s|$|\x00)|\uff1a)|"  # Name:, name>
+    r"\w[\w .'@-]{0,30}(?:\([^)\n]{1,20}\)|\[[^\]\n]{1,20}\])?[ \t]?(?:>(?!\d)|:(?=\s|$|\x00)|\uff1a)|"
+    r""  # Name:, name>
     r"[^\n]{0,60}\b[\w.+-]+@[\w-]+\.\w+|"  # an address
-    r"(?:(?!(?:at|by|from|until|around|before|after)\b)[\w.'-]+,? ){0,3}[(\[]?\d{1,2}[:.]\d\d(?: ?[ap]\.?m\.?)?[)\]]?[ \t]*(?:[-\u2013:]|$)|"
+    r"(?:(?!(?:at|by|from|until|around|before|"
+    r"after)\b)[\w.'-]+,? ){0,3}[(\[]?\d{1,2}[:.]\d\d(?: ?[ap]\.?m\.?)?[)\]]?[ \t]*(?:[-\u2013:]|$)|"
     r"(?:from|by|via|quote from|signed) [\w .'-]{1,30}$|"
-    r"(?:sehr geehrte|liebe[rs]? \w|cher\b|ch[e\u00e8]re\b|bonjour \w|estimad[oa]|querid[oa]|car[oa]\b|gentile|beste \w|"
+    r"(?:sehr geehrte|liebe[rs]? \w|cher\b|ch[e\u00e8]re\b|bonjour \w|estimad[oa]|querid[oa]|car[oa]\b|"
+    r"gentile|beste \w|"
     r"geachte|prezad[oa]|dear\b|to whom)[^\n.!?]{0,40},?$"
     r")",
     re.I,
 )
 # Labels under which people write their own words.
 _OWN_LABEL = re.compile(
-    r"[ \t]*(?:(?:for|with|on|about|at|as for|when|in|before|while) [\w' -]{2,30}|(?:please )?(?:note|remember|keep in mind)"
+    r"[ \t]*(?:(?:for|with|on|about|at|as for|when|in|before|while) [\w' -]{2,30}|(?:please )?(?:note|"
+    r"remember|keep in mind)"
     r"|one (?:more )?thing|heads up|by the way|btw|fyi|also|important|reminder|ps|p\.s\.|context|background|update|"
-    r"just so you know|oh|(?:my|our|house) [\w' -]{2,30}|scratch that|correction|preferences?|diet|allerg\w+|i\b[^:\n]*|"
+    r"just so you know|oh|(?:my|our|house) [\w' -]{2,30}|scratch that|correction|preferences?|diet|"
+    r"allerg\w+|i\b[^:\n]*|"
     r"we\b[^:\n]*)\s?:",
     re.I,
 )
 _DIALOGUE = re.compile(r"(?m)^[ \t]*[\u2012-\u2015][^\n]*")
 # Words for a text, and for passing one on: after a sentence with one of these, that text may follow.
 _TEXT = (
-    r"texts?|e-?mails?|mails?|messages?|letters?|articles?|posts?|pages?|notes?|comments?|transcripts?|ads?|prompts?|forms?|"
-    r"documents?|titles?|headlines?|reviews?|profiles?|bios?|essays?|drafts?|cv|r\u00e9sum\u00e9s?|statements?|summar\w+|"
+    r"texts?|e-?mails?|mails?|messages?|letters?|articles?|posts?|pages?|notes?|comments?|transcripts?|"
+    r"ads?|prompts?|forms?|"
+    r"documents?|titles?|headlines?|reviews?|profiles?|bios?|essays?|drafts?|cv|r\u00e9sum\u00e9s?|"
+    r"statements?|summar\w+|"
     r"blogs?|tweets?|captions?|chats?|conversations?|surveys?|homework|assignments?|paragraphs?|speech\w*|quotes?|"
     r"stor(?:y|ies)|answers?|reply|replies|repl(?:y|ied)|feedback|testimonials?|complaints?|screenshots?|excerpts?|"
     r"passages?|interviews?|bullets?|copy"
 )
 _PASSED_ON = re.compile(
-    rf"\b(?:{_TEXT})\b|\b(?:e-?mailed|wrote|written|texted|messaged|posted|commented|pinged|dm'?e?d|pasted?|copied|forwarded"
-    r"|slacked|tweeted)\b|\b(?:says?|said|told|sent|asked|left|found|got|received)(?: (?:me|us|this|that|these|it|so|him|her|"
+    rf"\b(?:{_TEXT})\b|\b(?:e-?mailed|wrote|written|texted|messaged|posted|commented|pinged|dm'?e?d|"
+    rf"pasted?|copied|forwarded"
+    r"|slacked|tweeted)\b|\b(?:says?|said|told|sent|asked|left|found|got|received)(?: (?:me|us|this|"
+    r"that|these|it|so|him|her|"
     r"them|today|yesterday|earlier|back|behind|here))*\s*[.!\u2026]*$",
     re.I,
 )
 # A question or request that is about a text, although it names none.
 _ABOUT_IT = re.compile(
-    r"(?:(?:please|can you|could you|would you|now|ok|okay|so|hi|hey|and|just),? )*(?:tl;?\s?dr|eli5|thoughts|opinions?|"
-    r"comments|verdict|takeaways?|gist|translat\w+|summari[sz]\w*|paraphrase|rephrase|rewrite|reword|proof-?read|shorten|"
-    r"simplify|explain (?:it|this|that)|classify|analy[sz]e|interpret|edit|polish|improve|respond|evaluate|critique|rate|"
-    r"grade|your (?:view|take|thoughts|opinion)|what do you (?:think|make)|(?:is|was|are|does|do|did|how does|how is)"
-    r" (?:it|this|that|these|the|my) (?:[\w']+ ){0,3}?(?:ok(?:ay)?|good|fine|fake|real|true|legit|correct|right|clear|"
-    r"polite|rude|formal|convincing|sense|sound|sounds|work|works|read|reads|spam|scam|human|ai|any good|tone|wording|"
+    r"(?:(?:please|can you|could you|would you|now|ok|okay|so|hi|hey|and|just),? )*(?:tl;?\s?dr|eli5|"
+    r"thoughts|opinions?|"
+    r"comments|verdict|takeaways?|gist|translat\w+|summari[sz]\w*|paraphrase|rephrase|rewrite|reword|"
+    r"proof-?read|shorten|"
+    r"simplify|explain (?:it|this|that)|classify|analy[sz]e|interpret|edit|polish|improve|respond|"
+    r"evaluate|critique|rate|"
+    r"grade|your (?:view|take|thoughts|opinion)|what do you (?:think|make)|(?:is|was|are|does|do|did|"
+    r"how does|how is)"
+    r" (?:it|this|that|these|the|my) (?:[\w']+ ){0,3}?(?:ok(?:ay)?|good|fine|fake|real|true|legit|"
+    r"correct|right|clear|"
+    r"polite|rude|formal|convincing|sense|sound|sounds|work|works|read|reads|spam|scam|human|ai|"
+    r"any good|tone|wording|"
     r"grammar|spelling|style|argument|meaning|point|gist|mean|sentiment|mood)\b)|"
-    r".*\b(?:tone|wording|grammar|spelling|main (?:argument|point|idea)|gist|sentiment|key points?|in (?:english|german|french|"
+    r".*\b(?:tone|wording|grammar|spelling|main (?:argument|point|idea)|gist|sentiment|key points?|"
+    r"in (?:english|german|french|"
     r"spanish|italian|dutch|japanese|chinese|portuguese))\b",
     re.I,
 )
 # The beginning of a sentence that the user says of themselves.
 _LEAD = (
-    r"(?:(?:hi|hello|hey|ok|okay|so|and|but|also|well|btw|by the way|oh|yes|no|thanks|thank you|please note|anyway|actually|"
-    r"honestly|today|tonight|tomorrow|next \w+|this \w+|in \w+|on \w+|as \w+|sorry|then|now|good (?:morning|evening|day))"
+    r"(?:(?:hi|hello|hey|ok|okay|so|and|but|also|well|btw|by the way|oh|yes|no|thanks|thank you|"
+    r"please note|anyway|actually|"
+    r"honestly|today|tonight|tomorrow|next \w+|this \w+|in \w+|on \w+|as \w+|sorry|then|now|"
+    r"good (?:morning|evening|day))"
     r"[,.! ]+){0,3}"
 )
 _I = re.compile(rf"{_LEAD}(?:i|we)(?:'\w+)?\b(?!\.)", re.I)
 _MY = re.compile(rf"{_LEAD}(?:my|our)\b.*[.!\u2026)]$", re.I)
 _SENTENCE = re.compile(r"(?<=[.!?\u2026])[)\"']*\s+")
 _BEHIND = re.compile(
-    r",\s*(?!i\b|as i\b|like i\b)(?:[\w'.-]+ ){1,3}(?:says?|said|writes?|wrote|claims?|claimed|insists?|insisted|adds?|"
+    r",\s*(?!i\b|as i\b|like i\b)(?:[\w'.-]+ ){1,3}(?:says?|said|writes?|wrote|claims?|claimed|insists?|"
+    r"insisted|adds?|"
     r"added|replies|replied|tells?|told|explains?|explained|argues?|argued|goes|went|shouted|whispered|laughed)"
-    r"(?: (?:to )?(?:me|us|him|her|them))?\s*[.!]*$|,\s*(?:says?|said|wrote|writes|replied|added|claims?) [\w .'-]{1,40}$",
+    r"(?: (?:to )?(?:me|us|him|her|them))?\s*[.!]*$|,\s*(?:says?|said|wrote|writes|replied|added|"
+    r"claims?) [\w .'-]{1,40}$",
     re.I,
 )
 

@@ -196,12 +196,8 @@ def _found(
         only=positions,
         prefers=asked.stance_policy != "any",
     )
-    facts = [
-        (row, float(topic))
-        for row, topic in zip(candidates.rows, candidates.topics.tolist(), strict=True)
-        if row in space.facts
-    ][:_FACTS]
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
+    restricted = positions is not None or asked.stance_policy == "only_supports"
     chosen = ranking.distinct(space, session.store, candidates.rows, order, asked.k)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in chosen]
@@ -219,8 +215,37 @@ def _found(
         steered=steered,
         relevant=relevant,
         matters=_matters(space, steering, steered, positions, candidates),
-        facts=_hits(session.store, space, steered.vector, facts, [[]] * len(facts), {}, None) if facts else (),
+        facts=facts_near(session, space, asked, steered.query, None if restricted else candidates),
     )
+
+
+def facts_near(
+    session: Session, space: Namespace, asked: Search, vector: FloatArray, found: ranking.Candidates | None = None
+) -> list[Hit]:
+    """Return the facts of the user that are relevant to a query, best first, whatever the preferences are.
+
+    Args:
+        vector: E(q), shape `(d,)`.
+        found: The relevant candidates, if facts are among them; else facts are searched by themselves.
+    """
+    if not space.facts:
+        return []
+    if found is None:
+        facts = space.facts if asked.filter is None else space.facts & space.items_matching(asked.filter)
+        found = ranking.candidates(
+            space,
+            session.store,
+            asked.query if asked.query != BY_VECTOR else "",
+            vector,
+            asked.k,
+            entries_allowed=np.empty(0, dtype=np.int64),
+            items_allowed=frozenset(facts),
+        )
+        least = ranking.least_topic(session.encoder, found.topics, len(space.texts), asked.min_score)
+        found = ranking.worth_ranking(space, found, least, session.encoder, asked.min_score)
+    near = zip(found.rows, found.topics.tolist(), strict=True)
+    best = [(row, min(1.0, topic)) for row, topic in near if row in space.facts][:_FACTS]
+    return _hits(session.store, space, vector, best, [[]] * len(best), {}, None) if best else []
 
 
 def _by_instruction(
@@ -247,6 +272,7 @@ def _by_instruction(
         steered=steered,
         relevant=near >= default_floor(session.encoder),
         matters=_matters(space, steering, steered, positions, None),
+        facts=facts_near(session, space, asked, steered.query),
     )
 
 
