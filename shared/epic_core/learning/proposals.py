@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from epic_core.encoders.base import Embed
 from epic_core.errors import BudgetError, UnknownProposalError
 from epic_core.learning.conversations import Conversation, Turn
