@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -30,28 +31,15 @@ _LEAST_CHANCE, _LEAST_SHARE = 0.02, 0.1
 _ANY = 0.1
 _CHARACTERS_A_TOKEN = 5
 
-# A heading counts wherever a model may see the beginning of a line, also if its letters are disguised: full-width, in
-# bold, or with characters between them that nobody sees. What stands before it holds no such beginning: a run of them
-# would be read anew from each.
-_BREAKS = r"\r\v\f\x1c-\x1e\x85\u2028\u2029"
-_UNSEEN = r"\u00ad\u034f\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff*_~`"
-
-
-def _disguised(heading: str) -> str:
-    """Return a pattern for a heading whose letters may be disguised."""
-    parts = {" ": rf"[\s{_UNSEEN}]+", "'": "['\u2019\u02bc\u2018\uff07]", "0": r"\d+", ":": "[:\uff1a\ufe55\ufe13]"}
-    forms = {
-        letter: f"[{letter}{letter.upper()}{chr(ord(letter) + 0xFEE0)}{chr(ord(letter.upper()) + 0xFEE0)}]"
-        for letter in "abcdefghijklmnopqrstuvwxyz"
-    }
-    return f"[{_UNSEEN}]*".join((parts | forms)[letter] for letter in heading.lower()).replace("[:", r"\s*[:")
-
-
-_HEADINGS = ("Document 0:", "Interpretation Guidance:", "Content:", KNOWN, "The user's preferences")
+# A heading counts wherever a model may see the beginning of a line.
+_LINE = re.compile(r"([^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
+# What a heading may be disguised with: marks, invisible characters and letters that look like nothing.
+_UNREAD = re.compile(r"[^\w\s:\uff1a\ufe55'\u2019,]+|[_\u115f\u1160\u3164\uffa0]+")
 _HEADING = re.compile(
-    rf"(?:^|(?<=[{_BREAKS}]))(?:[^\S\n{_BREAKS}]|[#{_UNSEEN}])*(?:{'|'.join(map(_disguised, _HEADINGS))})", re.M
+    r"\s*(?:document\s*\d+|interpretation\s+guidance|content|what\s+is\s+known\s+of\s+the\s+user"
+    r"|the\s+user.{0,2}s\s+preferences,\s+the\s+most\s+relevant\s+first)\s*:"
 )
-_QUOTED = r"> \g<0>"
+_LONGEST_HEADING = 200
 # The blank line before every document but the first.
 _NEXT = re.compile(r"\n\n(?=Document \d+:\n)")
 # Characters that look like "<", and those that may be put between the letters of a tag's name to disguise it: no such
@@ -81,7 +69,11 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
         InvalidInputError: for an unknown value of `preferences`.
     """
     opening = format_preferences(hits, preferences=preferences, allowance=allowance)
-    return join_context([opening, *(format_hit(number, hit) for number, hit in numbered_hits(hits))])
+    numbered = numbered_hits(hits)
+    if isinstance(hits, Hits) and hits.matters and preferences != "none":
+        mattering = {str(one) for one in those_that_matter(hits.matters, len(hits.matters) * allowance)}
+        numbered = [(number, _to_the_point(hit, mattering)) for number, hit in numbered]
+    return join_context([opening, *(format_hit(number, hit) for number, hit in numbered)])
 
 
 def numbered_hits(hits: Iterable[Hit]) -> list[tuple[int, Hit]]:
@@ -89,7 +81,8 @@ def numbered_hits(hits: Iterable[Hit]) -> list[tuple[int, Hit]]:
     not they are among the hits, then the others, numbered from 1.
     """
     given = list(hits)
-    facts = {hit.item.id: hit for hit in (*(hits.facts if isinstance(hits, Hits) else ()), *given) if _is_fact(hit)}
+    first = hits.facts if isinstance(hits, Hits) else []
+    facts = {hit.item.id: hit for hit in (*first, *given) if hit.tier == "fact"}
     others = [hit for hit in given if hit.item.id not in facts]
     return [*((0, hit) for hit in facts.values()), *enumerate(others, start=1)]
 
@@ -109,10 +102,6 @@ def join_context(parts: Iterable[str]) -> str:
     return "\n\n".join(joined)
 
 
-def _is_fact(hit: Hit) -> bool:
-    return hit.tier == "fact"
-
-
 def format_preferences(
     hits: Iterable[Hit], *, preferences: TellPreferences = "matter", allowance: int = ALLOWANCE
 ) -> str:
@@ -127,7 +116,7 @@ def format_preferences(
     chosen = [one for one, _ in hits.matters] if preferences == "all" else those_that_matter(hits.matters, allowance)
     if not chosen:
         return ""
-    return "\n".join([MATTERING, *(f"- {_HEADING.sub(_QUOTED, _one_line(one.text))}" for one in chosen)])
+    return "\n".join([MATTERING, *(f"- {_quoted(_one_line(one.text))}" for one in chosen)])
 
 
 def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: int = ALLOWANCE) -> list[Preference]:
@@ -202,19 +191,30 @@ def _forms(letter: str) -> str:
 def _to_the_point(hit: Hit, mattering: set[str]) -> Hit:
     """Return a hit without the neutral guidance under preferences that do not matter to the query."""
     entries = [entry for entry in hit.entries if entry.stance != Stance.NEUTRAL or entry.preference in mattering]
-    return replace(hit, entries=entries)
+    return replace(hit, entries=tuple(entries))
 
 
 def format_hit(number: int, hit: Hit) -> str:
     """Format one hit of a context under its number; under the heading of what is known of the user if that is 0."""
     if number == 0:
-        return f"{KNOWN}\n- {_one_line(_HEADING.sub(_QUOTED, hit.text))}"
+        return f"{KNOWN}\n- {_one_line(_quoted(hit.text))}"
     guidance = [line for line in map(_guidance, hit.entries) if line]
     head = [f"Document {number}:"]
     if guidance:
         head += ["Interpretation Guidance:", *guidance]
-    # Quote everything that looks like a heading, so that a text cannot begin a section of its own.
-    return "\n".join([*head, "Content:", _HEADING.sub(_QUOTED, hit.text)])
+    return "\n".join([*head, "Content:", _quoted(hit.text)])
+
+
+def _quoted(text: str) -> str:
+    """Quote the lines that look like headings of a context, so that a text cannot begin a section of its own."""
+    return _LINE.sub(lambda line: f"> {line[0]}" if _is_heading(line[0]) else line[0], text)
+
+
+def _is_heading(line: str) -> bool:
+    if not any(colon in line for colon in ":\uff1a\ufe55"):
+        return False
+    plain = unicodedata.normalize("NFKC", _UNREAD.sub("", line).lstrip()[:_LONGEST_HEADING])
+    return bool(_HEADING.match(plain.casefold()))
 
 
 def _guidance(entry: MemoryEntry) -> str:

@@ -31,7 +31,7 @@ def memory_with(known: list[str], expected: list[dict[str, Any]]) -> EpicMemory:
     facts = any(each["kind"].endswith("fact") for each in expected)
     memory = EpicMemory([] if facts else [Preference(text=text) for text in known])
     for text in known if facts else ():
-        memory.accept(Proposal(kind="add_fact", text=text, quote=text))
+        memory.add_fact(text)
     return memory
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from epic_core.encoders.base import Embed
-from epic_core.errors import BudgetError, UnknownProposalError
+from epic_core.errors import BudgetError, InvalidInputError, UnknownProposalError
 from epic_core.learning.conversations import Conversation, Turn
 from epic_core.learning.references import Known, avoids, contrary, referred, same, shared, slots, topic
 from epic_core.pipeline.expiry import drop_expired
-from epic_core.pipeline.facts import change_fact, facts_of
+from epic_core.pipeline.facts import LONGEST_FACT, change_fact, check_length, facts_of
 from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
@@ -82,17 +82,34 @@ def _overlap(one: str, other: str) -> bool:
     return one in other or other in one
 
 
-def keep_open(session: Session, found: Sequence[Proposal], report: ProposalReport) -> list[Proposal]:
-    """Keep new proposals as open, and return those that are."""
+def add_proposals(session: Session, proposals: Iterable[Proposal], *, again: bool) -> Proposals:
+    """Keep proposals of a caller's own as open; see `EpicMemory.add_proposals`."""
+    session.store.check_writable()
+    given = [proposals] if isinstance(proposals, Proposal) else list(proposals)
+    for proposal in given:
+        if not isinstance(proposal, Proposal):
+            raise InvalidInputError(f"A Proposal is needed, not {type(proposal).__name__}.")
+        if not proposal.about_preference:
+            check_length(proposal.text)
+    drop_expired(session)
+    report = ProposalReport()
+    return Proposals(keep_open(session, given, report, again=again), report)
+
+
+def keep_open(
+    session: Session, found: Sequence[Proposal], report: ProposalReport, *, again: bool = False
+) -> list[Proposal]:
+    """Keep new proposals as open, with `again` also decided ones, and return those that are."""
     store, namespace = session.store, session.namespace
     made: dict[str, Proposal] = {}
     try:
         with session.lock, store.transaction():
-            store.proposals.drop_over(namespace)
-            decided = store.proposals.decided(namespace)
+            decided: frozenset[str | bytes] = frozenset() if again else store.proposals.decided(namespace)
             for proposal in found:
                 if proposal.over:
                     report.dropped["over already"] += 1
+                elif not proposal.about_preference and len(proposal.text) > LONGEST_FACT:
+                    report.dropped["too long for a fact"] += 1
                 elif was_decided(proposal, decided):
                     report.dropped["decided before"] += 1
                 elif proposal.id in made:
@@ -101,6 +118,7 @@ def keep_open(session: Session, found: Sequence[Proposal], report: ProposalRepor
                     made[proposal.id] = proposal
                     store.proposals.put(namespace, proposal, "open")
     except BudgetError as error:
+        made.clear()
         report.failures.append(f"{len(found)} proposals were not kept: {error}")
     return list(made.values())
 
@@ -268,14 +286,16 @@ def found_proposal(session: Session, proposal: str | Proposal) -> Proposal:
     """Return an open proposal, given by its id or as such.
 
     Raises:
-        UnknownProposalError: for an id that no open proposal has.
+        UnknownProposalError: if it is not open in this namespace.
     """
-    if isinstance(proposal, Proposal):
-        return proposal
+    key = proposal.id if isinstance(proposal, Proposal) else proposal
     with session.lock:
-        found = session.store.proposals.find(session.namespace, proposal)
+        found = session.store.proposals.find(session.namespace, key)
     if found is None:
-        raise UnknownProposalError(f"No open proposal has the id {proposal!r}. memory.proposals() lists them.")
+        raise UnknownProposalError(
+            f"No open proposal has the id {key!r}: memory.proposals() lists them. One of your own has to be open before"
+            " it is decided about: memory.add_proposals([proposal])."
+        )
     return found
 
 
@@ -292,6 +312,8 @@ def accept(
     accepted = proposal if text is None else replace(proposal, text=text)
 
     def mark() -> None:
+        if proposal.id in store.proposals.decided(namespace):
+            raise UnknownProposalError(f"{str(proposal)!r} was decided in the meantime.")
         store.proposals.remove(namespace, proposal.id)
         store.proposals.put(namespace, accepted, "accepted")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from epic_core.encoders.base import Embed
-from epic_core.errors import BudgetError, InvalidInputError, UnknownItemError
+from epic_core.errors import BudgetError, InvalidInputError
 from epic_core.pipeline.eviction import make_room
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.light_tier import item_bytes
@@ -31,6 +31,7 @@ from epic_core.text.stems import content_stems, word_set
 from epic_core.types import BuildReport, FloatArray, Item
 from epic_core.types.edits import Edit
 from epic_core.types.metadata import dumped_metadata
+from epic_core.types.proposals import plain
 from epic_core.types.validation import checked_moment
 from epic_core.verification.base import base_verifier
 
@@ -48,7 +49,7 @@ _SAME, _NEAR, _ENDED, _RELATED = 0.97, 0.6, 0.5, 0.3
 _MORE = re.compile(r"[,;:.!]\s+\w|\band\s")
 # Words that do not tell what a statement is about.
 _VAGUE = word_set("number new old go get come take put work home house day week month year time morning evening")
-_FILLING, _SLACK = 2, 20_000
+_FILLING, _SLACK = 2, 6_000
 # Words that a date or a time consists of, beside numbers.
 _DATES = word_set(
     "monday tuesday wednesday thursday friday saturday sunday january february march april june july august september"
@@ -100,11 +101,7 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
     """
     for item in items:
         dumped_metadata(item.metadata, item.id)
-        if len(item.text) > LONGEST_FACT:
-            raise InvalidInputError(
-                f"A fact is a short statement of at most {LONGEST_FACT} characters; {item.id!r} has {len(item.text)}."
-                " Add it as an item: memory.add(...)."
-            )
+        check_length(item.text)
     drop_expired(session)
     encoder = session.encoder
     vectors: FloatArray = yield Embed(encoder, [item.text for item in items], "embedding")
@@ -122,12 +119,25 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
                 edit, gone = _by_model(item, answers[item.id], known) or (edit, gone)
             edits.append(_applied(session, edit, gone, vector, known, rows))
         _check_number(known)
-        rows.incomplete = any(edit.old is not None for edit in edits)
+        rows.incomplete = any(edit.old is not None or edit.displaced is not None for edit in edits)
     clock.add("index", started)
     report.seen += len(items)
     report.duplicates += sum(edit.kind == "duplicate" for edit in edits)
     report.facts += sum(edit.kind in ("insert", "replace") for edit in edits)
     report.edits += edits
+
+
+def _holds(known: Sequence[_Held], text: str) -> bool:
+    return any(plain(held.item.text) == plain(text) for held in known)
+
+
+def check_length(text: str) -> None:
+    """Raise InvalidInputError for a text that is too long for a fact."""
+    if len(text) > LONGEST_FACT:
+        raise InvalidInputError(
+            f"A fact is a short statement of at most {LONGEST_FACT} characters; {text[:40]!r}... has {len(text)}."
+            " Add it as an item: memory.add(...)."
+        )
 
 
 def facts_of(session: Session) -> list[Item]:
@@ -147,25 +157,30 @@ def change_fact(
         old: The text of the fact that it takes the place of; empty for none.
         expires_at: When the new fact stops to hold; None for never.
         also: Called in the same transaction.
+
+    Raises:
+        InvalidInputError: for a text that is too long for a fact.
     """
+    check_length(text)
     new = [Item(text=text, fact=True, expires_at=expires_at)] if text else []
     vectors: FloatArray = yield Embed(session.encoder, [item.text for item in new], "embedding")
     with session.changing(session.encoder) as space:
         known = _facts(session, space)
         gone = next((held for held in known if held.item.text == old), None)
-        rows = CommittedRows()
+        rows, unheld = CommittedRows(), list[str]()
         for item, vector in zip(new, vectors, strict=True):
             edit, other = _decided(item, vector, known)
             if gone is not None and item.id != gone.item.id:
                 edit, other = Edit(kind="replace", item=item, old=gone.item, reason="the user said so"), gone
             _applied(session, edit, other, vector, known, rows)
+            unheld += [text] if edit.kind in ("duplicate", "end") else []
         if gone is not None and not new:
             over = Edit(kind="end", item=gone.item, old=gone.item, reason="the user said so")
             _applied(session, over, gone, gone.vector, known, rows)
         _check_number(known)
-        if gone is not None:
-            session.store.proposals.forget(session.namespace, [old])
         also()
+        # No words stay that no fact has, and that nobody could ask to forget.
+        session.store.proposals.withdraw(session.namespace, [each for each in unheld if not _holds(known, each)])
 
 
 def _check_number(known: Sequence[_Held]) -> None:
@@ -222,35 +237,6 @@ def _by_model(item: Item, answer: tuple[Relation, str], known: Sequence[_Held]) 
     return Edit(kind="replace", item=item, old=held.item, reason="the language model: it changes this"), held
 
 
-def undo(session: Session, number: int) -> Effects[Edit]:
-    """Take an edit back: what it added goes, what it replaced or ended is held again.
-
-    Raises:
-        UnknownItemError: if there is no such edit any more, or what it added is not held.
-    """
-    with session.lock, session.store.reading():
-        found = [edit for edit in session.store.edits.all(session.namespace) if edit.id == number]
-    if not found:
-        raise UnknownItemError(f"There is no edit {number!r} to undo. memory.edits() lists those that there are.")
-    edit, encoder, namespace = found[0], session.encoder, session.namespace
-    olds = [edit.old] if edit.old is not None else []
-    vectors: FloatArray = yield Embed(encoder, [item.text for item in olds], "embedding")
-    with session.changing(encoder):
-        store = session.store
-        if edit.kind != "end":
-            if store.items.row(namespace, edit.item.id) is None:
-                raise UnknownItemError(
-                    f"{edit.item.text!r} is not held any more: it was edited again, or forgotten. Undo the later edit"
-                    " first: memory.edits()."
-                )
-            store.items.remove(namespace, [edit.item.id])
-        for item, vector in zip(olds, vectors, strict=True):
-            if store.items.row(namespace, item.id) is None:
-                store.items.put(namespace, item, vector)
-        store.edits.remove(number)
-    return edit
-
-
 def _facts(session: Session, space: Namespace) -> list[_Held]:
     rows = sorted(space.facts)
     held = space.held(session.store, rows)
@@ -271,11 +257,14 @@ def _applied(
     if gone is not None:
         store.items.remove(namespace, [gone.item.id])
         known.remove(gone)
+        if edit.kind == "end" or plain(gone.item.text) != plain(edit.item.text):
+            store.proposals.withdraw(namespace, [gone.item.text])
     if edit.kind != "end":
-        if store.items.row(namespace, edit.item.id) is not None:
-            # A text that was held as an item is a fact from now on.
+        found = store.items.known(namespace, [edit.item.id]).get(edit.item.id)
+        if found is not None:
+            # What was held, or waited to be verified, as an item is a fact from now on.
+            edit = replace(edit, displaced=found.item)
             store.items.remove(namespace, [edit.item.id])
-            rows.incomplete = True
         row = store.items.put(namespace, edit.item, vector)
         rows.texts.append(row)
         known.append(_Held(row=row, item=edit.item, vector=vector, slot=slot_of(edit.item.text)))

@@ -98,6 +98,14 @@ def hits_of(found: object) -> list[Hit]:
     return hits
 
 
+def merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
+    """Merge the fallback's hits with the memory's own behind them; each item once."""
+    by_id: dict[str, Hit] = {}
+    for hit in (*first, *then):
+        by_id.setdefault(hit.item.id, hit)
+    return list(by_id.values())[:k]
+
+
 def _plain(result: Any) -> tuple[Any, Any]:
     """Convert a framework's document or node to an Item with its score; return anything else unchanged."""
     if hasattr(result, "page_content"):

@@ -15,9 +15,10 @@ from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
 from epic_core.pipeline import ranking
-from epic_core.pipeline.fallback import AskFallback, hits_of
+from epic_core.pipeline.fallback import AskFallback, hits_of, merged
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
+from epic_core.runtime.telemetry import span
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
@@ -57,9 +58,12 @@ class Search:
 
 def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
     """Search, and ask the fallback where nothing held is relevant."""
-    encoder = session.encoder
-    vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
-    return (yield from found_near(session, asked, encoder, vector, clock))
+    with span("search", clock) as counts:
+        encoder = session.encoder
+        vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
+        hits = yield from found_near(session, asked, encoder, vector, clock)
+        counts.update(k=asked.k, hits=len(hits), facts=len(hits.facts), steered_by=len(hits.steered_by))
+        return hits
 
 
 def preferences_by_weight(session: Session, query: str, namespace: str) -> Effects[list[tuple[Preference, float]]]:
@@ -102,7 +106,7 @@ def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatA
         broader = hits_of(answer)
         if asked.filter is not None:
             broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
-        hits = _merged(broader, hits, asked.k)
+        hits = merged(broader, hits, asked.k)
     with session.lock:
         session.count_uses(result.entries)
     return Hits(
@@ -175,18 +179,16 @@ def _found(
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
     if asked.keys == "instruction" or not asked.distinct:
         return _by_instruction(session, space, asked, steering, steered, positions, allowed)
+    query, min_score = asked.query if asked.query != BY_VECTOR else "", asked.min_score
+    items_allowed = _items_allowed(space, asked, positions, allowed)
+    if of_months := ranking.of_months(space, session.store, query):
+        items_allowed, min_score = of_months if items_allowed is None else of_months & items_allowed, None
     candidates = ranking.candidates(
-        space,
-        session.store,
-        asked.query if asked.query != BY_VECTOR else "",
-        steered.vector,
-        asked.k,
-        entries_allowed=allowed,
-        items_allowed=_items_allowed(space, asked, positions, allowed),
+        space, session.store, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed
     )
-    least = ranking.least_topic(session.encoder, candidates.topics, len(space.texts), asked.min_score)
+    least = ranking.least_topic(session.encoder, candidates.topics, len(space.texts), min_score)
     relevant = bool(least < np.inf and candidates.topics.max(initial=-np.inf) >= least)
-    candidates = ranking.worth_ranking(space, candidates, least, session.encoder, asked.min_score)
+    candidates = ranking.worth_ranking(space, candidates, least, session.encoder, min_score)
     scores, steered = ranking.ranked(
         space,
         session.store,
@@ -197,7 +199,6 @@ def _found(
         prefers=asked.stance_policy != "any",
     )
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
-    restricted = positions is not None or asked.stance_policy == "only_supports"
     chosen = ranking.distinct(space, session.store, candidates.rows, order, asked.k)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in chosen]
@@ -215,37 +216,14 @@ def _found(
         steered=steered,
         relevant=relevant,
         matters=_matters(space, steering, steered, positions, candidates),
-        facts=facts_near(session, space, asked, steered.query, None if restricted else candidates),
+        facts=fact_hits(session.store, space, steered.vector, ranking.facts_among(space, candidates)),
     )
 
 
-def facts_near(
-    session: Session, space: Namespace, asked: Search, vector: FloatArray, found: ranking.Candidates | None = None
-) -> list[Hit]:
-    """Return the facts of the user that are relevant to a query, best first, whatever the preferences are.
-
-    Args:
-        vector: E(q), shape `(d,)`.
-        found: The relevant candidates, if facts are among them; else facts are searched by themselves.
-    """
-    if not space.facts:
-        return []
-    if found is None:
-        facts = space.facts if asked.filter is None else space.facts & space.items_matching(asked.filter)
-        found = ranking.candidates(
-            space,
-            session.store,
-            asked.query if asked.query != BY_VECTOR else "",
-            vector,
-            asked.k,
-            entries_allowed=np.empty(0, dtype=np.int64),
-            items_allowed=frozenset(facts),
-        )
-        least = ranking.least_topic(session.encoder, found.topics, len(space.texts), asked.min_score)
-        found = ranking.worth_ranking(space, found, least, session.encoder, asked.min_score)
-    near = zip(found.rows, found.topics.tolist(), strict=True)
-    best = [(row, min(1.0, topic)) for row, topic in near if row in space.facts][:_FACTS]
-    return _hits(session.store, space, vector, best, [[]] * len(best), {}, None) if best else []
+def fact_hits(store: Store, space: Namespace, vector: FloatArray, facts: Sequence[tuple[int, float]]) -> list[Hit]:
+    """Make hits of the best facts of the user, which have no entries."""
+    facts = facts[:_FACTS]
+    return _hits(store, space, vector, facts, [[]] * len(facts), {}, None) if facts else []
 
 
 def _by_instruction(
@@ -265,14 +243,17 @@ def _by_instruction(
     rows = [row for row, _ in best]
     # What steering made of the query does not count: it is near to whatever is held.
     near = float(space.index.vector(rows[0]) @ steered.query) if rows else -1.0
+    # Facts of the user have no instructions: they are found by their text, and are no hits here.
+    found = ranking.facts_by_text(space, session.store, session.encoder, asked.query, steered.query, asked.filter)
+    facts = fact_hits(session.store, space, steered.query, found)
     return Found(
         hits=hits,
         entries=rows,
         vectors=[space.index.vector(row) for row in rows],
         steered=steered,
-        relevant=near >= default_floor(session.encoder),
+        relevant=near >= default_floor(session.encoder) or bool(facts),
         matters=_matters(space, steering, steered, positions, None),
-        facts=facts_near(session, space, asked, steered.query),
+        facts=facts,
     )
 
 
@@ -297,10 +278,12 @@ def _items_allowed(
     """Return the rows of the items that a search may find; None for all."""
     if allowed is None:
         return None
+    matching = None if asked.filter is None else space.items_matching(asked.filter)
     if positions is None and asked.stance_policy != "only_supports":
-        return space.items_matching(asked.filter) if asked.filter is not None else None
-    # The light tier holds what was verified for no preference.
-    return frozenset(space.item_of[row] for row in allowed.tolist())
+        return matching
+    # The light tier holds what was verified for no preference. Facts are found whatever the preferences are.
+    facts = space.facts if matching is None else space.facts & matching
+    return frozenset({*facts, *(space.item_of[row] for row in allowed.tolist())})
 
 
 def search_vector(session: Session, asked: Search, vector: FloatArray) -> Hits:
@@ -309,7 +292,7 @@ def search_vector(session: Session, asked: Search, vector: FloatArray) -> Hits:
         space = session.space(asked.namespace)
         result = _found(session, space, asked, session.steering_of(space, "off"), _unsteered(vector), None)
         session.count_uses(result.entries)
-        return Hits(result.hits, vector=vector, vectors=result.vectors, relevant=result.relevant)
+        return Hits(result.hits, vector=vector, vectors=result.vectors, relevant=result.relevant, facts=result.facts)
 
 
 def checked_search(
@@ -391,14 +374,6 @@ def mean_vector(vectors: FloatArray) -> FloatArray:
     if len(vectors) > 1 and norm > 0.0:
         mean /= np.float32(norm)
     return mean
-
-
-def _merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
-    """Merge the fallback's hits with the memory's own behind them; each item once."""
-    merged: dict[str, Hit] = {}
-    for hit in (*first, *then):
-        merged.setdefault(hit.item.id, hit)
-    return list(merged.values())[:k]
 
 
 def hits_at(

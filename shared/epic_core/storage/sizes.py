@@ -16,6 +16,7 @@ _PARTS: dict[str, dict[str, str]] = {
     },
     "entries": {"index": "vector", "instructions": "instruction rationale stance"},
     "preferences": {"preferences": "namespace id text aspects vector"},
+    "edits": {"documents": "namespace item old reason texts"},
     "proposals": {"preferences": "namespace id said state kind text old quote source"},
     "pending": {"documents": "namespace id text metadata reason preferences"},
     "verdicts": {"verdicts": "chunk preference version stance instruction rationale"},

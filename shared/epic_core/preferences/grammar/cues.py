@@ -122,7 +122,9 @@ _AVOIDED_PHRASE = any_of(
     "(?:afraid|scared|terrified|frightened|wary|sceptical|skeptical|suspicious|tired|sick|weary|critical) of",
     "(?:phobia|fear|dread|hatred|distaste|dislike|disdain|contempt|loathing|horror) (?:of|for|towards?)",
     "(?:trouble|problems?|issues?|done) with|(?:motion |sea|car)sick (?:on|in|from)|so over|stay(?:ing)? out of|"
-    "pass on|no thanks to|(?:put|turned) off by|bothered by|(?:bored|annoyed|irritated|overwhelmed|triggered|"
+    r"pass on|(?:(?<=i'm )|(?<=i am )|(?<=i've been ))off(?= [a-z])"
+    r"(?! (?:to|work|duty|on|the|for|at|in|sick|today|school)\b)|"
+    "no thanks to|(?:put|turned) off by|bothered by|(?:bored|annoyed|irritated|overwhelmed|triggered|"
     "disturbed|"
     "unsettled) (?:by|with|in)",
     "disgusted by|squeamish about|(?:un|dis)interest(?:ed)? in|uncomfortable (?:with|in|around|on)|"

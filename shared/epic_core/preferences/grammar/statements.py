@@ -229,6 +229,7 @@ FRONTED = re.compile(
         r"doesn't|do not|does not|never) (?:help|work for|suit|interest|appeal to|do it for|agree with|"
         r"sit well with) (?:me|my)|(?:do|does|did) nothing for me|itch(?:es)?\b.{0,12} me|keeps? (?:me|us) (?:awake|"
         r"up)|(?:in it)?, (?:count me out|i'm out|i pass|no thanks)|never again"
+        r"|tastes? (?:like soap|like cardboard|awful|foul|horrible|disgusting|vile)"
         r"|\? (?:no|never)\b))",
         r"(?P<liked>(?:(?:is|are) (?:\w+ly )?(?:an? )?(?:musts?|must-haves?|good|fine|fun|bliss|heaven|nice|"
         r"lovely|great|"
@@ -256,7 +257,8 @@ EXCHANGED = re.compile(
 # "Please keep coriander out of it", "I try to keep my salt intake down".
 KEPT_OUT = re.compile(
     r"\b(?:keep|keeping|leave|leaving|left|cut|cutting)\s(?P<what>(?!me\b|out\b|it\b)[^,]{2,60}?)\s"
-    r"(?:intake |consumption |use )?(?:out(?: of)?|down|low|away from|to a minimum)(?![\w-])",
+    r"(?:intake |consumption |use )?(?:out(?: of)?|down|low|away from|to a minimum)(?![\w-])"
+    r"|\b(?:keep|keeping|kept)\s[^,]{2,40}?\sfree (?:of|from)\s(?P<free>[^,]+)",
     re.I,
 )
 # "Table service every time", "a window seat any day".
