@@ -20,6 +20,7 @@ from epic_core.errors import InvalidInputError, MemoryClosedError, NoPreferences
 from epic_core.integrations.copies import CopiedModel, checked_file, lasting
 from epic_core.integrations.judging_memory import warn_of_undecided
 from epic_core.integrations.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
+from epic_core.learning.cues import only_asks
 from epic_core.lm import LanguageModel
 from epic_core.runtime.batching import storable
 from epic_core.text.chunking import ConversationChunker
@@ -82,8 +83,8 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         per_session: Read only items of the chat's own session.
         filters: LlamaIndex's MetadataFilters, or an `epic_core.Filter`, applied on reading.
         stance_policy: As for `EpicMemory.search`: "prefer", "only_supports" or "any".
-        remember: Whose messages are offered: "both", or only the "user"'s, as much of what the assistant says
-            repeats what the memory holds.
+        remember: Whose messages are offered: "both", or only the "user"'s that do not merely ask, as much of what the
+            assistant says repeats what the memory holds.
         propose: Whether what the user says of themselves in these messages is proposed as preferences and facts
             (`EpicMemory.propose`). True leaves the proposals open for the app to ask about: `memory.proposals()`,
             `accept`, `reject`. "auto" accepts what is said plainly, with a confidence of at least 0.9.
@@ -177,7 +178,9 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         hits = self._near(found)
         # The same text from several sessions is returned once.
         told = {hit.text: hit for hit in reversed(hits)}
-        context = format_context(Hits((hit for hit in hits if told[hit.text] is hit), matters=found.matters))
+        context = format_context(
+            Hits((hit for hit in hits if told[hit.text] is hit), matters=found.matters, facts=found.facts)
+        )
         if not context:
             return ""
         return without_tags(f"{_NOTE}\n\n{context}", "memory", self.name)
@@ -282,7 +285,12 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             for message in messages
             if not _calls_tools(message)
         ]
-        return [one for one in said if one["role"] in heard and one["content"]]
+        # A question without its answer holds nothing, but would be found before what answers it.
+        return [
+            one
+            for one in said
+            if one["role"] in heard and one["content"] and not (self.remember == "user" and only_asks(one["content"]))
+        ]
 
     def _warn_once(self, what: str) -> None:
         if not self._warned:

@@ -22,12 +22,13 @@ from langgraph.runtime import Runtime
 from typing_extensions import NotRequired
 
 from epic_core import BuildReport, EpicMemory
-from epic_core.context import without_tags
+from epic_core.context import join_context, without_tags
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.integrations.calls import Attempt, Call
 from epic_core.integrations.copies import Copied, checked_file, lasting
 from epic_core.integrations.metadata import PREFIX
 from epic_core.integrations.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
+from epic_core.learning.cues import only_asks
 from epic_core.lm.prompting import one_line
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.types import checked_k
@@ -112,8 +113,9 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         k: How many items are retrieved, at least 1.
         include_preferences: Whether the model gets the preferences too: the memory's, or those of them that the call's
             `preferences` select. Guidance says how each text fits them, but a search may find no text.
-        remember: "user" offers the user's messages to the memory; "both", or True, the assistant's as well, much of
-            which only repeats what the memory holds; False offers nothing. The memory decides within the run, which
+        remember: "user" offers the user's messages to the memory, but for those that only ask; "both", or True, the
+            assistant's as well, much of which only repeats what the memory holds; False offers nothing.
+            The memory decides within the run, which
             delays the end of the run: hardly with the embedded verifier; by its calls with a language model; by a few
             seconds of retries if the model's server is down (`LMVerifier(retries=0)` waits least). With False, offer
             turns yourself when there is time: `memory.add_conversation(...)`.
@@ -245,7 +247,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             if preferences:
                 parts.append("\n".join([_PREFERENCES, *(f"- {one_line(p.text)}" for p in preferences)]))
         if found:
-            context = without_tags("\n\n".join(document.page_content for document in found), "memory")
+            context = without_tags(join_context(document.page_content for document in found), "memory")
             mark = secrets.token_hex(8)
             parts.append(f"{_MEMORY.format(mark=mark)}\n\n<memory {mark}>\n{context}\n</memory {mark}>")
         return "\n\n".join(parts)
@@ -326,7 +328,9 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         self._cache.drop(options.key(latest_question(messages, turn)))
         if not self.remember or turn is None or turn["by"] != self._user(options):
             return options, []
-        return options, turn_of(messages, turn, both=self.remember == "both", tools=self.remember_tools)
+        said = turn_of(messages, turn, both=self.remember == "both", tools=self.remember_tools)
+        # A question without its answer holds nothing, but would be found before what answers it.
+        return options, [] if len(said) == 1 and only_asks(said[0]["content"]) else said
 
     def _own_memory(self, options: CallOptions) -> EpicMemory | None:
         """Return the memory that can write for the user; None if it belongs to another namespace, or there is none."""

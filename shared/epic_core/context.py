@@ -7,8 +7,10 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
+from epic_core.errors import InvalidInputError
 from epic_core.types import Hit, Hits, MemoryEntry, Preference, Stance
 from epic_core.types.validation import one_of
 
@@ -67,15 +69,37 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
         InvalidInputError: for an unknown value of `preferences`.
     """
     opening = format_preferences(hits, preferences=preferences, allowance=allowance)
-    facts = hits.facts if isinstance(hits, Hits) else []
-    known = "\n".join([KNOWN, *(f"- {_one_line(_quoted(hit.text))}" for hit in facts)]) if facts else ""
-    shown = {hit.item.id for hit in facts}
-    others = [hit for hit in hits if hit.item.id not in shown]
+    numbered = numbered_hits(hits)
     if isinstance(hits, Hits) and hits.matters and preferences != "none":
         mattering = {str(one) for one in those_that_matter(hits.matters, len(hits.matters) * allowance)}
-        others = [_to_the_point(hit, mattering) for hit in others]
-    documents = [format_hit(number, hit) for number, hit in enumerate(others, start=1)]
-    return "\n\n".join(part for part in (opening, known, *documents) if part)
+        numbered = [(number, _to_the_point(hit, mattering)) for number, hit in numbered]
+    return join_context([opening, *(format_hit(number, hit) for number, hit in numbered)])
+
+
+def numbered_hits(hits: Iterable[Hit]) -> list[tuple[int, Hit]]:
+    """Return hits in the order of a context: first the facts of the user that are relevant, numbered 0 and whether or
+    not they are among the hits, then the others, numbered from 1.
+    """
+    given = list(hits)
+    first = hits.facts if isinstance(hits, Hits) else []
+    facts = {hit.item.id: hit for hit in (*first, *given) if hit.tier == "fact"}
+    others = [hit for hit in given if hit.item.id not in facts]
+    return [*((0, hit) for hit in facts.values()), *enumerate(others, start=1)]
+
+
+def join_context(parts: Iterable[str]) -> str:
+    """Join the parts of a context, of which facts that follow each other share one heading."""
+    joined: list[str] = []
+    in_facts = False
+    for part in filter(None, parts):
+        is_fact = part.startswith(f"{KNOWN}\n")
+        if is_fact and in_facts:
+            joined[-1] += part.removeprefix(KNOWN)
+        else:
+            joined.append(part)
+        # The preferences may stand before the first of them, in one part.
+        in_facts = is_fact or f"\n\n{KNOWN}\n" in part
+    return "\n\n".join(joined)
 
 
 def format_preferences(
@@ -101,7 +125,12 @@ def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: in
     Args:
         matters: Preferences, heaviest first, each with the chance that it matters.
         allowance: Approximate number of tokens they may take. The first one chosen may take more.
+
+    Raises:
+        InvalidInputError: for an allowance that is no number.
     """
+    if not isinstance(allowance, Real) or isinstance(allowance, bool):
+        raise InvalidInputError(f"allowance must be a number of tokens, not {allowance!r}.")
     if not matters or max(chance for _, chance in matters) < _ANY:
         return []
     chosen: list[Preference] = []
@@ -166,7 +195,9 @@ def _to_the_point(hit: Hit, mattering: set[str]) -> Hit:
 
 
 def format_hit(number: int, hit: Hit) -> str:
-    """Format one hit of a context under its number."""
+    """Format one hit of a context under its number; under the heading of what is known of the user if that is 0."""
+    if number == 0:
+        return f"{KNOWN}\n- {_one_line(_quoted(hit.text))}"
     guidance = [line for line in map(_guidance, hit.entries) if line]
     head = [f"Document {number}:"]
     if guidance:

@@ -430,7 +430,7 @@ class EpicMemory:
             ReadOnlyError: if a model is to be asked, and what it says cannot be remembered.
             EncoderError: if the encoder fails.
         """
-        report, clock = report or BuildReport(), Clock()
+        report, clock = _checked_report(report), Clock()
         with Progress(items, shown=progress) as bar:
             for batch in batches(items, JUDGED_AT_ONCE):
                 judged = run(judge_batch(self._session, batch, report, clock, bar), clock)
@@ -441,7 +441,7 @@ class EpicMemory:
         self, items: Items | AsyncIterable[str | Item], *, report: BuildReport | None = None, progress: bool = False
     ) -> AsyncIterator[Judged]:
         """As `judge`, without blocking the event loop; also takes an asynchronous iterable."""
-        report, clock = report or BuildReport(), Clock()
+        report, clock = _checked_report(report), Clock()
         with Progress(items, shown=progress) as bar:
             async for batch in abatches(items, JUDGED_AT_ONCE):
                 judged = await arun(judge_batch(self._session, batch, report, clock, bar), clock)
@@ -1300,6 +1300,12 @@ class EpicMemory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _checked_report(report: BuildReport | None) -> BuildReport:
+    if report is not None and not isinstance(report, BuildReport):
+        raise InvalidInputError(f"report must be a BuildReport, not {report!r}.")
+    return BuildReport() if report is None else report
 
 
 def checked_path(path: str | Path) -> Path:

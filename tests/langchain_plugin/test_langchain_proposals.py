@@ -89,6 +89,14 @@ async def test_the_human_is_asked_as_by_langchain(memory: EpicMemory, asynchrono
     assert known(memory) == [] and len(memory.proposals()) == 2
 
 
+async def test_an_edit_that_names_another_action_is_asked_again(memory: EpicMemory, asynchronous: bool) -> None:
+    agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True))
+    await agent.say(SAID)
+    other = {"type": "edit", "edited_action": {"name": "remove_preference", "args": {"text": "x"}}}
+    asked = request_in(await agent.answer(other, APPROVE))
+    assert "not the action" in asked["action_requests"][0]["description"] and known(memory) == []
+
+
 @pytest.mark.parametrize(
     ("first", "held"),
     [

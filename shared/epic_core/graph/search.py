@@ -25,7 +25,7 @@ from epic_core.graph.entity_linking import entity_seeds
 from epic_core.graph.extraction.base import PhraseExtractor, entity_key
 from epic_core.graph.loaded import LoadedGraph
 from epic_core.pipeline import ranking
-from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, mean_vector, prepared
+from epic_core.pipeline.search import Search, best_entries, fact_hits, found_near, hits_at, mean_vector, prepared
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.steering.base import SteeredQuery
@@ -234,6 +234,7 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
     best = [(row, score) for row, score in best if row in space.item_of][: asked.k]
     hits = hits_at(session.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
     session.count_uses([row for row, _ in best])
+    facts = ranking.facts_by_text(space, session.store, session.encoder, asked.query, steered.query, asked.filter)
     clock.add("index", started)
     return GraphHits(
         hits,
@@ -243,6 +244,7 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
         timings=clock.parts,
         steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
         matters=visited.matters,
+        facts=fact_hits(session.store, space, steered.query, facts),
         entities=visited.entities,
     )
 

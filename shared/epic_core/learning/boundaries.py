@@ -36,7 +36,8 @@ PASTED = anywhere(r"""
         this|these|following|below|text|e-?mail|message|letter|article|post|page|note|comment|transcript|ad|prompt|
         form|copy|pasted?|document|title|headline|reviews|sign|label)\b[^.?!\n]{0,80}:\s
     \b(?:this|these|following|below)\b[^.?!\n]{0,60}[?.!]?[ \t]*\n\s*(?=\S)
-    (?:^|\n)[ \t]*(?:dear|hi|hello|hey|to whom)\b[^\n?!.]{0,40},[ \t]*\n|(?:^|\n)-{3,}|\bfwd?:
+    (?:^|\n)[ \t]*(?:dear|(?:hi|hello|hey)(?!(?: there| again| all)?,)|to whom)\b[^\n?!.]{0,40},[ \t]*\n
+    (?:^|\n)-{3,}|\bfwd?:
     (?:^|\n)[ \t]*(?:from|to|cc|subject|sent|date|re|fwd?)[ \t]?:|\b(?:translat\w+|proof-?read\w*)\b|\b(?:grammar|
         spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[?:]|\b(?:check|correct|fix|improve|mind|polish)\b
         [^\n?.!:]{0,40}\b(?:grammar|spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[.!]

@@ -32,7 +32,7 @@ _ROLES = {name: role for role, names in _NAMES_OF_ROLES.items() for name in name
 _TIMES = ("time", "timestamp", "created_at", "create_time", "datetime", "date")
 # Where frameworks keep what a message has besides.
 _ASIDE = ("metadata", "additional_kwargs", "response_metadata")
-_HOLDERS = ("messages", "chat_messages", "conversations", "conversation", "results", "memories", "turns")
+_HOLDERS = ("messages", "contents", "chat_messages", "conversations", "conversation", "results", "memories", "turns")
 # The speaker of what another memory exported.
 _MEMORY = "memory"
 _MILLISECONDS = 1e11
@@ -79,12 +79,16 @@ def read_conversation(messages: Any, *, user: str | Collection[str] = ()) -> Con
         messages: Mappings with `role` and `content` as OpenAI and Anthropic have them (content may be a text, None or a
             list of parts); message objects of LangChain, LlamaIndex and others; a ChatGPT export; a mem0 export; or a
             text with "Name: words" lines, one without names being the user's own words.
-        user: Names of speakers who are the user, besides "user", "human", "me" and "you".
+        user: Names of speakers who are the user, besides "user", "human", "me" and "you". If names are given, a message
+            of role "user" that bears another name is somebody else's.
 
     Raises:
-        InvalidInputError: for what holds no messages at all, such as a number.
+        InvalidInputError: for what holds no messages at all, such as a number; or names that are no texts.
     """
-    names = {name.strip().casefold() for name in ([user] if isinstance(user, str) else user)}
+    given = [user] if isinstance(user, str) else list(user) if isinstance(user, Iterable) else [user]
+    if not all(isinstance(name, str) for name in given):
+        raise InvalidInputError(f"user must be the name of a speaker, or several in a list; not {user!r}.")
+    names = {name.strip().casefold() for name in given}
     reading = _Reading(names)
     reading.read(messages)
     return reading.made
@@ -100,8 +104,10 @@ def conversation_items(
     caller's, `conversation` is the title or name.
 
     Raises:
-        InvalidInputError: for metadata that an item cannot have.
+        InvalidInputError: for metadata that an item cannot have, or a chunker that is none.
     """
+    if chunker is not None and not isinstance(chunker, ConversationChunker):
+        raise InvalidInputError(f"chunker must be a ConversationChunker, not {chunker!r}.")
     given = {} if metadata is None else Item(text="conversation", metadata=metadata).metadata
     # The same words in two sessions, or at two times, are two items: each is found by its own metadata.
     known_by = (dumped_metadata(given, "conversation"),) if given else ()
@@ -173,6 +179,8 @@ class _Reading:
             return
         if isinstance(messages, Mapping):
             messages = _inside(messages) or [messages]
+        elif _role(messages) is not None:
+            messages = [messages]  # a message object, which may be iterable
         if isinstance(messages, bytes) or not isinstance(messages, Iterable):
             raise InvalidInputError(f"A conversation is a list of messages or a text, not {type(messages).__name__}.")
         for message in messages:
@@ -191,6 +199,8 @@ class _Reading:
             return
         if isinstance(message, Mapping) and isinstance(message.get("message"), Mapping):
             message = message["message"]
+        if isinstance(message, Mapping) and isinstance(message.get("data"), Mapping) and "content" not in message:
+            message = {**message["data"], "role": _role(message)}  # LangChain's messages_to_dict
         if isinstance(message, Sequence) and not isinstance(message, str) and len(message) == 2:
             message = dict(zip(("role", "content"), message, strict=True))  # ("human", "Hello")
         role = _role(message)
@@ -200,7 +210,8 @@ class _Reading:
         name = _of(message, "name")
         content = _of(message, "content")
         if content is None:
-            content = _of(message, "value") if _of(message, "value") is not None else _of(message, "text")
+            found = (_of(message, key) for key in ("value", "text", "parts"))
+            content = next((each for each in found if each is not None), None)
         if _of(message, "tool_calls") or _of(message, "function_call"):
             self.made.unusable["tool calls"] += 1
             if content is None or content == "":
@@ -239,8 +250,11 @@ class _Reading:
         if not text:
             self.made.unusable["messages without text"] += 1
             return
-        known = {speaker.casefold(), name.casefold()} & set(self._user)
-        role: Role = "user" if known else _ROLES.get(speaker.casefold(), "other")
+        role: Role = _ROLES.get(speaker.casefold(), "other")
+        if role == "other" and {speaker.casefold(), name.strip().casefold()} & set(self._user):
+            role = "user"
+        elif role == "user" and self._user and name.strip() and name.strip().casefold() not in self._user:
+            role = "other"
         self.made.turns.append(
             Turn(
                 role=role,
@@ -297,7 +311,8 @@ class _Reading:
     def _transcript(self, text: str) -> None:
         """Read "Name: words" lines; lines without a name go on with the turn before."""
         turns: list[tuple[dict[str, Any], list[str]]] = []
-        lines = text.splitlines()
+        # Other breaks, such as U+2028, stand inside what one speaker says.
+        lines = text.replace("\r\n", "\n").split("\n")
         first = next((line for line in lines if line.strip()), "")
         if not _LINE.match(first):
             turns.append(({"role": "user"}, lines))

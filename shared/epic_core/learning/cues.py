@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from epic_core.learning import boundaries, changes, durations, grammar
 from epic_core.learning.conversations import Turn
+from epic_core.learning.pastes import doubtful_from, told_by_others, without_pastes
 from epic_core.text.statements import statement_of
 
 Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update", "shift", "news"]
@@ -24,7 +25,9 @@ About: TypeAlias = Literal["preference", "fact"] | None
 _LONGEST_TURN = 4000
 _LONGEST_PARAGRAPH = 120  # words; people do not say so much of themselves at once
 _LONGEST_QUOTE = 240
+DOUBTFUL = 0.5  # confidence in what may have been pasted: for the user to decide
 _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d\u201e", "''''\"\"\"")
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _SENTENCE = re.compile(r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|\s*\n\s*")
 _LEAD = re.compile(r"\s*(?:(?:so|and|but|also|please|ok|well|hi|for the record),? )?")
 _BOTH = re.compile(r"my \w+ and i\b", re.I)
@@ -73,7 +76,8 @@ def statements(turn: Turn, now: datetime) -> list[Statement]:
     """
     if turn.role != "user" or len(turn.text) > _LONGEST_TURN:
         return []
-    masked = own_words(turn.text)
+    masked = without_pastes(own_words(turn.text))
+    doubtful = doubtful_from(masked)
     made: list[Statement] = []
     start = 0
     for boundary in [*_SENTENCE.finditer(masked), None]:
@@ -83,9 +87,18 @@ def statements(turn: Turn, now: datetime) -> list[Statement]:
             quote = turn.text[first:last]
             behind = durations.TIME_BEHIND.match(masked, last, end)
             if len(quote.split()) > 1 and len(quote) <= _LONGEST_QUOTE:
-                made += _timed(quote, masked[first : behind.end() if behind else last], about, change, now)
+                scope = masked[first : behind.end() if behind else last]
+                made += _timed(quote, scope, about, change, now, DOUBTFUL if first >= doubtful else 1.0)
         start = 0 if boundary is None else boundary.end()
     return made
+
+
+def only_asks(text: str) -> bool:
+    """Tell whether a text is questions alone, in which the user says nothing of themselves."""
+    sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
+    asks = all(each.endswith("?") and boundaries.QUESTION.match(each) for each in sentences)
+    turn = Turn(role="user", speaker="user", text=text)
+    return bool(sentences) and asks and not statements(turn, datetime.now(timezone.utc))
 
 
 def said_at(turn: Turn) -> datetime:
@@ -95,7 +108,8 @@ def said_at(turn: Turn) -> datetime:
 
 def own_words(text: str) -> str:
     """Return a text, cut at what is pasted, in which places stay and all that is not the user's own word is blank."""
-    text = text.translate(_APOSTROPHES)
+    # A format character, which nobody sees, hides no label.
+    text = _UNSEEN.sub(" ", text.translate(_APOSTROPHES))
     if boundaries.NO_TURN.search(text):
         return ""
     text = boundaries.MASKED.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
@@ -113,6 +127,8 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
     """Yield where the statements of a sentence begin and end, and what they are about."""
     sentence = text[start:end]
     if "\x00" in sentence or not sentence.strip():
+        return
+    if told_by_others(sentence):
         return
     asks = sentence.rstrip(" )\"'").endswith("?")
     place = 0
@@ -190,8 +206,13 @@ def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
     return start, about, change
 
 
-def _timed(quote: str, scope: str, about: About, change: Change, now: datetime) -> Iterator[Statement]:
-    """Yield a statement with its end if it holds for good or its end is known; `scope` is where that may be said."""
+def _timed(quote: str, scope: str, about: About, change: Change, now: datetime, most: float) -> Iterator[Statement]:
+    """Yield a statement with its end if it holds for good or its end is known.
+
+    Args:
+        scope: Where the end may be said.
+        most: The highest confidence that it can have.
+    """
     plain = quote.translate(_APOSTROPHES)
     until = None if change != "none" else durations.end_of(scope, now)
     if until is None and change == "none":
@@ -206,6 +227,7 @@ def _timed(quote: str, scope: str, about: About, change: Change, now: datetime) 
         confidence = 0.8
     if grammar.HEDGED.search(scope):
         confidence = min(confidence, 0.7)
+    confidence = min(confidence, most)
     yield Statement(quote=quote, about=about, change=change, confidence=confidence, until=until)
 
 

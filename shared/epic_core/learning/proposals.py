@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from epic_core.encoders.base import Embed
 from epic_core.errors import BudgetError, InvalidInputError, UnknownProposalError
 from epic_core.learning.conversations import Conversation, Turn
-from epic_core.learning.references import Known, avoids, contrary, referred, same, shared, slots
+from epic_core.learning.references import Known, avoids, contrary, referred, same, shared, slots, topic
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.fact_matching import matched
 from epic_core.pipeline.facts import LONGEST_FACT, change_fact, check_length, facts_of
@@ -137,13 +135,13 @@ class _Candidate:
 
     Attributes:
         known: Its text.
-        vector: E(text).
+        row: Of E(text) among the embeddings of what was read.
         proposal: The proposal of this conversation that it is of.
         changed: Whether a statement before has changed it.
     """
 
     known: Known
-    vector: FloatArray
+    row: int
     proposal: Proposal | None = None
     changed: bool = False
 
@@ -160,11 +158,11 @@ def _by_cues(
         return []
     texts = [*(each.text for each in known), *(_text(each.quote) for _, each in said)]
     vectors: FloatArray = yield Embed(session.encoder, texts, "embedding")
-    pool = [_Candidate(known=each, vector=vector) for each, vector in zip(known, vectors, strict=False)]
+    pool = [_Candidate(known=each, row=row) for row, each in enumerate(known)]
     made: list[Proposal] = []
-    for (turn, statement), vector in zip(said, vectors[len(known) :], strict=True):
+    for row, (turn, statement) in enumerate(said, start=len(known)):
         assert statement.quote in turn.text
-        cosines = np.array([each.vector @ vector for each in pool], dtype=np.float32)
+        cosines = (vectors @ vectors[row])[[each.row for each in pool]]
         outcome = _Reading(statement, [each.known for each in pool], cosines).read()
         if outcome.reason:
             report.dropped[outcome.reason] += 1
@@ -202,7 +200,7 @@ def _by_cues(
             old.changed = True
         if proposal.text:
             new = Known(text=proposal.text, preference=proposal.about_preference, pending=True)
-            pool.append(_Candidate(known=new, vector=vector, proposal=proposal))
+            pool.append(_Candidate(known=new, row=row, proposal=proposal))
     return made
 
 
@@ -305,12 +303,14 @@ class _Reading:
             return _Outcome("add_preference" if preference else "add_fact")
         if not preference and (told := self._told_of_a_fact()) is not None:
             return told
-        for place in np.argsort(-self._cosines, kind="stable").tolist():
-            each = self._known[place]
-            if preference and each.preference and contrary(self._text, each.text):
-                return _Outcome("replace_preference", place)
-            if not preference and not each.preference and slots(self._text) & slots(each.text):
+        tells = topic if preference else slots
+        own = tells(self._text)
+        alike = [p for p, each in enumerate(self._known) if each.preference == preference and own & tells(each.text)]
+        for place in sorted(alike, key=self._cosines.__getitem__, reverse=True):
+            if not preference:
                 return _Outcome("update_fact", place)
+            if contrary(self._text, self._known[place].text):
+                return _Outcome("replace_preference", place)
         if preference and _FROM_NOW.search(self._text):
             changed = referred(self._statement.quote, self._known, self._cosines)
             if changed is not None and self._known[changed].preference:

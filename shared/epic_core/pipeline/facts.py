@@ -63,6 +63,8 @@ def made_fact(
     for name, value in more.items():
         if not isinstance(value, str):
             raise InvalidInputError(f"{name} must be a text, not {value!r}.")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise InvalidInputError(f"metadata must be a mapping, not {metadata!r}.")
     return replace(
         item,
         metadata={**item.metadata, **(metadata or {}), **{name: value for name, value in more.items() if value}},

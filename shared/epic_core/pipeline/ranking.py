@@ -319,7 +319,7 @@ def distinct(space: Namespace, store: Store, items: Sequence[int], order: Iterab
     chosen: list[int] = []
     same: list[int] = []
     of_source: dict[str, int] = {}
-    taken = np.empty((k, space.texts.dimension), dtype=np.float32)
+    taken = np.empty((min(k, len(items)), space.texts.dimension), dtype=np.float32)
     for place in order:
         at = space.texts.place(items[place])
         if at >= 0 and chosen and float((taken[: len(chosen)] @ space.texts.vectors[at]).max()) >= _SAME:

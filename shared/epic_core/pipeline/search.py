@@ -216,11 +216,11 @@ def _found(
         steered=steered,
         relevant=relevant,
         matters=_matters(space, steering, steered, positions, candidates),
-        facts=_fact_hits(session.store, space, steered.vector, ranking.facts_among(space, candidates)),
+        facts=fact_hits(session.store, space, steered.vector, ranking.facts_among(space, candidates)),
     )
 
 
-def _fact_hits(store: Store, space: Namespace, vector: FloatArray, facts: Sequence[tuple[int, float]]) -> list[Hit]:
+def fact_hits(store: Store, space: Namespace, vector: FloatArray, facts: Sequence[tuple[int, float]]) -> list[Hit]:
     """Make hits of the best facts of the user, which have no entries."""
     facts = facts[:_FACTS]
     return _hits(store, space, vector, facts, [[]] * len(facts), {}, None) if facts else []
@@ -245,7 +245,7 @@ def _by_instruction(
     near = float(space.index.vector(rows[0]) @ steered.query) if rows else -1.0
     # Facts of the user have no instructions: they are found by their text, and are no hits here.
     found = ranking.facts_by_text(space, session.store, session.encoder, asked.query, steered.query, asked.filter)
-    facts = _fact_hits(session.store, space, steered.query, found)
+    facts = fact_hits(session.store, space, steered.query, found)
     return Found(
         hits=hits,
         entries=rows,

@@ -277,3 +277,51 @@ anything = st.recursive(
 def test_nothing_in_a_list_is_fatal(messages: list[Any]) -> None:
     for turn in read_conversation(messages).turns:
         assert turn.text.strip() and turn.speaker.strip() and turn.text.encode()
+
+
+def test_with_a_name_given_others_of_role_user_and_tools_of_that_name_are_not_the_user() -> None:
+    messages = [
+        {"role": "user", "name": "Bob", "content": "I love cheese."},
+        {"role": "user", "name": " anna", "content": "I love tea."},
+        {"role": "user", "content": "I love rye."},
+        {"role": "tool", "name": "Anna", "content": "I love spam."},
+        {"role": "assistant", "name": "Anna", "content": "I love ads."},
+        {"role": "Anna", "content": "I love figs."},
+    ]
+    roles = [turn.role for turn in read_conversation(messages, user="Anna").turns]
+    assert roles == ["other", "user", "user", "tool", "assistant", "user"]
+
+
+@pytest.mark.parametrize("user", [None, 5, [None]])
+def test_names_that_are_no_texts_are_refused(user: Any) -> None:
+    with pytest.raises(InvalidInputError, match="user must be"):
+        read_conversation("user: hi", user=user)
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\r", "\x0b", "\x85", "\x0c"])
+def test_only_a_new_line_begins_a_turn_of_a_transcript(sign: str) -> None:
+    turns = read_conversation(f"user: hi\r\nassistant: page{sign}user: I love cheese.").turns
+    assert [turn.role for turn in turns] == ["user", "assistant"]
+
+
+class _Part:
+    """A message of a framework, iterable as pydantic's models are."""
+
+    type, content = "human", "I love cheese."
+
+    def __iter__(self) -> Any:
+        return iter([("type", self.type), ("content", self.content)])
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        _Part(),
+        [{"type": "human", "data": {"content": "I love cheese.", "type": "human"}}],
+        [{"role": "user", "parts": [{"text": "I love cheese."}]}],
+        {"contents": [{"role": "user", "parts": [{"text": "I love cheese."}]}]},
+    ],
+)
+def test_a_message_by_itself_and_the_shapes_of_other_frameworks_are_read(messages: Any) -> None:
+    turns = read_conversation(messages).turns
+    assert [(turn.role, turn.text) for turn in turns] == [("user", "I love cheese.")]
