@@ -28,6 +28,7 @@ import numpy as np
 
 from epic_core.encoders.static import default_encoder
 from epic_core.text.slots import Slot, asked_slot, slot_of
+from epic_core.text.statement_pairs import denies, in_another_order, of_others, of_several, same_words
 from epic_core.text.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
 from epic_core.text.stems import stem
 from epic_core.types import FloatArray
@@ -112,6 +113,7 @@ class FactWords:
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = tuple(texts)
         self.statements = [statement_of(text) for text in texts]
         self.slots = [_slot(text) for text in texts]
         self.vectors = np.stack([_text_vector(text) for text in texts])
@@ -245,6 +247,10 @@ def matched(text: str, texts: Sequence[str]) -> Match | None:
     if not texts:
         return None
     held = fact_words(tuple(texts))
+    if "ended" not in statement_of(text).signs:
+        for place, old in enumerate(texts):
+            if denies(text, old) and same_words(text, old):
+                return Match("replace", place)
     features, alone = beside(text, held)
     return decided(text, held, features, probabilities(features, alone, _weights()))
 
@@ -259,10 +265,12 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
     for place, old in enumerate(held.statements):
         differs = column["other when"][place] or column["other number"][place]
         two_names = new.begins_unlike(old) and old.begins_unlike(new) and differs and "so" not in new.signs
-        if column["apart"][place] or two_names:
+        if column["apart"][place] or two_names or of_others(text, held.texts[place]):
             shares[place] = 0.0
         elif one_more or (not signed and (column["siblings"][place] or new.numbers_unlike(old))):
             shares[place, [0, 2]] = 0.0
+        if not signed and not _may_replace(text, new, held, place, column):
+            shares[place, 0] = 0.0
         one_slot = column["same slot"][place] and not column["many"][place]
         alike = min(column["forth"][place], column["back"][place]) > _ALL
         if not signed and not one_slot and not alike:
@@ -277,13 +285,28 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
         same = forth >= _SAME or (every and (bool(new.values) or forth >= _SAME_VALUES))
         if signed and not (every and new.values) and column["fresh words"][place] > 0.0:
             same = False
-        if not same or fresh or new.begins_unlike(old):
+        texts = text, held.texts[place]
+        if not same or fresh or new.begins_unlike(old) or denies(*texts) or in_another_order(*texts):
             if not signed:
                 return None
             kind = "end" if "ended" in new.signs and not fresh else "replace"
     if kind == "end" and (new.names - old.all_names or new.numbers - old.numbers or _GOES_ON.search(text)):
         kind = "replace"
     return Match(kind, place)
+
+
+def _may_replace(text: str, new: Statement, held: FactWords, place: int, column: dict[str, FloatArray]) -> bool:
+    """Tell whether a statement without a sign of a change may give another value for what a fact is about."""
+    old = held.statements[place]
+    if of_several(text, held.texts[place]) or denies(text, held.texts[place]):
+        return False
+    slot = held.slots[place]
+    fresh, gone = new.names - old.all_names, old.names - new.all_names
+    differ = [bool(column[name][place]) for name in ("other when", "other number")] + [bool(fresh and gone)]
+    if not any(differ) and column["same slot"][place] and slot is not None:
+        # "My car is red", "My car is a Skoda": both may hold.
+        return slot.relation != "be"
+    return sum(differ) < 2
 
 
 def asked(question: str, held: FactWords) -> FloatArray:

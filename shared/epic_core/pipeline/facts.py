@@ -25,6 +25,7 @@ from epic_core.pipeline.light_tier import item_bytes
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.storage.namespace import CommittedRows, Namespace
+from epic_core.text.statement_pairs import denies, in_another_order, of_others
 from epic_core.text.statements import CHANGES, statement_of
 from epic_core.types import BuildReport, FloatArray, Item
 from epic_core.types.edits import Edit, EditKind
@@ -270,7 +271,9 @@ def _decided(item: Item, vector: FloatArray, known: Sequence[_Held]) -> tuple[Ed
     near = np.array([held.vector @ vector for held in known], dtype=np.float32)
     if len(near) and near.max() >= _SAME:
         old = known[int(near.argmax())]
-        if statement_of(item.text).values == statement_of(old.item.text).values:
+        texts = item.text, old.item.text
+        alike = statement_of(texts[0]).values == statement_of(texts[1]).values
+        if alike and not (denies(*texts) or in_another_order(*texts) or of_others(*texts)):
             return Edit(kind="duplicate", item=item, old=old.item, reason="it says the same"), None
     match = matched(item.text, [held.item.text for held in known])
     if match is not None:

@@ -61,3 +61,42 @@ def test_what_differs_in_more_than_a_value_is_held_beside_it(first: str, second:
     memory.add_fact(second)
 
     assert {fact.text for fact in memory.facts()} == {first, second}
+
+
+OWNERS = [
+    ("My dentist is Dr. Brandt.", "My daughter's dentist is Dr. Ruiz."),
+    ("The dentist is Dr. Brandt.", "Mila's dentist is now Dr. Ruiz."),
+    ("My birthday is on 4 May.", "My wife's birthday is on 9 June."),
+    ("My car is a Skoda.", "My wife's car is a Fiat."),
+    ("My email is a@x.org.", "My work email is b@x.org."),
+    ("My dog is called Rex.", "My second dog is called Bo."),
+    ("My sister lives in Ghent.", "My sister's daughter lives in Paris."),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), OWNERS)
+def test_what_another_owns_is_another_thing(first: str, second: str) -> None:
+    memory = EpicMemory()
+    memory.add_fact(first)
+
+    assert [edit.kind for edit in memory.add_fact(second).edits] == ["insert"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [
+        ("My dentist is Dr. Lowe.", "My dentist is Dr. Kern.", "replace"),
+        ("My dentist is Dr. Lowe.", "My dentist is now Dr. Kern.", "replace"),
+        ("The door code is 4471.", "The door code is 9902.", "replace"),
+        ("Mila is six.", "Mila is seven now.", "replace"),
+        ("I live in Porto.", "We have moved to Braga.", "replace"),
+        ("I'm allergic to penicillin.", "The test says I'm not allergic to penicillin after all.", "replace"),
+        ("My car is a Skoda.", "I have sold my car.", "end"),
+        ("The gym membership costs 29 euros a month.", "I have quit the gym.", "end"),
+    ],
+)
+def test_what_has_changed_is_recognised(first: str, second: str, kind: str) -> None:
+    memory = EpicMemory()
+    memory.add_fact(first)
+
+    assert [edit.kind for edit in memory.add_fact(second).edits] == [kind]
