@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.encoders.base import Embed, Encoder
+from epic_core.encoders.base import Embed, Encoder, mean_vector
 from epic_core.encoders.cache import TextVectors
 from epic_core.graph.entity_linking import entity_seeds
 from epic_core.graph.extraction.base import PhraseExtractor, entity_key
 from epic_core.graph.loaded import LoadedGraph
 from epic_core.pipeline import ranking
-from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, mean_vector, prepared
+from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, prepared
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.steering.base import SteeredQuery

@@ -106,3 +106,11 @@ def _plain(result: Any) -> tuple[Any, Any]:
         node = result.node
         return Item(id=node.node_id, text=node.get_content(), metadata=node.metadata), result.score or 0.0
     return result, 0.0
+
+
+def merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
+    """Merge the fallback's hits with the memory's own behind them; each item once."""
+    both: dict[str, Hit] = {}
+    for hit in (*first, *then):
+        both.setdefault(hit.item.id, hit)
+    return list(both.values())[:k]

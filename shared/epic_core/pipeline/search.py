@@ -11,11 +11,12 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.encoders.base import Embed, Encoder
+from epic_core.encoders.base import Embed, Encoder, mean_vector
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
 from epic_core.pipeline import ranking
-from epic_core.pipeline.fallback import AskFallback, hits_of
+from epic_core.pipeline.choice import Choice
+from epic_core.pipeline.fallback import AskFallback, hits_of, merged
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.steering.base import SteeredQuery
@@ -25,6 +26,7 @@ from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store
 from epic_core.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
 from epic_core.types.modes import Mode, checked_mode, checked_stance_policy
+from epic_core.types.results import Ranking
 from epic_core.types.validation import one_of
 from epic_core.types.verdicts import PENALTY
 
@@ -53,6 +55,7 @@ class Search:
     distinct: bool
     keys: str = "both"
     min_score: MinScore = "auto"
+    choice: Choice | None = None
 
 
 def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
@@ -91,7 +94,7 @@ def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatA
         broader = hits_of(answer)
         if asked.filter is not None:
             broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
-        hits = _merged(broader, hits, asked.k)
+        hits = merged(broader, hits, asked.k)
     with session.lock:
         session.count_uses(result.entries)
     return Hits(
@@ -105,6 +108,7 @@ def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatA
         fallback=asks,
         relevant=result.relevant,
         facts=result.facts,
+        ranking=None if asks else result.ranking,
     )
 
 
@@ -138,6 +142,7 @@ class Found:
         relevant: Whether anything held is relevant to the query.
         matters: The preferences by how much they matter, heaviest first, each with the chance that it does.
         facts: The facts of the user that are relevant, best first.
+        ranking: How they were chosen of more results.
     """
 
     hits: list[Hit]
@@ -147,6 +152,7 @@ class Found:
     relevant: bool
     matters: list[tuple[Preference, float]]
     facts: Sequence[Hit] = ()
+    ranking: Ranking | None = None
 
 
 def _unsteered(vector: FloatArray) -> SteeredQuery:
@@ -192,10 +198,17 @@ def _found(
     ][:_FACTS]
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
     chosen = ranking.distinct(space, session.store, candidates.rows, order, asked.k)
+    if asked.choice is not None:
+        chosen = asked.choice.pool(chosen, order)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in chosen]
     groups = [space.rows_of.get(item, []) for item, _ in best]
     hits = _hits(session.store, space, steered.vector, best, groups, candidates.cosines, allowed)
+    vectors = list(ranking.vectors_of(space, candidates, [item for item, _ in best]))
+    matters, shown = _matters(space, steering, steered, positions, candidates), None
+    if asked.choice is not None:
+        shown = asked.choice.choose(asked.query, steered.query, hits, vectors, asked.k, matters)
+        best, groups, hits, vectors = shown.chosen(best, groups, hits, vectors)
     entries = [
         candidates.entries[item][0] if item in candidates.entries else rows[0]
         for (item, _), rows in zip(best, groups, strict=True)
@@ -204,11 +217,12 @@ def _found(
     return Found(
         hits=hits,
         entries=entries,
-        vectors=list(ranking.vectors_of(space, candidates, [item for item, _ in best])),
+        vectors=vectors,
         steered=steered,
         relevant=relevant,
-        matters=_matters(space, steering, steered, positions, candidates),
+        matters=matters,
         facts=_hits(session.store, space, steered.vector, facts, [[]] * len(facts), {}, None) if facts else (),
+        ranking=shown,
     )
 
 
@@ -289,6 +303,7 @@ def checked_search(
     embed: Sequence[str] | None = None,
     keys: str = "both",
     min_score: MinScore = "auto",
+    choice: Choice | None = None,
 ) -> Search:
     """Check the arguments of `EpicMemory.search`, or with `BY_VECTOR` for a query of a search by vector.
 
@@ -312,6 +327,7 @@ def checked_search(
         distinct=distinct,
         keys=one_of("keys", keys, get_args(Keys)),
         min_score=_checked_min_score(min_score),
+        choice=choice,
     )
 
 
@@ -345,23 +361,6 @@ def _checked_texts(embed: object) -> tuple[str, ...]:
     if not texts:
         raise InvalidInputError("embed has no texts. Leave it out to search for the query itself.")
     return texts
-
-
-def mean_vector(vectors: FloatArray) -> FloatArray:
-    """Return the mean of unit vectors `(n, d)` as a unit vector; a single one unchanged."""
-    mean: FloatArray = vectors.mean(axis=0, dtype=np.float32)
-    norm = float(np.linalg.norm(mean))
-    if len(vectors) > 1 and norm > 0.0:
-        mean /= np.float32(norm)
-    return mean
-
-
-def _merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
-    """Merge the fallback's hits with the memory's own behind them; each item once."""
-    merged: dict[str, Hit] = {}
-    for hit in (*first, *then):
-        merged.setdefault(hit.item.id, hit)
-    return list(merged.values())[:k]
 
 
 def hits_at(

@@ -17,6 +17,7 @@ _PARTS: dict[str, dict[str, str]] = {
     "entries": {"index": "vector", "instructions": "instruction rationale stance"},
     "preferences": {"preferences": "namespace id text aspects vector"},
     "proposals": {"preferences": "namespace id said state kind text old quote source"},
+    "learnt": {"preferences": "namespace kind value"},
     "pending": {"documents": "namespace id text metadata reason preferences"},
     "verdicts": {"verdicts": "chunk preference version stance instruction rationale"},
     "rewrites": {"verdicts": "chunk preferences version text"},
