@@ -233,17 +233,22 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
     # Without passages that have gone meanwhile.
     best = [(row, score) for row, score in best if row in space.item_of][: asked.k]
     hits = hits_at(session.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
+    vectors, shown = [space.index.vector(row) for row, _ in best], None
+    if asked.choice is not None:
+        shown = asked.choice.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
+        best, hits, vectors = shown.chosen(best, hits, vectors)
     session.count_uses([row for row, _ in best])
     clock.add("index", started)
     return GraphHits(
         hits,
         vector=steered.vector,
         query=steered.query,
-        vectors=[space.index.vector(row) for row, _ in best],
+        vectors=vectors,
         timings=clock.parts,
         steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
         matters=visited.matters,
         entities=visited.entities,
+        ranking=shown,
     )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
+
+import numpy as np
 
 from epic_core.errors import InvalidInputError
 from epic_core.pipeline.session import Session
 from epic_core.reranking import SIGNALS, LearnedReranker
 from epic_core.reranking.features import features_of
 from epic_core.reranking.reranker import CANDIDATES, feedback_event
-from epic_core.reranking.selection import taken
+from epic_core.reranking.selection import MEMORY, Policy, taken
 from epic_core.types import FloatArray, Hit, Hits, Preference
 from epic_core.types.results import Ranking
 from epic_core.types.validation import one_of
@@ -29,12 +31,12 @@ class Choice:
     Attributes:
         reranker: Orders them; None for the order of retrieval.
         explore: The temperature at which the order is drawn; 0 for the best one.
-        adaptive: Whether only as many are taken as the question needs.
+        policy: Takes only those that the question needs; None to take all.
     """
 
     reranker: LearnedReranker | None
     explore: float
-    adaptive: bool
+    policy: Policy | None
 
     def pool(self, chosen: list[int], order: Sequence[int]) -> list[int]:
         """Return the k results of retrieval, and behind them more to choose from."""
@@ -53,19 +55,19 @@ class Choice:
         matters: Sequence[tuple[Preference, float]],
     ) -> Ranking:
         """Choose at most k hits; the arguments are those of `features_of`."""
-        features = features_of(query, vector, hits, vectors, matters)
         if self.reranker is None:
-            ranking = LearnedReranker().rank(features, k)
+            count = min(k, len(hits))
+            ranking = Ranking(features=np.zeros((len(hits), 0)), order=list(range(count)), probabilities=[1.0] * count)
         else:
+            features = features_of(query, vector, hits, vectors, matters)
             ranking = self.reranker.rank(features, k, explore=self.explore)
-        if not self.adaptive:
+        if self.policy is None:
             return ranking
-        count = taken(query, [hits[place] for place in ranking.order], [vectors[place] for place in ranking.order])
-        return Ranking(
-            features=features,
-            order=ranking.order[:count],
-            probabilities=ranking.probabilities[:count],
-            propensity=ranking.propensity,
+        needed = taken(query, *ranking.chosen(hits, vectors), self.policy)
+        return replace(
+            ranking,
+            order=[ranking.order[place] for place in needed],
+            probabilities=[ranking.probabilities[place] for place in needed],
         )
 
 
@@ -77,6 +79,7 @@ def checked_choice(
     *,
     namespace: str | None,
     plain: bool,
+    policy: Policy = MEMORY,
 ) -> Choice | None:
     """Return what a search chooses, or None for the k results as they are.
 
@@ -86,6 +89,7 @@ def checked_choice(
         explore: At least 0.
         select: A `Select`.
         namespace: The one that is searched; None for the memory's own.
+        policy: What takes hits if the selection is adaptive.
         plain: Whether the search finds by texts and merges entries, as it has to.
 
     Raises:
@@ -106,7 +110,7 @@ def checked_choice(
         raise InvalidInputError(f"reranker must be a LearnedReranker or True, not {type(reranker).__name__}.")
     elif reranker and reranker.encoder not in ("", session.encoder.fingerprint):
         raise InvalidInputError("This reranker was trained with another encoder. Train it again: epic rerank train.")
-    return Choice(reranker=reranker or None, explore=float(explore), adaptive=select == "adaptive")
+    return Choice(reranker=reranker or None, explore=float(explore), policy=policy if select == "adaptive" else None)
 
 
 def own_reranker(session: Session, namespace: str) -> LearnedReranker:
@@ -133,7 +137,7 @@ def learn(session: Session, hits: Hits, feedback: Feedback) -> None:
         InvalidInputError: if they had none, are not whole, or the feedback names another item or signal.
     """
     ranking = getattr(hits, "ranking", None)
-    if ranking is None or len(hits) != len(ranking.order):
+    if ranking is None or not ranking.features.shape[1] or len(hits) != len(ranking.order):
         raise InvalidInputError(
             "learn() needs the whole result of a search with a reranker: hits = memory.search(query, reranker=True)."
         )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from epic_core.reranking.plackett_luce import Floats
-from epic_core.text.stems import word_set
+from epic_core.text.stems import content_stems
 from epic_core.types import FloatArray, Hit, Preference, Stance
 
 NAMES = (
@@ -39,6 +40,12 @@ NAMES = (
 """The names of the features, in order; weights are for these."""
 
 _STANCES = (Stance.SUPPORTS, Stance.NEUTRAL, Stance.MIXED, Stance.CONFLICTS)
+
+
+@lru_cache(maxsize=2048)
+def word_set(text: str) -> frozenset[str]:
+    """Return the stems of a text's content words."""
+    return frozenset(content_stems(text))
 
 
 def features_of(

@@ -96,7 +96,7 @@ class Ranking:
     """How a list was chosen; `memory.learn` needs it.
 
     Attributes:
-        features: Of all candidates in the order of retrieval, shape `(n, f)`.
+        features: Of all candidates in the order of retrieval, shape `(n, f)`; without columns if none was reranked.
         order: The chosen candidates by number, best first.
         probabilities: Of each chosen one, the probability of coming first, in [0, 1].
         propensity: The probability with which this list was shown, in (0, 1]: 1 unless it was drawn to explore.

@@ -90,7 +90,7 @@ def test_it_is_kept_exported_and_forgotten(tmp_path: Path) -> None:
 def test_another_memory_of_the_file_sees_what_was_learnt(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     options = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.open(path, [PREFERENCE], **options) as one, EpicMemory.open(path, **options) as other:  # type: ignore[arg-type]
+    with EpicMemory.open(path, [PREFERENCE], tau=-1.0, **options) as one, EpicMemory.open(path, **options) as other:  # type: ignore[arg-type]
         one.add(texts())
         assert not other.reranker.is_trained
         feed(one, 1)
