@@ -63,7 +63,8 @@ class Choice:
             ranking = self.reranker.rank(features, k, explore=self.explore)
         if self.policy is None:
             return ranking
-        needed = taken(query, *ranking.chosen(hits, vectors), self.policy)
+        ordered, embeddings = ranking.chosen(hits, vectors)
+        needed = taken(query, ordered, embeddings, self.policy)
         return replace(
             ranking,
             order=[ranking.order[place] for place in needed],
