@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_vali
 from typing_extensions import Self, override
 
 from epic_core import BuildReport, EpicMemory, Hits
-from epic_core.context import format_preferences
+from epic_core.context import format_preferences, numbered_hits
 from epic_core.integrations.copies import CopiedModel, checked_file, lasting
 from epic_core.steering import Mode
 from epic_core.types import checked_k
@@ -127,7 +127,7 @@ class MemoryRetriever(OptionsRetriever):
         return own | {"filter": filter_of(filter)} | dict(options)
 
     def _documents(self, hits: Hits) -> list[Document]:
-        documents = [document_of(hit, number, guidance=self.guidance) for number, hit in enumerate(hits, start=1)]
+        documents = [document_of(hit, number, guidance=self.guidance) for number, hit in numbered_hits(hits)]
         opening = format_preferences(hits) if self.guidance == "text" else ""
         if documents and opening:
             # The first document opens with the preferences that matter, as the memory's own context does.
@@ -154,7 +154,8 @@ class EpicRetriever(MemoryRetriever):
         memory: The memory, which the caller closes; or the name of its file, which has to exist.
         embeddings: The embeddings for opening a file given by its name: LangChain's `Embeddings`, an encoder of
             epic_core or its name; default: the embedded encoder. A memory that is open has its own.
-        k: How many documents, at least 1.
+        k: How many documents, at least 1; before them come up to three facts of the user that fit the query
+            (`EpicMemory.add_fact`), as documents with `epic_tier` "fact", whether or not they are among the k.
         guidance: "metadata" puts the instructions and the other guidance into flat `epic_*` metadata; "text" also
             changes each document's text to the form a model gets: its number, the guidance, the content.
         steering: "signed", "paper" (Eq. 7-8) or "off"; None for the memory's own.

@@ -19,14 +19,16 @@ from epic_core.context import documents_of_context, format_context, without_tags
 from epic_core.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
 from epic_core.integrations.copies import CopiedModel, checked_file, lasting
 from epic_core.integrations.judging_memory import warn_of_undecided
-from epic_core.integrations.proposing import AUTO, Proposing
+from epic_core.integrations.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
+from epic_core.learning.cues import only_asks
+from epic_core.lm import LanguageModel
 from epic_core.runtime.batching import storable
 from epic_core.text.chunking import ConversationChunker
 from epic_core.types import Hits, checked_text
 from epic_core.types.modes import StancePolicy
 from epic_core.types.validation import checked_tau
 from epic_llamaindex.filters import filter_of
-from epic_llamaindex.models import memory_of
+from epic_llamaindex.models import memory_of, reader_of
 
 _logger = logging.getLogger(__name__)
 
@@ -81,11 +83,13 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         per_session: Read only items of the chat's own session.
         filters: LlamaIndex's MetadataFilters, or an `epic_core.Filter`, applied on reading.
         stance_policy: As for `EpicMemory.search`: "prefer", "only_supports" or "any".
-        remember: Whose messages are offered: "both", or only the "user"'s, as much of what the assistant says
-            repeats what the memory holds.
+        remember: Whose messages are offered: "both", or only the "user"'s that do not merely ask, as much of what the
+            assistant says repeats what the memory holds.
         propose: Whether what the user says of themselves in these messages is proposed as preferences and facts
             (`EpicMemory.propose`). True leaves the proposals open for the app to ask about: `memory.proposals()`,
             `accept`, `reject`. "auto" accepts what is said plainly, with a confidence of at least 0.9.
+        llm: A model that reads the messages for proposals, too, one call for a few turns: an `LLM`, such as the agent's
+            own, a LanguageModel of epic_core or the name of one, "ollama/qwen3:4b". A call that fails is logged.
         raise_errors: Whether an error on writing is raised instead of logged. The messages have left the buffer then.
         priority: If not everything fits, blocks with the lowest number are left out first; 0 is never left out.
         accept_short_term_memory: False only reads.
@@ -107,12 +111,14 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
     stance_policy: StancePolicy = "prefer"
     remember: Literal["both", "user"] = "both"
     propose: Proposing = False
+    llm: Any = Field(default=None, exclude=True, repr=False)
     raise_errors: bool = False
     priority: int = Field(default=1, ge=0)
 
     # The memory as it was given.
     _given: Any = PrivateAttr()
     _filter: Filter | None = PrivateAttr(default=None)
+    _reader: LanguageModel | None = PrivateAttr(default=None)
     _report: BuildReport | None = PrivateAttr(default=None)
     _warned: bool = PrivateAttr(default=False)
 
@@ -123,6 +129,8 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         if self.similarity_cutoff is not None:
             checked_tau(self.similarity_cutoff, "similarity_cutoff")
         self._filter = filter_of(self.filters)
+        checked_proposing(self.propose, self.llm)
+        self._reader = reader_of(self.llm)
         # Last, so that an invalid argument leaves no file open.
         self._given = self.memory
         self.__dict__["memory"] = memory_of(self.memory)
@@ -135,7 +143,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
     @override
     def _shared(self) -> tuple[object, ...]:
         checked_file(self.memory.path, self)
-        return self._given, self.memory
+        return self._given, self.memory, self.llm, self._reader
 
     @property
     def report(self) -> BuildReport | None:
@@ -170,7 +178,9 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         hits = self._near(found)
         # The same text from several sessions is returned once.
         told = {hit.text: hit for hit in reversed(hits)}
-        context = format_context(Hits((hit for hit in hits if told[hit.text] is hit), matters=found.matters))
+        context = format_context(
+            Hits((hit for hit in hits if told[hit.text] is hit), matters=found.matters, facts=found.facts)
+        )
         if not context:
             return ""
         return without_tags(f"{_NOTE}\n\n{context}", "memory", self.name)
@@ -238,7 +248,10 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             conversation = self._conversation(said)
             if conversation and self.propose:
                 auto = AUTO if self.propose == "auto" else None
-                await self._attempt(self.memory.apropose(conversation, auto=auto), len(conversation))
+                proposing = self.memory.apropose(conversation, lm=self._reader, auto=auto)
+                found = await self._attempt(proposing, len(conversation))
+                if found is not None:
+                    warn_of_failures(found, _logger)
             if conversation:
                 metadata = None if session is None else {SESSION: session}
                 chunker = ConversationChunker(max_turns=_TURNS, overlap=1)
@@ -272,7 +285,12 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             for message in messages
             if not _calls_tools(message)
         ]
-        return [one for one in said if one["role"] in heard and one["content"]]
+        # A question without its answer holds nothing, but would be found before what answers it.
+        return [
+            one
+            for one in said
+            if one["role"] in heard and one["content"] and not (self.remember == "user" and only_asks(one["content"]))
+        ]
 
     def _warn_once(self, what: str) -> None:
         if not self._warned:

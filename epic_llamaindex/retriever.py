@@ -26,7 +26,7 @@ from llama_index_instrumentation import get_dispatcher
 from typing_extensions import Self, TypedDict, Unpack, override
 
 from epic_core import BuildReport, EpicMemory, Filter, Hit, Hits, Item, Preference
-from epic_core.context import format_preferences
+from epic_core.context import format_preferences, numbered_hits
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.calls import Call
@@ -80,7 +80,8 @@ class EpicRetriever(Copied, BaseRetriever):
 
     Args:
         memory: The memory, which the caller closes; or the name of its file, which has to exist: `close()` it.
-        similarity_top_k: How many nodes, at least 1.
+        similarity_top_k: How many nodes, at least 1; before them come up to three facts of the user that fit the query
+            (`EpicMemory.add_fact`), as nodes with `epic_tier` "fact", whether or not they are among these.
         filters: LlamaIndex's MetadataFilters, or an `epic_core.Filter`.
         preferences: Which of the memory's preferences may steer and match; default: all.
         namespace: The namespace of another user in the same file.
@@ -297,7 +298,7 @@ class EpicRetriever(Copied, BaseRetriever):
         return self._nodes(await self._searched.asearch(query, self._similarity_top_k, embed=embed, **self._options))
 
     def _nodes(self, hits: Hits) -> list[NodeWithScore]:
-        nodes = [self._node(hit, number) for number, hit in enumerate(hits, start=1)]
+        nodes = [self._node(hit, number) for number, hit in numbered_hits(hits)]
         opening = format_preferences(hits) if self._guidance == "text" else ""
         if nodes and opening:
             # The first node opens with the preferences that matter, as the memory's own context does.

@@ -95,6 +95,10 @@ def _consent(asked: Asked, decision: Any) -> Consent:
             f"{', or an edit' if _has_text(asked) else ''}; not {decision!r}."
         )
     edited = decision.get("edited_action")
+    if isinstance(edited, Mapping) and edited.get("name", asked["kind"]) != asked["kind"]:
+        raise InvalidInputError(
+            f"An edit changes the words of {asked['kind']!r}, not the action: {edited['name']!r}. Reject it instead."
+        )
     arguments = edited.get("args") if isinstance(edited, Mapping) else None
     text = arguments.get("text") if isinstance(arguments, Mapping) else None
     if not isinstance(text, str) or not text.strip():

@@ -17,18 +17,18 @@ from langchain.agents.middleware.types import (
     PrivateStateAttr,
 )
 from langchain_core.documents import Document
-from langchain_core.messages import SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from typing_extensions import NotRequired
 
 from epic_core import BuildReport, EpicMemory
-from epic_core.context import without_tags
+from epic_core.context import join_context, without_tags
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.integrations.calls import Attempt, Call
 from epic_core.integrations.copies import Copied, checked_file, lasting
 from epic_core.integrations.metadata import PREFIX
-from epic_core.integrations.proposing import AUTO, Proposing, checked_proposing
+from epic_core.integrations.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
+from epic_core.learning.cues import only_asks
 from epic_core.lm.prompting import one_line
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.types import checked_k
@@ -42,6 +42,7 @@ from epic_langchain.agents.conversation_turns import (
     place_of,
     text_of,
     turn_of,
+    with_note,
 )
 from epic_langchain.agents.options import (
     OPTIONS,
@@ -53,7 +54,7 @@ from epic_langchain.agents.options import (
     chosen_of,
 )
 from epic_langchain.agents.turn_cache import TurnCache
-from epic_langchain.models import memory_of
+from epic_langchain.models import memory_of, reader_of
 from epic_langchain.retriever import EpicRetriever
 
 MemoryOf: TypeAlias = Callable[[str], EpicMemory]
@@ -112,8 +113,9 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         k: How many items are retrieved, at least 1.
         include_preferences: Whether the model gets the preferences too: the memory's, or those of them that the call's
             `preferences` select. Guidance says how each text fits them, but a search may find no text.
-        remember: "user" offers the user's messages to the memory; "both", or True, the assistant's as well, much of
-            which only repeats what the memory holds; False offers nothing. The memory decides within the run, which
+        remember: "user" offers the user's messages to the memory, but for those that only ask; "both", or True, the
+            assistant's as well, much of which only repeats what the memory holds; False offers nothing.
+            The memory decides within the run, which
             delays the end of the run: hardly with the embedded verifier; by its calls with a language model; by a few
             seconds of retries if the model's server is down (`LMVerifier(retries=0)` waits least). With False, offer
             turns yourself when there is time: `memory.add_conversation(...)`.
@@ -125,6 +127,8 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             `Command(resume={"decisions": [...]})`: `{"type": "approve"}`, `{"type": "reject"}`, or an edit of the
             argument `text`. Without a checkpointer, or an answer, proposals stay open: `memory.proposals()`. "auto"
             accepts what is said plainly, with a confidence of at least 0.9, and leaves the rest open, without asking.
+        llm: A model that reads the user's message for proposals, too, in one call a turn: a chat model, such as that of
+            the agent, a LanguageModel of epic_core or the name of one, "ollama/qwen3:4b". A call that fails is logged.
         raise_errors: Whether an error on remembering ends the run. By default it is logged as a warning, and the user
             gets the answer. An error on retrieving, of a closed memory for example, is always raised.
         name: Tells several of these middlewares in one agent apart; default: the name of the class.
@@ -144,6 +148,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         remember: bool | Remembered = "user",
         remember_tools: bool = False,
         propose: Proposing = False,
+        llm: Any = None,
         raise_errors: bool = False,
         name: str | None = None,
     ) -> None:
@@ -152,7 +157,8 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         self.include_preferences = include_preferences
         self.remember = checked_remember(remember, tools=remember_tools)
         self.remember_tools = remember_tools
-        self.propose = checked_proposing(propose)
+        self.propose = checked_proposing(propose, llm)
+        self.llm = reader_of(llm)
         self.raise_errors = raise_errors
         self._name = checked_name(type(self).__name__ if name is None else name)
         self._report: BuildReport | None = None
@@ -175,6 +181,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             "remember": self.remember or False,
             "remember_tools": self.remember_tools,
             "propose": self.propose,
+            "llm": self.llm,
             "raise_errors": self.raise_errors,
             "name": self._name,
         }
@@ -182,7 +189,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
     def _shared(self) -> tuple[object, ...]:
         if isinstance(self.memory, EpicMemory):
             checked_file(self.memory.path, self)
-        return self._given, self.memory, self._cache
+        return self._given, self.memory, self._cache, self.llm
 
     @property
     def report(self) -> BuildReport | None:
@@ -224,7 +231,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             note = self._note(memory, options, found)
             self._cache.keep(key, revision, note)
         try:
-            response: ModelResponse[Any] = yield Call(handler, handler, _with_note(request, note))
+            response: ModelResponse[Any] = yield Call(handler, handler, with_note(request, note))
         except BaseException:
             # A turn that fails (which closes this generator) may never end.
             self._cache.drop(key)
@@ -240,7 +247,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             if preferences:
                 parts.append("\n".join([_PREFERENCES, *(f"- {one_line(p.text)}" for p in preferences)]))
         if found:
-            context = without_tags("\n\n".join(document.page_content for document in found), "memory")
+            context = without_tags(join_context(document.page_content for document in found), "memory")
             mark = secrets.token_hex(8)
             parts.append(f"{_MEMORY.format(mark=mark)}\n\n<memory {mark}>\n{context}\n</memory {mark}>")
         return "\n\n".join(parts)
@@ -269,7 +276,10 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             words, memory = turn_of(messages, turn, both=False, tools=False), self._own_memory(options)
             if words and memory is not None:
                 auto = AUTO if self.propose == "auto" else None
-                found = self._result((yield Attempt(memory.propose, memory.apropose, words, auto=auto)))
+                attempt = Attempt(memory.propose, memory.apropose, words, lm=self.llm, auto=auto)
+                found = self._result((yield attempt))
+                if found is not None:
+                    warn_of_failures(found, _logger)
                 turn = {**turn, "proposed": {**known, self._name: list(map(asked_of, found or ()))}}
         return None if turn == begun else {"epic_turn": turn}
 
@@ -318,7 +328,9 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         self._cache.drop(options.key(latest_question(messages, turn)))
         if not self.remember or turn is None or turn["by"] != self._user(options):
             return options, []
-        return options, turn_of(messages, turn, both=self.remember == "both", tools=self.remember_tools)
+        said = turn_of(messages, turn, both=self.remember == "both", tools=self.remember_tools)
+        # A question without its answer holds nothing, but would be found before what answers it.
+        return options, [] if len(said) == 1 and only_asks(said[0]["content"]) else said
 
     def _own_memory(self, options: CallOptions) -> EpicMemory | None:
         """Return the memory that can write for the user; None if it belongs to another namespace, or there is none."""
@@ -433,18 +445,3 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
 
 def _begun_turn(state: AgentState[Any]) -> dict[str, Any] | None:
     return cast(TurnState, state).get("epic_turn")
-
-
-def _with_note(request: ModelRequest[Any], note: str) -> ModelRequest[Any]:
-    """Return the request with a note at the end of its system message, whose blocks stay as they are."""
-    if not note:
-        return request
-    system = request.system_message
-    if system is None or not system.content:
-        return request.override(system_message=SystemMessage(content=note))
-    content: str | list[str | dict[Any, Any]]
-    if isinstance(system.content, str):
-        content = f"{system.content}\n\n{note}"
-    else:
-        content = [*system.content, {"type": "text", "text": f"\n\n{note}"}]
-    return request.override(system_message=system.model_copy(update={"content": content}))

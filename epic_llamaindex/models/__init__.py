@@ -23,5 +23,15 @@ _MODELS = Models(
     argument="embed_model",
 )
 encoder_of, lm_of, verifier_of, memory_of = _MODELS.encoder_of, _MODELS.lm_of, _MODELS.verifier_of, _MODELS.memory_of
+reader_of = _MODELS.reader_of
 
-__all__ = ["EpicEmbedding", "LlamaIndexEncoder", "LlamaIndexLM", "encoder_of", "lm_of", "memory_of", "verifier_of"]
+__all__ = [
+    "EpicEmbedding",
+    "LlamaIndexEncoder",
+    "LlamaIndexLM",
+    "encoder_of",
+    "lm_of",
+    "memory_of",
+    "reader_of",
+    "verifier_of",
+]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
+from epic_core.errors import InvalidInputError
 from epic_core.types import Hit, Hits, MemoryEntry, Preference, Stance
 from epic_core.types.validation import one_of
 
@@ -27,15 +31,15 @@ _LEAST_CHANCE, _LEAST_SHARE = 0.02, 0.1
 _ANY = 0.1
 _CHARACTERS_A_TOKEN = 5
 
-# A heading counts wherever a model may see the beginning of a line. The space before it holds no such beginning: a run
-# of them would be read anew from each.
-_BREAKS = r"\r\v\f\x1c-\x1e\x85\u2028\u2029"
+# A heading counts wherever a model may see the beginning of a line.
+_LINE = re.compile(r"([^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
+# What a heading may be disguised with: marks, invisible characters and letters that look like nothing.
+_UNREAD = re.compile(r"[^\w\s:\uff1a\ufe55'\u2019,]+|[_\u115f\u1160\u3164\uffa0]+")
 _HEADING = re.compile(
-    rf"(?:^|(?<=[{_BREAKS}]))[^\S\n{_BREAKS}]*"
-    r"(?:Document\s+\d+\s*:|Interpretation Guidance\s*:|Content\s*:)",
-    re.I | re.M,
+    r"\s*(?:document\s*\d+|interpretation\s+guidance|content|what\s+is\s+known\s+of\s+the\s+user"
+    r"|the\s+user.{0,2}s\s+preferences,\s+the\s+most\s+relevant\s+first)\s*:"
 )
-_QUOTED = r"> \g<0>"
+_LONGEST_HEADING = 200
 # The blank line before every document but the first.
 _NEXT = re.compile(r"\n\n(?=Document \d+:\n)")
 # Characters that look like "<", and those that may be put between the letters of a tag's name to disguise it: no such
@@ -52,8 +56,9 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
     """Format the paper's context: `Document i:`, `Interpretation Guidance:` and `Content:` for each hit.
 
     The context opens with the preferences that matter to the query, whether or not a hit was kept for them, and with
-    the facts of the user that are relevant. A warning
-    about content that conflicts with a preference comes before the instruction, so that a model does not recommend it.
+    the facts of the user that are relevant. A warning about content that conflicts with a preference comes before the
+    instruction, so that a model does not recommend it. Neutral guidance is left out under preferences that do not
+    matter to the query, but for the paper's context (`preferences="none"`).
 
     Args:
         hits: The hits of a search; `Hits` also hold the preferences that matter.
@@ -64,12 +69,37 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
         InvalidInputError: for an unknown value of `preferences`.
     """
     opening = format_preferences(hits, preferences=preferences, allowance=allowance)
-    facts = hits.facts if isinstance(hits, Hits) else []
-    known = "\n".join([KNOWN, *(f"- {_one_line(_HEADING.sub(_QUOTED, hit.text))}" for hit in facts)]) if facts else ""
-    shown = {hit.item.id for hit in facts}
-    others = [hit for hit in hits if hit.item.id not in shown]
-    documents = [format_hit(number, hit) for number, hit in enumerate(others, start=1)]
-    return "\n\n".join(part for part in (opening, known, *documents) if part)
+    numbered = numbered_hits(hits)
+    if isinstance(hits, Hits) and hits.matters and preferences != "none":
+        mattering = {str(one) for one in those_that_matter(hits.matters, len(hits.matters) * allowance)}
+        numbered = [(number, _to_the_point(hit, mattering)) for number, hit in numbered]
+    return join_context([opening, *(format_hit(number, hit) for number, hit in numbered)])
+
+
+def numbered_hits(hits: Iterable[Hit]) -> list[tuple[int, Hit]]:
+    """Return hits in the order of a context: first the facts of the user that are relevant, numbered 0 and whether or
+    not they are among the hits, then the others, numbered from 1.
+    """
+    given = list(hits)
+    first = hits.facts if isinstance(hits, Hits) else []
+    facts = {hit.item.id: hit for hit in (*first, *given) if hit.tier == "fact"}
+    others = [hit for hit in given if hit.item.id not in facts]
+    return [*((0, hit) for hit in facts.values()), *enumerate(others, start=1)]
+
+
+def join_context(parts: Iterable[str]) -> str:
+    """Join the parts of a context, of which facts that follow each other share one heading."""
+    joined: list[str] = []
+    in_facts = False
+    for part in filter(None, parts):
+        is_fact = part.startswith(f"{KNOWN}\n")
+        if is_fact and in_facts:
+            joined[-1] += part.removeprefix(KNOWN)
+        else:
+            joined.append(part)
+        # The preferences may stand before the first of them, in one part.
+        in_facts = is_fact or f"\n\n{KNOWN}\n" in part
+    return "\n\n".join(joined)
 
 
 def format_preferences(
@@ -86,7 +116,7 @@ def format_preferences(
     chosen = [one for one, _ in hits.matters] if preferences == "all" else those_that_matter(hits.matters, allowance)
     if not chosen:
         return ""
-    return "\n".join([MATTERING, *(f"- {_HEADING.sub(_QUOTED, _one_line(one.text))}" for one in chosen)])
+    return "\n".join([MATTERING, *(f"- {_quoted(_one_line(one.text))}" for one in chosen)])
 
 
 def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: int = ALLOWANCE) -> list[Preference]:
@@ -95,7 +125,12 @@ def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: in
     Args:
         matters: Preferences, heaviest first, each with the chance that it matters.
         allowance: Approximate number of tokens they may take. The first one chosen may take more.
+
+    Raises:
+        InvalidInputError: for an allowance that is no number.
     """
+    if not isinstance(allowance, Real) or isinstance(allowance, bool):
+        raise InvalidInputError(f"allowance must be a number of tokens, not {allowance!r}.")
     if not matters or max(chance for _, chance in matters) < _ANY:
         return []
     chosen: list[Preference] = []
@@ -153,14 +188,33 @@ def _forms(letter: str) -> str:
     return f"(?:{'|'.join(map(re.escape, [*forms, *wide]))})"
 
 
+def _to_the_point(hit: Hit, mattering: set[str]) -> Hit:
+    """Return a hit without the neutral guidance under preferences that do not matter to the query."""
+    entries = [entry for entry in hit.entries if entry.stance != Stance.NEUTRAL or entry.preference in mattering]
+    return replace(hit, entries=tuple(entries))
+
+
 def format_hit(number: int, hit: Hit) -> str:
-    """Format one hit of a context under its number."""
+    """Format one hit of a context under its number; under the heading of what is known of the user if that is 0."""
+    if number == 0:
+        return f"{KNOWN}\n- {_one_line(_quoted(hit.text))}"
     guidance = [line for line in map(_guidance, hit.entries) if line]
     head = [f"Document {number}:"]
     if guidance:
         head += ["Interpretation Guidance:", *guidance]
-    # Quote everything that looks like a heading, so that a text cannot begin a section of its own.
-    return "\n".join([*head, "Content:", _HEADING.sub(_QUOTED, hit.text)])
+    return "\n".join([*head, "Content:", _quoted(hit.text)])
+
+
+def _quoted(text: str) -> str:
+    """Quote the lines that look like headings of a context, so that a text cannot begin a section of its own."""
+    return _LINE.sub(lambda line: f"> {line[0]}" if _is_heading(line[0]) else line[0], text)
+
+
+def _is_heading(line: str) -> bool:
+    if not any(colon in line for colon in ":\uff1a\ufe55"):
+        return False
+    plain = unicodedata.normalize("NFKC", _UNREAD.sub("", line).lstrip()[:_LONGEST_HEADING])
+    return bool(_HEADING.match(plain.casefold()))
 
 
 def _guidance(entry: MemoryEntry) -> str:

@@ -23,7 +23,7 @@ from epic_core.encoders.base import checked_vector
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
 from epic_core.learning.conversations import Conversation, conversation_items, read_conversation
-from epic_core.learning.proposals import accept, found_proposal, propose, reject
+from epic_core.learning.proposals import accept, add_proposals, found_proposal, propose, reject
 from epic_core.pipeline.aspects import (
     Expanding,
     Reading,
@@ -37,10 +37,10 @@ from epic_core.pipeline.choice import Feedback, Select, checked_choice, learn, o
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.explain import explain, stats
 from epic_core.pipeline.export import export, read_export
-from epic_core.pipeline.facts import made_fact, undo
+from epic_core.pipeline.facts import made_fact
 from epic_core.pipeline.fallback import checked_fallback
 from epic_core.pipeline.forget import forget
-from epic_core.pipeline.ingest import PARTS, add_batch, retry, warn
+from epic_core.pipeline.ingest import PARTS, add_batch, counts_of, retry, warn
 from epic_core.pipeline.judge import JUDGED_AT_ONCE, judge_batch
 from epic_core.pipeline.opening import found_namespace, hold_to, take_over, take_up
 from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
@@ -50,6 +50,7 @@ from epic_core.pipeline.search import (
     BY_VECTOR,
     Keys,
     MinScore,
+    Search,
     checked_filter,
     checked_search,
     preferences_by_weight,
@@ -57,6 +58,8 @@ from epic_core.pipeline.search import (
     search_vector,
 )
 from epic_core.pipeline.session import Session
+from epic_core.pipeline.tags import checked_tagger, search_by_tags
+from epic_core.pipeline.undo import undo
 from epic_core.preferences.parser import aspects_of
 from epic_core.reranking import LearnedReranker
 from epic_core.retention.budget import checked_budget, checked_reserve
@@ -64,9 +67,11 @@ from epic_core.retention.policies import ByValue, RetentionPolicy, checked_polic
 from epic_core.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
+from epic_core.runtime.telemetry import span
 from epic_core.runtime.threads import in_thread
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker, ConversationChunker
+from epic_core.text.tagging import Rerank, Tagger, rerank_of
 from epic_core.types import (
     Aspects,
     BuildReport,
@@ -124,6 +129,7 @@ class Options(TypedDict, total=False):
     aspects: Reading
     expansions: Expanding
     expander: LanguageModel | str | None
+    tagger: Tagger | None
 
 
 class EpicMemory:
@@ -180,6 +186,8 @@ class EpicMemory:
             reading preferences is not asked.
         expander: A language model that reads and expands preferences in place of the verifier's, such as
             `OllamaLM("qwen3:4b")` beside the embedded verifier.
+        tagger: Gives tags to items, as metadata `tags_topics`, `tags_entities`, `tags_kind`, `tags_intent` and
+            `tags_preferences`, for filters and `search(rerank=...)`: `epic_core.graph.PhraseTagger()`, `LMTagger(lm)`.
 
     Raises:
         InvalidInputError: for arguments that cannot be.
@@ -211,6 +219,7 @@ class EpicMemory:
         aspects: Reading = "auto",
         expansions: Expanding = "auto",
         expander: LanguageModel | str | None = None,
+        tagger: Tagger | None = None,
         _store: Callable[[], Store] | None = None,
     ) -> None:
         if tau is not None and keep_rate is not None:
@@ -251,6 +260,7 @@ class EpicMemory:
             steering=mode,
             chunker=chunker,
             fallback=fallback,
+            tagger=checked_tagger(tagger),
             namespace=namespace,
             coarse=coarse,
             fine=fine,
@@ -380,9 +390,10 @@ class EpicMemory:
         """
         self._session.store.check_writable()
         report, clock = self._new_report()
-        with Progress(items, shown=progress is True) as bar:
+        with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
             for batch in batches(items):
                 run(add_batch(self._session, batch, report, clock, bar), clock)
+                counts.update(counts_of(report))
                 if callable(progress):
                     progress(self._so_far(report, clock))
         return self._finished(report, clock)
@@ -391,9 +402,10 @@ class EpicMemory:
         """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
         self._session.store.check_writable()
         report, clock = self._new_report()
-        with Progress(items, shown=progress is True) as bar:
+        with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
             async for batch in abatches(items):
                 await arun(add_batch(self._session, batch, report, clock, bar), clock)
+                counts.update(counts_of(report))
                 if callable(progress):
                     told = progress(self._so_far(report, clock))
                     if inspect.isawaitable(told):
@@ -420,7 +432,7 @@ class EpicMemory:
             ReadOnlyError: if a model is to be asked, and what it says cannot be remembered.
             EncoderError: if the encoder fails.
         """
-        report, clock = report or BuildReport(), Clock()
+        report, clock = _checked_report(report), Clock()
         with Progress(items, shown=progress) as bar:
             for batch in batches(items, JUDGED_AT_ONCE):
                 judged = run(judge_batch(self._session, batch, report, clock, bar), clock)
@@ -431,7 +443,7 @@ class EpicMemory:
         self, items: Items | AsyncIterable[str | Item], *, report: BuildReport | None = None, progress: bool = False
     ) -> AsyncIterator[Judged]:
         """As `judge`, without blocking the event loop; also takes an asynchronous iterable."""
-        report, clock = report or BuildReport(), Clock()
+        report, clock = _checked_report(report), Clock()
         with Progress(items, shown=progress) as bar:
             async for batch in abatches(items, JUDGED_AT_ONCE):
                 judged = await arun(judge_batch(self._session, batch, report, clock, bar), clock)
@@ -483,15 +495,18 @@ class EpicMemory:
         return [item for item in self.items(namespace=namespace) if item.fact]
 
     def edits(self) -> list[Edit]:
-        """Return what adding facts did, newest first: the last hundred."""
+        """Return what adding facts did, newest first: the last hundred, or fewer under a byte budget."""
         with self._session.lock, self._session.store.reading():
             return self._session.store.edits.all(self._session.namespace)
 
     def undo(self, edit: Edit | int) -> Edit:
         """Take an edit of facts back: what it added goes, what it replaced or ended is held again.
 
+        An item that became a fact is an item again, and verified anew. If the edit came of a proposal, nothing but
+        digests of that stay, so that it is not made again.
+
         Raises:
-            UnknownItemError: if there is no such edit, or not any more.
+            UnknownItemError: if there is no such edit any more, or a later one builds on it, which has to go first.
         """
         self._session.store.check_writable()
         return run(undo(self._session, edit.id if isinstance(edit, Edit) else edit))
@@ -508,7 +523,10 @@ class EpicMemory:
         chunker: ConversationChunker | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> BuildReport:
-        """Offer a conversation in windows of a few turns; a window's `time` in the metadata is that of its first turn.
+        """Offer a conversation in windows of a few turns, which know their `turn`, `time`, `speaker` and `source`.
+
+        These are metadata: the number and time of a window's first turn, and who speaks if it is one. They rank what a
+        question finds that names a speaker or a month, or that a turn answers.
 
         Args:
             messages: In their order: mappings with `role` and `content` as OpenAI and Anthropic have them, message
@@ -585,6 +603,7 @@ class EpicMemory:
         embed: Sequence[str] | None = None,
         keys: Keys = "both",
         min_score: MinScore = "auto",
+        rerank: Rerank | None = None,
         reranker: LearnedReranker | bool | None = None,
         explore: float = 0.0,
         select: Select = "k",
@@ -609,6 +628,9 @@ class EpicMemory:
                 alone, as in the paper.
             min_score: The least relevance of a hit: "auto" for the encoder's own floor, below which nothing is returned
                 and the fallback is asked; a cosine; or None for k hits whatever they are, as in the paper.
+            rerank: By tags (`EpicMemory(tagger=...)`): "tags" adds their share to the score; "tags-paper" is a
+                published rule on ranks, blind to scores, preferences and the floor, with at most five hits; or a
+                `TagRerank` with other settings.
             reranker: Chooses the k hits of twenty by what helped before: one that was trained, or True for what this
                 memory has learnt (`learn`). Scores stay those of retrieval; `Hits.ranking` has its probabilities.
             explore: Draws the reranker's order at this temperature instead of taking the best, so that it learns of
@@ -645,7 +667,7 @@ class EpicMemory:
                 plain=distinct and keys == "both",
             ),
         )
-        return run(search(self._session, asked, clock), clock)
+        return run(self._searching(asked, rerank, clock), clock)
 
     async def asearch(
         self,
@@ -661,6 +683,7 @@ class EpicMemory:
         embed: Sequence[str] | None = None,
         keys: Keys = "both",
         min_score: MinScore = "auto",
+        rerank: Rerank | None = None,
         reranker: LearnedReranker | bool | None = None,
         explore: float = 0.0,
         select: Select = "k",
@@ -689,7 +712,12 @@ class EpicMemory:
                 plain=distinct and keys == "both",
             ),
         )
-        return await arun(search(self._session, asked, clock), clock)
+        return await arun(self._searching(asked, rerank, clock), clock)
+
+    def _searching(self, asked: Search, rerank: Rerank | None, clock: Clock) -> Effects[Hits]:
+        if rerank is None:
+            return search(self._session, asked, clock)
+        return search_by_tags(self._session, asked, rerank_of(rerank), clock)
 
     def learn(self, hits: Hits, feedback: Feedback) -> None:
         """Learn which hits help from what the user did with those of a search with `reranker=`.
@@ -827,7 +855,8 @@ class EpicMemory:
     ) -> list[Preference]:
         """Return the preferences that matter to a query, heaviest first, as many as fit into an allowance of tokens.
 
-        No model is called. For a prompt of one's own, or where nothing but the preferences is wanted.
+        They are those that `context` opens with; what is held about the query's topic helps to tell. No model is
+        called. For a prompt of one's own, or where nothing but the preferences is wanted.
 
         Raises:
             InvalidInputError: for an empty query.
@@ -960,8 +989,31 @@ class EpicMemory:
             lm = lm_of(lm)
         return propose(self._session, conversation, lm, auto, clock)
 
+    def add_proposals(self, proposals: Iterable[Proposal], *, again: bool = False) -> Proposals:
+        """Keep proposals that your own code has made as open, to be accepted or rejected like those of `propose`.
+
+        Args:
+            proposals: Those that are over, and those that were decided before, are left out.
+            again: Whether to keep also those that were decided before, such as what the user says anew when asked.
+
+        Returns:
+            Those that are open now; its `report` says why others are not.
+
+        Raises:
+            InvalidInputError: for what is no proposal, or a fact that is too long.
+            ReadOnlyError: if the memory cannot be written.
+        """
+        return add_proposals(self._session, proposals, again=again)
+
+    async def aadd_proposals(self, proposals: Iterable[Proposal], *, again: bool = False) -> Proposals:
+        """As `add_proposals`, without blocking the event loop."""
+        return await in_thread(partial(self.add_proposals, proposals, again=again))
+
     def proposals(self, state: Literal["open", "accepted"] = "open") -> list[Proposal]:
-        """Return the proposals that wait for a decision, oldest first; or the accepted ones, with their quotes."""
+        """Return the proposals that wait for a decision, oldest first; or the accepted ones, with their quotes.
+
+        The acceptance of a fact is forgotten with it: when it is replaced, undone, forgotten, or over.
+        """
         one_of("state", state, ("open", "accepted"))
         with self._session.lock, self._session.store.reading():
             return self._session.store.proposals.of(self.namespace, state)
@@ -970,13 +1022,13 @@ class EpicMemory:
         """Put a proposal in force: add, replace or remove a preference or fact, all in one transaction.
 
         Args:
-            proposal: As such or by its id.
+            proposal: As such or by its id; it has to be open (`proposals`, `add_proposals`).
             text: The user's own wording, in place of the proposal's.
             progress: Show a bar.
 
         Raises:
-            UnknownProposalError: for an id that no open proposal has.
-            InvalidInputError: if its time is over.
+            UnknownProposalError: if it is not open in this namespace: unknown, decided, or its time is over.
+            InvalidInputError: for a fact that is too long.
         """
         return self._reported(partial(accept, self._session, found_proposal(self._session, proposal), text), progress)
 
@@ -991,7 +1043,7 @@ class EpicMemory:
         """Turn proposals down, given as such or by their ids: they never come back. Only digests of them are kept.
 
         Raises:
-            UnknownProposalError: for an id that no open proposal has.
+            UnknownProposalError: for one that is not open; none is turned down then.
         """
         self._session.store.check_writable()
         for proposal in [found_proposal(self._session, each) for each in proposals]:
@@ -1155,7 +1207,9 @@ class EpicMemory:
         return await in_thread(self.forget, *items)
 
     def export(self, path: str | Path, *, overwrite: bool = False) -> int:
-        """Write this namespace as lines of JSON: preferences, items, entries, what waits; no embeddings.
+        """Write this namespace as lines of JSON: preferences, items, entries, what waits, proposals.
+
+        Left out are embeddings, what has expired, and the history of facts: `undo` does not reach behind an import.
 
         Args:
             path: The file; it is there whole or not at all.
@@ -1285,7 +1339,9 @@ class EpicMemory:
 
     def __len__(self) -> int:
         with self._session.lock:
-            return self._session.store.counts(self.namespace)["items"]
+            space = self._session.space()
+            expired = len(space.expired_items - self._session.store.items.marks_at(sorted(space.expired_items))[0])
+            return self._session.store.counts(self.namespace)["items"] - expired
 
     def __bool__(self) -> bool:
         return True
@@ -1308,6 +1364,12 @@ class EpicMemory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _checked_report(report: BuildReport | None) -> BuildReport:
+    if report is not None and not isinstance(report, BuildReport):
+        raise InvalidInputError(f"report must be a BuildReport, not {report!r}.")
+    return BuildReport() if report is None else report
 
 
 def checked_path(path: str | Path) -> Path:

@@ -31,7 +31,7 @@ def memory_with(known: list[str], expected: list[dict[str, Any]]) -> EpicMemory:
     facts = any(each["kind"].endswith("fact") for each in expected)
     memory = EpicMemory([] if facts else [Preference(text=text) for text in known])
     for text in known if facts else ():
-        memory.accept(Proposal(kind="add_fact", text=text, quote=text))
+        memory.add_fact(text)
     return memory
 
 
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--no-hostile", action="store_true")
     parser.add_argument("--show", action="store_true", help="print what was wrong and missed")
     options = parser.parse_args()
-    for name in options.turns or ["turns_a.jsonl", "turns_b.jsonl"]:
+    for name in options.turns or ["turns_a.jsonl", "turns_b.jsonl", "turns_own.jsonl"]:
         measure(options.folder / name, show=options.show)
     if not options.no_hostile:
         obeyed(options.folder / "hostile.jsonl", show=options.show)

@@ -36,7 +36,7 @@ from epic_langchain.agents import EpicMemoryMiddleware
 from helpers import HashEncoder, KeepAll
 
 VEGAN, CASINO = "I follow a strict vegan diet.", "I avoid hotels with casinos."
-QUESTION = "Which hotels have no casinos?"
+QUESTION = "Find me hotels that have no casinos."
 ITEMS = [
     Item(id="quiet", text="Quiet hotels without casinos stand in the old town.", metadata={"year": 2019}),
     Item(id="strip", text="The hotels of the strip have casinos.", metadata={"year": 2024}),
@@ -442,7 +442,7 @@ def test_options_that_cannot_be(memory: Counting, options: Any) -> None:
 
 TOOL_TURN = [
     HumanMessage("I love casinos.", name="bob"),
-    HumanMessage("Any without casinos?", name="anna"),
+    HumanMessage("Some without casinos, please.", name="anna"),
     called("lookup", "Let me look for hotels."),
     ToolMessage("The Vdara hotel has no casino.", tool_call_id="call-lookup"),
     AIMessage("The Vdara\x00."),
@@ -452,12 +452,12 @@ TOOL_TURN = [
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, "user: Any without casinos?"),
-        ({"remember": "both"}, "user: Any without casinos?\nassistant: The Vdara."),
-        ({"remember": True}, "user: Any without casinos?\nassistant: The Vdara."),
+        ({}, "user: Some without casinos, please."),
+        ({"remember": "both"}, "user: Some without casinos, please.\nassistant: The Vdara."),
+        ({"remember": True}, "user: Some without casinos, please.\nassistant: The Vdara."),
         (
             {"remember": "both", "remember_tools": True},
-            "user: Any without casinos?\nassistant: Let me look for hotels.\n"
+            "user: Some without casinos, please.\nassistant: Let me look for hotels.\n"
             "tool: The Vdara hotel has no casino.\nassistant: The Vdara.",
         ),
     ],
@@ -728,13 +728,13 @@ async def test_each_user_has_a_memory(users: dict[str, Counting], hooks: Hooks) 
     middleware = EpicMemoryMiddleware(users.__getitem__)
     for user, other in (("anna", "Bob"), ("bob", "Anna")):
         context = {"namespace": user}
-        note = note_of(await hooks.call(middleware, request_of(HumanMessage("Which hotels?", id="1"), context=context)))
+        note = note_of(await hooks.call(middleware, request_of(HumanMessage("Find hotels.", id="1"), context=context)))
         assert f"{user.title()}'s hotels" in note and other not in note
         assert [f"- {p.text}" in note for p in users[user].preferences] == [True]
-        await hooks.end(middleware, HumanMessage("Which hotels?"), AIMessage(f"{user} hotels."), context=context)
+        await hooks.end(middleware, HumanMessage("Find hotels."), AIMessage(f"{user} hotels."), context=context)
         assert len(users[user]) == 2
     assert [len(memory.asked) for memory in users.values()] == [1, 1]
-    assert "user: Which hotels?" in held(users["bob"])
+    assert "user: Find hotels." in held(users["bob"])
 
 
 async def test_many_users_need_a_namespace(users: dict[str, Counting], hooks: Hooks) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,14 @@ async def test_the_human_is_asked_as_by_langchain(memory: EpicMemory, asynchrono
         for name in ("add_preference", "add_fact")
     ]
     assert known(memory) == [] and len(memory.proposals()) == 2
+
+
+async def test_an_edit_that_names_another_action_is_asked_again(memory: EpicMemory, asynchronous: bool) -> None:
+    agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True))
+    await agent.say(SAID)
+    other = {"type": "edit", "edited_action": {"name": "remove_preference", "args": {"text": "x"}}}
+    asked = request_in(await agent.answer(other, APPROVE))
+    assert "not the action" in asked["action_requests"][0]["description"] and known(memory) == []
 
 
 @pytest.mark.parametrize(
@@ -209,6 +218,62 @@ async def test_it_goes_with_the_review_of_tools(memory: EpicMemory, asynchronous
     assert request_in(await agent.answer(APPROVE))["action_requests"][0]["name"] == "add_preference"
     state = await agent.answer(APPROVE)
     assert state["messages"][-1].text == "Done." and known(memory) == ["I'm allergic to feathers"]
+
+
+TOLD = "After the shift I sleep until noon. What is for breakfast?"
+READ = {"kind": "add_fact", "text": "I sleep until noon after a shift.", "old": "", "turn": 1, "today_only": False}
+
+
+def reads(*quotes: str) -> str:
+    """A model's answer that proposes these words of the user."""
+    return json.dumps({"proposals": [{**READ, "quote": quote} for quote in quotes]})
+
+
+async def test_a_model_reads_what_no_cue_finds_once_a_turn(memory: EpicMemory, asynchronous: bool) -> None:
+    @tool
+    def clock() -> str:
+        """Tell the time."""
+        return "noon"
+
+    reader = ScriptedChat(answers=[reads("I sleep until noon", "I love casinos")])
+    model = ScriptedChat(answers=[called("clock"), "Rice."])
+    agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True, llm=reader), model=model, tools=[clock])
+    asked = request_in(await agent.say(TOLD))
+    assert [action["args"]["text"] for action in asked["action_requests"]] == [READ["text"]]
+    await agent.answer(APPROVE)
+    assert known(memory) == [READ["text"]] and len(reader.seen) == 1
+    assert TOLD in reader.seen[0][-1].text
+
+
+async def test_the_agents_own_model_can_read_and_is_not_streamed(memory: EpicMemory, asynchronous: bool) -> None:
+    model = ScriptedChat(
+        answers=lambda messages: reads("I sleep until noon") if "add_fact" in messages[0].text else "Rice."
+    )
+    graph = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True, llm=model), model=model).graph
+    given: Any = {"messages": [("user", TOLD)]}
+    config: Any = {"configurable": {"thread_id": "1"}}
+    if asynchronous:
+        parts = [part async for part, _ in graph.astream(given, config, stream_mode="messages")]
+    else:
+        parts = [part for part, _ in graph.stream(given, config, stream_mode="messages")]
+    assert "".join(part.text for part in parts) == "Rice."
+    assert [proposal.text for proposal in memory.proposals()] == [READ["text"]]
+
+
+async def test_a_model_that_fails_is_logged_and_the_cues_count(
+    memory: EpicMemory, asynchronous: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = ScriptedChat(answers=["Nothing that is JSON."])
+    await Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True, llm=reader)).say(SAID)
+    assert len(memory.proposals()) == 2
+    assert "Not all that was said was read" in caplog.text
+
+
+def test_a_model_is_an_argument_of_proposing(memory: EpicMemory) -> None:
+    assert EpicMemoryMiddleware(memory, propose="auto", llm="ollama/qwen3:4b").llm is not None
+    for wrong in ({"propose": True, "llm": 3}, {"propose": True, "llm": "qwen3"}, {"llm": ScriptedChat(answers=[])}):
+        with pytest.raises(InvalidInputError):
+            EpicMemoryMiddleware(memory, **wrong)  # type: ignore[arg-type]
 
 
 async def test_what_was_decided_elsewhere_meanwhile_stays_so(memory: EpicMemory, asynchronous: bool) -> None:

@@ -18,7 +18,7 @@ from llama_index.core.tools import FunctionTool
 from pydantic import ValidationError
 
 from epic_core import EpicMemory
-from epic_core.errors import ReadOnlyError
+from epic_core.errors import InvalidInputError, ReadOnlyError
 from epic_llamaindex import EpicMemoryBlock, epic_tools
 from llamaindex_models import ScriptedLLM
 
@@ -86,6 +86,25 @@ async def test_a_failure_to_propose_does_not_cost_what_is_remembered(
     assert "down" in caplog.text and block.report is not None and block.report.seen
     with pytest.raises(RuntimeError, match="down"):
         await EpicMemoryBlock(memory=memory, propose=True, raise_errors=True).aput(turn(SAID))
+
+
+async def test_a_model_reads_what_no_cue_finds(caplog: pytest.LogCaptureFixture) -> None:
+    read = {"kind": "add_fact", "text": "I sleep until noon.", "quote": "I sleep until noon", "turn": 1}
+    reader = ScriptedLLM(answers=[json.dumps({"proposals": [read, {**read, "quote": "I love rice"}]}), "No.", "No."])
+    memory = EpicMemory(["I love jazz."])
+    block = EpicMemoryBlock(memory=memory, propose=True, llm=reader)
+    await block.aput(turn("After the shift I sleep until noon. What is for breakfast?"))
+    assert [proposal.text for proposal in memory.proposals()] == ["I sleep until noon."]
+    assert len(reader.seen) == 1 and not caplog.text
+    await block.aput(turn(SAID))
+    assert len(memory.proposals()) == 3 and "Not all that was said was read" in caplog.text
+
+
+def test_a_model_is_an_argument_of_proposing() -> None:
+    EpicMemoryBlock(memory=EpicMemory(), propose="auto", llm="ollama/qwen3:4b")
+    for wrong in ({"propose": True, "llm": 3}, {"propose": True, "llm": "qwen3"}, {"llm": ScriptedLLM(answers=[])}):
+        with pytest.raises((ValidationError, InvalidInputError)):
+            EpicMemoryBlock(memory=EpicMemory(), **wrong)  # type: ignore[arg-type]
 
 
 async def test_a_file_for_reading_says_what_to_do(tmp_path: Path) -> None:

@@ -120,6 +120,8 @@ LOOKS: dict[str, Callable[[EpicMemory], Any]] = {
     "length": len,
     "explain": lambda memory: [explained(memory, item_id) for item_id in IDS],
     "not kept": lambda memory: memory.not_kept(),
+    "facts": lambda memory: (memory.facts(), memory.edits()),
+    "proposals": lambda memory: memory.proposals(),
     "export": exported,
     "stats": lambda memory: (memory.stats().counts, parts(memory)),
     "verify": lambda memory: memory.verify(),

@@ -266,6 +266,7 @@ def work(plan: Plan, told: int) -> None:
             memory.add(stream())
             continue
         if current.proposed:
+            memory.add_proposals([current.proposal], again=True)
             memory.accept(current.proposal)
         elif current.kind == "prefer":
             memory.add_preference(*current.names)

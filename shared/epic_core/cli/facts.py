@@ -7,6 +7,7 @@ from typing import Any
 
 from epic_core.cli.options import add_command, open_memory, show
 from epic_core.errors import UnknownItemError
+from epic_core.types.edits import Edit
 
 
 def add_commands(commands: Any) -> None:
@@ -15,9 +16,13 @@ def add_commands(commands: Any) -> None:
     note.add_argument("text", nargs="+", metavar="TEXT", help='a short statement, such as "I work night shifts"')
     note.add_argument("--until", metavar="TIME", help="when it stops to hold, like 2027-03-31T12:00:00+01:00")
     facts = add_command(commands, "facts", _facts, "list the facts of the user, forget one, or undo an edit")
-    facts.add_argument("--history", action="store_true", help="show the last edits with their numbers")
+    facts.add_argument(
+        "--history", action="store_true", help="show the last edits with their numbers, and the ids of the facts"
+    )
     facts.add_argument("--undo", type=int, metavar="NUMBER", help="take an edit back")
-    facts.add_argument("--forget", metavar="ID", help="forget a fact and its history")
+    facts.add_argument(
+        "--forget", metavar="ID", help="forget a fact and its history, also one that was replaced or ended"
+    )
 
 
 def _note(options: argparse.Namespace) -> None:
@@ -32,11 +37,17 @@ def _facts(options: argparse.Namespace) -> None:
         if options.undo is not None:
             show(f"undone: {memory.undo(options.undo)}")
         if options.forget is not None:
-            if options.forget not in {fact.id for fact in memory.facts()}:
+            past = {item for edit in memory.edits() for item in _ids(edit)}
+            if options.forget not in past | {fact.id for fact in memory.facts()}:
                 raise UnknownItemError(f"No fact has the id {options.forget!r}: epic facts {options.memory}")
             memory.forget(options.forget)
         for fact in memory.facts():
             end = "" if fact.expires_at is None else f"  (until {fact.expires_at.isoformat()})"
             show(f"{fact.id}  {fact.text}{end}")
         for edit in memory.edits() if options.history else ():
-            show(f"{edit.id:>6}  {edit}")
+            show(f"{edit.id:>6}  {edit}  [{', '.join(_ids(edit))}]")
+
+
+def _ids(edit: Edit) -> list[str]:
+    """Return the ids of a new fact and of the one it replaced or ended, each of which can be forgotten."""
+    return list(dict.fromkeys(item.id for item in (edit.item, edit.old) if item is not None))

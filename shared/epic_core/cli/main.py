@@ -7,11 +7,12 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epic_core import __version__
-from epic_core.cli import facts, files, learning, rerank
+from epic_core.cli import apps, facts, files, learning, rerank
 from epic_core.cli.options import (
     Parser,
     add_command,
@@ -23,15 +24,19 @@ from epic_core.cli.options import (
     visible,
 )
 from epic_core.cli.preferences import add_actions
-from epic_core.errors import EpicError, InvalidInputError
+from epic_core.errors import EpicError, InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
+    from epic_core.filters import Filter
     from epic_core.memory import EpicMemory
+    from epic_core.text.tagging import Tagger
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0; 2 for an error that the user can correct; 130 after Ctrl-C."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    # What follows `eval` is for another package, which the core does not know, and which has options of its own.
+    options = argparse.Namespace(run=_eval, rest=given[1:]) if given[:1] == ["eval"] else _parser().parse_args(given)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character shows a question mark, not a traceback.
         sys.stdout.reconfigure(errors="replace")
@@ -75,9 +80,12 @@ def _parser() -> argparse.ArgumentParser:
         "--reserve", metavar="SIZE", help='up to which size the file keeps what was not kept as text (default "1 MB")'
     )
     build.add_argument("--budget", metavar="SIZE", help='bytes the file never exceeds, such as "1 MB"')
+    build.add_argument("--tags", action="store_true", help="give items tags: names and noun phrases, for `ask --tag`")
     build.add_argument("--quiet", action="store_true", help="no progress bar")
     add_verifying(build, expanding=True)
-    build.add_argument("sources", nargs="+", metavar="SOURCE", help=".txt, .md, .jsonl, .json, or folders of them")
+    build.add_argument(
+        "sources", nargs="+", metavar="SOURCE", help="notes, documents, .jsonl, .json, or folders of them"
+    )
 
     ask = add_command(commands, "ask", _ask, "ask a memory")
     ask.add_argument("question")
@@ -85,6 +93,13 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("--steering", choices=("signed", "paper", "off"), help="how preferences steer the question")
     ask.add_argument("--stances", choices=("prefer", "only_supports", "any"), default="prefer", help="stance policy")
     ask.add_argument("--keys", choices=("both", "instruction"), default="both", help="what items are found by")
+    ask.add_argument(
+        "--tag",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="only items with this tag or metadata; repeatable",
+    )
     ask.add_argument("--all", action="store_true", help="show the nearest items, even if none is relevant")
     ask.add_argument("--context", action="store_true", help="print what a model is given")
 
@@ -100,7 +115,17 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("export", metavar="EXPORT", help="the lines of JSON")
     export.add_argument("memory", metavar="FILE", help="the memory's file")
     files.add_commands(commands)
+    commands.add_parser("eval", help="the papers' evaluation, and that of your own memory (extra: eval)")
+    apps.add_commands(commands)
     return parser
+
+
+def _eval(options: argparse.Namespace) -> None:
+    try:
+        run: Callable[[Sequence[str]], None] = import_module("epic_eval.cli").main
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "epic_eval", "eval") from None
+    run(options.rest)
 
 
 def _import(options: argparse.Namespace) -> None:
@@ -126,6 +151,12 @@ def _demo(options: argparse.Namespace) -> None:
         show(line)
 
 
+def _tagger() -> Tagger:
+    from epic_core.graph import PhraseTagger
+
+    return PhraseTagger()
+
+
 def _build(options: argparse.Namespace) -> None:
     from epic_core.cli.sources import Sources, read_preferences
     from epic_core.memory import EpicMemory
@@ -134,7 +165,8 @@ def _build(options: argparse.Namespace) -> None:
     sources = Sources(options.sources)
     sources.files()  # a wrong path has to fail before anything is written
     if preferences is None and not Path(options.out).exists():
-        raise InvalidInputError(f"{options.out} does not exist yet: give --preferences FILE to make it.")
+        made = f"give --preferences FILE to make it, or make it by answering questions: epic onboard {options.out}"
+        raise InvalidInputError(f"{options.out} does not exist yet: {made}.")
     new = not Path(options.out).exists()
     with EpicMemory.open(
         options.out,
@@ -148,6 +180,7 @@ def _build(options: argparse.Namespace) -> None:
         keep_rate=options.keep_rate,
         budget=options.budget,
         reserve=options.reserve,
+        tagger=_tagger() if options.tags else None,
     ) as memory:
         opened = memory.opening_report
         if opened.read or opened.unread or opened.expanded:
@@ -157,37 +190,70 @@ def _build(options: argparse.Namespace) -> None:
         try:
             report = memory.add(sources, progress=not options.quiet)
         except EpicError:
-            counts = memory.stats().counts
-            if new and not (counts["items"] or counts["light"] or counts["pending"]):
-                # Only the preferences were committed, and the user has those.
-                memory.close()
-                Path(options.out).unlink()
+            _remove_empty(memory, new)
             raise
-        show(report)
         for skipped in sources.skipped:
             show(f"skipped: {skipped}")
+        for failure in sources.failures:
+            print(visible(f"skipped: {failure}"), file=sys.stderr)
+        if sources.failures and not report.seen:
+            _remove_empty(memory, new)
+            raise InvalidInputError("Nothing could be read.")
+        show(report)
         size = memory.stats().bytes["total"]
         show(f"{options.out}: {len(memory)} items, {size / 1e6:.3f} MB")
+        if sources.failures:
+            raise InvalidInputError(f"{options.out} holds all of the sources but what could not be read.")
+
+
+def _remove_empty(memory: EpicMemory, new: bool) -> None:
+    """Remove a new file in which only the preferences were committed: the user has those."""
+    counts = memory.stats().counts
+    if new and memory.path is not None and not (counts["items"] or counts["light"] or counts["pending"]):
+        memory.close()
+        memory.path.unlink()
+
+
+def _tag_filter(given: Sequence[str]) -> Filter | None:
+    """Return a filter for items that have all these tags, of metadata or of a tagger."""
+    from epic_core.filters import Filter
+    from epic_core.text.tagging import KINDS, PREFIX
+
+    found: Filter | None = None
+    for tag in given:
+        name, equals, value = tag.partition("=")
+        if not (name and equals and value):
+            raise InvalidInputError(f"--tag takes NAME=VALUE, such as topic=travel, not {tag!r}.")
+        kind = next((kind for kind in KINDS if name.lower() in (kind, kind[:-1], kind[:-3] + "y")), name)
+        has = Filter.contains(name, value) | Filter.icontains(f"{PREFIX}{kind}", value)
+        found = has if found is None else found & has
+    return found
 
 
 def _ask(options: argparse.Namespace) -> None:
+    from epic_core.context import format_context, those_that_matter
+
     with open_memory(options) as memory:
         hits = memory.search(
             options.question,
             options.k,
             steering=options.steering,
             stance_policy=options.stances,
+            filter=_tag_filter(options.tag),
             keys=options.keys,
             min_score=None if options.all else "auto",
         )
         if options.context:
-            from epic_core.context import format_context
-
             show(format_context(hits))
             return
         if not hits:
-            empty = not memory.stats().counts["light"] and not len(memory)
-            show("Nothing in this memory yet." if empty else "Nothing relevant in this memory.")
+            held = len(memory) or memory.stats().counts["light"] or memory.facts()
+            show("Nothing relevant in this memory." if held else "Nothing in this memory yet.")
+            for stated in those_that_matter(hits.matters):
+                show(f"But you said: {stated}")
+        if not memory.preferences:
+            some = f"epic onboard {options.memory}, or epic learn {options.memory} CHAT"
+            show(f"It has no preferences to rank by: {some}\n")
         for number, hit in enumerate(hits, start=1):
             show(f"{number}. {hit.score:.3f}  {hit.item.id}" + ("" if hit.tier == "memory" else f"  ({hit.tier})"))
             for entry in hit.entries:

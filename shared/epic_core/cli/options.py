@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from epic_core.memory import EpicMemory
     from epic_core.verification import Verifier
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Control characters, and those that change the direction or the line of what is shown.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _MODELS = "ollama/MODEL, or openai/MODEL with --llm-url"
 _KEY = "EPIC_LLM_KEY"
 

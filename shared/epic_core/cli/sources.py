@@ -1,30 +1,36 @@
-"""Readers of the command line's input: notes, corpora and chat logs, as items."""
+"""Sources of the command line: notes, documents, corpora and chat logs, as items; what cannot be read is reported."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from epic_core.errors import InvalidInputError
+from epic_core.cli.readers import READERS
+from epic_core.cli.readers.base import Section, opened, text_of
+from epic_core.errors import InvalidInputError, MissingExtraError
 from epic_core.learning.conversations import conversation_items, read_conversation, unusable_lines
 from epic_core.text.chunking import ConversationChunker, WordChunker
 from epic_core.types import Item, Preference
 from epic_core.types.metadata import dumped_metadata
 
-TEXT_SUFFIXES = (".txt", ".md")
 LINES_SUFFIX = ".jsonl"
 EXPORT_SUFFIX = ".json"
+_LONGEST_LINE = 100_000_000
+# Reasons of one file that are told; the others are counted.
+_MOST_REASONS = 20
+_SPEAKERS = ("role", "content", "sender", "speaker", "author", "name", "from")
 
 
 class _Record(BaseModel):
-    """A line of a corpus."""
+    """A record of a corpus."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -38,25 +44,26 @@ class _Record(BaseModel):
 class Sources:
     """Items read from files and folders as they are iterated over, in chunks.
 
-    Folders are read recursively: .txt, .md and .jsonl files in the order of their names; hidden ones are left
-    out. A .jsonl file is a chat log if its first record has a role and a content, else a corpus. A .json file, which
-    has to be named itself, is an exported conversation or several.
+    Folders are read recursively, in the order of names: documents of the kinds in `READERS`, and .jsonl; hidden files
+    are left out. A .jsonl file is a chat log if its first record has a role and a content, else a corpus. A .json file,
+    which has to be named itself, is an array of records, or an exported conversation or several. A file or record that
+    cannot be read is reported, and the rest goes on.
 
     Attributes:
         paths: Files and folders.
         chunker: The chunker for documents.
         conversations: The chunker for chat logs.
-        skipped: Filled while reading: files and messages without text, to be reported.
-
-    Raises:
-        InvalidInputError: on reading, naming the file and line that cannot be used.
+        skipped: Filled while reading: what holds no text, or is of a kind that is not read.
+        failures: Filled while reading: what should have been readable, and was not, with the reason.
     """
 
     paths: Iterable[str | Path]
     chunker: WordChunker = field(default_factory=WordChunker)
     conversations: ConversationChunker = field(default_factory=ConversationChunker)
     skipped: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     _places: dict[str, str] = field(default_factory=dict, repr=False)
+    _reasons: int = field(default=0, repr=False)
 
     def files(self) -> list[tuple[Path, str]]:
         """Return every file, with the name that its items' ids begin with.
@@ -64,19 +71,27 @@ class Sources:
         Raises:
             InvalidInputError: for a path that does not exist, or a file of another kind.
         """
+        return self._found()[0]
+
+    def _found(self) -> tuple[list[tuple[Path, str]], list[str]]:
+        """Return the files with their names, and what folders hold besides."""
         found: dict[Path, str] = {}
+        others: list[str] = []
         for path in map(Path, self.paths):
             if path.is_dir():
-                inside = _inside(path)
+                inside, kinds = _inside(path)
                 if not inside:
-                    raise InvalidInputError(f"{path} holds no .txt, .md or .jsonl file.")
+                    raise InvalidInputError(f"{path} holds no {_kinds()} file.")
+                if kinds:
+                    counts = ", ".join(f"{count} {kind or 'without a suffix'}" for kind, count in sorted(kinds.items()))
+                    others.append(f"{path}: files of kinds that are not read from folders ({counts})")
                 found.update((file, _name(file, path.parent if path.name else path)) for file in inside)
             elif not path.exists():
                 raise InvalidInputError(f"There is no file or folder {path}.")
             elif not path.is_file():
                 raise InvalidInputError(f"{path} is no ordinary file. Give a file or a folder.")
-            elif path.suffix.lower() not in (*TEXT_SUFFIXES, LINES_SUFFIX, EXPORT_SUFFIX):
-                raise InvalidInputError(f"{path} is no .txt, .md or .jsonl file. Convert it to one of these first.")
+            elif path.suffix.lower() not in (*READERS, LINES_SUFFIX, EXPORT_SUFFIX):
+                raise InvalidInputError(f"{path} is no {_kinds()} file. Convert it to one of these first.")
             else:
                 found[path] = _name(path, path.parent)
         names: dict[str, Path] = {}
@@ -85,24 +100,68 @@ class Sources:
                 # Two files of one name are told apart by their folders.
                 found[path] = path.as_posix()
             names.setdefault(found[path], path)
-        return list(found.items())
+        return list(found.items()), others
 
     def __iter__(self) -> Iterator[Item]:
         self._places.clear()
-        for path, name in self.files():
-            if path.suffix.lower() == LINES_SUFFIX:
-                yield from self._lines(path, name)
-            elif path.suffix.lower() == EXPORT_SUFFIX:
-                yield from self._conversation(path, name, read_messages(path))
+        self.skipped.clear()
+        self.failures.clear()
+        files, others = self._found()
+        self.skipped += others
+        for path, name in files:
+            self._reasons = 0
+            try:
+                yield from self._read(path, name)
+            except (InvalidInputError, MissingExtraError) as error:
+                told = str(error)
+                self._fail(told if str(path) in told else f"{path}: {told}")
+            except Exception as error:
+                # A library's own, for a file that is not as its kind should be.
+                told = " ".join(str(error).split())[:200]
+                self._fail(f"{path} cannot be read ({type(error).__name__}: {told})")
+            if self._reasons > _MOST_REASONS:
+                self.failures.append(f"{path}: {self._reasons - _MOST_REASONS} more")
+
+    def _fail(self, reason: str) -> None:
+        self._reasons += 1
+        if self._reasons <= _MOST_REASONS:
+            self.failures.append(reason)
+
+    def _read(self, path: Path, name: str) -> Iterator[Item]:
+        suffix = path.suffix.lower()
+        if suffix == LINES_SUFFIX:
+            yield from self._lines(path, name)
+        elif suffix == EXPORT_SUFFIX:
+            messages = read_messages(path)
+            if _is_corpus(messages):
+                yield from self._corpus(((f"{path}, record {n}", n, each) for n, each in enumerate(messages, 1)), name)
             else:
-                yield from self._document(path, name)
+                yield from self._conversation(path, name, messages)
+        else:
+            yield from self._document(path, name)
 
     def _document(self, path: Path, name: str) -> Iterator[Item]:
-        text = _decoded(path)
-        if not text.strip():
+        sections: list[tuple[Section, int]] = []
+        for part in READERS[path.suffix.lower()](path):
+            if isinstance(part, Section):
+                # Cut twice: the pieces of a large document would take more memory than itself.
+                sections.append((part, sum(1 for _ in self.chunker.stream(part.text))))
+            elif part.failed:
+                self._fail(part.reason)
+            else:
+                self.skipped.append(part.reason)
+        total = sum(count for _, count in sections)
+        if not total and not self._reasons:
             self.skipped.append(f"{path} is empty")
-            return
-        yield from self._chunks(str(path), text, name, {"source": name})
+        number = 0
+        for section, _ in sections:
+            heading = {"heading": section.heading} if section.heading else {}
+            metadata = {**section.metadata, **heading, "source": name}
+            for piece in self.chunker.stream(section.text):
+                numbered = {**metadata, "chunk": number, "chunks": total} if total > 1 else metadata
+                item_id = f"{name}#{number}" if total > 1 else name
+                yield self._item(str(path), item_id, _titled(section.heading, piece), numbered)
+                number += 1
 
     def _item(self, place: str, item_id: str, text: str, metadata: dict[str, Any]) -> Item:
         """Make an item and check that its metadata is JSON and its id is new."""
@@ -119,42 +178,59 @@ class Sources:
         return item
 
     def _chunks(self, place: str, text: str, item_id: str, metadata: dict[str, Any], title: str = "") -> Iterator[Item]:
-        # Cut twice: the pieces of a large document would take more memory than itself.
         count = sum(1 for _ in self.chunker.stream(text))
         several = count > 1
         for number, piece in enumerate(self.chunker.stream(text)):
             yield self._item(
                 place,
                 f"{item_id}#{number}" if several else item_id,
-                # A later chunk of a document rarely names its topic; the title does.
-                f"{title}{'' if title[-1] in '.!?' else '.'} {piece}" if title else piece,
+                _titled(title, piece),
                 {**metadata, "chunk": number, "chunks": count} if several else metadata,
             )
 
     def _lines(self, path: Path, name: str) -> Iterator[Item]:
-        records = _records(path)
-        first = next(records, None)
+        lines = _records(path)
+        first = next(lines, None)
         if first is None:
             self.skipped.append(f"{path} is empty")
             return
-        if {"role", "content"} <= first[1].keys():
-            yield from self._conversation(path, name, (record for _, record in itertools.chain([first], records)))
-            return
-        for line, record in itertools.chain([first], records):
-            place = f"{path}, line {line}"
-            parsed = _parsed(_Record, record, place)
-            if not parsed.text.strip():
-                raise InvalidInputError(f"{place}: the text is empty. Remove the line, or give it a text.")
-            item_id = f"{name}:{line}" if parsed.id in (None, "") else str(parsed.id)
-            metadata = {"source": name, **({"title": parsed.title} if parsed.title else {}), **(parsed.metadata or {})}
-            yield from self._chunks(place, parsed.text, item_id, metadata, (parsed.title or "").strip())
+        everything = itertools.chain([first], lines)
+        if isinstance(first[1], dict) and {"role", "content"} <= first[1].keys():
+            yield from self._conversation(path, name, self._usable(everything))
+        else:
+            yield from self._corpus(((f"{path}, line {line}", line, record) for line, record in everything), name)
+
+    def _usable(self, lines: Iterator[tuple[int, Any]]) -> Iterator[dict[str, Any]]:
+        for _, record in lines:
+            if isinstance(record, InvalidInputError):
+                self._fail(str(record))
+            else:
+                yield record
+
+    def _corpus(self, records: Iterable[tuple[str, int, Any]], name: str) -> Iterator[Item]:
+        """Yield the chunks of records, each with its place and number; report those that cannot be used."""
+        for place, number, record in records:
+            try:
+                if isinstance(record, InvalidInputError):
+                    raise record
+                yield from self._record(place, number, record, name)
+            except InvalidInputError as error:
+                self._fail(str(error))
+
+    def _record(self, place: str, number: int, record: Any, name: str) -> Iterator[Item]:
+        parsed = _parsed(_Record, record, place)
+        if not parsed.text.strip():
+            raise InvalidInputError(f"{place}: the text is empty. Remove the record, or give it a text.")
+        item_id = f"{name}:{number}" if parsed.id in (None, "") else str(parsed.id)
+        metadata = {"source": name, **({"title": parsed.title} if parsed.title else {}), **(parsed.metadata or {})}
+        yield from self._chunks(place, parsed.text, item_id, metadata, (parsed.title or "").strip())
 
     def _conversation(self, path: Path, name: str, messages: Any) -> Iterator[Item]:
         conversation = read_conversation(messages)
         for item in conversation_items(conversation, self.conversations):
             number = item.metadata["window"]
             metadata = {key: value for key, value in item.metadata.items() if key not in ("kind", "window")}
-            yield self._item(str(path), f"{name}#{number}", item.text, {"source": name, "chunk": number, **metadata})
+            yield self._item(str(path), f"{name}#{number}", item.text, {**metadata, "source": name, "chunk": number})
         self.skipped += [f"{path}: {line}" for line in unusable_lines(conversation.unusable)]
 
 
@@ -168,15 +244,19 @@ def read_messages(path: str | Path) -> Any:
     if not path.is_file():
         raise InvalidInputError(f"There is no file {path}. Give a chat log: .json, .jsonl or .txt.")
     if path.suffix.lower() == LINES_SUFFIX:
-        return [record for _, record in _records(path)]
-    text = _decoded(path)
+        records = []
+        for _, record in _records(path):
+            if isinstance(record, InvalidInputError):
+                raise record
+            records.append(record)
+        return records
+    text = text_of(path)
     if path.suffix.lower() != EXPORT_SUFFIX:
         return text
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        what = f"broken JSON ({error})" if isinstance(error, ValueError) else "JSON nested too deeply"
-        raise InvalidInputError(f"{path}: {what}. Export it anew.") from None
+        raise InvalidInputError(f"{path}: {_broken(error)}. Export it anew.") from None
 
 
 def read_preferences(path: str | Path) -> list[Preference]:
@@ -190,7 +270,7 @@ def read_preferences(path: str | Path) -> list[Preference]:
         raise InvalidInputError(f"There is no file {path}. Write one preference a line into it.")
     seen: dict[str, int] = {}
     preferences = []
-    text = _decoded(path)
+    text = text_of(path)
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -214,8 +294,23 @@ def _name(file: Path, above: Path) -> str:
     return file.relative_to(above).as_posix() if file.is_absolute() else file.as_posix()
 
 
-def _inside(folder: Path) -> list[Path]:
-    """Return the readable files in a folder, sorted; hidden ones are left out."""
+def _kinds() -> str:
+    return f"{', '.join(READERS)} or {LINES_SUFFIX}"
+
+
+def _titled(title: str, text: str) -> str:
+    """Put a title in front of a chunk: a later chunk of a document rarely names its topic."""
+    return f"{title}{'' if title[-1] in '.!?' else '.'} {text}" if title else text
+
+
+def _is_corpus(messages: Any) -> bool:
+    """Tell an array of records from an exported conversation, whose messages say who speaks."""
+    first = messages[0] if isinstance(messages, list) and messages else None
+    return isinstance(first, dict) and isinstance(first.get("text"), str) and not any(key in first for key in _SPEAKERS)
+
+
+def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
+    """Return the readable files in a folder, sorted, and how many others there are; hidden ones are left out."""
 
     def refused(error: OSError) -> None:
         raise InvalidInputError(f"{error.filename} cannot be read: {error.strerror}.") from None
@@ -224,43 +319,41 @@ def _inside(folder: Path) -> list[Path]:
     for parent, folders, names in os.walk(folder, onerror=refused):
         folders[:] = [name for name in folders if not name.startswith(".")]
         found += [Path(parent) / name for name in names if not name.startswith(".")]
-    return sorted(f for f in found if f.suffix.lower() in (*TEXT_SUFFIXES, LINES_SUFFIX) and f.is_file())
+    readable = [f for f in found if f.suffix.lower() in (*READERS, LINES_SUFFIX) and f.is_file()]
+    return sorted(readable), Counter(f.suffix.lower() for f in set(found) - set(readable))
 
 
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
-
-
-def _decoded(path: Path) -> str:
-    with _opened(path) as file:
-        content = file.read()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise InvalidInputError(f"{path}, line {line}: this is not UTF-8. Convert the file to UTF-8 first.") from None
-
-
-def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with _opened(path) as lines:
-        for number, raw in enumerate(lines, start=1):
+def _records(path: Path) -> Iterator[tuple[int, dict[str, Any] | InvalidInputError]]:
+    """Yield the record of each line with its number, or what is wrong with it."""
+    with opened(path) as lines:
+        number = 0
+        while raw := lines.readline(_LONGEST_LINE):
+            number += 1
+            if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
+                while (rest := lines.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):
+                    pass
+                yield number, InvalidInputError(f"{path}, line {number}: more than {_LONGEST_LINE // 1_000_000} MB.")
+                continue
             try:
                 text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError:
-                raise InvalidInputError(f"{path}, line {number}: this is not UTF-8. Convert the file first.") from None
+                yield number, InvalidInputError(f"{path}, line {number}: this is not UTF-8. Convert the file first.")
+                continue
             if not text.strip():
                 continue
             try:
                 record = json.loads(text)
             except (ValueError, RecursionError) as error:
-                what = f"broken JSON ({error})" if isinstance(error, ValueError) else "JSON nested too deeply"
-                raise InvalidInputError(f"{path}, line {number}: {what}. Mend or remove the line.") from None
-            if not isinstance(record, dict):
-                raise InvalidInputError(f"{path}, line {number}: a record must be a JSON object.")
-            yield number, record
+                yield number, InvalidInputError(f"{path}, line {number}: {_broken(error)}. Mend or remove the line.")
+                continue
+            if isinstance(record, dict):
+                yield number, record
+            else:
+                yield number, InvalidInputError(f"{path}, line {number}: a record must be a JSON object.")
+
+
+def _broken(error: Exception) -> str:
+    return "JSON nested too deeply" if isinstance(error, RecursionError) else f"broken JSON ({error})"
 
 
 def _parsed(model: type[Any], record: dict[str, Any], place: str) -> Any:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from epic_core.graph.memory import GraphMemory
     from epic_core.graph.reports import GraphReport, Neighbour
     from epic_core.graph.search import GraphHits
+    from epic_core.graph.tagging import LMTagger, PhraseTagger
 
 # Imported on first use: a graph without a language model needs no module that talks to one.
 _MODULES = {
@@ -24,8 +25,10 @@ _MODULES = {
     "GraphReport": "reports",
     "HippoReport": "hipporag.report",
     "LMExtractor": "extraction.lm",
+    "LMTagger": "tagging",
     "Neighbour": "reports",
     "PhraseExtractor": "extraction.base",
+    "PhraseTagger": "tagging",
     "Unextracted": "extraction.base",
     "entity_key": "extraction.base",
 }
@@ -40,8 +43,10 @@ __all__ = [
     "GraphReport",
     "HippoReport",
     "LMExtractor",
+    "LMTagger",
     "Neighbour",
     "PhraseExtractor",
+    "PhraseTagger",
     "Unextracted",
     "entity_key",
 ]

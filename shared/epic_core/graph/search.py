@@ -25,6 +25,7 @@ from epic_core.graph.entity_linking import entity_seeds
 from epic_core.graph.extraction.base import PhraseExtractor, entity_key
 from epic_core.graph.loaded import LoadedGraph
 from epic_core.pipeline import ranking
+from epic_core.pipeline.hits import fact_hits
 from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, prepared
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
@@ -238,6 +239,7 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
         shown = asked.choice.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
         best, hits, vectors = shown.chosen(best, hits, vectors)
     session.count_uses([row for row, _ in best])
+    facts = ranking.facts_by_text(space, session.store, session.encoder, asked.query, steered.query, asked.filter)
     clock.add("index", started)
     return GraphHits(
         hits,
@@ -247,6 +249,7 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
         timings=clock.parts,
         steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
         matters=visited.matters,
+        facts=fact_hits(session.store, space, steered.query, facts),
         entities=visited.entities,
         ranking=shown,
     )

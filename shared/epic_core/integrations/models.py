@@ -12,6 +12,7 @@ from epic_core.encoders.adapted import is_encoder
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import InvalidInputError
 from epic_core.lm import LanguageModel
+from epic_core.lm import by_name as lm_by_name
 from epic_core.lm.failures import kind_of
 from epic_core.memory import EpicMemory
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
@@ -70,6 +71,16 @@ class Models:
         if not self._is_component(given) and callable(getattr(given, "complete", None)):
             return given  # type: ignore[return-value]
         raise InvalidInputError(f"{self.no_chat}; not {kind_of(given)}.")
+
+    def reader_of(self, given: object) -> LanguageModel | None:
+        """Return the language model that reads a chat for proposals, a string is one's name; None if none is given.
+
+        Raises:
+            InvalidInputError: for anything else.
+        """
+        if isinstance(given, str):
+            return lm_by_name.lm_of(given)
+        return None if given is None else self.lm_of(given)
 
     def verifier_of(self, given: object, encoder: Encoder) -> Verifier:
         """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model."""

@@ -10,11 +10,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
-from epic_core.learning.proposals import keep_open
 from epic_core.memory import EpicMemory
 from epic_core.runtime.batching import storable
 from epic_core.types import Hit, Item, Preference
-from epic_core.types.proposals import Proposal, ProposalKind, ProposalReport, plain
+from epic_core.types.proposals import Proposal, ProposalKind, plain
 
 _logger = logging.getLogger(__name__)
 
@@ -84,7 +83,8 @@ class MemoryTool:
             return self.explain(error)
         except Exception as error:
             # The agent's turn must not end with it.
-            _logger.warning("The tool %s failed: %s", self.name, error, exc_info=error)
+            # Its message may quote what the user said.
+            _logger.warning("The tool %s failed with %s", self.name, type(error).__name__)
             answer = {"error": str(error)}
         return json.dumps(answer, ensure_ascii=False)
 
@@ -175,12 +175,13 @@ class _Tools:
         return next((each for each in every if named == each.id or plain(named) == plain(each.text)), None)
 
     def _change(self, kind: ProposalKind, text: str, old: Known | None) -> dict[str, Any]:
-        before, report = "" if old is None else old.text, ProposalReport()
+        before = "" if old is None else old.text
         # Less sure than what a user says plainly: a model wrote it.
         proposal = Proposal(kind=kind, text=text, old=before, quote=text or before, confidence=0.5, source="agent")
-        if not keep_open(self._memory._session, [proposal], report):
-            if report.failures:
-                return {"error": report.failures[0]}
+        made = self._memory.add_proposals([proposal])
+        if not made:
+            if made.report.failures:
+                return {"error": made.report.failures[0]}
             return {"status": "declined", "note": "The user has decided about this before. Do not propose it again."}
         if not self._allowed:
             return {"status": "proposed", "id": proposal.id, "note": "It is in force once the user agrees."}

@@ -36,9 +36,11 @@ PASTED = anywhere(r"""
         this|these|following|below|text|e-?mail|message|letter|article|post|page|note|comment|transcript|ad|prompt|
         form|copy|pasted?|document|title|headline|reviews|sign|label)\b[^.?!\n]{0,80}:\s
     \b(?:this|these|following|below)\b[^.?!\n]{0,60}[?.!]?[ \t]*\n\s*(?=\S)
-    (?:^|\n)[ \t]*(?:dear|hi|hello|hey|to whom)\b[^\n?!.]{0,40},[ \t]*\n|(?:^|\n)-{3,}|\bfwd?:
+    (?:^|\n)[ \t]*(?:dear|(?:hi|hello|hey)(?!(?: there| again| all)?,)|to whom)\b[^\n?!.]{0,40},[ \t]*\n
+    (?:^|\n)-{3,}|\bfwd?:
     (?:^|\n)[ \t]*(?:from|to|cc|subject|sent|date|re|fwd?)[ \t]?:|\b(?:translat\w+|proof-?read\w*)\b|\b(?:grammar|
-        spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[?.!:]
+        spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[?:]|\b(?:check|correct|fix|improve|mind|polish)\b
+        [^\n?.!:]{0,40}\b(?:grammar|spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[.!]
 """)
 MASKED = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]{1,200}`|(?m:^[ \t]{0,8}[>|].*$)|(?m:^[ \t]*[-*\u2022][ \t].*$)|\"[^\"]{0,600}(?:\"|\Z)|"
@@ -51,7 +53,7 @@ NOT_MEANT = phrases(r"""
     if (?:i|we|only|my|our)\b.*
     (?:what if|whether (?:i|we)|assum(?:e|ing)|i wish|maybe|perhaps|not sure|let's say|as if|just kidding|/s|
         said no one|as (?:they|people) say|(?:says?|said) (?:the|my|an?|he|she|they))
-    i (?:might|may|could|should|guess|suppose|bet|doubt|wonder|hope|dreamt|dreamed)
+    i (?:might|may|could(?! live on)|should|guess|suppose|bet|doubt|wonder|hope|dreamt|dreamed)
     (?:would|should|could|do|did|am|are|can|will|might|have|had) (?:i|we)
     (?:when i was|as a (?:child|kid|teenager|student|boy|girl)|back (?:then|in))
     oh,? (?:sure|great|yeah|wow|joy|yes)
@@ -88,12 +90,15 @@ BEGINNING = re.compile(
     r"(?:^(?:(?:as (?:an?|someone|somebody)|being|since|because) [\w' -]{2,40})?|[,;:(\u2013\u2014!.]|\s[-/]|\b(?:and|"
     r"but|because|since|so|as|btw|way|reference|note|that|also|actually|fyi|now|well|anyway|though|yes|no|ok|okay|hi|"
     r"hello|thanks|sorry|please|record|honestly|frankly|lately|know|remember|"
-    r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|up|one|ps|mornings?|evenings?|travel\w*|months?))\s*$",
+    r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|up|one|ps|mornings?|evenings?|travel\w*|"
+    r"months?|years?|"
+    r"for me|rest of the day|(?:until|till) [\w ]{2,20}|(?:for|on|in) (?:this|tonight's) \w+))\s*$",
     re.I,
 )
 # Where it ends: a question, a request or a consequence follows.
 CUT = re.compile(
-    r"\s*(?:[,;:(\u2013\u2014]|\s-)\s*(?:(?:so|and|but|then|or|ok)\s+)?(?:what|which|where|how|who|why|when (?:do|can|"
+    r"\s*(?:[,;:(\u2013\u2014]|\s-)\s*(?:(?:so|and|but|then|or|ok)\s+)?(?:well|i mean|or rather|what|which|where|how|"
+    r"who|why|when (?:do|can|"
     r"should|will|does|is)|is|are|do|does|can|could|would you|would|will|should|any|ideas?|please (?!always|never)|"
     r"keep|tell|give|find|show|suggest|recommend|plan|book|let's|if that|if you|just so|by the way|btw|fyi|help|"
     r"believe it|you|put|make|thanks|thx|thank)\b|,?\s+(?:so|and so|so that|and then|hence|therefore)\s+(?=\w)|"
@@ -102,4 +107,6 @@ CUT = re.compile(
     r"which|where|can|could|miss)\b|\s+(?:and|but)\s+(?=(?:that|this|it)\b)",
     re.I,
 )
+# What stands behind a statement that is put right at once: "I collect stamps, well, I collect only ...".
+CORRECTED = re.compile(r"\s*[,.;\u2013\u2014-]?\s*(?:well|i mean|or rather|no,? wait|sorry|correction)\b", re.I)
 NEXT = re.compile(r"(?:,?\s+(?:and|but|also)|[,;])\s+(?=(?:i|we|i'm|i've|we're|my|our)\b)", re.I)

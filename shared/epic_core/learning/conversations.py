@@ -7,13 +7,16 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 from epic_core.errors import InvalidInputError
 from epic_core.text.chunking import ConversationChunker
+from epic_core.text.turns import CONVERSATION, SOURCE, SPEAKER, TIME, TURN
 from epic_core.types import Item, stable_id
+from epic_core.types.digests import digest
 from epic_core.types.metadata import dumped_metadata
 from epic_core.types.validation import moment, writable
 
@@ -29,10 +32,14 @@ _ROLES = {name: role for role, names in _NAMES_OF_ROLES.items() for name in name
 _TIMES = ("time", "timestamp", "created_at", "create_time", "datetime", "date")
 # Where frameworks keep what a message has besides.
 _ASIDE = ("metadata", "additional_kwargs", "response_metadata")
-_HOLDERS = ("messages", "chat_messages", "conversations", "conversation", "results", "memories", "turns")
+_HOLDERS = ("messages", "contents", "chat_messages", "conversations", "conversation", "results", "memories", "turns")
+# The speaker of what another memory exported.
+_MEMORY = "memory"
 _MILLISECONDS = 1e11
 _LINE = re.compile(r"(?:\[(?P<time>\d{4}-\d\d-\d\d[^\]]{0,20})\] ?)?(?P<name>[^\W\d_][\w .'-]{0,39}?) ?:(?:\s+|$)")
-_TEXT_PARTS = ("text", "input_text", "output_text")
+_LONGEST_DATE = 64
+_YEAR_FIRST = re.compile(r"\d{4}\D")
+_TEXT_PARTS = ("text", "input_text", "output_text", "audio_transcription")
 _DEEPEST = 4
 
 
@@ -72,12 +79,16 @@ def read_conversation(messages: Any, *, user: str | Collection[str] = ()) -> Con
         messages: Mappings with `role` and `content` as OpenAI and Anthropic have them (content may be a text, None or a
             list of parts); message objects of LangChain, LlamaIndex and others; a ChatGPT export; a mem0 export; or a
             text with "Name: words" lines, one without names being the user's own words.
-        user: Names of speakers who are the user, besides "user", "human", "me" and "you".
+        user: Names of speakers who are the user, besides "user", "human", "me" and "you". If names are given, a message
+            of role "user" that bears another name is somebody else's.
 
     Raises:
-        InvalidInputError: for what holds no messages at all, such as a number.
+        InvalidInputError: for what holds no messages at all, such as a number; or names that are no texts.
     """
-    names = {name.strip().casefold() for name in ([user] if isinstance(user, str) else user)}
+    given = [user] if isinstance(user, str) else list(user) if isinstance(user, Iterable) else [user]
+    if not all(isinstance(name, str) for name in given):
+        raise InvalidInputError(f"user must be the name of a speaker, or several in a list; not {user!r}.")
+    names = {name.strip().casefold() for name in given}
     reading = _Reading(names)
     reading.read(messages)
     return reading.made
@@ -86,30 +97,72 @@ def read_conversation(messages: Any, *, user: str | Collection[str] = ()) -> Con
 def conversation_items(
     conversation: Conversation, chunker: ConversationChunker | None = None, metadata: Mapping[str, Any] | None = None
 ) -> list[Item]:
-    """Return the windows of conversations as items; `time`, that of a window's first turn, is in their metadata.
+    """Return the windows of conversations as items, none over two days; what another memory exported, one by one.
+
+    In their metadata are the `source` (the title, or a name made of the first turn), the number of the first `turn` in
+    it, its `time`, and the `speaker` where all of it is of one. What is given goes before these; with a `source` of the
+    caller's, `conversation` is the title or name.
 
     Raises:
-        InvalidInputError: for metadata that an item cannot have.
+        InvalidInputError: for metadata that an item cannot have, or a chunker that is none.
     """
+    if chunker is not None and not isinstance(chunker, ConversationChunker):
+        raise InvalidInputError(f"chunker must be a ConversationChunker, not {chunker!r}.")
     given = {} if metadata is None else Item(text="conversation", metadata=metadata).metadata
-    # The same words in two sessions are two items: each is found by its own metadata.
+    # The same words in two sessions, or at two times, are two items: each is found by its own metadata.
     known_by = (dumped_metadata(given, "conversation"),) if given else ()
+    chunker = chunker or ConversationChunker()
     items: list[Item] = []
-    for source, group in groupby(conversation.turns, key=lambda turn: turn.source):
-        turns = list(group)
-        of_all = {"conversation": source, **given} if source else dict(given)
-        messages = [{"role": turn.speaker, "content": turn.text} for turn in turns]
-        for window, places in (chunker or ConversationChunker()).windows(messages):
-            times = [time for place in places if (time := turns[place].time)]
-            of_window = {"time": times[0], **of_all} if times else of_all
-            items.append(
-                Item(
-                    text=window,
-                    id=stable_id("window", window, *known_by) if known_by else "",
-                    metadata={**of_window, "kind": "conversation", "window": len(items)},
+    number = 0
+    for title, group in groupby(conversation.turns, key=lambda turn: turn.source):
+        number += 1  # so that the first turn of a conversation does not answer the last one of another
+        of_source = list(group)
+        name = title or _name_of(of_source[0], *known_by)
+        of_all = {SOURCE: name, **({CONVERSATION: name} if title or SOURCE in given else {}), **given}
+        for turns in _days(of_source):
+            if turns[0].speaker == _MEMORY:
+                windows = [(turn.text, range(place, place + 1)) for place, turn in enumerate(turns)]
+            else:
+                windows = chunker.windows([{"role": turn.speaker, "content": turn.text} for turn in turns])
+            for window, places in windows:
+                first, speakers = turns[places[0]], {turns[place].speaker for place in places}
+                known = known_by if first.time is None else (*known_by, first.time)
+                items.append(
+                    Item(
+                        text=window,
+                        id=stable_id("window", window, *known) if known else "",
+                        metadata={
+                            **({} if first.time is None else {TIME: first.time}),
+                            **({SPEAKER: first.speaker} if len(speakers) == 1 and first.speaker != _MEMORY else {}),
+                            TURN: number + places[0],
+                            **of_all,
+                            "kind": "conversation",
+                            "window": len(items),
+                        },
+                    )
                 )
-            )
+            number += len(turns)
     return items
+
+
+def _name_of(first: Turn, *known_by: str) -> str:
+    """Return a name for a conversation without a title, which stays the same as the conversation goes on."""
+    return f"conversation {digest(first.time or '', first.speaker, first.text, *known_by, size=4).hex()}"
+
+
+def _days(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
+    """Yield the turns of each day; those without a time belong to the day before, exported memories to none."""
+    part: list[Turn] = []
+    day: str | None = None
+    for turn in turns:
+        date = turn.time[:10] if turn.time else day
+        if part and ((day is not None and date != day) or (turn.speaker == _MEMORY) != (part[0].speaker == _MEMORY)):
+            yield part
+            part = []
+        part.append(turn)
+        day = date
+    if part:
+        yield part
 
 
 class _Reading:
@@ -126,6 +179,8 @@ class _Reading:
             return
         if isinstance(messages, Mapping):
             messages = _inside(messages) or [messages]
+        elif _role(messages) is not None:
+            messages = [messages]  # a message object, which may be iterable
         if isinstance(messages, bytes) or not isinstance(messages, Iterable):
             raise InvalidInputError(f"A conversation is a list of messages or a text, not {type(messages).__name__}.")
         for message in messages:
@@ -140,10 +195,12 @@ class _Reading:
     def _message(self, message: Any, source: str = "") -> None:
         self._number += 1
         if isinstance(message, Mapping) and isinstance(message.get("memory"), str):
-            self._turn("memory", "", message["memory"], message, source)
+            self._turn(_MEMORY, "", message["memory"], message, source)
             return
         if isinstance(message, Mapping) and isinstance(message.get("message"), Mapping):
             message = message["message"]
+        if isinstance(message, Mapping) and isinstance(message.get("data"), Mapping) and "content" not in message:
+            message = {**message["data"], "role": _role(message)}  # LangChain's messages_to_dict
         if isinstance(message, Sequence) and not isinstance(message, str) and len(message) == 2:
             message = dict(zip(("role", "content"), message, strict=True))  # ("human", "Hello")
         role = _role(message)
@@ -153,7 +210,8 @@ class _Reading:
         name = _of(message, "name")
         content = _of(message, "content")
         if content is None:
-            content = _of(message, "value") if _of(message, "value") is not None else _of(message, "text")
+            found = (_of(message, key) for key in ("value", "text", "parts"))
+            content = next((each for each in found if each is not None), None)
         if _of(message, "tool_calls") or _of(message, "function_call"):
             self.made.unusable["tool calls"] += 1
             if content is None or content == "":
@@ -192,8 +250,11 @@ class _Reading:
         if not text:
             self.made.unusable["messages without text"] += 1
             return
-        known = {speaker.casefold(), name.casefold()} & set(self._user)
-        role: Role = "user" if known else _ROLES.get(speaker.casefold(), "other")
+        role: Role = _ROLES.get(speaker.casefold(), "other")
+        if role == "other" and {speaker.casefold(), name.strip().casefold()} & set(self._user):
+            role = "user"
+        elif role == "user" and self._user and name.strip() and name.strip().casefold() not in self._user:
+            role = "other"
         self.made.turns.append(
             Turn(
                 role=role,
@@ -212,7 +273,7 @@ class _Reading:
             return None
         times = [time for time in map(iso_time, given) if time is not None]
         if not times:
-            self.made.unusable["times that are no ISO 8601"] += 1
+            self.made.unusable["times that are no date"] += 1
         return times[0] if times else None
 
     def _exported(self, conversation: Mapping[str, Any]) -> None:
@@ -250,7 +311,8 @@ class _Reading:
     def _transcript(self, text: str) -> None:
         """Read "Name: words" lines; lines without a name go on with the turn before."""
         turns: list[tuple[dict[str, Any], list[str]]] = []
-        lines = text.splitlines()
+        # Other breaks, such as U+2028, stand inside what one speaker says.
+        lines = text.replace("\r\n", "\n").split("\n")
         first = next((line for line in lines if line.strip()), "")
         if not _LINE.match(first):
             turns.append(({"role": "user"}, lines))
@@ -265,7 +327,10 @@ class _Reading:
 
 
 def iso_time(value: str | float | datetime) -> str | None:
-    """Return a point in time as ISO 8601 text, in UTC if its zone is known; None for what says no date by itself."""
+    """Return a point in time as ISO 8601 text, in UTC if its zone is known; None for what says no one date by itself.
+
+    "1:56 pm on 8 May, 2023" does; "yesterday", "May 8" and "03/04/2026" do not.
+    """
     if isinstance(value, bool):
         return None
     try:
@@ -274,10 +339,36 @@ def iso_time(value: str | float | datetime) -> str | None:
                 return None
             return moment(value / 1000 if value > _MILLISECONDS else value).isoformat()
         if isinstance(value, str):
-            value = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+            value = _date(value.strip())
         return (value if value.tzinfo is None else value.astimezone(timezone.utc)).isoformat()
     except (ValueError, OverflowError, OSError):
         return None
+
+
+@lru_cache(maxsize=256)
+def _date(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        if len(text) > _LONGEST_DATE:
+            raise
+        from dateutil.parser import parse  # seldom needed
+    # The parser fills in what is missing, and takes one of several readings: a date that depends on either is none.
+    readings: list[dict[str, Any]] = [{}, {"default": datetime(2001, 2, 2)}]
+    if not _YEAR_FIRST.match(text):
+        readings += [{"dayfirst": True}, {"yearfirst": True}]
+    dates: set[datetime] = {
+        parse(text, tzinfos=_zone, **{"default": datetime(2000, 1, 1), **reading}) for reading in readings
+    }
+    if len(dates) > 1:
+        raise ValueError("not one date")
+    return dates.pop()
+
+
+def _zone(name: str | None, offset: int | None) -> timezone | None:
+    if name and offset is None:
+        raise ValueError("the same letters are several zones")
+    return None if offset is None else timezone(timedelta(seconds=offset))
 
 
 def _of(thing: Any, name: str) -> Any:

@@ -11,28 +11,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Literal, TypeAlias
 
-from epic_core.learning import boundaries, grammar
+from epic_core.learning import boundaries, changes, durations, grammar
 from epic_core.learning.conversations import Turn
+from epic_core.learning.pastes import doubtful_from, told_by_others, without_pastes
+from epic_core.text.statements import statement_of
 
-Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update", "shift"]
+Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update", "shift", "news"]
 About: TypeAlias = Literal["preference", "fact"] | None
 
 _LONGEST_TURN = 4000
 _LONGEST_PARAGRAPH = 120  # words; people do not say so much of themselves at once
 _LONGEST_QUOTE = 240
+DOUBTFUL = 0.5  # confidence in what may have been pasted: for the user to decide
 _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d\u201e", "''''\"\"\"")
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _SENTENCE = re.compile(r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|\s*\n\s*")
 _LEAD = re.compile(r"\s*(?:(?:so|and|but|also|please|ok|well|hi|for the record),? )?")
 _BOTH = re.compile(r"my \w+ and i\b", re.I)
+# Signs of something that may change a fact.
+_NEWS = frozenset({"now", "changed", "ended", "instead"})
 # Of several at one place, the first counts.
 _CUES: tuple[tuple[re.Pattern[str], About, Change], ...] = (
-    (grammar.UNDO, None, "undo"),
-    (grammar.TURN, None, "turn"),
-    (grammar.STOP, None, "stop"),
-    (grammar.UPDATE, "fact", "update"),
+    (changes.UNDO, None, "undo"),
+    (changes.TURN, None, "turn"),
+    (changes.STOP, None, "stop"),
+    (changes.UPDATE, "fact", "update"),
     (grammar.PREFERENCE, "preference", "none"),
     (grammar.FACT, "fact", "none"),
     (grammar.WISH, "preference", "none"),
@@ -49,7 +55,7 @@ class Statement:
         about: Whether it says a preference or a fact; None if only what it changes can tell.
         change: Whether and how it changes what was said before: "undo" takes it back, "stop" ends it, "turn" says
             something else, "update" brings a fact up to date, "shift" may be any of these where it shares words with
-            something known.
+            something known, "news" may change a fact that is known.
         confidence: In (0, 1].
         until: Until when it holds; None for always.
     """
@@ -70,7 +76,8 @@ def statements(turn: Turn, now: datetime) -> list[Statement]:
     """
     if turn.role != "user" or len(turn.text) > _LONGEST_TURN:
         return []
-    masked = own_words(turn.text)
+    masked = without_pastes(own_words(turn.text))
+    doubtful = doubtful_from(masked)
     made: list[Statement] = []
     start = 0
     for boundary in [*_SENTENCE.finditer(masked), None]:
@@ -78,11 +85,20 @@ def statements(turn: Turn, now: datetime) -> list[Statement]:
         found = [*_in_sentence(masked, start, end)] or [*_shifted(masked, start, end)]
         for first, last, about, change in found:
             quote = turn.text[first:last]
-            behind = grammar.TIME_BEHIND.match(masked, last, end)
+            behind = durations.TIME_BEHIND.match(masked, last, end)
             if len(quote.split()) > 1 and len(quote) <= _LONGEST_QUOTE:
-                made += _timed(quote, masked[first : behind.end() if behind else last], about, change, now)
+                scope = masked[first : behind.end() if behind else last]
+                made += _timed(quote, scope, about, change, now, DOUBTFUL if first >= doubtful else 1.0)
         start = 0 if boundary is None else boundary.end()
     return made
+
+
+def only_asks(text: str) -> bool:
+    """Tell whether a text is questions alone, in which the user says nothing of themselves."""
+    sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
+    asks = all(each.endswith("?") and boundaries.QUESTION.match(each) for each in sentences)
+    turn = Turn(role="user", speaker="user", text=text)
+    return bool(sentences) and asks and not statements(turn, datetime.now(timezone.utc))
 
 
 def said_at(turn: Turn) -> datetime:
@@ -90,14 +106,10 @@ def said_at(turn: Turn) -> datetime:
     return (datetime.now(timezone.utc) if turn.time is None else datetime.fromisoformat(turn.time)).astimezone()
 
 
-def end_of_day(now: datetime, days: int = 0) -> datetime:
-    """Return the last second of a day, or of one some days later."""
-    return datetime.combine(now.date() + timedelta(days=days), time(23, 59, 59), now.tzinfo)
-
-
 def own_words(text: str) -> str:
     """Return a text, cut at what is pasted, in which places stay and all that is not the user's own word is blank."""
-    text = text.translate(_APOSTROPHES)
+    # A format character, which nobody sees, hides no label.
+    text = _UNSEEN.sub(" ", text.translate(_APOSTROPHES))
     if boundaries.NO_TURN.search(text):
         return ""
     text = boundaries.MASKED.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
@@ -116,6 +128,8 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
     sentence = text[start:end]
     if "\x00" in sentence or not sentence.strip():
         return
+    if told_by_others(sentence):
+        return
     asks = sentence.rstrip(" )\"'").endswith("?")
     place = 0
     while (found := _first(sentence, place)) is not None:
@@ -131,9 +145,13 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         stop = len(sentence)
         opening = len(both.group()) if (both := _BOTH.match(sentence, begin)) else 0
         for mark in (boundaries.CUT, boundaries.NEXT):
-            if cut := mark.search(sentence, begin + max(4, opening), stop):
+            # "I've left Initech, I'm at Globex now" is one change, "keep it short, I hate scrolling" one rule.
+            goes_on = (change == "stop" and changes.INSTEAD.match(sentence, begin)) or _is_told(sentence, begin)
+            if not (goes_on and mark is boundaries.NEXT) and (
+                cut := mark.search(sentence, begin + max(4, opening), stop)
+            ):
                 stop = cut.start()
-        if asks and stop == len(sentence):
+        if (asks and stop == len(sentence)) or boundaries.CORRECTED.match(sentence, stop):
             continue
         words = sentence[begin:stop]
         if boundaries.NOT_MEANT.search(words) and change == "none":
@@ -142,9 +160,13 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         place = max(place, begin + len(words))
         if about is None and change == "none":
             continue  # the taste of somebody else
-        if fronted := grammar.TIME_IN_FRONT.search(front):
+        if fronted := durations.TIME_IN_FRONT.search(front):
             begin, words = fronted.start(), sentence[fronted.start() : begin] + words
         yield start + begin, start + begin + len(words), about, change
+
+
+def _is_told(sentence: str, begin: int) -> bool:
+    return not _LEAD.sub("", sentence[:begin], count=1) and grammar.TOLD.match(sentence, begin) is not None
 
 
 def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About, Change]]:
@@ -153,7 +175,10 @@ def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About,
     stop = cut.start() if (cut := boundaries.CUT.search(sentence, 4)) else len(sentence)
     words = sentence[:stop].rstrip(" .,;:!-\u2013\u2014(")
     asks = stop == len(sentence) and sentence.rstrip(" )\"'").endswith("?")
-    if asks or "\x00" in words or ": " in words or not grammar.SHIFT.search(words):
+    change: Change = "shift" if changes.SHIFT.search(words) else "news"
+    if asks or "\x00" in words or ": " in words:
+        return
+    if change == "news" and statement_of(words).signs.isdisjoint(_NEWS):
         return
     if (
         boundaries.NOT_MEANT.search(words)
@@ -161,7 +186,7 @@ def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About,
         or boundaries.QUESTION.match(words.lstrip())
     ):
         return
-    yield start, start + len(words), None, "shift"
+    yield start, start + len(words), None, change
 
 
 def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
@@ -181,12 +206,17 @@ def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
     return start, about, change
 
 
-def _timed(quote: str, scope: str, about: About, change: Change, now: datetime) -> Iterator[Statement]:
-    """Yield a statement with its end if it holds for good or its end is known; `scope` is where that may be said."""
+def _timed(quote: str, scope: str, about: About, change: Change, now: datetime, most: float) -> Iterator[Statement]:
+    """Yield a statement with its end if it holds for good or its end is known.
+
+    Args:
+        scope: Where the end may be said.
+        most: The highest confidence that it can have.
+    """
     plain = quote.translate(_APOSTROPHES)
-    until = None if change != "none" else _end(scope, now)
+    until = None if change != "none" else durations.end_of(scope, now)
     if until is None and change == "none":
-        if about == "preference" and (grammar.OPEN_END.search(scope) or _is_wish(plain)):
+        if about == "preference" and (durations.OPEN_END.search(scope) or _is_wish(plain)):
             return
     elif until is not None and until <= now:
         return
@@ -197,20 +227,10 @@ def _timed(quote: str, scope: str, about: About, change: Change, now: datetime) 
         confidence = 0.8
     if grammar.HEDGED.search(scope):
         confidence = min(confidence, 0.7)
+    confidence = min(confidence, most)
     yield Statement(quote=quote, about=about, change=change, confidence=confidence, until=until)
 
 
 def _is_wish(quote: str) -> bool:
     """Tell whether nothing but a wish is said, which counts only where it is for once."""
     return not any(cue.search(quote) for cue, *_ in _CUES[:-1]) and not any(cue.match(quote) for cue in _AT_THE_FRONT)
-
-
-def _end(scope: str, now: datetime) -> datetime | None:
-    """Return the end that is said: of the day, of the week, or of a day until which something holds."""
-    if match := grammar.UNTIL_DAY.search(scope):
-        return end_of_day(now, (grammar.DAYS.index(match["day"].casefold()) - now.weekday()) % 7 or 7)
-    if grammar.WEEK.search(scope):
-        return end_of_day(now, 6 - now.weekday())
-    if re.search(r"\btomorrow\b", scope, re.I):
-        return end_of_day(now, 1)
-    return end_of_day(now) if grammar.TODAY.search(grammar.NOT_TODAY.sub("", scope)) else None

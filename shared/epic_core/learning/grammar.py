@@ -45,45 +45,69 @@ _define(
         seriously|tend to|especially|particularly|certainly|kind of|far|genuinely|both|all|pretty|rather|have|
         try to) )*
     THING = (?! *(?:it[.!,]?$|it (?:so|very|a lot|when|how|here|now|again|too|there)|(?:this|that|these|those|them|
-        you|your|him|her|he|she|how|what|where|why|who|both|either|neither|ones?|everything about)\b|to (?:know|see|
-        hear|ask|go|visit|try|learn|think|believe|imagine|thank|point|add|mention|have|get|be|do|say)\b|not to (?:say|
+        yours?|you|theirs|him|her|he|she|how|what|where|why|who|both|either|neither|ones?|everything about)\b|
+        to (?:know|see|
+        hear|ask|go|visit|try|learn|think|believe|imagine|thank|point|add|mention|have|get|bother|be(?! (?:called|told|
+        addressed|left|near|outside|outdoors|alone)\b)|do|say)\b|not to (?:say|
         answer|tell|discuss)|the (?:\w+ )?(?:first|second|third|last|idea|sound|look|new|other|one|option|answer|
         version|draft|plan|suggestion|title|name|colou?r|picture|design|ending|way|former|latter|above|previous|same|
-        result|tone)\b|(?:\w+ )?(?:idea|answer|version|suggestion|option)s? *$|[.,!]?$))
-    LIKE = love|adore|enjoy|like|prefer|value|favou?r|hate|loathe|detest|dislike|despise|avoid|crave|swear by|
+        result|tone)\b|(?:\w+ )?(?:idea|answer|version|suggestion|option) *$|
+        (?:ideas|answers|versions|suggestions|options) *$|[.,!]?$))
+    LIKE = love|adore|enjoy|like|prefer|value|favou?r|boycott|go for|opt for|
+        lean towards?|gravitate towards?|stick with|live for|could live on|shun|hate|loathe|detest|dislike|despise|
+        avoid|crave|swear by|
         insist on|appreciate|steer clear of|stay away from|stick to|react (?:\w+ )?to|can live without
     CANNOT = (?:can't|cannot|can not|cant|couldn't) (?:really )?(?:stand|bear|stomach|abide|tolerate|eat|drink|have|
         digest|deal with|handle|do(?! (?:it|this|that|much|anything)\b)|sleep|get enough of|live without|resist|wear|
-        be doing)
+        be doing|(?:work|sleep|read|think|concentrate|travel|sit|function|relax) (?:on|in|with|at|without|near|next))
     DONT = (?:don't|do not|dont|won't|will not|wouldn't) (?:really |ever |usually |particularly |much )?(?:like|eat|
-        drink|do|wear|watch|tolerate|care for|touch|fly|smoke|enjoy|cook|use|drive|want (?:any|to (?:be|fly|drive|eat|
+        drink|do|wear|watch|tolerate|care for|touch|fly|smoke|enjoy|cook|use|drive|want (?:any|to (?:be (?:near|
+        called|in|on|around|disturbed|woken)|fly|drive|eat|
         stay)|\w+ (?:of any|in my|on my|with))|buy|read|go (?:to|near|for)|stay (?:in|at)|take|get on with|trust)
-    DIET = allergic|intolerant|vegans?|vegetarians?|pescatarians?|coeliac|celiac|diabetic|lactose|gluten|teetotal\w*|
+    DIET = all?ergic|intolerant|vegans?|veg[ei]t[ae]rians?|veggies?|pescatarians?|coeliac|celiac|diabetic|lactose|
+        gluten|teetotal\w*|
         sober|kosher|halal|muslim|jewish|hindu
     DAY = (?:mon|tues|wednes|thurs|fri|satur|sun)days?|weekdays|weekends|january|february|march|april|may|june|july|
         august|september|october|november|december|\d{1,2}(?:st|nd|rd|th)?|morning|evening|night|week|day
     NUMBER = \d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|
         seventeen|eighteen|twenty|thirty|forty|fifty|sixty|seventy|eighty
     KIN = (?:(?:ex-?)?(?:wife|husband)|partner|boyfriend|girlfriend|fianc\w+|spouse|mother|father|mum|mom|dad|parent|
-        sister|brother|twin|eldest|youngest|son|daughter|kid|child|baby|toddler|grand(?:ma|pa|mother|father|son|
+        sister|brother|twin|triplet|eldest|youngest|son|daughter|kid|child|baby|toddler|grand(?:ma|pa|mother|father|son|
         daughter|parent|child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|
         parrot|pet)(?:s|ren)?
     OWN = (?:birthday|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|
-        garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|office|
+        garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|salary|
+        mortgage|loan|tenancy|insurance|band|choir|office|
         studio|name|surname|nickname|doctor|dentist|therapist|landlord|landlady|flatmate|roommate|school|company|
-        budget|deadline|exam|marathon|visa|passport|lease|contract)s?
+        budget|deadline|exam|marathon|visa|passport|lease|contract|warranty|
+        blood type|prescription)s?
     EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|
         lease|wedding|move|marathon|race|concert|visa|passport)s?
-    HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|garden|allotment|balcony|car|
+    HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|twins|triplets|garden|
+        allotment|balcony|car|
         van|bikes?|motorbike|boat|piano|flat|house|licence|asthma|arthritis|diabetes|migraines?|adhd|dyslexia|
         epilepsy|eczema|hay fever|tinnitus|pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|
         low) (?:blood (?:pressure|sugar)|cholesterol)|tv|television|smartphone|oven|freezer|dishwasher|microwave|
-        washing machine|\w+ (?:disease|syndrome|disorder|condition)
+        washing machine|\w+ (?:disease|syndrome|disorder|condition|degeneration)|\w*(?:itis|osis|a?emia|algia|
+        opathy)|glaucoma|
+        cataracts|ibs|copd|lupus|psoriasis|gout|sciatica|vertigo|hernia
     TRADE = nurse|teacher|doctor|engineer|developer|programmer|student|lawyer|carpenter|farmer|pensioner|baker|chef|
         cook|electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|
+        plumber|builder|mechanic|joiner|roofer|waiter|waitress|barista|cleaner|carer|social worker|
+        childminder|headteacher|lecturer|professor|solicitor|barrister|surgeon|consultant|trucker|courier|postman|
+        fisherman|
+        policeman|police officer|soldier|civil servant|\w+(?:grapher|ologist|trician|ustrator|onomist|itian|apist)|
         dentist|vet|midwife|paramedic|firefighter|pilot|driver|translator|scientist|researcher|physicist|biologist|
         chemist|psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|(?:father|mother|dad|
         mum) of|wheelchair user|shift worker|single (?:mother|father|parent|mum|mom|dad)
+    ONCE = need|want|have|had|get|got|see|saw|use|used|know|knew|think|thought|run|said|say|read (?:the|this|that|it|
+        about)|mean|
+        meant|found|find|understand|remember|ask|asked|made|make|can|could|will|would|should|might|may|must|was|were|am|
+        are|just|only|never|always|did|do|don't|didn't|tried|try|wrote|write (?:the|this)|run (?:the|this)|\w+ed
+    WORK = (?:question|point|guess|answer|code|goal|topic|title|idea|plan|text|problem|draft|essay|story|poem|book|song|
+        file|character|project|script|paper|thesis|game|app|website|report|table|query|function)\b
+    ASKED = recipe|table|hotel|flight|train|bus|taxi|cab|ticket|idea|name|list|plan|gift|present|advice|example|summary|
+        translation|suggestion|tip|answer|draft|text|speech|script|template|restaurant|explanation|word|way|quote
     ILL = (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|
         toothache|hangover|migraine|guests?|visitors)
     HABIT = (?:often |mostly |regularly |usually )?(?:grow|keep|raise|run|sing|swim|cycle|bake|cook|paint|knit|sew|
@@ -94,6 +118,21 @@ _define(
 )
 
 PREFERENCE = phrases(r"""
+    <I> (?!<ONCE>)\w+ (?:only|nothing but|mostly|exclusively|mainly) (?!(?:if|when|because|know|knew|what|this|that|
+        it|the)\b)\w
+    <I> (?!<ONCE>)\w+ [^.,;?]{2,40} (?:wherever|whenever) (?:i|we) can
+    <I> (?!<ONCE>)\w+ [^.,;?]{2,40}, never (?:on|in|with|by|from|\w+ing)
+    <I> (?:don't|do not|dont) (?:drink|smoke|fly|cook|gamble|eat out)(?= *(?:[.,;!]|$))
+    <I> need [^.,;?]{3,40} (?:(?:in order )?to (?:work|sleep|think|function|concentrate|relax|focus|fall asleep|study)|
+        at night|every (?:day|morning|night))
+    i(?:'d| would) (?:prefer|like|love) (?:it if )?you (?:to|would|could)? ?(?:always|never) \w
+    i(?:'d| would) (?:prefer|like|love) it if you(?:'d| would) (?:always|never) \w
+    it(?:'s| is) (?:very |really |quite )?important to (?:me|us) that \w
+    (?<=for me )it(?:'s| is) always \w
+    <I> (?:want|like|expect) (?:[\w-]+ ){1,4}(?:in everything|in all|everywhere|every time|always)
+    <I> (?:support|trust) (?:small|local|independent|family)\b
+    my (?:stomach|skin|back|knees?|eyes|gut|body|feet|hips?|ears|lungs) (?:can't|cannot|don't|doesn't|won't) \w
+    (?:my|our) (?:\w+ )?(?:style|taste|rule|policy) (?:is|are) (?!(?:that|this|it)\b)\w
     <I> <ADV><LIKE><THING> \w
     <I> <ADV>(?:hate|dislike|detest|can't stand|prefer|like) it when \w
     (?:my|our) (?:go-to|usual|ideal|idea of) [\w' ]{2,30} (?:is|are)
@@ -107,7 +146,7 @@ PREFERENCE = phrases(r"""
     <I> (?:can|may) only (?:eat|drink|sleep|use|wear|walk|sit|travel|work)\b<THING>
     <I> (?:need to|have to|must|should) (?:avoid|watch|limit|stay away from|stay off)<THING> \w
     (?:i|we)(?:'d| would) (?:always|never) (?!know|have|guess|think|say|ask)\w
-    <AM> on (?:an? )?(?:\w+ ){0,2}(?:diet|budget)
+    <AM> on (?:an? )?(?:[\w-]+ ){0,2}(?:diet|budget)
     <AM> not one for
     <AM> an? (?:no-\w+|\w+-free|vegan|vegetarian) (?:household|family|home|couple)
     <I> (?:do|cope|manage|get on) (?:better|best|well|badly) (?:with|without|in|on)\b<THING>
@@ -152,7 +191,10 @@ THING_FIRST = re.compile(
         r"last))\b)[\w' -]{3,60}?(?:,? (?:(?:is|are) (?:\w+ ){0,2}(?:a must|torture|a no-?go|essential|a nightmare|"
         r"a dealbreaker|out of the question|non-negotiable|off limits|a pleasure|heaven|hell|too \w+|important|"
         r"sacred) (?:for|to) (?:me|us)|(?:is|are)(?:n't| not)? (?:\w+ ){0,3}(?:my thing|for me|my cup of tea|"
-        r"my favou?rite\w*|how (?:i|we) )|(?:bore|bother|tire|worry|fascinate|thrill|soothe|unsettle|annoy|scare|"
+        r"my favou?rite\w*|how (?:i|we) )|does? my head in\b|is all (?:i|we) \w|(?:could|would|will) kill (?:me|"
+        r"us)\b|(?:is|are) (?:an? )?(?:hard |firm |big |absolute )?no "
+        r"for (?:me|us)\b|(?:is|are) (?:my|our) (?:colou?r|style|jam|weakness|passion|comfort food|happy place|guilty "
+        r"pleasure)\b|(?:bore|bother|tire|worry|fascinate|thrill|soothe|unsettle|annoy|scare|"
         r"terrify|frighten|stress|overwhelm|exhaust|irritate|depress|disgust|drain|upset|calm|relax|delight)s? me\b|"
         r"terrif(?:y|ies) me|(?:make|drive)s? me (?:feel |very |so )?(?:sick|ill|nervous|anxious|happy|sad|dizzy|"
         r"sleepy|uncomfortable|mad|crazy|calm|tired|itch|sneeze)|gives? me (?:an? |the )?(?:headaches?|migraines?|"
@@ -168,7 +210,25 @@ THING_FIRST = re.compile(
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = re.compile(
     _filled(
-        r"(?:please |and |but )*(?:(?:don't|do not) [\w' -]{5,60}, ever\b|call me (?!back|later|when|if|an?\b|"
+        r"(?:please |and |but )*(?:(?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|"
+        r"not (?:into|"
+        r"keen on|a fan of)|all?ergic to|intolerant to)<THING> (?!to\b|or\b)\w|(?:<DIET>|(?:night owl|early bird|"
+        r"coeliac|"
+        r"celiac)) here\b|give me [\w' -]{2,40} over [\w' -]{2,40} any (?:day|time)|anything with \w+ and i'm \w|"
+        r"nothing "
+        r"(?:with|over|under|after|before) [\w' -]{2,30} for (?:me|us|my|our)\b|nothing (?:with|over|under|after|"
+        r"before) "
+        r"[\w' -]{2,30}, (?=i |we )|keep (?:your (?:answers?|replies|responses|messages|explanations|emails)|(?:the|"
+        r"all) (?:answers|replies)) "
+        r"(?!as|in the|for)\w|address me (?:as|by|in|informally|formally)\b|talk to me (?:like|in|as)\b|"
+        r"call me "
+        r"(?-i:[A-Z])|when(?:ever)? you (?:write|suggest|answer|explain|recommend|plan|cook|book|code|summari[sz]e|"
+        r"translate|"
+        r"draft|talk|reply)\b[^,.?]{0,40}\b(?:me|recipes|code|answers|emails|texts|trips|hotels|"
+        r"restaurants)\b[^,.?]{0,20},"
+        r" \w|[\w' -]{3,40} everywhere, please|(?!the\b|this|that|it\b)[\w -]{3,30} only,? please\b|(?:don't|"
+        r"do not) [\w' -]{5,60}, ever\b|call me (?!back|later|when|if|"
+        r"an?\b|"
         r"tomorrow|at)\w|(?:write|answer|reply|give me|use|show me|tell me|"
         r"add) [^?.,]{3,60}\bwhen(?:ever)? you (?!are done|have)\w|(?:don't|do not) (?:suggest|recommend|book|offer|"
         r"serve) (?:me )?(?:anything|any|\w+s)\b<THING>|(?:never|always|don't ever|do not ever) (?:ever )?(?:suggest|"
@@ -177,13 +237,41 @@ TOLD = re.compile(
         r"matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|"
         r"this|my) (?:family|house|home|household|kitchen)|ever)\b|"
         r"[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|[\w -]{3,40} please, always\b|"
-        r"[\w' ,-]{5,80} (?:from now on|in future|going forward)[.!]*$|(?:from now on|going forward|(?:for|"
+        r"(?!(?:how|what|which|why|who|where|when|should|can|could|is|are|do|does|"
+        r"will)\b)[\w' ,-]{5,80} (?:from now on|"
+        r"in future|going forward)[.!]*$|(?:from now on|going forward|(?:for|"
         r"in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |no |only |use |give |answer |"
-        r"write |keep |call |book |show )[\w ])"
+        r"write |keep |call |book |show |short |long |more |less |fewer )[\w ])"
     ),
     re.I,
 )
 FACT = phrases(r"""
+    (?:my|our) (?!<WORK>)[\w -]{2,30}?(?:'s| is| are) (?:called|named) (?-i:[A-Z])\w+
+    (?:my|our) (?!<WORK>)(?!favou?rite)
+        (?:\w+ ){1,2}?is (?:an? )?(?-i:[A-Z])\w
+    (?:my|our) (?:\w+ ){1,3}?\w+s (?:every|on) (?:the (?:first|last|second|third) )?<DAY>
+    (?:my|our) (?:\w+ )?(?:mortgage|loan|lease|tenancy|budget|salary|rent|insurance|visa|passport|contract|garden|flat|
+        house)\b (?:[\w ]{0,30} )?(?:is|ends?|expires?|runs? out|costs?|faces?)\b(?! (?:not|too|broken|slow|wrong)\b)
+    <I> (?:broke|tore|fractured|sprained|twisted|dislocated) (?:my|an?) \w
+    (?:i've|we've|i have|we have) (?:run|kept|owned|taught|lived|worked|played|had) [\w' -]{2,40} (?:for|since) \w
+    <AM> in my (?:first|second|third|fourth|fifth|final|last) (?:year|term|semester)
+    <AM> (?:the )?(?:treasurer|secretary|chair|chairman|head|manager|captain|owner|founder|organiser|conductor) of
+    <I> take \w+(?:rin|olol|pril|statin|azole|pine|oxetine|aline|formin|pam|sartan|oxin|roxine)\b
+    <I> (?:manage|lead|supervise|employ|chair) (?:an? |the |\d+ |<NUMBER> )\w
+    (?:i|we)'ve (?:got )?<NUMBER> (?:acres|hectares|hens|bikes|rooms)
+    <I> had (?:my|an?) (?:\w+ ){0,2}(?:replacement|operation|surgery|transplant|bypass|stroke|heart attack|baby|
+        caesarean|
+        stent)
+    <I> (?:retired|graduated|qualified|emigrated)\b
+    <I> (?:was|were|got) (?:made redundant|laid off|widowed|raised|brought up|fired)
+    <I> (?:started|began) (?:(?:a|my) new job|(?:my|an) apprenticeship|(?:my|a) phd|(?:at|with) (?-i:[A-Z]))\w*
+    <I> get paid (?:on|every|by|weekly|monthly)
+    <I> (?:use|need|wear) (?:an? |my )?(?:wheelchair|walking stick|walking frame|hearing aids?|inhaler|crutches|
+        guide dog|
+        cpap)
+    (?:i've|we've|i have) been (?:learning|training|teaching|studying|saving|dating|practi[sc]ing|volunteering) (?!how|
+        about|what)\w
+    <AM> (?:four|five|six|seven) (?:foot|feet|ft)\b|<AM> \d'\d
     my name(?:'s| is) \w
     (?:everybody|everyone|people|friends) calls? me \w
     <AM> (?:<NUMBER>(?= *(?:$|[,.;]| years| and ))|\d{1,2} years old|a \d{1,2}-year-old)
@@ -226,7 +314,7 @@ FACT = phrases(r"""
         suffer from)\b(?! (?:it|this|that|him|her|them|you|the (?:game|map|file|text))\b)
     <I> (?:have|'ve got|have got|'ve had|had)(?: got)? (?:an? |one |two |three |four |five |no |\d+ |several |severe |
         mild |chronic )?(?:\w+ ){0,2}?<HAD>
-    (?:i|we)'ve (?:got )?(?:an? |two |three |four |\d+ )(?:\w+ ){0,2}<HAD>
+    (?:i|we)'ve (?:got )?(?:an? |two |three |four |\d+ )?(?!(?:the|this|that|my|your)\b)(?:\w+ ){0,2}<HAD>
     <I> (?:don't|do not) (?:own|have) (?:an? |any )?(?:\w+ )?<HAD>
     <I> (?:wear|take) (?:size|glasses|contact lenses|hearing aids|medication|insulin|antidepressants|blood thinners|
         statins|the pill|beta.?blockers)
@@ -237,7 +325,7 @@ FACT = phrases(r"""
     <AM> (?:travel(?:l)?ing|flying|leaving|moving|getting married|visiting|going|starting|running|planning (?:my|
         our) (?:wedding|move|trip|holiday)|having \w+ surgery)\b[^,.;]{0,60}\b(?:on|in|from|
         at the end of) (?:the )?<DAY>
-    <I> (?!need|want|have to|wonder|ask|was|were|am|will|leave|arrive)(?:\w+ ){1,4}(?:on|every) <DAY>
+    <I> (?!need|want|have to|wonder|ask|was|were|am|will|leave|arrive|\w+ed\b)(?:\w+ ){1,4}(?:on|every) <DAY>
     (?:my|our) (?:\w+ )?<EVENT> (?:is|are|leaves?|departs?|starts?|begins?|ends?|expires?)\b[^,.;]{0,40}\b(?:on|at|in|
         from|until|by) (?:the )?<DAY>
     (?:my|our) (?:\w+ ){0,2}?(?:<KIN>|<OWN>)(?:'s (?:birthday|name|surname))?,? (?:(?-i:[A-Z])\w+(?: \w+)?,? |
@@ -250,78 +338,27 @@ FACT = phrases(r"""
 TASTE_OF_OTHERS = phrases(r"""
     (?:my|our) (?:\w+ ){1,3}(?:loves?|likes?|hates?|prefers?|enjoys?|wants?|thinks?|dislikes?|detests?|can't|cannot|
         won't|avoids?|adores?|refuses?|only (?:eats|drinks|wears))
-    (?:my|our) (?:\w+ )?\w+'s (?!birthday|name|surname)\w+
+    (?:my|our) (?!name's)(?:\w+ )?\w+'s (?!birthday|name|surname|called|named)\w+
 """)
-
-# Changes of mind: taken back, ended, turned into something else, brought up to date.
-UNDO = phrases(r"""
-    scratch (?:that|what i said|the|my)
-    (?:forget|ignore|disregard|drop|delete|cancel|undo|strike) (?:what i (?:said|told)|that (?:about|thing|bit|rule)|
-        my (?:rule|request|preference|wish|thing)|the (?:rule|thing|bit|part|no-))
-    (?:i|we)(?:'ve| have)? (?:changed (?:my|our) minds?|take (?:that|it) back|take back)
-    (?:you|there's|there is) (?:needn't|don't need to|don't have to|do not have to|need not|can stop|
-        no (?:more )?need to|may stop) (?:avoid\w*|leav\w+|exclud\w*|skip\w*|worry\w* about|look\w* for|insist\w*|
-        keep\w*|suggest\w*|recommend\w*|book\w*)
-    (?:i|we)(?: do| really)? ?(?:don't|do not|no longer) (?:mind|care about|care|need|have to avoid|
-        have to watch)\b(?=.*\b(?:<NO_MORE>|no longer|now)\b|(?<=longer mind))
-    [\w' -]{2,40} (?:is|are) (?:fine|ok|okay|allowed|no problem)(?: (?:by|with|for) (?:me|us))? (?:again|now|
-        after all|<NO_MORE>)
-    (?:i|we)(?:'m| am|'re| are)? (?:can|allowed to|able to) (?:eat|have|drink|tolerate|run|
-        drive) [\w -]{0,40}(?:again|now|after all)
-""")
-STOP = phrases(r"""
-    (?:i|we)(?:'ve| have)? (?:finally |just |recently )?(?:quit|gave up|given up|stopped|dropped|ditched|cut out|
-        gone off|went off|had enough of|sold|cancelled|canceled|got rid of|finished|sworn off|swore off|(?<='ve )left|
-        (?<=have )left)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|the (?:house|office|
-        room))\b)
-    (?:i|we)(?:'m| am|'re| are)? no longer \w
-    (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>
-    (?:i|we) (?:had to )?(?:give|gave) [\w' -]{2,30} away
-    [\w' -]{2,40} (?:passed away|has died|died (?:on|in|last|this|yesterday))
-    [\w' -]{1,30} and i (?:have )?(?:split up|broken? up|separated|divorced|called it off)
-""")
-TURN = phrases(r"""
-    (?:i|we)(?:'ve| have)? (?:now |recently |just )?(?:come (?:round|around) to|come to (?:like|love|prefer|hate)|
-        grown to \w+|warmed to|got(?:ten)? into|gone (?:vegan|vegetarian|off|back to)|(?:turned|
-        become) (?:an? )?(?!<NUMBER>)\w+|switched (?:from [^,.;]{2,40} )?to|moved (?:on|over) to|taken (?:to|up)|
-        started (?:eating|drinking|liking|having|taking|to like)|developed|fallen (?:in love with|for))\b(?! (?:this|
-        that|it)\b)
-    (?:i|we) used to [^.;]{2,80}\b(?:but|now|these days)\b.*
-    (?:these days|nowadays|lately),? (?:i|we) (?:eat|drink|like|love|prefer|go|take|have|want|always|never|only)
-    (?:i|we) now (?:prefer|like|love|hate|eat|drink|avoid|want|always|only|never)\b<THING>
-    (?:i|we) (?:eat|drink|like|love|have(?! to)|prefer|want(?! to)|enjoy|wear)\b<THING>[^,.;]{2,60}\b(?:again|now|
-        after all|these days)
-    (?:swap|change|replace|update|flip|reverse) (?:my|the|that) (?:rule|preference|wish|\w+ rule)
-    [\w' -]{2,40} suits? me (?:more|better) now
-    (?:i|we)(?:'d| would) rather [^.;]{2,60}\b(?:after all|now)
-""")
-UPDATE = phrases(r"""
-    (?:i|we)(?:'ve| have)? (?:just |recently )?moved (?:house |back )?(?:to|into|in with) (?!this|that|the next)\w
-    (?:the|my|our) [\w' -]{2,40} (?:has|have|was|were|is|got)(?: been| now)? (?:moved|changed|postponed|
-        brought forward|rescheduled|put off|pushed back|shifted|renamed) (?:to|from|until|by)
-    (?:my|our) new [\w' -]{2,40} (?:is|are)\b(?! (?:not|too|so|very|broken|making|driving))
-    (?:my |our )?[\w' -]{2,40}? (?:has )?(?:just )?turned <NUMBER>
-    (?:my|our) [\w' -]{2,40} (?:is|are|lives|works) now
-    <AM> now (?:an? |\d|living|working|based|married|divorced|the)\b
-    (?:i|we) now (?:live|work|study|have)
-    (?:i|we)(?:'ve| have)? (?:just )?got(?:ten)? (?:married|engaged|divorced|promoted)
-    (?:i|we)(?:'ve| have)? (?:started|got|taken|accepted|landed) (?:an? |the |my )?(?:new )?(?:\w+ )?(?:job|position|
-        post)
-""")
-
-# A word of change: a statement with one is of interest where it shares words with what is known.
-SHIFT = phrases(
-    r"""
-    back on the menu|(?:has|have) grown on me|cut [\w ]{2,20} out|moved out|got (?:married|engaged)
-    (?:has|have|i've|we've|was|were|been) (?:moved|postponed|brought forward) [^.;]{0,40}\bto (?:the )?<DAY>
-"""
-)
 
 # Wishes, which count only where they are for once: "Tonight I fancy something greasy".
 WISH = phrases(r"""
-    <I> (?:fancy|feel like|want|need|only want|would like|am after|'m after|crave)\b(?! (?:to know|you|help|it|this|
-        that|your)\b)
-    (?:i|we)(?:'d| would) (?:like|love|rather|prefer)\b(?! (?:to know|you|it|this|that|your)\b)
+    <AM> (?:working|living|staying|house-?sitting|dog-?sitting|cat-?sitting|visiting|away|travel(?:l)?ing) \w
+    <AM> without \w
+    <AM> in (?:quarantine|hospital|bed|isolation|a cast)
+    <AM> not (?:buying|eating|drinking|spending|cooking|flying|driving) \w
+    (?:my|our) \w+(?: \w+)?(?:'s| is| are) (?:in|at|being|out|off|under|with) \w
+    (?:keep|make) (?:it|things|everything|dinner|lunch) (?!for\b)\w
+    (?:answer|reply|write) (?:me )?in \w
+    be (?:very |extra |more |especially )?(?:formal|informal|brief|gentle|strict|polite|casual|funny)
+    (?:something|anything) (?:without|with|light|simple|quick|vegan|vegetarian|warm|cold|easy)\b
+    (?:leave out|use|put) (?!(?:it|this|that|the following)\b)\w[^.;?]{2,40}
+    give me only \w
+    <I> (?:fancy|feel like|want|need|only want|would like|am after|'m after|crave)\b(?! (?:to (?!be\b|eat\b|drink\b|
+        stay\b)|you|help|it|this|
+        that|your|(?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
+    (?:i|we)(?:'d| would) (?:like|love|rather|prefer)\b(?! (?:to (?!be\b|eat\b|drink\b|stay\b)|you|it|this|that|your|
+        (?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
     (?:for this (?:trip|one|time)|this time|just this once|just for (?:today|once|now)),? (?!(?:can|could|would|what|
         how|is|are|do|does|which|where|why|i|we)\b)\w
     (?:let's|let us) (?:keep|skip|stay|have|go|make it|do|eat)
@@ -331,38 +368,16 @@ WISH = phrases(r"""
         just (?:for )?(?:today|once))\b)
     <AM> (?!just|trying|looking|asking|wondering|thinking|making|writing)(?:[\w']+ ){1,4}(?:today|tonight|
         this (?:week|evening|weekend)|at the moment|right now)
-    my \w+(?:'s| is| are) (?:broken|out of order|closed|away|ill|sick)
+    my \w+(?:'s| is| are) (?:broken|down|out of order|closed|away|ill|sick)
     <AM> (?:off|on|not|only|in (?-i:[A-Z])\w+|at (?-i:[A-Z])\w+|staying)
     (?:<I> (?:have|'ve got|have got|had)|(?:i|we)'ve(?: got)?) (?:an? |the )?<ILL>
 """)
-STATE = anywhere(r"(?:i'm|i am|we're|we are) (?:in|at|staying|on)\b|\b<ILL>\b")
+STATE = anywhere(
+    r"(?:i'm|i am|we're|we are) (?:in|at|staying|on|working from|[a-z]+-?sitting|away)\b|(?:my|"
+    r"our) \w+(?: \w+)?(?:'s| is| are) "
+    r"(?:in|at|being|out|off|under|with|broken|closed)\b|\b<ILL>\b"
+)
 
-# For how long.
-TODAY = phrases(r"""
-    (?:just |only )?(?:for )?today
-    tonight
-    this (?:time|once|morning|afternoon|evening)
-    (?:just |only )?for (?:now|the moment)
-    (?:right now|at the moment|(?:just )?for once|just once|for a change|this trip|currently|temporarily|
-        in the mood for)
-    for (?:this|the) (?:trip|one|meal|recipe|party|visit|stay|occasion)
-    for the next (?:few|couple of|two|three|\d) (?:days|hours)
-""")
-NOT_TODAY = phrases("today's\nthese days\nnowadays\nfrom now on")
-WEEK = phrases("this (?:week|weekend)\n(?:till|until) (?:sunday|the weekend)")
-DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-UNTIL_DAY = re.compile(rf"\b(?:until|till|through) (?P<day>{'|'.join(DAYS)})\b", re.I)
-TIME_IN_FRONT = anywhere(
-    r"(?<!\w)(?:(?:just|only|but|so|and) )*(?:for )?(?:today|tonight|tomorrow|(?:right )?now|once|this \w+|"
-    r"the next \w+ days)(?: only)?,?\s*$"
-)
-# Where a limit stands behind what a statement ends with: "window seats, please, this time".
-TIME_BEHIND = re.compile(rf"[\s,]*(?:please[\s,]*)?(?:but )?{TODAY.pattern}", re.I)
-# Until when these hold nobody can say.
-OPEN_END = anywhere(
-    r"\b(?:until|till|this (?:month|year|summer|winter|spring|autumn|season)|next (?:week|month|few|two|three)|"
-    r"for the next|for (?:a|two|three|\d+) (?:days?|weeks?|months?|few)|lent|easter|ramadan)\b"
-)
 HEDGED = anywhere(
     r"\b(?:i think|i believe|kind of|sort of|somewhat|probably|sometimes|a bit|mostly|usually|often|tend to|trying)\b"
 )

@@ -9,7 +9,9 @@ from typing import Any, get_args
 
 from epic_core.errors import InvalidInputError, LMError
 from epic_core.learning.conversations import Turn
-from epic_core.learning.cues import end_of_day, own_words, said_at
+from epic_core.learning.cues import DOUBTFUL, own_words, said_at
+from epic_core.learning.durations import end_of_day
+from epic_core.learning.pastes import doubtful_from
 from epic_core.learning.references import Known
 from epic_core.lm.answers import Record, UnreadableAnswer, letters, line_of, mappings, said_in, value_of, whole_pieces
 from epic_core.lm.base import LanguageModel
@@ -18,6 +20,8 @@ from epic_core.lm.prompting import Prompt, list_schema, object_schema, one_line,
 from epic_core.lm.retries import RetryPolicy
 from epic_core.runtime.effects import Effects
 from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch, streamed
+from epic_core.text.language import ENGLISH, language_of
+from epic_core.text.stems import content_stems
 from epic_core.types import Usage
 from epic_core.types.proposals import Proposal, ProposalKind, ProposalReport, plain
 
@@ -25,6 +29,8 @@ _MOST_TOKENS = 900
 _MOST_PROPOSALS = 12
 _TURNS, _CHARACTERS = 12, 6000
 _MOST_KNOWN = 60
+_CONFIDENCE = 0.8
+_BEGINNING = 3  # letters
 
 _PROMPT = Prompt(
     system="""\
@@ -176,7 +182,7 @@ def _checked(
     found = _quoted(line_of(value_of(record, ("quote", "evidence", "words"))), turns)
     if found is None:
         return None, "quotes that are not in a turn of the user's own words"
-    turn, quote = found
+    turn, quote, confidence = found
     old = line_of(value_of(record, ("old", "replaces")))
     held = next((each.text for each in known if plain(each.text) == plain(old)), "") if old else ""
     if not kind.startswith("add") and not held:
@@ -189,23 +195,37 @@ def _checked(
             old="" if kind.startswith("add") else held,
             quote=quote,
             turn=turn.number,
-            confidence=0.8,
+            confidence=confidence,
             source=name,
             expires_at=end_of_day(said_at(turn)) if today else None,
         )
     except InvalidInputError:
         return None, "proposals without a text"
+    if not _bears_out(quote, f"{proposal.text} {proposal.old}"):
+        return None, "quotes that do not say what is drawn from them"
     return (
         (None, "known already") if any(plain(each.text) == plain(proposal.text) for each in known) else (proposal, "")
     )
 
 
-def _quoted(quote: str, turns: Sequence[Turn]) -> tuple[Turn, str] | None:
-    """Return the user's turn that holds a quote outside what they only cite, and the quote as it stands there."""
+def _quoted(quote: str, turns: Sequence[Turn]) -> tuple[Turn, str, float] | None:
+    """Return the user's turn that holds a quote outside what they only cite, the quote as it stands there, and how
+    sure it is that the words are theirs.
+    """
     words = r"\s+".join(map(re.escape, _SPACES.split(own_words(quote).strip())))
     if not words:
         return None
     for turn in turns:
-        if turn.role == "user" and (match := re.search(words, own_words(turn.text))):
-            return turn, turn.text[match.start() : match.end()]
+        own = own_words(turn.text) if turn.role == "user" else ""
+        if match := re.search(words, own):
+            confidence = _CONFIDENCE if match.start() < doubtful_from(own) else DOUBTFUL
+            return turn, turn.text[match.start() : match.end()], confidence
     return None
+
+
+def _bears_out(quote: str, text: str) -> bool:
+    """Tell whether a quote says something, and in one language shares words with what is drawn from it."""
+    said, drawn = ({stem for stem in content_stems(one) if len(stem) > 1} for one in (quote, text))
+    # Another form of a word begins alike: "veggie", "vegetarian".
+    alike = {stem[:_BEGINNING] for stem in said} & {stem[:_BEGINNING] for stem in drawn}
+    return bool(said) and bool(alike or language_of(quote) not in (None, ENGLISH))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -18,6 +18,7 @@ from epic_core.types.validation import checked_text, one_of, writable
 BACK: Final = "\x1b"
 """Sent in place of an answer: ask the question before again."""
 
+_PLEASE = re.compile(r",? please$", re.I)
 _WHOLE = re.compile(r"(?:i|i'm|i'd|i've|my|we|we're|no|never|always|please|only|nothing|don't)\b", re.I)
 _PLACE = "{}"
 
@@ -128,6 +129,10 @@ class Remembering(Protocol):
         """Return the proposals in a state."""
         ...
 
+    def add_proposals(self, proposals: Iterable[Proposal], *, again: bool = False) -> Sequence[Proposal]:
+        """Keep proposals as open."""
+        ...
+
     def accept(self, proposal: Proposal, text: str | None = None) -> Any:
         """Put a proposal in force."""
         ...
@@ -175,7 +180,9 @@ class Onboarding:
             for proposal in answers(question, answer if isinstance(answer, str) else ""):
                 decision = yield proposal
                 if decision is True or (isinstance(decision, str) and decision.strip()):
-                    memory.accept(proposal, None if decision is True else decision)
+                    # The user has been asked: what they decided before does not count any more.
+                    for kept in memory.add_proposals([proposal], again=True):
+                        memory.accept(kept, None if decision is True else decision)
 
 
 def send(asking: Asking, reply: Any) -> Question | Proposal | None:
@@ -191,12 +198,12 @@ def answers(question: Question, answer: str) -> Iterator[Proposal]:
     ends = None if question.days is None else datetime.now(timezone.utc) + timedelta(days=question.days)
     seen: set[str] = set()
     for quote in sentences(writable(answer)):
-        words = quote.rstrip(" .!;,")
+        words = _PLEASE.sub("", quote.rstrip(" .!;,"))
         if not any(letter.isalnum() for letter in words):
             continue
         found = statements(Turn(role="user", speaker="user", text=quote), datetime.now().astimezone())
         about = next((each.about for each in found if each.about), question.about)
-        text = words if _WHOLE.match(words) else question.sentence.replace(_PLACE, words)
+        text = words if _WHOLE.match(words) else _stated(question.sentence, words)
         if plain(text) not in seen:
             seen.add(plain(text))
             yield Proposal(
@@ -206,6 +213,15 @@ def answers(question: Question, answer: str) -> Iterator[Proposal]:
                 source=_source(question),
                 expires_at=ends,
             )
+
+
+def _stated(sentence: str, words: str) -> str:
+    """Return an answer as a statement: "short" and "short answers" both as what answers are preferred."""
+    begin, that, _ = sentence.partition(" that ")
+    noun = begin.rpartition(" ")[2]
+    if noun and that and re.search(rf"\b{re.escape(noun)}\b", words, re.I):
+        return f"{begin.removesuffix(noun)}{words if words[:2].isupper() else words[:1].lower() + words[1:]}"
+    return sentence.replace(_PLACE, words)
 
 
 def read_questions(rows: Any) -> list[Question]:

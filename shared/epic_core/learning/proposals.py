@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from epic_core.encoders.base import Embed
-from epic_core.errors import BudgetError, UnknownProposalError
+from epic_core.errors import BudgetError, InvalidInputError, UnknownProposalError
 from epic_core.learning.conversations import Conversation, Turn
-from epic_core.learning.references import Known, avoids, contrary, referred, same, shared, slots
+from epic_core.learning.references import Known, avoids, contrary, referred, same, shared, slots, topic
 from epic_core.pipeline.expiry import drop_expired
-from epic_core.pipeline.facts import change_fact, facts_of
+from epic_core.pipeline.fact_matching import matched
+from epic_core.pipeline.facts import LONGEST_FACT, change_fact, check_length, facts_of
 from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
@@ -39,6 +38,8 @@ _HABIT = re.compile(
     re.I,
 )
 _TURNED_TO = re.compile(r"\b(?:prefer|vegan|vegetarian|like|love|hate|into|but|eating|drinking|to)\b", re.I)
+_FROM_NOW = re.compile(r"\b(?:from now on|in future|these days|nowadays|after all|instead|any ?more|again)\b", re.I)
+_OF_USER = re.compile(r"\b(?:the )?user('s)?\b( is\b| has\b)?", re.I)
 _AGAIN = re.compile(r"\bagain\b|\bafter all\b", re.I)
 
 
@@ -84,17 +85,34 @@ def _overlap(one: str, other: str) -> bool:
     return one in other or other in one
 
 
-def keep_open(session: Session, found: Sequence[Proposal], report: ProposalReport) -> list[Proposal]:
-    """Keep new proposals as open, and return those that are."""
+def add_proposals(session: Session, proposals: Iterable[Proposal], *, again: bool) -> Proposals:
+    """Keep proposals of a caller's own as open; see `EpicMemory.add_proposals`."""
+    session.store.check_writable()
+    given = [proposals] if isinstance(proposals, Proposal) else list(proposals)
+    for proposal in given:
+        if not isinstance(proposal, Proposal):
+            raise InvalidInputError(f"A Proposal is needed, not {type(proposal).__name__}.")
+        if not proposal.about_preference:
+            check_length(proposal.text)
+    drop_expired(session)
+    report = ProposalReport()
+    return Proposals(keep_open(session, given, report, again=again), report)
+
+
+def keep_open(
+    session: Session, found: Sequence[Proposal], report: ProposalReport, *, again: bool = False
+) -> list[Proposal]:
+    """Keep new proposals as open, with `again` also decided ones, and return those that are."""
     store, namespace = session.store, session.namespace
     made: dict[str, Proposal] = {}
     try:
         with session.lock, store.transaction():
-            store.proposals.drop_over(namespace)
-            decided = store.proposals.decided(namespace)
+            decided: frozenset[str | bytes] = frozenset() if again else store.proposals.decided(namespace)
             for proposal in found:
                 if proposal.over:
                     report.dropped["over already"] += 1
+                elif not proposal.about_preference and len(proposal.text) > LONGEST_FACT:
+                    report.dropped["too long for a fact"] += 1
                 elif was_decided(proposal, decided):
                     report.dropped["decided before"] += 1
                 elif proposal.id in made:
@@ -103,6 +121,7 @@ def keep_open(session: Session, found: Sequence[Proposal], report: ProposalRepor
                     made[proposal.id] = proposal
                     store.proposals.put(namespace, proposal, "open")
     except BudgetError as error:
+        made.clear()
         report.failures.append(f"{len(found)} proposals were not kept: {error}")
     return list(made.values())
 
@@ -116,13 +135,13 @@ class _Candidate:
 
     Attributes:
         known: Its text.
-        vector: E(text).
+        row: Of E(text) among the embeddings of what was read.
         proposal: The proposal of this conversation that it is of.
         changed: Whether a statement before has changed it.
     """
 
     known: Known
-    vector: FloatArray
+    row: int
     proposal: Proposal | None = None
     changed: bool = False
 
@@ -139,11 +158,11 @@ def _by_cues(
         return []
     texts = [*(each.text for each in known), *(_text(each.quote) for _, each in said)]
     vectors: FloatArray = yield Embed(session.encoder, texts, "embedding")
-    pool = [_Candidate(known=each, vector=vector) for each, vector in zip(known, vectors, strict=False)]
+    pool = [_Candidate(known=each, row=row) for row, each in enumerate(known)]
     made: list[Proposal] = []
-    for (turn, statement), vector in zip(said, vectors[len(known) :], strict=True):
+    for row, (turn, statement) in enumerate(said, start=len(known)):
         assert statement.quote in turn.text
-        cosines = np.array([each.vector @ vector for each in pool], dtype=np.float32)
+        cosines = (vectors @ vectors[row])[[each.row for each in pool]]
         outcome = _Reading(statement, [each.known for each in pool], cosines).read()
         if outcome.reason:
             report.dropped[outcome.reason] += 1
@@ -151,6 +170,10 @@ def _by_cues(
         kind, old = outcome.kind, None if outcome.old is None else pool[outcome.old]
         if old is not None and old.changed:
             report.dropped["said twice"] += 1
+            made = [
+                _ended_anew(each, old.known.text, statement.quote, turn) if kind == "end_fact" else each
+                for each in made
+            ]
             continue
         if old is not None and old.known.pending:
             # It was only proposed: it is taken back, and nothing has to be removed for it.
@@ -177,13 +200,25 @@ def _by_cues(
             old.changed = True
         if proposal.text:
             new = Known(text=proposal.text, preference=proposal.about_preference, pending=True)
-            pool.append(_Candidate(known=new, vector=vector, proposal=proposal))
+            pool.append(_Candidate(known=new, row=row, proposal=proposal))
     return made
 
 
 def _text(quote: str) -> str:
     text = " ".join(quote.split())
     return text[:1].upper() + text[1:]
+
+
+def _ended_anew(proposal: Proposal, old: str, quote: str, turn: Turn) -> Proposal:
+    """Return the end of a fact with the last words that say so, which are often the plainest."""
+    same = proposal.kind == "end_fact" and proposal.old == old
+    return replace(proposal, quote=quote, turn=turn.number) if same else proposal
+
+
+def _in_first_person(text: str) -> str:
+    """Return what somebody else has written of the user as the user would say it, as facts are compared."""
+    words = {" is": " am", " has": " have", None: ""}
+    return _OF_USER.sub(lambda match: "my" if match[1] else "I" + words[match[2] and match[2].lower()], text)
 
 
 def _take_back(session: Session, known: Known) -> None:
@@ -215,6 +250,10 @@ class _Reading:
         change = self._statement.change
         if change == "none":
             return self._stated()
+        if (told := self._told_of_a_fact()) is not None:
+            return told
+        if change == "news":
+            return _Outcome(reason="changes of what is not known")
         place = referred(self._statement.quote, self._known, self._cosines)
         old = None if place is None else self._known[place]
         # "We moved to oat milk" changes a preference only where that is about milk; "my train was moved" changes none.
@@ -235,6 +274,16 @@ class _Reading:
             return _Outcome(reason="known already")
         return _Outcome("replace_preference", place)
 
+    def _told_of_a_fact(self) -> _Outcome | None:
+        """Return what the statement does to a fact that is known, or None for nothing."""
+        places = [place for place, each in enumerate(self._known) if not each.preference]
+        match = matched(self._text, [_in_first_person(self._known[place].text) for place in places])
+        if match is None:
+            return None
+        if match.kind == "duplicate":
+            return _Outcome(reason="known already")
+        return _Outcome("end_fact" if match.kind == "end" else "update_fact", places[match.place])
+
     def _new(self, change: str) -> _Outcome:
         """Return what a change says where nothing is known that it could refer to."""
         if change == "update":
@@ -252,12 +301,20 @@ class _Reading:
                 return _Outcome(reason="known already")
         if self._statement.until is not None:
             return _Outcome("add_preference" if preference else "add_fact")
-        for place in np.argsort(-self._cosines, kind="stable").tolist():
-            each = self._known[place]
-            if preference and each.preference and contrary(self._text, each.text):
-                return _Outcome("replace_preference", place)
-            if not preference and not each.preference and slots(self._text) & slots(each.text):
+        if not preference and (told := self._told_of_a_fact()) is not None:
+            return told
+        tells = topic if preference else slots
+        own = tells(self._text)
+        alike = [p for p, each in enumerate(self._known) if each.preference == preference and own & tells(each.text)]
+        for place in sorted(alike, key=self._cosines.__getitem__, reverse=True):
+            if not preference:
                 return _Outcome("update_fact", place)
+            if contrary(self._text, self._known[place].text):
+                return _Outcome("replace_preference", place)
+        if preference and _FROM_NOW.search(self._text):
+            changed = referred(self._statement.quote, self._known, self._cosines)
+            if changed is not None and self._known[changed].preference:
+                return _Outcome("replace_preference", changed)
         return _Outcome("add_preference" if preference else "add_fact")
 
 
@@ -268,14 +325,16 @@ def found_proposal(session: Session, proposal: str | Proposal) -> Proposal:
     """Return an open proposal, given by its id or as such.
 
     Raises:
-        UnknownProposalError: for an id that no open proposal has.
+        UnknownProposalError: if it is not open in this namespace.
     """
-    if isinstance(proposal, Proposal):
-        return proposal
+    key = proposal.id if isinstance(proposal, Proposal) else proposal
     with session.lock:
-        found = session.store.proposals.find(session.namespace, proposal)
+        found = session.store.proposals.find(session.namespace, key)
     if found is None:
-        raise UnknownProposalError(f"No open proposal has the id {proposal!r}. memory.proposals() lists them.")
+        raise UnknownProposalError(
+            f"No open proposal has the id {key!r}: memory.proposals() lists them. One of your own has to be open before"
+            " it is decided about: memory.add_proposals([proposal])."
+        )
     return found
 
 
@@ -292,6 +351,8 @@ def accept(
     accepted = proposal if text is None else replace(proposal, text=text)
 
     def mark() -> None:
+        if proposal.id in store.proposals.decided(namespace):
+            raise UnknownProposalError(f"{str(proposal)!r} was decided in the meantime.")
         store.proposals.remove(namespace, proposal.id)
         store.proposals.put(namespace, accepted, "accepted")
 

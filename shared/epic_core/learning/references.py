@@ -48,7 +48,7 @@ class Known:
     pending: bool = False
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def topic(text: str) -> frozenset[str]:
     """Return the stems of a text that tell its topic."""
     return frozenset(content_stems(text)) - _WEAK
@@ -59,7 +59,7 @@ def shared(text: str, other: str) -> frozenset[str]:
     return topic(text) & topic(other)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def slots(text: str) -> frozenset[str]:
     """Return which things of a person a fact tells, of those that they have one of at a time."""
     return frozenset(name for name, cue in _SLOT.items() if cue.search(text))
@@ -89,10 +89,15 @@ def referred(quote: str, known: Sequence[Known], cosines: FloatArray) -> int | N
 
 def same(text: str, each: Known, cosine: float) -> bool:
     """Tell whether a statement says what is known already."""
-    if plain(text).rstrip(".!") == plain(each.text).rstrip(".!"):
+    if _bare(text) == _bare(each.text):
         return True
     alike = cosine >= _SAME and topic(text) == topic(each.text)
     return alike and not (each.preference and contrary(text, each.text))
+
+
+@lru_cache(maxsize=16384)
+def _bare(text: str) -> str:
+    return plain(text).rstrip(".!")
 
 
 def contrary(text: str, other: str) -> bool:

@@ -210,15 +210,18 @@ def missing_bytes(session: Session, needed: int) -> int:
 def make_room(session: Session, needed: int, report: BuildReport, clock: Clock | None = None) -> Effects[bool]:
     """Free so many bytes, and tell whether they are free now.
 
-    What goes is chosen by the retention policy, its share at a time. Of what would go, the entries the verifier was
-    least sure of are judged again if a language model has not judged them yet, and their items are shortened; only
-    then they go.
+    The history of facts goes first, the oldest edits before others, and then the light tier. What goes next is chosen
+    by the retention policy, its share at a time. Of that, the entries the verifier was least sure of are judged again
+    if a language model has not judged them yet, and their items are shortened; only then they go.
     """
     assert session.budget is not None
     started, room = time.perf_counter(), False
     for _ in range(_ROUNDS):
         with session.lock:
             missing = missing_bytes(session, needed)
+            while missing > 0 and (gone := _drop_edits(session, missing)):
+                report.history += gone
+                missing = missing_bytes(session, needed)
             # More than is missing, so that the next items find room, too. What goes leaves gaps, too small for a page.
             while missing > 0 and (gone := leave(session, max(missing, session.budget.total // _LIGHT_SHARE))):
                 report.no_room += gone
@@ -239,6 +242,12 @@ def make_room(session: Session, needed: int, report: BuildReport, clock: Clock |
     if clock is not None:
         clock.add("making room", started)
     return room or missing_bytes(session, needed) <= 0
+
+
+def _drop_edits(session: Session, missing: int) -> int:
+    """Remove the oldest edits of facts, to free so many bytes; return how many went."""
+    with session.store.transaction():
+        return session.store.edits.drop_oldest(session.namespace, missing)
 
 
 def weigh(session: Session) -> Weighed:

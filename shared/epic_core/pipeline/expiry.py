@@ -1,4 +1,4 @@
-"""Expiry of preferences and items, and removal of preferences with the entries that only they held."""
+"""Expiry of whatever can expire, and removal of preferences with the entries that only they held."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from contextlib import suppress
 
 from epic_core.errors import BudgetError
 from epic_core.pipeline.session import Session
+from epic_core.storage.tables.edits import Edits
+from epic_core.storage.tables.items import RetryQueue
+from epic_core.storage.tables.proposals import Proposals
 from epic_core.types import Preference
 from epic_core.types.reports import NotKept
 
 
 def drop_expired(session: Session) -> None:
-    """Remove the items whose time is over; and such preferences, their entries, and the items nothing else holds."""
+    """Remove what has expired: items, edits, proposals; preferences with their entries, and the items left over."""
     with session.lock:
         space = session.space()
         expired, items = space.expired, space.expired_items
-        if not (expired or items) or not session.store.writable:
+        besides = any(table.has_expired(session.namespace) for table in _besides(session))
+        if not (expired or items or besides) or not session.store.writable:
             return
         with suppress(BudgetError):
             _take_items_away(session, sorted(items))
@@ -27,15 +31,21 @@ def drop_expired(session: Session) -> None:
         session.store.give_back()
 
 
+def _besides(session: Session) -> tuple[Edits, Proposals, RetryQueue]:
+    """Return the repositories, besides those of preferences and items, of what can expire."""
+    return session.store.edits, session.store.proposals, session.store.retry_queue
+
+
 def _take_items_away(session: Session, rows: Sequence[int]) -> None:
-    if not rows:
-        return
     store, namespace = session.store, session.namespace
     with session.changing(session.encoder):
         held = store.items.held_at(rows).values()
         store.verdicts.forget_chunks(namespace, [one.item.text for one in held])
         store.edits.forget(namespace, [one.item.id for one in held])
+        store.proposals.withdraw(namespace, [one.item.text for one in held if one.item.fact])
         store.items.remove(namespace, [one.item.id for one in held])
+        for table in _besides(session):
+            table.drop_expired(namespace)
 
 
 def take_away(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from epic_core.errors import UnknownItemError
 from epic_core.pipeline.session import Session
 from epic_core.storage.sizes import sizes
@@ -13,9 +15,11 @@ def explain(session: Session, item_id: str) -> Explanation:
     """Explain why an item is held."""
     store, namespace = session.store, session.namespace
     row = store.items.row(namespace, item_id)
+    if row in session.space().expired_items:
+        row = None  # it goes with the next change
     record = next((one for one in store.seen.records(namespace) if one.item_id == item_id), None)
     for item, reason, _ in store.retry_queue.waiting(namespace):
-        if item.id == item_id:
+        if item.id == item_id and item.ends > time.time():
             note = f"Undecided, in the retry queue: {reason}"
             if row is None:
                 return Explanation(item=item, entries=(), note=note)

@@ -2,12 +2,14 @@
 
 The first line describes the memory, then come its preferences, its items with their entries, what waits in the retry
 queue, its proposals, what its reranker learnt, and a last line that counts them, so that a file that was cut is
-noticed. Embeddings are not written: whoever reads the lines embeds the texts with an encoder of their own.
+noticed. Embeddings are not written: whoever reads the lines embeds the texts with an encoder of their own. Nor are the
+history of facts and what has expired.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any
 from epic_core.encoders.base import Embed, described
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.pipeline.aspects import asks_model, read_preferences
+from epic_core.pipeline.facts import check_length
 from epic_core.pipeline.session import Session
 from epic_core.reranking import LearnedReranker
 from epic_core.runtime.effects import Effects
@@ -73,10 +76,13 @@ def lines_of(session: Session) -> Iterator[str]:
             mark = {"unread": True} if preference.id in unread else {}
             yield json.dumps({"kind": "preference", **preference.as_object(), **mark}, ensure_ascii=False)
         uses, items = store.entries.uses(), 0
+        now = time.time()
         for row, held in store.items.held(namespace):
+            if held.item.ends <= now:
+                continue
             items += 1
             yield json.dumps(_item_line(held, store.entries.lines(row), known, uses), ensure_ascii=False)
-        waiting = store.retry_queue.waiting(namespace)
+        waiting = [triple for triple in store.retry_queue.waiting(namespace) if triple[0].ends > now]
         for item, reason, preferences in waiting:
             pending = {"kind": "pending", **_item(item), "reason": reason, "preferences": preferences}
             yield json.dumps(pending, ensure_ascii=False)
@@ -210,6 +216,8 @@ def _checked_item(line: Mapping[str, Any]) -> Item:
         fact=bool(line.get("fact", False)),
     )
     dumped_metadata(item.metadata, item.id)
+    if item.fact:
+        check_length(item.text)
     return item
 
 

@@ -2,14 +2,12 @@
 
 A fact bypasses coarse filter and verification: "I work night shifts" matters although no preference is near it. It is
 found by its text and by exact words, and never evicted. A new fact that updates an older one replaces it; one that says
-that something is over ends it. Two facts are about the same thing if their slots agree (`text.slots`); of statements
-without a slot, if they differ in nothing but numbers and names. Where words do not tell, the memory's language model is
-asked, if it has one.
+that something is over ends it; one that says the same again changes nothing (`pipeline.fact_matching`). Where words do
+not tell, the memory's language model is asked, if it has one.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,18 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from epic_core.encoders.base import Embed
-from epic_core.errors import BudgetError, InvalidInputError, UnknownItemError
+from epic_core.errors import BudgetError, InvalidInputError
 from epic_core.pipeline.eviction import make_room
 from epic_core.pipeline.expiry import drop_expired
+from epic_core.pipeline.fact_matching import matched
 from epic_core.pipeline.light_tier import item_bytes
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.storage.namespace import CommittedRows, Namespace
-from epic_core.text.slots import Slot, says_changed, says_ended, slot_of
-from epic_core.text.stems import content_stems, word_set
+from epic_core.text.statements import CHANGES, statement_of
 from epic_core.types import BuildReport, FloatArray, Item
-from epic_core.types.edits import Edit
+from epic_core.types.edits import Edit, EditKind
 from epic_core.types.metadata import dumped_metadata
+from epic_core.types.proposals import plain
 from epic_core.types.validation import checked_moment
 from epic_core.verification.base import base_verifier
 
@@ -42,18 +41,9 @@ MOST_FACTS = 100
 """Most facts of a namespace: they are not evicted, so they are few."""
 LONGEST_FACT = 1000
 """Most characters of a fact."""
-# From which cosine on statements are one, may be about the same thing, and are near enough for "no longer".
-_SAME, _NEAR, _ENDED, _RELATED = 0.97, 0.6, 0.5, 0.3
-# More in a statement than that something is over.
-_MORE = re.compile(r"[,;:.!]\s+\w|\band\s")
-# Words that do not tell what a statement is about.
-_VAGUE = word_set("number new old go get come take put work home house day week month year time morning evening")
-_FILLING, _SLACK = 2, 20_000
-# Words that a date or a time consists of, beside numbers.
-_DATES = word_set(
-    "monday tuesday wednesday thursday friday saturday sunday january february march april june july august september"
-    " october november december am pm noon midnight today tomorrow week month next"
-)
+# From which cosine on statements are one.
+_SAME = 0.97
+_FILLING, _SLACK = 2, 6_000
 
 
 def made_fact(
@@ -73,6 +63,8 @@ def made_fact(
     for name, value in more.items():
         if not isinstance(value, str):
             raise InvalidInputError(f"{name} must be a text, not {value!r}.")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise InvalidInputError(f"metadata must be a mapping, not {metadata!r}.")
     return replace(
         item,
         metadata={**item.metadata, **(metadata or {}), **{name: value for name, value in more.items() if value}},
@@ -86,7 +78,6 @@ class _Held:
     row: int
     item: Item
     vector: FloatArray
-    slot: Slot | None
 
 
 def add_facts(session: Session, items: Sequence[Item], report: BuildReport, clock: Clock) -> Effects[None]:
@@ -98,11 +89,7 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
     """
     for item in items:
         dumped_metadata(item.metadata, item.id)
-        if len(item.text) > LONGEST_FACT:
-            raise InvalidInputError(
-                f"A fact is a short statement of at most {LONGEST_FACT} characters; {item.id!r} has {len(item.text)}."
-                " Add it as an item: memory.add(...)."
-            )
+        check_length(item.text)
     drop_expired(session)
     encoder = session.encoder
     vectors: FloatArray = yield Embed(encoder, [item.text for item in items], "embedding")
@@ -120,12 +107,25 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
                 edit, gone = _by_model(item, answers[item.id], known) or (edit, gone)
             edits.append(_applied(session, edit, gone, vector, known, rows))
         _check_number(known)
-        rows.incomplete = any(edit.old is not None for edit in edits)
+        rows.incomplete = any(edit.old is not None or edit.displaced is not None for edit in edits)
     clock.add("index", started)
     report.seen += len(items)
     report.duplicates += sum(edit.kind == "duplicate" for edit in edits)
     report.facts += sum(edit.kind in ("insert", "replace") for edit in edits)
     report.edits += edits
+
+
+def _holds(known: Sequence[_Held], text: str) -> bool:
+    return any(plain(held.item.text) == plain(text) for held in known)
+
+
+def check_length(text: str) -> None:
+    """Raise InvalidInputError for a text that is too long for a fact."""
+    if len(text) > LONGEST_FACT:
+        raise InvalidInputError(
+            f"A fact is a short statement of at most {LONGEST_FACT} characters; {text[:40]!r}... has {len(text)}."
+            " Add it as an item: memory.add(...)."
+        )
 
 
 def facts_of(session: Session) -> list[Item]:
@@ -145,25 +145,30 @@ def change_fact(
         old: The text of the fact that it takes the place of; empty for none.
         expires_at: When the new fact stops to hold; None for never.
         also: Called in the same transaction.
+
+    Raises:
+        InvalidInputError: for a text that is too long for a fact.
     """
+    check_length(text)
     new = [Item(text=text, fact=True, expires_at=expires_at)] if text else []
     vectors: FloatArray = yield Embed(session.encoder, [item.text for item in new], "embedding")
     with session.changing(session.encoder) as space:
         known = _facts(session, space)
         gone = next((held for held in known if held.item.text == old), None)
-        rows = CommittedRows()
+        rows, unheld = CommittedRows(), list[str]()
         for item, vector in zip(new, vectors, strict=True):
             edit, other = _decided(item, vector, known)
             if gone is not None and item.id != gone.item.id:
                 edit, other = Edit(kind="replace", item=item, old=gone.item, reason="the user said so"), gone
             _applied(session, edit, other, vector, known, rows)
+            unheld += [text] if edit.kind in ("duplicate", "end") else []
         if gone is not None and not new:
             over = Edit(kind="end", item=gone.item, old=gone.item, reason="the user said so")
             _applied(session, over, gone, gone.vector, known, rows)
         _check_number(known)
-        if gone is not None:
-            session.store.proposals.forget(session.namespace, [old])
         also()
+        # No words stay that no fact has, and that nobody could ask to forget.
+        session.store.proposals.withdraw(session.namespace, [each for each in unheld if not _holds(known, each)])
 
 
 def _check_number(known: Sequence[_Held]) -> None:
@@ -216,37 +221,8 @@ def _by_model(item: Item, answer: tuple[Relation, str], known: Sequence[_Held]) 
     if relation == "same":
         return Edit(kind="duplicate", item=item, old=held.item, reason="the language model: it says the same"), None
     if relation == "over":
-        return replace(_ended(item, held.item), reason="the language model: it says that this is over"), held
+        return Edit(kind="end", item=item, old=held.item, reason="the language model: it says that this is over"), held
     return Edit(kind="replace", item=item, old=held.item, reason="the language model: it changes this"), held
-
-
-def undo(session: Session, number: int) -> Effects[Edit]:
-    """Take an edit back: what it added goes, what it replaced or ended is held again.
-
-    Raises:
-        UnknownItemError: if there is no such edit any more, or what it added is not held.
-    """
-    with session.lock, session.store.reading():
-        found = [edit for edit in session.store.edits.all(session.namespace) if edit.id == number]
-    if not found:
-        raise UnknownItemError(f"There is no edit {number!r} to undo. memory.edits() lists those that there are.")
-    edit, encoder, namespace = found[0], session.encoder, session.namespace
-    olds = [edit.old] if edit.old is not None else []
-    vectors: FloatArray = yield Embed(encoder, [item.text for item in olds], "embedding")
-    with session.changing(encoder):
-        store = session.store
-        if edit.kind != "end":
-            if store.items.row(namespace, edit.item.id) is None:
-                raise UnknownItemError(
-                    f"{edit.item.text!r} is not held any more: it was edited again, or forgotten. Undo the later edit"
-                    " first: memory.edits()."
-                )
-            store.items.remove(namespace, [edit.item.id])
-        for item, vector in zip(olds, vectors, strict=True):
-            if store.items.row(namespace, item.id) is None:
-                store.items.put(namespace, item, vector)
-        store.edits.remove(number)
-    return edit
 
 
 def _facts(session: Session, space: Namespace) -> list[_Held]:
@@ -254,8 +230,7 @@ def _facts(session: Session, space: Namespace) -> list[_Held]:
     held = space.held(session.store, rows)
     vectors = space.texts.vectors[space.texts.places(rows)]
     return [
-        _Held(row=row, item=held[row].item, vector=vector.copy(), slot=slot_of(held[row].item.text))
-        for row, vector in zip(rows, vectors, strict=True)
+        _Held(row=row, item=held[row].item, vector=vector.copy()) for row, vector in zip(rows, vectors, strict=True)
     ]
 
 
@@ -269,14 +244,17 @@ def _applied(
     if gone is not None:
         store.items.remove(namespace, [gone.item.id])
         known.remove(gone)
+        if edit.kind == "end" or plain(gone.item.text) != plain(edit.item.text):
+            store.proposals.withdraw(namespace, [gone.item.text])
     if edit.kind != "end":
-        if store.items.row(namespace, edit.item.id) is not None:
-            # A text that was held as an item is a fact from now on.
+        found = store.items.known(namespace, [edit.item.id]).get(edit.item.id)
+        if found is not None:
+            # What was held, or waited to be verified, as an item is a fact from now on.
+            edit = replace(edit, displaced=found.item)
             store.items.remove(namespace, [edit.item.id])
-            rows.incomplete = True
         row = store.items.put(namespace, edit.item, vector)
         rows.texts.append(row)
-        known.append(_Held(row=row, item=edit.item, vector=vector, slot=slot_of(edit.item.text)))
+        known.append(_Held(row=row, item=edit.item, vector=vector))
     edit = replace(edit, at=time.time())
     return replace(edit, id=store.edits.put(namespace, edit))
 
@@ -289,73 +267,23 @@ def _decided(item: Item, vector: FloatArray, known: Sequence[_Held]) -> tuple[Ed
             if same and held.item.metadata == item.metadata:
                 return Edit(kind="duplicate", item=item, old=held.item, reason="it is held already"), None
             return Edit(kind="replace", item=item, old=held.item, reason="it has the same id"), held
-    slot = slot_of(item.text)
     near = np.array([held.vector @ vector for held in known], dtype=np.float32)
-    order = np.argsort(-near, kind="stable").tolist()
-    for place in order:
-        edit = _beside(item, slot, known[place], float(near[place]))
-        if edit is not None:
-            return edit, None if edit.kind == "duplicate" else known[place]
+    if len(near) and near.max() >= _SAME:
+        old = known[int(near.argmax())]
+        if statement_of(item.text).values == statement_of(old.item.text).values:
+            return Edit(kind="duplicate", item=item, old=old.item, reason="it says the same"), None
+    match = matched(item.text, [held.item.text for held in known])
+    if match is not None:
+        old = known[match.place]
+        edit = Edit(kind=match.kind, item=item, old=old.item, reason=_reason(match.kind, item.text))
+        return edit, None if match.kind == "duplicate" else old
     return Edit(kind="insert", item=item, reason="nothing held is about the same thing"), None
 
 
-def _beside(item: Item, slot: Slot | None, held: _Held, near: float) -> Edit | None:
-    """Return what a new fact does to one that is held, or None for nothing."""
-    old = held.item
-    if slot is not None and held.slot is not None and slot.is_about(held.slot):
-        same = slot.says_the_same(held.slot)
-        if slot.ends:
-            over = same or not slot.value or slot.relation == "be"
-            return _ended(item, old) if over else None
-        if same and not (slot.value < held.slot.value and slot.changes):
-            known = slot.value <= held.slot.value
-            return (
-                Edit(kind="duplicate", item=item, old=old, reason="it says the same")
-                if known
-                else Edit(kind="replace", item=item, old=old, reason="it says the same, and more")
-            )
-        if slot.single or slot.changes:
-            return Edit(kind="replace", item=item, old=old, reason="it has another value for the same thing")
-        return None
-    if near >= _SAME:
-        return Edit(kind="duplicate", item=item, old=old, reason="it says the same")
-    if says_ended(item.text) and _is_over(item.text, held, near):
-        return _ended(item, old)
-    if (slot is None or held.slot is None) and near >= _NEAR and _differ_in_values(item.text, old.text):
-        return Edit(kind="replace", item=item, old=old, reason="it differs in numbers and dates only")
-    if near >= _RELATED and says_changed(item.text) and _other_value(item.text, old.text):
-        return Edit(kind="replace", item=item, old=old, reason="it says that this has changed, with another value")
-    return None
-
-
-def _ended(item: Item, old: Item) -> Edit:
-    """Return the end of a fact; a statement that goes on ("..., so my mum does the school run") takes its place."""
-    return Edit(kind="replace" if _MORE.search(item.text) else "end", item=item, old=old, reason="it says it is over")
-
-
-def _is_over(text: str, held: _Held, near: float) -> bool:
-    """Tell whether a statement that something is over is about a fact: "I sold my car", "My car is a Skoda"."""
-    topic, _ = _parts(text)
-    if held.slot is not None and held.slot.subject and "i" not in held.slot.subject and held.slot.subject <= topic:
-        return True
-    shared = topic & _parts(held.item.text)[0]
-    return len(shared) > 1 or (bool(shared) and near >= _ENDED)
-
-
-def _other_value(one: str, other: str) -> bool:
-    """Tell whether two texts share what they are about, and both have numbers or dates, but not the same."""
-    (topic, values), (topic_of_other, values_of_other) = _parts(one), _parts(other)
-    return bool(topic & topic_of_other and values and values_of_other) and not values <= values_of_other
-
-
-def _differ_in_values(one: str, other: str) -> bool:
-    """Tell whether two texts have the same words but for numbers and dates, and differ in these."""
-    (topic, values), (topic_of_other, values_of_other) = _parts(one), _parts(other)
-    return bool(topic) and topic == topic_of_other and values != values_of_other
-
-
-def _parts(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the words that tell what a text is about, and its numbers and dates."""
-    words = frozenset(content_stems(text))
-    values = frozenset(word for word in words if word in _DATES or any(map(str.isdigit, word)))
-    return words - values - _VAGUE, values
+def _reason(kind: EditKind, text: str) -> str:
+    if kind == "duplicate":
+        return "it says the same"
+    signs = statement_of(text).signs
+    if kind == "end" or "ended" in signs:
+        return "it says it is over"
+    return "it says that this has changed" if signs & CHANGES else "it has another value for the same thing"

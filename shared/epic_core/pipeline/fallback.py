@@ -98,6 +98,14 @@ def hits_of(found: object) -> list[Hit]:
     return hits
 
 
+def merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
+    """Merge the fallback's hits with the memory's own behind them; each item once."""
+    by_id: dict[str, Hit] = {}
+    for hit in (*first, *then):
+        by_id.setdefault(hit.item.id, hit)
+    return list(by_id.values())[:k]
+
+
 def _plain(result: Any) -> tuple[Any, Any]:
     """Convert a framework's document or node to an Item with its score; return anything else unchanged."""
     if hasattr(result, "page_content"):
@@ -106,11 +114,3 @@ def _plain(result: Any) -> tuple[Any, Any]:
         node = result.node
         return Item(id=node.node_id, text=node.get_content(), metadata=node.metadata), result.score or 0.0
     return result, 0.0
-
-
-def merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
-    """Merge the fallback's hits with the memory's own behind them; each item once."""
-    both: dict[str, Hit] = {}
-    for hit in (*first, *then):
-        both.setdefault(hit.item.id, hit)
-    return list(both.values())[:k]

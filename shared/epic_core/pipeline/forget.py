@@ -1,4 +1,4 @@
-"""Forgetting items: their entries, texts, verdicts and traces leave the file."""
+"""Forgetting items: their entries, texts, verdicts, history and traces leave the file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ def forget(session: Session, items: Sequence[str | Item]) -> int:
         UnknownItemError: for an id of which nothing is known; nothing is forgotten then.
     """
     store, namespace = session.store, session.namespace
-    drop_expired(session)
     with session.lock:
         everything = [part for item in items for part in _with_chunks(session, item)]
         held = _checked_known(session, everything)
@@ -33,6 +32,8 @@ def forget(session: Session, items: Sequence[str | Item]) -> int:
                     rows.gone += space.rows_of.get(row, [])
                     rows.gone_items.append(row)
             store.items.remove(namespace, ids)
+    # Not before: what has expired and was not removed yet can be forgotten, too.
+    drop_expired(session)
     store.give_back()
     return held
 
@@ -54,8 +55,9 @@ def _checked_known(session: Session, items: Sequence[str | Item]) -> int:
         session.store.items.known(session.namespace, ids),
         session.store.seen.recorded(session.namespace, ids),
     )
+    edited = session.store.edits.texts_of(session.namespace, ids)
     for item_id in ids:
-        if item_id not in known and item_id not in recorded:
+        if item_id not in known and item_id not in recorded and item_id not in edited:
             raise UnknownItemError(
                 f"Nothing is known of an item with the id {item_id!r}. To forget that one was seen which was not kept,"
                 " give the item itself (`memory.forget(Item(...))`)."
@@ -75,9 +77,11 @@ def _forget_traces(session: Session, items: Sequence[str | Item], ids: Sequence[
         if isinstance(item, Item):
             digests.add(version_of(item))
             texts.append(item.text)
+    # Also a fact that was replaced or ended, and is held by its history only.
+    texts += store.edits.texts_of(namespace, ids).values()
     store.verdicts.forget_chunks(namespace, texts)
     store.proposals.forget(namespace, texts)
-    store.seen.remove(namespace, digests)
     store.edits.forget(namespace, ids)
+    store.seen.remove(namespace, digests)
     for item_id in ids:
         store.seen.forget_records(namespace, item_id=item_id)

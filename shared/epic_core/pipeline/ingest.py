@@ -19,11 +19,13 @@ from epic_core.pipeline.facts import add_facts
 from epic_core.pipeline.light_tier import trim
 from epic_core.pipeline.rewrites import held_for, renew_rewrites
 from epic_core.pipeline.session import Session
+from epic_core.pipeline.tags import tagged
 from epic_core.pipeline.verify import VerdictBatches, batch_of, unverified
 from epic_core.preferences.foreign import count_foreign
 from epic_core.preferences.library import borrowed
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
+from epic_core.runtime.telemetry import span
 from epic_core.storage.namespace import Namespace
 from epic_core.storage.tables.items import version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
@@ -36,6 +38,13 @@ _NEARLY_EVERYTHING = 0.5
 _ENOUGH_TO_JUDGE = 50
 _EXPANDED_KEPT = 1024
 _WRITTEN_AT_ONCE = 256
+_VERDICTS = ("kept", "discarded", "undecided", "cached", "calls")
+_COUNTED = ("seen", "duplicates", "known", "waiting", "passed", "kept", "discarded", "undecided", "cached", "evicted")
+
+
+def counts_of(report: BuildReport) -> dict[str, int]:
+    """Return the counts of a report that its span carries."""
+    return {name: getattr(report, name) for name in _COUNTED} | {"calls": report.usage.calls}
 
 
 def add_batch(
@@ -51,6 +60,7 @@ def add_batch(
     yield from reread_preferences(session, report)
     session.stamp_ledger()
     items, stale = chunked(session, batch)
+    items = yield from tagged(session, items, report)
     with session.lock, session.store.reading():
         encoder, space = session.encoder, session.space()
         preferences, vectors = list(space.preferences), space.vectors
@@ -86,6 +96,12 @@ def add_batch(
     yield from _catch_up(session, encoder, fresh, embeddings, preferences, report, clock)
     if session.reserve and session.store.writable:
         report.no_room += trim(session)
+
+
+def place_again(session: Session, encoder: Encoder, item: Item, embedding: FloatArray) -> Effects[None]:
+    """Verify an item that was put back into the light tier; E(x) has the shape `(1, d)`."""
+    # To an item without entries all preferences are new.
+    yield from _catch_up(session, encoder, [item], embedding, [], BuildReport(), Clock())
 
 
 def _catch_up(
@@ -163,14 +179,18 @@ def settle(
             yield from written(session, WriteBatch(encoder=encoder, kept=kept, retried=retried), report, clock)
             progress.advance(len(kept))
         return
-    verdicts = VerdictBatches(session, candidates, report)
-    while (decided := (yield from verdicts.next_batch())) is not None:
-        batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report)
-        batch.retried = retried
-        renew = yield from written(session, batch, report, clock)
-        progress.advance(len(decided.decided))
-        if renew:
-            yield from renew_rewrites(session, encoder, report)
+    before = counts_of(report)
+    with span("verify", clock) as counts:
+        verdicts = VerdictBatches(session, candidates, report)
+        while (decided := (yield from verdicts.next_batch())) is not None:
+            batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report)
+            batch.retried = retried
+            renew = yield from written(session, batch, report, clock)
+            progress.advance(len(decided.decided))
+            if renew:
+                yield from renew_rewrites(session, encoder, report)
+        after = counts_of(report)
+        counts.update(candidates=len(candidates), **{name: after[name] - before[name] for name in _VERDICTS})
 
 
 def candidate_of(
@@ -275,7 +295,12 @@ def _fresh(session: Session, space: Namespace, items: list[Item]) -> tuple[list[
     known = session.store.items.known(session.namespace, [item.id for item in items])
     latest = {item.id: item for item in items}
     versions = {item.id: version_of(item) for item in latest.values()}
-    current = {key for key, held in known.items() if held.digest == versions[key]}
+    current = {
+        key
+        for key, held in known.items()
+        # A fact of the user stays one, though its text comes as an item.
+        if held.digest == versions[key] or (held.item.fact and held.item.text == latest[key].text)
+    }
     waiting = sum(known[key].waits for key in current)
     other = [item for item in latest.values() if item.id not in current]
     if not other or session.store.seen.kept == 0:

@@ -9,9 +9,9 @@ The topic decides whether anything held is relevant at all, and with a lift what
 have one (`text.turns`), as questions about what was said use its words. With x' the question that x answers, whose
 words count as its own, and N(x) how many of its speaker and month the query names,
 
-    lift(q, x) = SAID L(x) + ANSWERED max(0, T(x')) + NAMED N(x),
+    lift(q, x) = (1 - w) (SAID L(x) + ANSWERED max(0, T(x'))) + NAMED N(x),
 
-less the more a preference matters to the query: there evidence ranks. Among the candidates what a text says for and
+with w, how much a preference matters to the query: there evidence ranks. Among the candidates what a text says for and
 against the preferences that matter ranks (`steering`), and so does what verification found: an entry's stance. Neither
 replaces the topic.
 """
@@ -25,21 +25,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_core.filters import Filter
+from epic_core.pipeline.fact_matching import answering
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_relevant
 from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store
-from epic_core.text.turns import SOURCE
+from epic_core.text.turns import SOURCE, names_month
 from epic_core.types import FloatArray
 
 # What an instruction that is nearer than its text adds, and what sharing all telling words does.
 INSTRUCTED = 0.5
 WORDED = 0.15
-# What a fact gains that says what the question asks for: "We moved to Braga" of "Where do I live?".
-ASKED = 0.35
-# What the latest fact gains beside the oldest.
-LATER = 0.1
+# What a fact gains that surely answers the question: "We moved to Braga" of "Where do I live?".
+ASKED = 0.7
 # What ranks a turn of a conversation besides: all telling words, the topic of the question that it answers, and being
 # by a speaker or of a month that the query names.
 SAID = 0.85
@@ -73,7 +73,7 @@ class Candidates:
     Attributes:
         rows: Item rows, shape `(n,)`.
         topics: topic(q, x) of each, shape `(n,)`.
-        lifts: lift(q, x) of each, shape `(n,)`.
+        lifts: lift(q, x) of each in two parts, shape `(2, n)`: what a preference that matters takes away, and the rest.
         entries: Item row to the entry that was found for it, with its cosine, where one was.
         cosines: Entry row to cosine, of all entries that were found.
     """
@@ -117,11 +117,11 @@ def candidates(
     exact, lifts = _exact_words(space, store, query, topics)
     topics += np.float32(WORDED) * exact
     if space.facts and query:
-        asked = space.facts_about(store, query)
-        topics[space.texts.places(asked)] += np.float32(ASKED)
-        # Of two facts about one thing, the later one is the more likely to hold.
         facts = sorted(space.facts)
-        topics[space.texts.places(facts)] += np.linspace(0.0, LATER, len(facts), dtype=np.float32)
+        said = space.held(store, facts)
+        topics[space.texts.places(facts)] += np.float32(ASKED) * answering(
+            query, [said[row].item.text for row in facts]
+        )
     bare: list[int] = []
     if entries:
         places = space.texts.places(list(entries))
@@ -133,26 +133,32 @@ def candidates(
         bare = [] if held.all() else [row for row in entries if row not in space.texts]
     if items_allowed is not None:
         keep = np.array([row in items_allowed for row in texts.tolist()], dtype=bool)
-        texts, topics, lifts = texts[keep], topics[keep], lifts[keep]
+        texts, topics, lifts = texts[keep], topics[keep], lifts[:, keep]
     if bare:
         texts = np.concatenate([texts, np.array(bare, dtype=np.int64)])
         topics = np.concatenate([topics, np.array([entries[row][1] for row in bare], dtype=np.float32)])
-        lifts = np.concatenate([lifts, np.zeros(len(bare), dtype=np.float32)])
-    ranks = topics + lifts
+        lifts = np.concatenate([lifts, np.zeros((2, len(bare)), dtype=np.float32)], axis=1)
+    ranks = topics + lifts.sum(axis=0)
     if len(ranks) > wanted:
         best = np.argpartition(-ranks, wanted - 1)[:wanted]
-        texts, topics, lifts, ranks = texts[best], topics[best], lifts[best], ranks[best]
+        texts, topics, lifts, ranks = texts[best], topics[best], lifts[:, best], ranks[best]
     order = np.lexsort((texts, -ranks))
     return Candidates(
-        rows=texts[order].tolist(), topics=topics[order], lifts=lifts[order], entries=entries, cosines=known
+        rows=texts[order].tolist(), topics=topics[order], lifts=lifts[:, order], entries=entries, cosines=known
     )
 
 
+def of_months(space: Namespace, store: Store, query: str) -> frozenset[int] | None:
+    """Return the rows of the items that a query asks for by a month and no topic; None if it does not."""
+    # Turns are known once the words are.
+    return space.turns.of_months(query) if names_month(query) and len(space.lexical(store)) else None
+
+
 def _exact_words(space: Namespace, store: Store, query: str, cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return L(x) and lift(q, x) of each text, each shape `(n,)`."""
-    lifts = np.zeros_like(cosines)
+    """Return L(x) of each text, shape `(n,)`, and lift(q, x) in two parts, shape `(2, n)`."""
+    lifts = np.zeros((2, len(cosines)), dtype=np.float32)
     if not query or not len(index := space.lexical(store)):
-        return lifts, lifts
+        return lifts[0], lifts
     shares = index.shares(query)
     has = np.zeros((len(shares), len(cosines)), dtype=bool)
     if shares:
@@ -163,12 +169,12 @@ def _exact_words(space: Namespace, store: Store, query: str, cosines: FloatArray
     turns, answers, questions = (space.texts.places(some) if len(some) else some for some in rows)
     if len(answers):
         has[:, answers] |= has[:, questions]
-        lifts[answers] = np.float32(ANSWERED) * np.maximum(cosines[questions], 0.0)
+        lifts[0, answers] = np.float32(ANSWERED) * np.maximum(cosines[questions], 0.0)
     exact: FloatArray = (np.array([share for _, share in shares], dtype=np.float32)[:, None] * has).sum(axis=0)
     if len(turns):
-        lifts[turns] += np.float32(SAID) * exact[turns]
+        lifts[0, turns] += np.float32(SAID) * exact[turns]
         for named in space.turns.named(query):
-            lifts[space.texts.places(named)] += np.float32(NAMED)
+            lifts[1, space.texts.places(named)] += np.float32(NAMED)
     return exact, lifts
 
 
@@ -195,7 +201,7 @@ def ranked(
     """
     scores = found.topics.copy()
     if not prefers or not len(scores):
-        return scores + found.lifts, steered
+        return scores + found.lifts.sum(axis=0), steered
     if steering.mode == "signed" and steering.preferences:
         vectors = vectors_of(space, found)
         scores, steered = steering.score_found(
@@ -206,7 +212,7 @@ def ranked(
             only=only,
         )
     mattering = steered.strength * max((one.weight for one in steered.preferences), default=0.0)
-    lifts = np.float32(max(0.0, 1.0 - mattering)) * found.lifts
+    lifts = np.float32(max(0.0, 1.0 - mattering)) * found.lifts[0] + found.lifts[1]
     weight_of = {one.preference.id: one.weight * steered.strength for one in steered.preferences}
     weights = {
         row: weight_of[preference.id]
@@ -265,6 +271,25 @@ def least_topic(encoder: object, topics: FloatArray, held: int, min_score: float
     return max(enough - _LEAST_RELEVANT, 2.0 * enough - best, min(enough, _LEAST_SHARE * best))
 
 
+def facts_among(space: Namespace, found: Candidates) -> list[tuple[int, float]]:
+    """Return the facts of the user among candidates: item rows with their topics, best first."""
+    topics = zip(found.rows, found.topics.tolist(), strict=True)
+    return [(row, float(topic)) for row, topic in topics if row in space.facts]
+
+
+def facts_by_text(
+    space: Namespace, store: Store, encoder: object, query: str, vector: FloatArray, condition: Filter | None
+) -> list[tuple[int, float]]:
+    """Return the facts of the user that are relevant by their text alone: item rows with their topics, best first."""
+    facts = space.facts if condition is None else space.facts & space.items_matching(condition)
+    if not facts:
+        return []
+    none = np.empty(0, dtype=np.int64)
+    found = candidates(space, store, query, vector, 1, entries_allowed=none, items_allowed=frozenset(facts))
+    least = least_topic(encoder, found.topics, len(space.texts), "auto")
+    return facts_among(space, worth_ranking(space, found, least, encoder, "auto"))
+
+
 def worth_ranking(
     space: Namespace, found: Candidates, least: float, encoder: object, min_score: float | str | None
 ) -> Candidates:
@@ -277,7 +302,7 @@ def worth_ranking(
         return found
     places = np.flatnonzero(keep).tolist()
     return replace(
-        found, rows=[found.rows[place] for place in places], topics=found.topics[places], lifts=found.lifts[places]
+        found, rows=[found.rows[place] for place in places], topics=found.topics[places], lifts=found.lifts[:, places]
     )
 
 
@@ -294,7 +319,7 @@ def distinct(space: Namespace, store: Store, items: Sequence[int], order: Iterab
     chosen: list[int] = []
     same: list[int] = []
     of_source: dict[str, int] = {}
-    taken = np.empty((k, space.texts.dimension), dtype=np.float32)
+    taken = np.empty((min(k, len(items)), space.texts.dimension), dtype=np.float32)
     for place in order:
         at = space.texts.place(items[place])
         if at >= 0 and chosen and float((taken[: len(chosen)] @ space.texts.vectors[at]).max()) >= _SAME:

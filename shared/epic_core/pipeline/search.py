@@ -17,22 +17,22 @@ from epic_core.filters import Filter
 from epic_core.pipeline import ranking
 from epic_core.pipeline.choice import Choice
 from epic_core.pipeline.fallback import AskFallback, hits_of, merged
+from epic_core.pipeline.hits import fact_hits, made_hits
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
+from epic_core.runtime.telemetry import span
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
 from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store
-from epic_core.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
+from epic_core.types import FloatArray, Hit, Hits, Preference, checked_k, checked_text
 from epic_core.types.modes import Mode, checked_mode, checked_stance_policy
 from epic_core.types.results import Ranking
 from epic_core.types.validation import one_of
 from epic_core.types.verdicts import PENALTY
 
 BY_VECTOR = "(a vector)"
-# Most facts of the user that a context shows.
-_FACTS = 3
 
 Keys: TypeAlias = Literal["both", "instruction"]
 """Keys that an item is found by: its text and its instructions, or its instructions alone, as in the paper."""
@@ -60,16 +60,30 @@ class Search:
 
 def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
     """Search, and ask the fallback where nothing held is relevant."""
-    encoder = session.encoder
-    vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
-    return (yield from found_near(session, asked, encoder, vector, clock))
+    with span("search", clock) as counts:
+        encoder = session.encoder
+        vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
+        hits = yield from found_near(session, asked, encoder, vector, clock)
+        counts.update(k=asked.k, hits=len(hits), facts=len(hits.facts), steered_by=len(hits.steered_by))
+        return hits
 
 
 def preferences_by_weight(session: Session, query: str, namespace: str) -> Effects[list[tuple[Preference, float]]]:
-    """Weigh the preferences by how much they matter to a query, heaviest first, each with the chance that it does."""
-    vector: FloatArray = (yield Embed(session.encoder, [query], "embedding", query=True))[0]
-    steering = yield from prepared(session, namespace, "signed")
-    return steering.matters(vector)
+    """Weigh the preferences by how much they matter to a query, heaviest first, each with the chance that it does.
+
+    What is held about the query's topic helps to tell, as in a search.
+    """
+    asked = checked_search(
+        session, query, 1, filter=None, steering="signed", preferences=None, stance_policy="prefer",
+        namespace=namespace, distinct=True,
+    )  # fmt: skip
+    result = None
+    while result is None:
+        encoder = session.encoder
+        vector: FloatArray = (yield Embed(encoder, [query], "embedding", query=True))[0]
+        yield from prepared(session, namespace, "signed")
+        result = _held_near(session, asked, encoder, vector, Clock())
+    return result.matters
 
 
 def prepared(session: Session, namespace: str, mode: Mode) -> Effects[QuerySteering]:
@@ -170,18 +184,16 @@ def _found(
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
     if asked.keys == "instruction" or not asked.distinct:
         return _by_instruction(session, space, asked, steering, steered, positions, allowed)
+    query, min_score = asked.query if asked.query != BY_VECTOR else "", asked.min_score
+    items_allowed = _items_allowed(space, asked, positions, allowed)
+    if of_months := ranking.of_months(space, session.store, query):
+        items_allowed, min_score = of_months if items_allowed is None else of_months & items_allowed, None
     candidates = ranking.candidates(
-        space,
-        session.store,
-        asked.query if asked.query != BY_VECTOR else "",
-        steered.vector,
-        asked.k,
-        entries_allowed=allowed,
-        items_allowed=_items_allowed(space, asked, positions, allowed),
+        space, session.store, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed
     )
-    least = ranking.least_topic(session.encoder, candidates.topics, len(space.texts), asked.min_score)
+    least = ranking.least_topic(session.encoder, candidates.topics, len(space.texts), min_score)
     relevant = bool(least < np.inf and candidates.topics.max(initial=-np.inf) >= least)
-    candidates = ranking.worth_ranking(space, candidates, least, session.encoder, asked.min_score)
+    candidates = ranking.worth_ranking(space, candidates, least, session.encoder, min_score)
     scores, steered = ranking.ranked(
         space,
         session.store,
@@ -191,11 +203,6 @@ def _found(
         only=positions,
         prefers=asked.stance_policy != "any",
     )
-    facts = [
-        (row, float(topic))
-        for row, topic in zip(candidates.rows, candidates.topics.tolist(), strict=True)
-        if row in space.facts
-    ][:_FACTS]
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
     chosen = ranking.distinct(space, session.store, candidates.rows, order, asked.k)
     if asked.choice is not None:
@@ -203,7 +210,7 @@ def _found(
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in chosen]
     groups = [space.rows_of.get(item, []) for item, _ in best]
-    hits = _hits(session.store, space, steered.vector, best, groups, candidates.cosines, allowed)
+    hits = made_hits(session.store, space, steered.vector, best, groups, candidates.cosines, allowed)
     vectors = list(ranking.vectors_of(space, candidates, [item for item, _ in best]))
     matters, shown = _matters(space, steering, steered, positions, candidates), None
     if asked.choice is not None:
@@ -221,7 +228,7 @@ def _found(
         steered=steered,
         relevant=relevant,
         matters=matters,
-        facts=_hits(session.store, space, steered.vector, facts, [[]] * len(facts), {}, None) if facts else (),
+        facts=fact_hits(session.store, space, steered.vector, ranking.facts_among(space, candidates)),
         ranking=shown,
     )
 
@@ -243,13 +250,17 @@ def _by_instruction(
     rows = [row for row, _ in best]
     # What steering made of the query does not count: it is near to whatever is held.
     near = float(space.index.vector(rows[0]) @ steered.query) if rows else -1.0
+    # Facts of the user have no instructions: they are found by their text, and are no hits here.
+    found = ranking.facts_by_text(space, session.store, session.encoder, asked.query, steered.query, asked.filter)
+    facts = fact_hits(session.store, space, steered.query, found)
     return Found(
         hits=hits,
         entries=rows,
         vectors=[space.index.vector(row) for row in rows],
         steered=steered,
-        relevant=near >= default_floor(session.encoder),
+        relevant=near >= default_floor(session.encoder) or bool(facts),
         matters=_matters(space, steering, steered, positions, None),
+        facts=facts,
     )
 
 
@@ -274,10 +285,12 @@ def _items_allowed(
     """Return the rows of the items that a search may find; None for all."""
     if allowed is None:
         return None
+    matching = None if asked.filter is None else space.items_matching(asked.filter)
     if positions is None and asked.stance_policy != "only_supports":
-        return space.items_matching(asked.filter) if asked.filter is not None else None
-    # The light tier holds what was verified for no preference.
-    return frozenset(space.item_of[row] for row in allowed.tolist())
+        return matching
+    # The light tier holds what was verified for no preference. Facts are found whatever the preferences are.
+    facts = space.facts if matching is None else space.facts & matching
+    return frozenset({*facts, *(space.item_of[row] for row in allowed.tolist())})
 
 
 def search_vector(session: Session, asked: Search, vector: FloatArray) -> Hits:
@@ -286,7 +299,7 @@ def search_vector(session: Session, asked: Search, vector: FloatArray) -> Hits:
         space = session.space(asked.namespace)
         result = _found(session, space, asked, session.steering_of(space, "off"), _unsteered(vector), None)
         session.count_uses(result.entries)
-        return Hits(result.hits, vector=vector, vectors=result.vectors, relevant=result.relevant)
+        return Hits(result.hits, vector=vector, vectors=result.vectors, relevant=result.relevant, facts=result.facts)
 
 
 def checked_search(
@@ -381,48 +394,7 @@ def hits_at(
     """
     items = [(space.item_of[row], score) for row, score in best]
     groups = [space.rows_of[space.item_of[row]] if asked.distinct else [row] for row, _ in best]
-    return _hits(store, space, vector, items, groups, cosines, allowed)
-
-
-def _hits(
-    store: Store,
-    space: Namespace,
-    vector: FloatArray,
-    best: Sequence[tuple[int, float]],
-    groups: Sequence[Sequence[int]],
-    cosines: Mapping[int, float],
-    allowed: NDArray[np.int64] | None,
-) -> list[Hit]:
-    """Make hits of item rows with their scores, each with those of a group of entries that a search may find."""
-    if allowed is not None:
-        allowed_rows = set(allowed.tolist())
-        groups = [[row for row in rows if row in allowed_rows] for rows in groups]
-    scores = {
-        row: cosines[row] if row in cosines else float(space.index.vector(row) @ vector)
-        for rows in groups
-        for row in rows
-    }
-    held = space.held(store, [item for item, _ in best])
-    entries = space.entries(store, scores, held)
-    hits = []
-    for (item, score), rows in zip(best, groups, strict=True):
-        ordered = sorted(rows, key=scores.__getitem__, reverse=True)
-        hits.append(
-            Hit(
-                item=held[item].item,
-                score=score,
-                entries=tuple(_scored(entries[row], scores[row]) for row in ordered),
-                tier="fact" if item in space.facts else "light" if space.light(item) else "memory",
-            )
-        )
-    return hits
-
-
-def _scored(entry: MemoryEntry, score: float) -> MemoryEntry:
-    """Return an entry with its score; faster than `replace`, which checks and makes every field anew."""
-    made = object.__new__(MemoryEntry)
-    made.__dict__.update(entry.__dict__, score=score)
-    return made
+    return made_hits(store, space, vector, items, groups, cosines, allowed)
 
 
 def best_entries(

@@ -18,6 +18,7 @@ from epic_core.steering.query_steering import QuerySteering
 from epic_core.storage.namespace import CommittedRows, Namespace
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker
+from epic_core.text.tagging import Tagger
 from epic_core.types import BuildReport, FloatArray, Preference
 from epic_core.types.digests import digest
 from epic_core.types.modes import Mode
@@ -46,6 +47,8 @@ class Session:
         expansions: Who says what preferences mean in practice.
         expander: Reads and expands preferences in place of the verifier's model.
         reserve: Bytes of the file up to which the light tier may fill it; 0 for no light tier.
+        tagger: Gives tags to what comes, and to queries that are ranked by them.
+        tag_vectors: Embeddings of tags that were compared, each shape `(d,)`.
         opened: What making or opening the memory did.
         budget: Bytes on disk that are never exceeded.
         verified_by: The name of the language model's verifier that decided last, if one did.
@@ -72,6 +75,8 @@ class Session:
     aspects: Literal["auto", "parser", "model"] = "auto"
     expansions: Literal["auto", "model", "bundled", "off"] = "auto"
     expander: Reader | None = None
+    tagger: Tagger | None = None
+    tag_vectors: dict[str, FloatArray] = field(default_factory=dict)
     reserve: int = 0
     opened: BuildReport = field(default_factory=BuildReport)
     budget: Budget | None = None

@@ -211,8 +211,11 @@ class _Reading:
         return bool(match)
 
     def _kept_out(self, start: int, end: int) -> bool:
-        """Read a thing that is to stay away: "keep coriander out of it"."""
+        """Read a thing that is to stay away: "keep coriander out of it", "keep my desk free of clutter"."""
         match = shapes.KEPT_OUT.search(self._plain, start, end)
+        if match and match["free"]:
+            self._found.enter(AVOIDED, *match.span("free"))
+            return True
         if not match or next(cues_of(self._plain, *match.span("what")), None):
             return False
         negated = any(cue.lastgroup == "not" for cue in cues_of(self._plain, start, match.start()))

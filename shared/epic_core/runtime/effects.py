@@ -59,10 +59,11 @@ Effects: TypeAlias = Generator[Effect, Any, R]
 
 
 class Clock:
-    """A record of seconds by part."""
+    """A record of seconds by part, and the OpenTelemetry span of what is under way, if there is one."""
 
     def __init__(self) -> None:
         self.parts: dict[str, float] = {}
+        self.span: Any = None
 
     def add(self, part: str, started: float) -> float:
         """Add the time since `started` to a part, and return the time now."""

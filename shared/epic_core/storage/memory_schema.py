@@ -49,7 +49,7 @@ CREATE TABLE not_kept (
 );
 CREATE TABLE edits (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, kind TEXT, item TEXT, old TEXT, at REAL, reason TEXT,
- crc INTEGER, text_crc INTEGER, texts
+ expires REAL, crc INTEGER, text_crc INTEGER, texts
 );
 CREATE TABLE proposals (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, said BLOB, state TEXT, kind TEXT, text TEXT, old TEXT,
@@ -88,7 +88,7 @@ VERDICTS = Table(
 REWRITES = Table("rewrites", ("chunk", "preferences", "version", "written", "text"), numbered=False)
 LEDGER = Table("ledger", ("namespace", "digests"))
 NOT_KEPT = Table("not_kept", ("namespace", "id", "digest", "stage", "reason", "preference", "similarity", "at", "text"))
-EDITS = Table("edits", ("namespace", "kind", "item", "old", "at", "reason"), ("texts",))
+EDITS = Table("edits", ("namespace", "kind", "item", "old", "at", "reason", "expires"), ("texts",))
 PROPOSALS = Table(
     "proposals",
     (
@@ -161,6 +161,6 @@ MEMORY = Schema(
     version=SCHEMA_VERSION,
     statements=_STATEMENTS,
     tables=TABLES,
-    small=(META, PREFERENCES, USES, LEDGER, NOT_KEPT, PROPOSALS),
+    small=(META, PREFERENCES, USES, LEDGER, NOT_KEPT, EDITS, PROPOSALS),
     migrations=(_with_facts, _with_learnt),
 )

@@ -30,7 +30,10 @@ class Mentions:
     """
 
     def __init__(self, removed: str, staying: Iterable[str]) -> None:
+        staying = list(staying)
         self._whole = _plain(removed)
+        # Texts that hold the whole of the removed one, as "wine and cheese" holds "wine", do not mention it.
+        self._longer = [plain for plain in map(_plain, staying) if self._whole in plain]
         known = {word for text in staying for word in content_stems(text)}
         self._words = set(content_stems(removed)) - known - _COMMON
         # A stem is hardly ever longer than the words it stands for.
@@ -44,7 +47,7 @@ class Mentions:
             item: The text of the item that it wrote about.
         """
         plain = _plain(text)
-        whole = self._whole in plain
+        whole = self._is_quoted_in(plain)
         if not whole and not any(beginning in plain for beginning in self._beginnings):
             return text
         words = self._words.difference(content_stems(item))
@@ -52,7 +55,12 @@ class Mentions:
             return text
         left = " ".join(one for one in sentences(text) if words.isdisjoint(content_stems(one)))
         # A quotation of the whole may consist of words that the item has too, or have several sentences.
-        return "" if self._whole in _plain(left) and self._whole not in _plain(item) else left
+        return "" if self._is_quoted_in(_plain(left)) and self._whole not in _plain(item) else left
+
+    def _is_quoted_in(self, plain: str) -> bool:
+        for longer in self._longer:
+            plain = plain.replace(longer, "")
+        return self._whole in plain
 
     def inside(self, item: str, *texts: str | None) -> bool:
         """Tell whether texts that a model wrote about an item mention the preference."""

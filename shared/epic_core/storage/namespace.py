@@ -21,7 +21,6 @@ from epic_core.storage.tables.items import HeldItem
 from epic_core.storage.tables.seen import numbers
 from epic_core.storage.vector_index import EntryIndex, VectorTable
 from epic_core.text.lexical_index import LexicalIndex
-from epic_core.text.slots import asked_slot, slot_of
 from epic_core.text.stems import Words, words_of
 from epic_core.text.turns import Turns
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
@@ -273,15 +272,6 @@ class Namespace:
                 for row, item in found.items():
                     self.turns.add(row, item.text, item.metadata)
         return self._lexical
-
-    def facts_about(self, store: Store, question: str) -> list[int]:
-        """Return the rows of the facts that have the subject and the relation which a question asks about."""
-        wanted = asked_slot(question)
-        if wanted is None:
-            return []
-        held = self.held(store, sorted(self.facts))
-        slots = {row: slot_of(one.item.text) for row, one in held.items()}
-        return [row for row, slot in slots.items() if slot is not None and slot.answers(*wanted)]
 
     def judged(self, row: int) -> tuple[list[int], list[tuple[int, float]]]:
         """Return the rows of the preferences that an item supports, and of those with a penalty, each with it."""

@@ -16,6 +16,7 @@ _PARTS: dict[str, dict[str, str]] = {
     },
     "entries": {"index": "vector", "instructions": "instruction rationale stance"},
     "preferences": {"preferences": "namespace id text aspects vector"},
+    "edits": {"documents": "namespace item old reason texts"},
     "proposals": {"preferences": "namespace id said state kind text old quote source"},
     "learnt": {"preferences": "namespace kind value"},
     "pending": {"documents": "namespace id text metadata reason preferences"},

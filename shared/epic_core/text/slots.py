@@ -37,25 +37,12 @@ _RELATIONS: tuple[tuple[str, bool, str], ...] = (
     ("study", True, r"(?:studies|study|is studying|am studying|goes to)"),
 )  # fmt: skip
 _STATEMENTS = [
-    (name, single, re.compile(rf"{_SUBJECT}(?:\s{_NOW})*\s?(?<=[\s\w])(?:{verb})\b(?:\s{_NOW})*\s*(?P<value>.*)", re.I))
+    (name, single, re.compile(rf"{_SUBJECT}(?:\s{_NOW})*(?:\s|(?='))(?:{verb})\b(?:\s{_NOW})*\s*(?P<value>.*)", re.I))
     for name, single, verb in _RELATIONS
 ]
 _OPENING = re.compile(
     r"^(?:(?:correction|update|change of plan|news|by the way|fyi|ps|note|actually|well|so|ok|and|but)\b[\s:,.-]*"
     r"|(?:since|from|as of) [\w ]{2,30}?, )+",
-    re.I,
-)
-_CHANGED = re.compile(
-    r"\b(?:now|these days|shifted|reset|rearranged|reprogrammed|scrapped|extension|put (?:up|back|off|me|us)|since the"
-    r"|from this|from next|doubled|halved|raised|took over|taken over|swapped|been given|given me|pushed|no longer"
-    r"|instead|moved|rescheduled|postponed|changed|switched|new|correction|update|from now on"
-    r"|anymore|any more|relocated|renamed|not .+ but)\b",
-    re.I,
-)
-_ENDED = re.compile(
-    r"\b(?:no longer|any ?more\b|no more \w+|any longer|stopped \w+ing|quit|gave up|given up|sold|cancell?ed|called off"
-    r"|is over\b|over with|has (?:ended|folded|closed)|have ended|closed (?:down|the|my|our)|packed (?:it |up |in\b)"
-    r"|broke up|split up|divorced|handed in|got rid of|(?:all )?paid (?:off|for)|left)\b",
     re.I,
 )
 _ENDING = re.compile(r"\b(?:no longer|stopped|quit|gave up|left|sold|any ?more)\b\s*", re.I)
@@ -91,20 +78,21 @@ class Slot:
         relation: The name of the relation.
         value: The stems of the rest.
         single: Whether the relation holds one value at a time.
-        changes: Whether the statement says that something has changed.
-        ends: Whether it says that something is over.
     """
 
     subject: frozenset[str]
     relation: str
     value: frozenset[str]
     single: bool
-    changes: bool
-    ends: bool
 
     def is_about(self, other: Slot) -> bool:
         """Tell whether both are about the same subject and relation."""
         return self.relation == other.relation and _same_subject(self.subject, other.subject)
+
+    def is_beside(self, other: Slot) -> bool:
+        """Tell whether the subjects are two of a kind: "my sister's number", "my brother's number"."""
+        common = self.subject & other.subject
+        return bool(common) and common not in (self.subject, other.subject)
 
     def answers(self, subject: frozenset[str], relation: str) -> bool:
         """Tell whether it says what is asked about a subject and a relation."""
@@ -118,9 +106,7 @@ class Slot:
 def slot_of(statement: str) -> Slot | None:
     """Return the slot of a statement, or None if it has none that is known."""
     text = " ".join(statement.replace("’", "'").split()).rstrip(".!; ")
-    text = _OPENING.sub("", text)
-    changes, ends = bool(_CHANGED.search(statement)), bool(_ENDED.search(text))
-    plain = re.sub(r"\s{2,}", " ", _ENDING.sub("", text)) if ends else text
+    plain = " ".join(_ENDING.sub("", _OPENING.sub("", text)).split())
     best: tuple[int, str, bool, re.Match[str]] | None = None
     for name, single, pattern in _STATEMENTS:
         match = pattern.fullmatch(plain)
@@ -138,22 +124,12 @@ def slot_of(statement: str) -> Slot | None:
         name = "be"
     subject = _subject(match["subject"])
     value = frozenset(content_stems(match["value"]))
-    if not subject or not (value or ends):
+    if not subject or not value:
         return None
     # "I am a runner", "Orla is allergic to bees": a person is many things, a thing of theirs is one.
     if name == "be" and (subject == {"i"} or _NAME.fullmatch(match["subject"])):
-        single = changes = False
-    return Slot(subject=subject, relation=name, value=value, single=single, changes=changes, ends=ends)
-
-
-def says_changed(statement: str) -> bool:
-    """Tell whether a statement says that something has changed."""
-    return bool(_CHANGED.search(statement))
-
-
-def says_ended(statement: str) -> bool:
-    """Tell whether a statement says that something is over."""
-    return bool(_ENDED.search(statement))
+        single = False
+    return Slot(subject=subject, relation=name, value=value, single=single)
 
 
 def asked_slot(question: str) -> tuple[frozenset[str], str] | None:

@@ -1,27 +1,40 @@
-"""Turns of conversations: whose they are, of which month, and which question each answers.
+"""Turns of conversations: whose they are, of which month and year, and which question each answers.
 
 What is needed stands in an item's metadata: `speaker` is who said it, `time` when, and `turn` its number in its
-`source`. A turn that follows a question answers it, so a search reads it with the question's words: "Two, Oscar and
-Bailey." says nothing of cats by itself. An item without speaker and number is no turn, and nothing changes for it.
+`source`, or in one `conversation` of it. A turn that follows a question answers it, so a search reads it with the
+question's words: "Two, Oscar and Bailey." says nothing of cats by itself. An item without speaker and number is no
+turn, and nothing changes for it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-SPEAKER, TIME, TURN, SOURCE = "speaker", "time", "turn", "source"
-"""The metadata keys of who said a text, when, its number in its source, and where it is from."""
+SPEAKER, TIME, TURN, SOURCE, CONVERSATION = "speaker", "time", "turn", "source", "conversation"
+"""The metadata keys of who said a text, when, its number, where it is from, and in which conversation of several."""
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
 )  # fmt: skip
+# What asks for all that was said, and for no topic.
+_SAYING_WORDS = """
+a about all and anything been chat chats conversation conversations did discuss discussed do everything had happen
+happened has have he i in it last me mention mentioned my of or our say said she speak spoke talk talked tell that
+the there they things told us was we were what which with year you
+"""
+_SAYING = frozenset(_SAYING_WORDS.split())
 _WORD = re.compile(r"[^\W_]+")
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _ISO_MONTH = re.compile(r"\b\d{4}-(0[1-9]|1[0-2])\b")
+
+
+Number: TypeAlias = tuple[str | None, str | None, int]
+"""Source, conversation and number of a turn."""
 
 
 class TurnRows(NamedTuple):
@@ -36,8 +49,8 @@ class Turns:
     """The turns among the items of a memory, by their rows."""
 
     def __init__(self) -> None:
-        self._numbers: dict[int, tuple[str | None, int] | None] = {}
-        self._row_of: dict[tuple[str | None, int], int] = {}
+        self._numbers: dict[int, Number | None] = {}
+        self._row_of: dict[Number, int] = {}
         self._asking: set[int] = set()
         self._names: dict[int, set[str]] = {}
         self._rows_of: dict[str, set[int]] = {}
@@ -47,13 +60,15 @@ class Turns:
     def add(self, row: int, text: str, metadata: Mapping[str, Any]) -> None:
         """Add an item under its row if it is a turn, in place of an earlier one of that row."""
         self.remove([row])
-        turn, source = metadata.get(TURN), metadata.get(SOURCE)
-        number = (source if isinstance(source, str) else None, turn) if isinstance(turn, int) else None
+        turn = metadata.get(TURN)
+        number = (
+            (_text(metadata.get(SOURCE)), _text(metadata.get(CONVERSATION)), turn) if isinstance(turn, int) else None
+        )
         names = _speakers(metadata.get(SPEAKER))
         if number is None and not names:
             return
         self._rows = None
-        self._numbers[row], self._names[row] = number, names | _months(metadata.get(TIME))
+        self._numbers[row], self._names[row] = number, names | _months_and_years(metadata.get(TIME))
         if number is not None:
             self._row_of[number] = row
             if "?" in text:
@@ -81,8 +96,8 @@ class Turns:
         if self._rows is None:
             pairs = []
             for row in sorted(self._asking):
-                source, turn = self._numbers[row] or (None, 0)
-                answer = self._row_of.get((source, turn + 1))
+                source, conversation, turn = self._numbers[row] or (None, None, 0)
+                answer = self._row_of.get((source, conversation, turn + 1))
                 if answer is not None:
                     pairs.append((answer, row))
             answers, questions = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
@@ -90,12 +105,25 @@ class Turns:
         return self._rows
 
     def named(self, query: str) -> list[NDArray[np.int64]]:
-        """Return the rows of each speaker that a query names, and of each month."""
+        """Return the rows of each speaker that a query names, and of each month and year."""
         if not self._rows_of:
             return []
         # Months are known with their capital: "may" is another word.
         words = {name for word in _WORD.findall(query) for name in (word.lower(), word)}
         return [self._having(name) for name in words & self._rows_of.keys()]
+
+    def of_months(self, query: str) -> frozenset[int] | None:
+        """Return the rows of the months that a query names if it names no topic: "What did Ann say in May?"; else None.
+
+        Of months that it names together any counts; of speakers all that it names.
+        """
+        words = set(_WORD.findall(query))
+        months = words.intersection(_MONTHS)
+        names = {word.lower() for word in words - months} - _SAYING
+        if not months or not names <= self._rows_of.keys():
+            return None
+        of_months = frozenset().union(*(self._rows_of.get(month, ()) for month in months))
+        return of_months.intersection(*(self._rows_of[name] for name in names))
 
     def _having(self, name: str) -> NDArray[np.int64]:
         rows = self._named.get(name)
@@ -104,12 +132,22 @@ class Turns:
         return rows
 
 
+def names_month(query: str) -> bool:
+    """Tell whether a query names a month, with its capital: "may" is another word."""
+    return not set(_MONTHS).isdisjoint(_WORD.findall(query))
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
 def _speakers(speaker: object) -> set[str]:
     return set(_WORD.findall(speaker.lower())) if isinstance(speaker, str) else set()
 
 
-def _months(time: object) -> set[str]:
+def _months_and_years(time: object) -> set[str]:
     if not isinstance(time, str):
         return set()
+    years = set(_YEAR.findall(time))
     numbers = _ISO_MONTH.findall(time)
-    return {_MONTHS[int(number) - 1] for number in numbers} or set(_WORD.findall(time)).intersection(_MONTHS)
+    return years | ({_MONTHS[int(n) - 1] for n in numbers} or set(_WORD.findall(time)).intersection(_MONTHS))

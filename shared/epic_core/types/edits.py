@@ -20,6 +20,7 @@ class Edit:
         item: The fact that was added.
         old: The fact that it replaced, repeated or ended; None for an insert.
         reason: Why, in words.
+        displaced: What was held under the fact's id as an item like any other; None for nothing.
         id: Number under which `EpicMemory.undo` takes it back; 0 for a duplicate.
         at: When, in Unix seconds.
     """
@@ -28,8 +29,15 @@ class Edit:
     item: Item
     old: Item | None = None
     reason: str = ""
+    displaced: Item | None = None
     id: int = 0
     at: float = 0.0
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """The ids of the facts that it added, replaced or ended."""
+        added = {self.item.id} if self.kind != "end" else set()
+        return frozenset(added | ({self.old.id} if self.old is not None else set()))
 
     def __str__(self) -> str:
         old = f" (before: {self.old.text})" if self.old is not None else ""

@@ -18,6 +18,7 @@ ProposalKind: TypeAlias = Literal[
 ]
 ProposalState: TypeAlias = Literal["open", "accepted", "rejected"]
 
+_MOST_TURNS = 2**53
 _WITHOUT_TEXT = ("remove_preference", "end_fact")
 _WITHOUT_OLD = ("add_preference", "add_fact")
 
@@ -37,7 +38,7 @@ class Proposal:
         expires_at: Until when it holds; None for always.
 
     Raises:
-        InvalidInputError: for an unknown kind, a missing text, or a confidence outside (0, 1].
+        InvalidInputError: for an unknown kind, a missing text, a turn that is none, or a confidence outside (0, 1].
     """
 
     kind: ProposalKind
@@ -51,6 +52,9 @@ class Proposal:
 
     def __post_init__(self) -> None:
         one_of("kind", self.kind, get_args(ProposalKind))
+        if not isinstance(self.turn, int) or isinstance(self.turn, bool) or not 0 <= self.turn < _MOST_TURNS:
+            raise InvalidInputError(f"The turn of a proposal must be its place in the conversation, not {self.turn!r}.")
+        checked_text(self.source, "The source of a proposal")
         for name, without in (("text", _WITHOUT_TEXT), ("old", _WITHOUT_OLD)):
             value = getattr(self, name)
             if self.kind not in without:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from epic_core.errors import InvalidInputError
 
 T = TypeVar("T")
+_MOST = 2**31 - 1  # more than any memory holds, and what every index can count
 _NAMESPACE = uuid.UUID("6f3f7a52-8d0e-5c66-9a3e-6570696331f0")
 
 
@@ -39,7 +40,7 @@ def checked_k(k: object, name: str = "k") -> int:
     """
     if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
         raise InvalidInputError(f"{name} must be a whole number of at least 1, not {k!r}.")
-    return int(k)
+    return min(int(k), _MOST)
 
 
 def checked_string(text: object, what: str) -> str:

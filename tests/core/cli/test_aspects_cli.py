@@ -109,8 +109,9 @@ def test_a_model_reads(preferences: Shown, kind: str) -> None:
 
 def test_what_a_model_says_is_no_command_to_a_terminal(preferences: Shown) -> None:
     with EpicMemory.open("me.epic") as memory:
-        memory.set_aspects(AVOIDS, {"avoided": ["\x1b[31mcasinos"]})
-    assert "\x1b" not in preferences("list") and "casinos" in preferences("list")
+        memory.set_aspects(AVOIDS, {"avoided": ["\x1b[31mcasinos \u202eonisac\u2066"]})
+    listed = preferences("list")
+    assert not set("\x1b\u202e\u2066") & set(listed) and "casinos" in listed
 
 
 # expansions

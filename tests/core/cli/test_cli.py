@@ -88,6 +88,24 @@ def test_the_demo_can_keep_its_memory_and_be_run_again(epic: Epic) -> None:
 # build
 
 
+def test_only_what_has_a_tag_is_found(epic: Epic) -> None:
+    jsonl(Path("corpus.jsonl"), {"text": CASINO, "metadata": {"topic": "travel"}}, {"text": VEGAN})
+    built = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "--tags", "corpus.jsonl")
+    assert built.code == 0, built.err
+    question = ("ask", "me.epic", "A vegan diet, or a hotel with a casino?", "--all")
+    for tags, found in (
+        ((), 2),
+        (("topic=travel",), 1),
+        (("topic=Hotel",), 1),
+        (("entity=desert inn",), 1),
+        (("entity=Desert Inn", "topic=honey"), 0),
+        (("source=corpus.jsonl",), 2),
+    ):
+        out = epic(*question, *(part for tag in tags for part in ("--tag", tag))).out
+        assert sum(line[:2] in ("1.", "2.") for line in out.splitlines()) == found, (tags, out)
+    refused(epic(*question, "--tag", "travel"), "NAME=VALUE")
+
+
 def test_build_reads_notes_corpora_and_chat_logs_and_reports(epic: Epic) -> None:
     result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "notes/", "corpus.jsonl", "chat.jsonl")
 
@@ -213,12 +231,14 @@ def test_a_build_writes_only_to_a_memory(epic: Epic, out: str, part: str) -> Non
 
 
 @pytest.mark.parametrize("content", ["{broken\n", '{"text": "a", "metadata": {"k": NaN}}\n'])
-def test_a_build_whose_first_line_is_broken_leaves_no_new_file(epic: Epic, content: str) -> None:
+def test_a_build_of_which_nothing_can_be_read_leaves_no_new_file(epic: Epic, content: str) -> None:
     Path("broken.jsonl").write_text(content, encoding="utf-8")
-    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "broken.jsonl", "corpus.jsonl")
+    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "broken.jsonl")
 
-    refused(epic(*build), "broken.jsonl, line 1")
+    refused(epic(*build), "broken.jsonl, line 1", "Nothing could be read")
     assert not Path("me.epic").exists()
+    refused(epic(*build, "corpus.jsonl"), "broken.jsonl, line 1", "all of the sources but")
+    assert held() == {"casino", "vegan"}
 
 
 @unprivileged

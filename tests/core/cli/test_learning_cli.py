@@ -44,6 +44,13 @@ def preferences(path: str) -> list[str]:
         return [each.text for each in memory.preferences]
 
 
+def test_a_memory_without_preferences_says_what_would_bring_some(epic: Epic, path: str) -> None:
+    assert epic("onboard", path, "--answers", written(Path(path).with_name("none.json"), {})).code == 0
+    assert "It has no preferences to rank by: epic onboard" in epic("ask", path, "Where to?").out
+    epic("preferences", path, "add", "I love jazz.")
+    assert "no preferences" not in epic("ask", path, "Where to?").out
+
+
 def test_a_chat_is_learnt_from_once_it_is_accepted(epic: Epic, path: str, tmp_path: Path) -> None:
     chat = written(tmp_path / "chat.txt", "User: I'm allergic to peanuts. I love opera.\nAssistant: I hate opera.\n")
     learnt = epic("learn", path, chat)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from command_line import jsonl
-from epic_core import Item
+from epic_core import EpicMemory, Item
 from epic_core.cli.sources import Sources, read_preferences
 from epic_core.errors import InvalidInputError
 
@@ -32,6 +33,14 @@ def refused(*paths: Path) -> str:
     with pytest.raises(InvalidInputError) as raised:
         read(*paths)
     return str(raised.value)
+
+
+def reported(*paths: Path) -> str:
+    """What could not be read, by a reading that goes on."""
+    sources = Sources(paths)
+    list(sources)
+    assert sources.failures
+    return "\n".join(sources.failures)
 
 
 # notes
@@ -77,8 +86,8 @@ def test_a_note_that_is_not_utf8_is_named_with_the_line(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("one\ntwo\nthrée".encode("latin-1"))
 
-    assert "a.txt, line 3" in refused(path)
-    assert "UTF-8" in refused(path)
+    assert "a.txt, line 3" in reported(path)
+    assert "UTF-8" in reported(path)
 
 
 def test_a_line_of_five_megabytes_without_a_full_stop_is_cut_between_words(tmp_path: Path) -> None:
@@ -176,39 +185,40 @@ def test_an_empty_corpus_is_reported(tmp_path: Path, content: str) -> None:
         (r'{"text": "b", "metadata": {"k": "a \ud800 b"}}', ""),
     ],
 )
-def test_a_record_that_cannot_be_used_is_named_with_its_line(tmp_path: Path, line: str, problem: str) -> None:
-    message = refused(note(tmp_path / "c.jsonl", f'{{"text": "One.", "id": "1"}}\n\n{line}\n{{"text": "Four."}}\n'))
+def test_a_record_that_cannot_be_used_is_named_and_the_rest_is_read(tmp_path: Path, line: str, problem: str) -> None:
+    sources = Sources([note(tmp_path / "c.jsonl", f'{{"text": "One.", "id": "1"}}\n\n{line}\n{{"text": "Four."}}\n')])
 
+    assert [item.text for item in sources] == ["One.", "Four."]
+    [message] = sources.failures
     assert "c.jsonl, line 3" in message
     assert problem in message and message.encode()
 
 
-def test_one_id_in_two_files_is_an_error_that_names_both_places(tmp_path: Path) -> None:
+def test_one_id_in_two_files_is_reported_with_both_places(tmp_path: Path) -> None:
     first = jsonl(tmp_path / "a.jsonl", {"id": "x", "text": "one"})
     second = jsonl(tmp_path / "b.jsonl", {"text": "two"}, {"id": "x", "text": "three"})
-    message = refused(first, second)
+    message = reported(first, second)
 
     assert all(place in message for place in (f"{first}, line 1", f"{second}, line 2", "'x'"))
 
 
 def test_a_number_and_a_string_are_the_same_id(tmp_path: Path) -> None:
-    assert "line 2" in refused(jsonl(tmp_path / "c.jsonl", {"text": "One.", "id": 1}, {"text": "Two.", "id": "1"}))
+    assert "line 2" in reported(jsonl(tmp_path / "c.jsonl", {"text": "One.", "id": 1}, {"text": "Two.", "id": "1"}))
 
 
 def test_a_corpus_that_is_not_utf8_is_named_with_the_line(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     path.write_bytes('{"text": "one"}\n{"text": "zwölf"}\n'.encode("latin-1"))
 
-    assert "c.jsonl, line 2" in refused(path)
-    assert "UTF-8" in refused(path)
+    assert "c.jsonl, line 2" in reported(path)
+    assert "UTF-8" in reported(path)
 
 
-def test_the_records_before_a_broken_line_can_be_used(tmp_path: Path) -> None:
-    items = iter(Sources([note(tmp_path / "c.jsonl", '{"text": "One."}\n{"text": "Two."}\nbroken\n')]))
+def test_the_reasons_of_a_file_with_no_good_line_are_counted(tmp_path: Path) -> None:
+    lines = reported(note(tmp_path / "c.jsonl", "broken\n" * 5_000)).split("\n")
 
-    assert [next(items).text, next(items).text] == ["One.", "Two."]
-    with pytest.raises(InvalidInputError, match="line 3"):
-        next(items)
+    assert len(lines) == 21
+    assert lines[-1].endswith("4980 more")
 
 
 def test_a_record_of_five_megabytes_is_read(tmp_path: Path) -> None:
@@ -219,7 +229,7 @@ def test_a_record_of_five_megabytes_is_read(tmp_path: Path) -> None:
 
 
 def test_a_broken_line_of_five_megabytes_does_not_fill_the_screen(tmp_path: Path) -> None:
-    message = refused(note(tmp_path / "c.jsonl", '{"text": "' + "word " * 1_000_000))
+    message = reported(note(tmp_path / "c.jsonl", '{"text": "' + "word " * 1_000_000))
 
     assert "line 1" in message
     assert len(message) < 1000
@@ -235,7 +245,7 @@ def test_a_log_becomes_windows_of_turns(tmp_path: Path) -> None:
     assert [item.id for item in items] == ["chat.jsonl#0", "chat.jsonl#1"]
     assert items[0].text.split("\n")[:2] == ["assistant: Turn 0.", "user: Turn 1."]
     assert [len(item.text.split("\n")) for item in items] == [8, 6]
-    assert items[1].metadata == {"source": "chat.jsonl", "chunk": 1}
+    assert items[1].metadata == {"source": "chat.jsonl", "chunk": 1, "turn": 7}
 
 
 def test_turns_that_cannot_be_used_are_counted_and_named(tmp_path: Path) -> None:
@@ -261,8 +271,102 @@ def test_an_exported_conversation_is_read_if_it_is_named(tmp_path: Path) -> None
     (item,) = read(note(tmp_path / "chat.json", json.dumps(chat)))
 
     assert item.text == "user: hi"
-    assert item.metadata == {"source": "chat.json", "chunk": 0, "time": "2026-05-03T10:00:00+00:00"}
-    assert "Export it anew" in refused(note(tmp_path / "broken.json", "{"))
+    who = {"speaker": "user", "turn": 1}
+    assert item.metadata == {"source": "chat.json", "chunk": 0, "time": "2026-05-03T10:00:00+00:00", **who}
+    assert "Export it anew" in reported(note(tmp_path / "broken.json", "{"))
+
+
+def test_an_array_of_records_is_a_corpus(tmp_path: Path) -> None:
+    records = [{"text": "One.", "id": "1", "title": "Head"}, {"text": 2}, "three", {"text": "Four."}]
+    sources = Sources([note(tmp_path / "c.json", json.dumps(records))])
+
+    assert {item.id: item.text for item in sources} == {"1": "Head. One.", "c.json:4": "Four."}
+    assert ["record 2" in sources.failures[0], "record 3" in sources.failures[1]] == [True, True]
+
+
+APRIL, MAY = 1775379600, 1777809600  # Unix seconds
+GARDEN, BALCONY = "I planted tomatoes in the garden.", "The tomatoes on the balcony have yellow leaves."
+
+
+def chatgpts(*said: Any) -> dict[str, Any]:
+    """A conversation as ChatGPT exports it, of roles, contents and times."""
+
+    def node(key: str, parent: str | None, message: object) -> dict[str, Any]:
+        return {"id": key, "message": message, "parent": parent, "children": []}
+
+    mapping = {"0": node("0", None, None)}
+    for number, (role, content, time) in enumerate(said, start=1):
+        author = {"role": role, "name": None, "metadata": {}}
+        about = {"status": "finished_successfully", "recipient": "all", "metadata": {}}
+        message = {"id": str(number), "author": author, "create_time": time, "content": content, **about}
+        mapping[str(number)] = node(str(number), str(number - 1), message)
+    last = str(len(said))
+    return {"title": "Plants", "create_time": APRIL, "mapping": mapping, "current_node": last, "conversation_id": "c"}
+
+
+def words(*parts: object, kind: str = "text") -> dict[str, Any]:
+    return {"content_type": kind, "parts": list(parts)}
+
+
+CHATGPT = [
+    chatgpts(
+        ("system", words(""), None),
+        ("user", words(GARDEN), APRIL),
+        ("assistant", {"content_type": "thoughts", "thoughts": []}, APRIL + 1),
+        ("assistant", {"content_type": "code", "language": "unknown", "text": "search()"}, APRIL + 2),
+        ("user", words({"content_type": "image_asset_pointer"}, BALCONY, kind="multimodal_text"), MAY),
+        ("user", words({"content_type": "audio_transcription", "text": "And now?"}, kind="multimodal_text"), None),
+    )
+]
+MEM0 = {
+    "results": [
+        {"id": "1", "memory": GARDEN, "created_at": "2026-04-05T02:00:00.5-07:00", "updated_at": None, "user_id": "a"},
+        {"id": "2", "memory": BALCONY, "created_at": "2026-05-03T05:00:00.5-07:00", "metadata": {"category": "x"}},
+        {"id": "3", "memory": None, "created_at": "2026-05-03T05:00:00.5-07:00"},
+    ]
+}
+LOG = [
+    {"role": "user", "content": GARDEN, "timestamp": APRIL},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+    {"role": "user", "content": BALCONY, "timestamp": "3 May 2026, 14:00"},
+    {"role": "user", "content": "And now?", "timestamp": "just now"},
+]
+
+
+@pytest.mark.light_tier
+@pytest.mark.parametrize(
+    ("name", "content", "unusable"),
+    [
+        (
+            "conversations.json",
+            CHATGPT,
+            [
+                "1 hidden messages",
+                "2 messages without text",
+                "1 parts of type code",
+                "1 parts of type image_asset_pointer",
+            ],
+        ),
+        ("mem0.json", MEM0, ["1 messages without a role"]),
+        ("chat.jsonl", LOG, ["1 times that are no date", "1 tool calls"]),
+    ],
+)
+def test_what_was_said_in_may_is_found_in_an_export(
+    tmp_path: Path, name: str, content: list[Any], unusable: list[str]
+) -> None:
+    path = tmp_path / name
+    if path.suffix == ".jsonl":
+        jsonl(path, *content)
+    else:
+        note(path, json.dumps(content))
+    sources, memory = Sources([path]), EpicMemory(["I read crime novels."])
+    memory.add(sources)
+    assert sources.skipped == [f"{path}: {line}" for line in unusable]
+    (hit,) = memory.search("What did I say in May?")
+    assert BALCONY in hit.item.text and hit.item.metadata["time"].startswith("2026-05-03T")
+    assert BALCONY in memory.search("What did I say about the tomatoes in May?")[0].item.text
+    assert GARDEN in memory.search("What did I say about the tomatoes in April?")[0].item.text
+    assert not memory.search("What did I say in July?")
 
 
 # folders and paths
@@ -278,6 +382,9 @@ def test_a_folder_is_read_with_its_subfolders_and_without_hidden_files(tmp_path:
 
     assert ids == {"notes/b.txt", "notes/a.md", "notes/sub/c.txt", "notes/f.TXT", "notes/sub/g.jsonl:1"}
     assert [item.id for item in read(folder)] == [item.id for item in read(folder)]
+    sources = Sources([folder])
+    list(sources)
+    assert sources.skipped == [f"{folder}: files of kinds that are not read from folders (1 .png)"]
 
 
 def test_a_folder_below_a_hidden_one_can_be_named(tmp_path: Path) -> None:
@@ -319,17 +426,17 @@ def test_a_missing_path_is_named_before_anything_is_read(tmp_path: Path) -> None
         next(iter(sources))
 
 
-@pytest.mark.parametrize("name", ["a.pdf", "a", "a.txt.gz"])
+@pytest.mark.parametrize("name", ["a.png", "a", "a.txt.gz"])
 def test_another_kind_of_file_is_refused_with_the_kinds_there_are(tmp_path: Path, name: str) -> None:
     message = refused(note(tmp_path / name, "Text."))
 
     assert name in message
-    assert ".txt, .md or .jsonl" in message
+    assert ".txt, .md," in message and ".jsonl" in message
 
 
 @pytest.mark.parametrize("text", ["Text.", "[", "[" * 100_000])
-def test_an_export_that_is_no_json_is_refused_with_its_name(tmp_path: Path, text: str) -> None:
-    assert "a.json" in refused(note(tmp_path / "a.json", text))
+def test_an_export_that_is_no_json_is_reported_with_its_name(tmp_path: Path, text: str) -> None:
+    assert "a.json" in reported(note(tmp_path / "a.json", text))
 
 
 @pytest.mark.parametrize("inside", [[], ["picture.png"], [".hidden.txt"]])
@@ -348,7 +455,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, name: str) -> None
     path = jsonl(tmp_path / name, {"text": "Secret."})
     path.chmod(0)
 
-    assert name in refused(path)
+    assert name in reported(path)
 
 
 # preferences

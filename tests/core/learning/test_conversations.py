@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from epic_core import EpicMemory, Filter
 from epic_core.errors import InvalidInputError
-from epic_core.learning.conversations import iso_time, read_conversation
+from epic_core.learning.conversations import conversation_items, iso_time, read_conversation
+from epic_core.text.chunking import ConversationChunker
 from helpers import HashEncoder, KeepAll
 
 NOON = "2026-05-03T12:00:00+00:00"
@@ -138,6 +139,16 @@ def test_a_transcript_with_names() -> None:
         (1777809600000, NOON),
         ("2026-05-03T12:00:00Z", NOON),
         ("2026-05-03", "2026-05-03T00:00:00"),
+        ("12:00 pm on 3 May, 2026", "2026-05-03T12:00:00"),
+        ("Sun, 03 May 2026 14:00:00 +0200", NOON),
+        ("2026/05/03 12:00 UTC", NOON),
+        ("13/05/2026", "2026-05-13T00:00:00"),
+        ("03/05/2026", None),  # in March or in May
+        ("3 May 26", None),
+        ("3 May 2026 12:00 CST", None),  # China's or Chicago's
+        ("3 May", None),
+        ("Sunday", None),
+        ("3 May 2026" + " 1" * 50, None),
         (datetime(2026, 5, 3, 12, tzinfo=timezone.utc), NOON),
         ("yesterday", None),
         (float("nan"), None),
@@ -151,7 +162,7 @@ def test_times_are_never_guessed(given: Any, time: str | None) -> None:
 
 def test_a_time_that_is_none_is_counted() -> None:
     read = read_conversation([{"role": "user", "content": "Hi", "timestamp": "last week"}])
-    assert read.turns[0].time is None and read.unusable["times that are no ISO 8601"] == 1
+    assert read.turns[0].time is None and read.unusable["times that are no date"] == 1
 
 
 def test_what_was_said_in_may_is_found_by_a_filter() -> None:
@@ -161,6 +172,62 @@ def test_what_was_said_in_may_is_found_by_a_filter() -> None:
         memory.add_conversation([{"role": "user", "content": f"red wine in {month}", "time": time}])
     hits = memory.search("red wine", filter=Filter.ge("time", "2026-05") & Filter.lt("time", "2026-06"))
     assert [hit.item.metadata["time"] for hit in hits] == ["2026-05-03T12:00:00+00:00"]
+
+
+def windows(*messages: tuple[str, str, str | None], **options: Any) -> list[dict[str, Any]]:
+    said = [{"role": role, "content": text, "time": time} for role, text, time in messages]
+    keys = ("turn", "time", "speaker")
+    items = conversation_items(read_conversation(said), **options)
+    return [{key: value for key, value in item.metadata.items() if key in keys} for item in items]
+
+
+def test_a_window_says_its_first_turn_and_its_speaker_if_it_has_one() -> None:
+    chat = ("Anna", "Any cats?", None), ("Ben", "Two.", None), ("Ben", "And a dog.", None)
+    assert windows(*chat) == [{"turn": 1}]
+    assert windows(*chat, chunker=ConversationChunker(max_turns=2, overlap=1)) == [
+        {"turn": 1},
+        {"turn": 2, "speaker": "Ben"},
+    ]
+    assert windows(("Anna", "Any cats?", NOON)) == [{"turn": 1, "speaker": "Anna", "time": NOON}]
+
+
+def test_no_window_is_over_two_days() -> None:
+    chat = ("Anna", "One.", None), ("Ben", "Two.", "2026-05-03"), ("Anna", "Three.", None), ("Ben", "4", "2026-06-01")
+    assert windows(*chat) == [
+        {"turn": 1},
+        {"turn": 4, "speaker": "Ben", "time": "2026-06-01T00:00:00"},
+    ]
+
+
+def test_turns_of_different_conversations_do_not_answer_each_other() -> None:
+    def source_of(text: str, **options: Any) -> tuple[Any, ...]:
+        metadata = conversation_items(read_conversation([("user", text)]), **options)[0].metadata
+        return metadata["source"], metadata.get("conversation")
+
+    assert source_of("Any cats?") == source_of("Any cats?") != source_of("Two.")
+    assert source_of("Any cats?", metadata={"session": 1}) != source_of("Any cats?", metadata={"session": 2})
+    assert source_of("Any cats?", metadata={"source": "phone"})[0] == "phone"
+    assert source_of("Any cats?", metadata={"source": "phone"}) != source_of("Two.", metadata={"source": "phone"})
+    titled = [{"title": title, "messages": [("user", "Any cats?")]} for title in "ab"]
+    first, second = conversation_items(read_conversation(titled))
+    assert (first.metadata["source"], second.metadata["source"]) == ("a", "b")
+    assert second.metadata["turn"] - first.metadata["turn"] > 1
+
+
+@pytest.mark.light_tier
+def test_turns_are_found_by_the_question_they_answer_by_their_speaker_and_their_month() -> None:
+    memory = EpicMemory(["I like good answers."])
+    turns = ConversationChunker(max_turns=1, overlap=0)
+    filler = ["The tram was late again.", "I cooked lentil soup.", "The printer is broken.", "We painted the fence."]
+    chat = [("Ann", "Do you have any cats?", "2026-05-03"), ("Bo", "Two, Oscar and Bailey.", "2026-05-03")]
+    chat += [("Cleo", text, f"2026-{month}-03") for month in ("06", "07") for text in filler]
+    chat += [("Ann", "The tram was late again, and I walked.", "2026-08-03")]
+    messages = [{"role": role, "content": text, "time": time} for role, text, time in chat]
+    memory.add_conversation(messages, chunker=turns)
+    assert memory.search("Which cats are there?", k=2, min_score=None)[1].item.text == "Bo: Two, Oscar and Bailey."
+    for question, month in (("Was the tram late in June?", "06"), ("Was the tram late in July?", "07")):
+        assert memory.search(question)[0].item.metadata["time"] == f"2026-{month}-03T00:00:00"
+    assert memory.search("When was the tram late for Ann?")[0].item.metadata["speaker"] == "Ann"
 
 
 def test_a_tool_call_without_content_does_not_refuse_the_chat() -> None:
@@ -210,3 +277,51 @@ anything = st.recursive(
 def test_nothing_in_a_list_is_fatal(messages: list[Any]) -> None:
     for turn in read_conversation(messages).turns:
         assert turn.text.strip() and turn.speaker.strip() and turn.text.encode()
+
+
+def test_with_a_name_given_others_of_role_user_and_tools_of_that_name_are_not_the_user() -> None:
+    messages = [
+        {"role": "user", "name": "Bob", "content": "I love cheese."},
+        {"role": "user", "name": " anna", "content": "I love tea."},
+        {"role": "user", "content": "I love rye."},
+        {"role": "tool", "name": "Anna", "content": "I love spam."},
+        {"role": "assistant", "name": "Anna", "content": "I love ads."},
+        {"role": "Anna", "content": "I love figs."},
+    ]
+    roles = [turn.role for turn in read_conversation(messages, user="Anna").turns]
+    assert roles == ["other", "user", "user", "tool", "assistant", "user"]
+
+
+@pytest.mark.parametrize("user", [None, 5, [None]])
+def test_names_that_are_no_texts_are_refused(user: Any) -> None:
+    with pytest.raises(InvalidInputError, match="user must be"):
+        read_conversation("user: hi", user=user)
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\r", "\x0b", "\x85", "\x0c"])
+def test_only_a_new_line_begins_a_turn_of_a_transcript(sign: str) -> None:
+    turns = read_conversation(f"user: hi\r\nassistant: page{sign}user: I love cheese.").turns
+    assert [turn.role for turn in turns] == ["user", "assistant"]
+
+
+class _Part:
+    """A message of a framework, iterable as pydantic's models are."""
+
+    type, content = "human", "I love cheese."
+
+    def __iter__(self) -> Any:
+        return iter([("type", self.type), ("content", self.content)])
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        _Part(),
+        [{"type": "human", "data": {"content": "I love cheese.", "type": "human"}}],
+        [{"role": "user", "parts": [{"text": "I love cheese."}]}],
+        {"contents": [{"role": "user", "parts": [{"text": "I love cheese."}]}]},
+    ],
+)
+def test_a_message_by_itself_and_the_shapes_of_other_frameworks_are_read(messages: Any) -> None:
+    turns = read_conversation(messages).turns
+    assert [(turn.role, turn.text) for turn in turns] == [("user", "I love cheese.")]

@@ -50,6 +50,14 @@ def test_a_second_run_asks_what_is_open() -> None:
         assert asked(memory, {}) == [question.id for question in QUESTIONS if question.id != "advice"]
 
 
+def test_an_answer_counts_though_the_same_was_undone_before() -> None:
+    with EpicMemory() as memory:
+        for _ in range(2):
+            assert "work" in asked(memory, {"work": "I am a nurse"})
+            assert len(memory.facts()) == 1
+            memory.undo(memory.edits()[0])
+
+
 @pytest.mark.parametrize("decision", [False, None, " "])
 def test_what_is_turned_down_leaves_nothing(decision: Any) -> None:
     with EpicMemory() as memory:
@@ -78,6 +86,7 @@ def test_back_asks_the_question_before_again() -> None:
     ("question", "answer", "expected"),
     [
         ("tone", "short.", [("add_preference", "I prefer answers that are short")]),
+        ("tone", "Short answers, please.", [("add_preference", "I prefer short answers")]),
         ("tone", "I hate emojis", [("add_preference", "I hate emojis")]),
         ("tools", "Python. I hate Java.", [("add_fact", "I use Python"), ("add_preference", "I hate Java")]),
         ("tone", "  ... ", []),

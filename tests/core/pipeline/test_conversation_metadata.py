@@ -20,13 +20,14 @@ def held() -> EpicMemory:
 async def test_windows_have_the_metadata_of_their_conversation() -> None:
     memory, other = held(), held()
     messages = [{"role": "user", "content": f"red wine {number}"} for number in range(12)]
-    memory.add_conversation(messages, metadata={"session_id": "a", "kind": "x", "window": 7})
-    await other.aadd_conversation(messages, metadata={"session_id": "a", "kind": "x", "window": 7})
+    ours = {"speaker": "user", "source": "mine", "session_id": "a", "kind": "conversation"}
+    memory.add_conversation(messages, metadata={"session_id": "a", "source": "mine", "kind": "x", "window": 7})
+    await other.aadd_conversation(messages, metadata={"session_id": "a", "source": "mine", "kind": "x", "window": 7})
     items = [hit.item for hit in memory.search("red wine")]
-    assert [item.metadata for item in sorted(items, key=lambda item: item.metadata["window"])] == [
-        {"session_id": "a", "kind": "conversation", "window": 0},
-        {"session_id": "a", "kind": "conversation", "window": 1},
-    ]
+    first, second = (item.metadata for item in sorted(items, key=lambda item: item.metadata["window"]))
+    conversation = first["conversation"]
+    assert first == {**ours, "conversation": conversation, "turn": 1, "window": 0}
+    assert second == {**ours, "conversation": conversation, "turn": 7, "window": 1}
     assert items == [hit.item for hit in other.search("red wine")]
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import sqlite3
+import time
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Item
-from epic_core.errors import BudgetError, InvalidInputError, LMError, UnknownItemError
+from epic_core import EpicMemory, Filter, Item
+from epic_core.errors import BudgetError, DamagedError, InvalidInputError, LMError, UnknownItemError
 from epic_core.lm import Completion
 from epic_core.pipeline.facts import LONGEST_FACT, MOST_FACTS
 
@@ -58,6 +63,17 @@ def test_a_context_says_what_is_known_even_if_other_hits_come_first() -> None:
         ("I like ramen.", "I like sushi.", "insert", ["I like ramen.", "I like sushi."]),
         ("I live in Porto.", "My sister lives in Leeds.", "insert", ["I live in Porto.", "My sister lives in Leeds."]),
         (CODE, CODE, "duplicate", [CODE]),
+        ("Bin day is Monday.", "bin day moved to Tuesday", "replace", ["bin day moved to Tuesday"]),
+        (
+            "Our power is from Esso.",
+            "We've switched to Shell for power.",
+            "replace",
+            ["We've switched to Shell for power."],
+        ),
+        ("Dr Patel looks after my teeth.", "My dentist is Dr Patel.", "duplicate", ["Dr Patel looks after my teeth."]),
+        ("We open at nine.", "We open at 9:00.", "duplicate", ["We open at nine."]),
+        ("Our dog is called Biscuit.", "Biscuit died on Sunday.", "end", []),
+        ("I report to Helen.", "Helen left, so I report to Rashid.", "replace", ["Helen left, so I report to Rashid."]),
     ],
 )
 def test_a_new_fact_is_edited_into_those_held(before: str, now: str, kind: str, left: list[str]) -> None:
@@ -66,6 +82,43 @@ def test_a_new_fact_is_edited_into_those_held(before: str, now: str, kind: str, 
     (edit,) = memory.add_fact(now).edits
     assert edit.kind == kind and edit.reason and texts(memory) == left
     assert (edit.old is None) is (kind == "insert")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The front door code is 4471.", "The back door code is now 8020."),
+        ("My sister's number is 0771 200300.", "My brother's number is 0733 500600."),
+        ("Max takes size 28 in shoes.", "Ella takes size 33 in shoes."),
+        ("The white goat is called Clover.", "There's a brown goat as well, Rusty."),
+        ("Physio is on Thursdays at ten.", "Choir is on Thursdays at eight now."),
+        ("The gate opens at 7.", "The gate needs oil."),
+    ],
+)
+def test_two_things_are_held_side_by_side(one: str, other: str) -> None:
+    memory = EpicMemory(PREFERENCES)
+    memory.add_fact(one)
+    memory.add_fact(other)
+    assert texts(memory) == [one, other]
+
+
+def test_the_fact_that_answers_comes_first() -> None:
+    memory = EpicMemory(PREFERENCES)
+    facts = (
+        "My boss is Helen.",
+        "I park in space 31.",
+        "Ella has swimming on Tuesdays at four.",
+        "I bank with Lloyds.",
+    )
+    for fact in facts:
+        memory.add_fact(fact)
+    for question, fact in zip(
+        ("Who's my boss?", "Which parking space is mine?", "When does Ella swim?", "Which bank am I with?"),
+        facts,
+        strict=True,
+    ):
+        assert memory.search(question)[0].item.text == fact
+    assert memory.search("How do volcanoes form?") == []
 
 
 def test_facts_of_one_call_are_edited_into_each_other() -> None:
@@ -163,8 +216,6 @@ def test_an_export_takes_facts_and_their_ends_along(tmp_path: Path) -> None:
 
 
 def test_what_has_expired_is_not_found_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import time
-
     path, words = tmp_path / "me.epic", "A quiet hotel in Ghent without a casino."
     with EpicMemory.open(path, PREFERENCES) as memory, EpicMemory.open(path, read_only=True) as reader:
         memory.add([Item(text=words, id="offer", expires_at=later(hours=1))])
@@ -216,7 +267,7 @@ class Answering:
         return self.complete(messages)
 
 
-CAR, GONE = "We drive a grey estate.", "The estate went to the scrapyard."
+CAR, GONE = "We drive a grey estate.", "I get about on foot."
 
 
 @pytest.mark.parametrize(
@@ -253,3 +304,158 @@ def test_a_model_is_not_asked_where_the_words_tell() -> None:
     memory.add_fact(CODE)
     memory.add_fact(NEW_CODE)
     assert texts(memory) == [NEW_CODE] and lm.asked == []
+
+
+# history
+
+
+def test_history_goes_before_anything_that_is_kept(tmp_path: Path) -> None:
+    with EpicMemory.open(tmp_path / "me.epic", PREFERENCES, budget=60_000) as memory:
+        memory.add(f"A hotel {number} with casino in town number {number}" for number in range(60))
+        kept, letters = len(memory), random.Random(0)
+        dropped = 0
+        for number in range(30):
+            words = "".join(letters.choices("abcdefghijklmnopqrstuvwxyz", k=150))
+            report = memory.add_fact(Item(id="shopping", text=f"My shopping list is {number} {words}"))
+            dropped += report.history
+            assert not report.history or f"{report.history} edits of facts dropped" in str(report)
+        assert len(memory) == kept and len(memory.facts()) == 1
+        assert (
+            dropped
+            and 0 < len(memory.edits()) < 100
+            and memory.edits()[0].item.text.startswith(f"My shopping list is {number}")
+        )
+        memory.undo(memory.edits()[0])
+        assert memory.facts()[0].text.startswith(f"My shopping list is {number - 1}")
+
+
+def test_a_fact_that_came_back_is_undone_in_order() -> None:
+    memory = EpicMemory(PREFERENCES)
+    for code in (1, 2, 1):
+        memory.add_fact(f"My safe code is {code}.")
+    last, middle, first = memory.edits()
+    for edit in (first, middle):
+        with pytest.raises(UnknownItemError, match="later edit first"):
+            memory.undo(edit)
+    for edit, left in ((last, ["My safe code is 2."]), (middle, ["My safe code is 1."]), (first, [])):
+        memory.undo(edit)
+        assert texts(memory) == left
+    assert memory.edits() == []
+
+
+@pytest.mark.parametrize("reserve", [0, "1 MB"])
+@pytest.mark.parametrize("fact", ["A hotel with a casino.", "My bike is red."])
+def test_undoing_makes_a_fact_the_item_again_that_it_was(fact: str, reserve: int | str) -> None:
+    memory = EpicMemory(PREFERENCES, reserve=reserve)
+    memory.add([Item(id="x", text="A hotel with a casino.", metadata={"page": 1})])
+    before, entries = memory.items(), memory.explain("x").entries
+    memory.add_fact(Item(id="x", text=fact))
+    assert [item.fact for item in memory.items()] == [True]
+    undone = memory.undo(memory.edits()[0])
+    assert memory.items() == before == [undone.displaced] and memory.facts() == []
+    assert [(each.preference, each.stance) for each in memory.explain("x").entries] == [
+        (each.preference, each.stance) for each in entries
+    ]
+
+
+def test_an_item_of_the_light_tier_is_one_again() -> None:
+    memory = EpicMemory(PREFERENCES, reserve="1 MB")
+    memory.add(["My bike is red."])
+    memory.add_fact("My bike is red.")
+    memory.undo(memory.edits()[0])
+    assert [(item.text, item.fact) for item in memory.items()] == [("My bike is red.", False)]
+
+
+@pytest.mark.parametrize("reserve", [0, "1 MB"])
+def test_a_fact_stays_one_though_its_text_comes_as_an_item(reserve: int | str) -> None:
+    memory = EpicMemory(PREFERENCES, reserve=reserve)
+    memory.add_fact(CODE)
+    assert memory.add([CODE]).duplicates == 1 and texts(memory) == [CODE]
+
+
+def test_what_was_replaced_or_ended_can_be_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, PREFERENCES) as memory:
+        memory.add_fact("My car is a Skoda zanzibar.")
+        car = memory.facts()[0].id
+        over = memory.add_fact("I sold my car quetzal.").edits[0]
+        assert over.kind == "end"
+        assert memory.forget(car) == 0 and memory.edits() == []
+        with pytest.raises(UnknownItemError):
+            memory.forget(car)
+    assert b"zanzibar" not in path.read_bytes() and b"quetzal" not in path.read_bytes()
+
+
+def test_a_replaced_fact_expires_in_the_history_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, PREFERENCES) as memory:
+        memory.add_fact("My locker code is zanzibar.", expires_at=later(hours=1))
+        memory.add_fact("My locker code is now quetzal.")
+        assert len(memory.edits()) == 2
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 4000)
+        assert memory.edits() == []
+        memory.compact()
+        assert texts(memory) == ["My locker code is now quetzal."]
+    assert b"zanzibar" not in path.read_bytes()
+
+
+def test_a_damaged_history_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, PREFERENCES) as memory:
+        memory.add_fact(CODE)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE edits SET namespace = 'defaulu'")
+        db.commit()
+    with pytest.raises(DamagedError, match="edits"):
+        EpicMemory.open(path)
+
+
+def test_what_has_expired_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EpicMemory.open(tmp_path / "me.epic", PREFERENCES) as memory:
+        memory.add([Item(id="offer", text="A hotel with a casino.", expires_at=later(hours=1))])
+        memory.add_fact("My permit is B-12.", expires_at=later(hours=1))
+        memory.add(["Another hotel with a casino."])
+        assert len(memory) == 2
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 4000)
+        assert len(memory) == 1
+        with pytest.raises(UnknownItemError):
+            memory.explain("offer")
+        assert memory.export(tmp_path / "all.jsonl") == 1
+        assert "B-12" not in (tmp_path / "all.jsonl").read_text()
+        EpicMemory.import_(tmp_path / "all.jsonl", tmp_path / "other.epic").close()
+        assert memory.forget("offer") == 1
+        with pytest.raises(UnknownItemError):
+            memory.forget("offer")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"preferences": PREFERENCES},
+        {"preferences": []},
+        {"stance_policy": "only_supports"},
+        {"stance_policy": "any"},
+        {"distinct": False},
+        {"keys": "instruction"},
+        {"keys": "instruction", "min_score": None, "steering": "paper"},
+    ],
+)
+def test_a_fact_is_found_however_the_rest_is_searched(options: dict[str, Any]) -> None:
+    memory = EpicMemory(PREFERENCES)
+    memory.add(["A hotel with a casino near the door.", "The casino's hotel has a door code for guests."])
+    memory.add_fact(Item(text=CODE, metadata={"room": 1}))
+    memory.add_fact("I work night shifts.")
+    query = "What is the door code?"
+    assert [hit.item.text for hit in memory.search(query, **options).facts] == [CODE]
+    assert f"What is known of the user:\n- {CODE}" in memory.context(query, **options)
+    assert not memory.search("How do volcanoes form?", **options).facts
+    assert not memory.search(query, filter=Filter.eq("room", 2), **options).facts
+
+
+def test_a_vector_finds_facts_too() -> None:
+    memory = EpicMemory(PREFERENCES)
+    memory.add_fact(CODE)
+    vector = memory.encoder.encode(["What is the door code?"])[0]
+    assert [hit.item.text for hit in memory.search_vector(vector).facts] == [CODE]

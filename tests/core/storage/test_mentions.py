@@ -100,3 +100,14 @@ def test_only_what_can_come_from_nowhere_else_is_a_mention(text: str, item: str,
     mentions = Mentions("I follow a strict vegan diet.", ["I like quick dishes."])
     assert mentions.without(text, item) == left
     assert mentions.inside(item, text, None) == (left != text)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Suits the user, who wants wine and cheese.", "Suits the user, who wants wine and cheese."),
+        ("Suits the user, who wants wine and cheese. They want wine.", ""),
+    ],
+)
+def test_a_longer_preference_that_stays_does_not_mention_the_shorter_one(text: str, left: str) -> None:
+    assert Mentions("Wine", ["Wine and cheese"]).without(text, "A shop.") == left

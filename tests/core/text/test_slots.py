@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.text.slots import asked_slot, says_ended, slot_of
+from epic_core.text.slots import asked_slot, slot_of
+from epic_core.text.statements import statement_of
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_what_one_can_have_several_of_is_not_single() -> None:
 
 @pytest.mark.parametrize("text", ["I no longer work at ACME.", "The yoga class is cancelled.", "I sold my car."])
 def test_an_end_is_recognised(text: str) -> None:
-    assert says_ended(text)
+    assert "ended" in statement_of(text).signs
 
 
 @pytest.mark.parametrize(
@@ -66,4 +67,4 @@ def test_a_question_asks_about_a_slot(question: str, subject: set[str], relation
 
 @given(st.text(max_size=200))
 def test_any_text_has_a_slot_or_none(text: str) -> None:
-    slot_of(text), asked_slot(text), says_ended(text)
+    slot_of(text), asked_slot(text), statement_of(text)

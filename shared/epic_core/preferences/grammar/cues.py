@@ -63,7 +63,8 @@ LIGHT = any_of(
         " on, start, finish, discuss, fly with, mention, utilize",
         forms="ing",
     ),
-    "use|being|seeing|been|had|shown|told|given|show me|tell me about|tell me|using(?!.{0,60} for )|putting|"
+    "use|being|seeing|been|had|shown|told|given|show me|tell me about|tell me|send me(?: to)?|take me(?: to)?|"
+    "using(?!.{0,60} for )|putting|"
     "setting foot in",
 )
 _LIKED = any_of(
@@ -79,7 +80,7 @@ _LIKED = any_of(
     "places? (?:\\w+ ){0,2}(?:importance|emphasis|value) on|look(?:ing)? forward to|nothing beats|"
     "chose|sought|stuck to|think(?: that)?|thought|stood for|focus(?:es|ed|ing)?(?: \\w+)? on|rely on|"
     "base(?: \\w+){1,4}? on|(?:put|place)s?(?=.{1,80} (?:before|above|ahead of|first)\\b)",
-    "(?:rather|sooner)(?: have| see| hear| use| be)?(?! th[ae]n)",
+    "(?:rather|sooner)(?: have| see| hear| use| be)?(?! th[ae]n| it\\b)",
 )
 _LIKED_PHRASE = any_of(
     r"preference (?:for|is(?: for| to)?|toward\w*)",
@@ -121,7 +122,9 @@ _AVOIDED_PHRASE = any_of(
     "(?:afraid|scared|terrified|frightened|wary|sceptical|skeptical|suspicious|tired|sick|weary|critical) of",
     "(?:phobia|fear|dread|hatred|distaste|dislike|disdain|contempt|loathing|horror) (?:of|for|towards?)",
     "(?:trouble|problems?|issues?|done) with|(?:motion |sea|car)sick (?:on|in|from)|so over|stay(?:ing)? out of|"
-    "pass on|no thanks to|(?:put|turned) off by|bothered by|(?:bored|annoyed|irritated|overwhelmed|triggered|"
+    r"pass on|(?:(?<=i'm )|(?<=i am )|(?<=i've been ))off(?= [a-z])"
+    r"(?! (?:to|work|duty|on|the|for|at|in|sick|today|school)\b)|"
+    "no thanks to|(?:put|turned) off by|bothered by|(?:bored|annoyed|irritated|overwhelmed|triggered|"
     "disturbed|"
     "unsettled) (?:by|with|in)",
     "disgusted by|squeamish about|(?:un|dis)interest(?:ed)? in|uncomfortable (?:with|in|around|on)|"
@@ -210,7 +213,10 @@ _BACK = any_of(
     r"(?:and|but) (?:with|has|have|having|near|close to|next to)(?! (?:no|zero|less|fewer)\b)",
     r"(?<=, )(?:with|has|near|close to|next to)(?! (?:no|zero|less|fewer)\b)",
 )
-_IMPERATIVE = r"(?:give|tell|show) me(?: about)?|use|keep it|compare|explain(?: (?!with(?:out)?\b|no\b)\w+)?|stick to"
+_IMPERATIVE = (
+    r"(?:give|tell|show|send|bring|find|book) me(?: about)?|use|keep it|compare|"
+    r"explain(?: (?!with(?:out)?\b|no\b)\w+)?|stick to"
+)
 # Where several kinds of cue match at one place, the first of them counts.
 CUE = re.compile(
     r"(?<![\w-])(?:(?<!['’])|(?='))(?:"
@@ -226,7 +232,8 @@ CUE = re.compile(
     r"|(?P<more>more(?= [a-z]))"
     rf"|(?P<exception>{_EXCEPT})"
     rf"|(?P<no>no(?= [a-z])(?! matter| longer| more\b| one\b| doubt)|nothing(?: (?:with|containing|involving|"
-    rf"made (?:of|with|from))|(?= (?:too|that)))|none of)"
+    rf"made (?:of|with|from))|(?= (?:too|that)))|(?<![^.,;!?] )nothing(?: in)?(?= [a-z])(?! (?:but|except|other|beats"
+    rf"|better|worse|like|to|that|more|is|can|could|will|i)\b)|none of)"
     rf"|(?P<imperative>{_IMPERATIVE})"
     rf"|(?P<not>{_NOT})"
     rf"|(?P<avoided>{_AVOIDED})"

@@ -26,6 +26,8 @@ _LEADING = re.compile(
         "related to|to do with|like|featuring|about(?= \\w+$))",
         "(?:it|they|there|this|these)(?:'s|'re| is| are| has| have| comes? with| contains?)(?: an?| no)?|"
         "made (?:with|from|of)|comes? (?:with|from)",
+        "(?:(?:stay|eat|go|live|be|sleep|shop) )?(?:anywhere|somewhere|any ?place|a place|places?) "
+        "(?:with|(?:that|which)(?:'s| is| are| has| have| serves?| plays?| allows?| sells?))(?: got)?",
         "[\\w-]+(?: [\\w-]+)? (?:containing|that contains?|which contains?)",
         "(?:i|we|me|you|us|should be|should|i'm|im|rn|and|or|but|nor|please|idea of|where possible|possible|"
         "allowing|allow|allows|requiring|offering|offer|offers|accommodate|cause|involve|contain|include|feature|"
@@ -61,7 +63,8 @@ _TRAILING_WORDS = word_set(
     " in by almost both therefore especially particularly tend must on more any from than if rather greatly"
     " instead anymore either themselves myself completely very entirely altogether whatsoever about at when while"
     " though too yet better exactly over often get try them me be been being he she they their our this actively"
-    " now solely im ever fully consider find no specifically thus preferably"
+    " now solely im ever fully consider find no specifically thus preferably yuck ugh yum ew eww bleh meh sorry"
+    " honestly cheers"
 )
 _TRAILING_PHRASE = re.compile(
     r" (?:"
@@ -78,7 +81,7 @@ _EMPTY = word_set(
     " stuff do go be have no not ones one myself kind explanations explanation products discussions content all"
     " you my answers people others consume buy wear watch eat want like use most first last always way ways idea"
     " fact solutions approaches policies insights information perspectives options methods resources ever food"
-    " foods am is are keep it's that's and or but too using eating in on"
+    " foods am is are keep it's that's and or but too using eating in on option alternative choice again"
 ) | {""}
 _LIST = re.compile(r"\s*,\s*(?:(?:and|or|nor)\s+)?(?:also\s+)?|\s+(?:and|or|nor|&|and/or)\s+|\s*/\s*", re.I)
 _EXAMPLES = re.compile(

@@ -16,17 +16,29 @@ _FINITE = any_of(
     "makes?|gives?|leaves?|feels?|tends?|should|must|would|bores?|lose|loses|help|helps|turns?|gets?|ruins?|"
     "drives?|puts?|keeps?",
 )
+_VERDICT = any_of(
+    "yes", "yes please", "never(?: again)?", "no(?: thanks| thank you)?", "all the way", "every time", "any day"
+)
+_LIKING = any_of("love|adore|like|enjoy|prefer|hate|dislike|detest|loathe|avoid|can't|cannot|could not|couldn't")
 # Where a statement ends and another begins.
 STATEMENT = re.compile(
     any_of(
-        r"(?<![.;!?:])[.;!?:]+(?:\s+|$)",
+        # "Social media? No, thank you." is one statement.
+        r"(?<![.;!?:])(?!\? (?:yes|no|never)\b)[.;!?:]+(?:\s+|$)",
         r"\s+[-–—]+\s+|\s*—\s*|[()]",
         rf"\s*,?\s+(?:but|yet|however|although|though|whereas|so|and so|and|which is why|which means|"
         rf"meaning)\s+(?=(?:{SUBJECT}|please|it|they|no|nothing|only)\s)",
         rf"\s*,\s+(?:so |and |but |then |while )?(?={_SOMEBODY}\s)",
+        r"\s*,?\s+whereas\s+",
         r"\s*,\s+(?:so|but)\s+",
-        r"\s*,\s+(?=(?:too|the kind|the sort|mainly|mostly|which|because|preferably|ideally|please|just|give me|"
-        r"tell|use|whether|regardless|no|nothing|only)\s)",
+        r"\s*,\s+(?=(?:too|the kind|the sort|mainly|mostly|which|because|preferably|ideally|please|just|"
+        r"(?:give|send|show|bring|find|book|text|call) me|tell|use|whether|regardless|no|nothing|only)\s)",
+        # "Yoga yes, hot yoga never again", "No leather, fabric all the way".
+        rf"\s*,\s+(?:but |and )?(?=(?:[\w'-]+ ){{1,4}}{_VERDICT}\s*(?:[.,;!]|$))",
+        # "Nothing in polyester, cotton or linen is good".
+        r"\s*,\s+(?=(?:[\w'-]+ ){1,6}(?:is|are) (?:fine|good|great|lovely|ok|okay|allowed|welcome)\b)",
+        # "Beaches bore me but mountains I adore".
+        rf"\s*,?\s+(?:but|and)\s+(?=(?:[\w'-]+ ){{1,3}}(?:i|we) (?:{ADVERB} )?{_LIKING}\b)",
         r"\s*,\s+(?=(?:[\w'-]+ ){1,5}(?:only|exclusively)(?: please)?\s*(?:[.;!]|$))",
         # A comma, a noun, a verb: "I hate opera, the singing bores me".
         rf"\s*,\s+(?:so |but )?(?=(?!and\b|or\b)(?:(?!that\b|which\b|who\b|where\b|and\b|or\b|not\b|when\b|"
@@ -57,7 +69,10 @@ REASON = pattern(
     r"basis|foundation|best|primary|main|only|way|means)|so (?:much|bad\w*) that",
     rf"for (?:\w+ )?(?:{_GROUND})(?: and \w+)? (?:reasons?|concerns?|purposes|benefits|motives)",
     rf"for (?:the sake|reasons)|for (?:its|their) (?:\w+ ){{0,4}}(?:{_GROUND}|benefits?|\w+ity|\w+ness)",
-    r"on (?:\w+ )?(?:grounds|principle)|even (?:if|when|though)|regardless|no matter|whether|for fear",
+    r"(?<=, )(?:proper|bad|severe|serious|nasty|real) (?:allergy|allergies|intolerance)|"
+    r"on (?:\w+ )?(?:grounds|principle)|even (?:if|when|though|in|on|at)|regardless|no matter|whether|for fear",
+    r"(?<=[\w,] )(?:and )?(?<!it )(?<!only )(?<!just )(?<!as )(?<!what )(?<!that )(?<!unless )"
+    r"if (?:you can|you have|an?|the|it|there|that)(?= )",
     r"(?:it|they|this|that|these|those)(?:'s|'re| is| are| makes?| gives?| feels?| just| tends?| can| leaves?|"
     r" was| were| smells?| tastes?) (?=too\b|me\b|my\b|so\b|a\b)",
     _NO_WISH + "to (?:reduce|save|protect|support|help|prevent|manage|minimize|maintain|lower|ensure|promote|reflect"
@@ -161,7 +176,7 @@ NO_DIET = re.compile(
     re.I,
 )
 CONDITION = re.compile(
-    r"(?<![\w'-])(?P<what>(?!severe|strong|an?\b|my\b|bad|serious|mild|an|the|have|with|am|no|food|and|of|is|has|"
+    r"(?<![\w'-])(?P<what>(?!severe|strong|an?\b|my\b|bad|serious|proper|nasty|real|horrible|mild|an|the|have|with|am|no|food|and|of|is|has|"
     r"me|to)[\w-]+(?: or [\w-]+)?)[- ]"
     r"(?:intoleran\w+|allerg\w+|avers\w+|phobi\w+)\b(?!\s(?:to|of))",
     re.I,
@@ -213,8 +228,11 @@ FRONTED = re.compile(
         r"|(?:is|are)(?:n't| not) (?:for me|my thing|my cup of tea|an option|welcome|allowed|acceptable)|(?:don't|"
         r"doesn't|do not|does not|never) (?:help|work for|suit|interest|appeal to|do it for|agree with|"
         r"sit well with) (?:me|my)|(?:do|does|did) nothing for me|itch(?:es)?\b.{0,12} me|keeps? (?:me|us) (?:awake|"
-        r"up)|(?:in it)?, (?:count me out|i'm out|i pass|no thanks)))",
-        r"(?P<liked>(?:(?:is|are) (?:\w+ly )?(?:an? )?(?:musts?|must-haves?|fine|fun|bliss|heaven|nice|lovely|great|"
+        r"up)|(?:in it)?, (?:count me out|i'm out|i pass|no thanks)|never again"
+        r"|tastes? (?:like soap|like cardboard|awful|foul|horrible|disgusting|vile)"
+        r"|\? (?:no|never)\b))",
+        r"(?P<liked>(?:(?:is|are) (?:\w+ly )?(?:an? )?(?:musts?|must-haves?|good|fine|fun|bliss|heaven|nice|"
+        r"lovely|great|"
         r"all right|alright|welcome|okay|ok|essential|"
         r"non-negotiable|not optional|not negotiable|all i (?:want|need|eat|use|read)|what i (?:like|want|love|"
         r"prefer|need|stand for|enjoy)|"
@@ -239,12 +257,14 @@ EXCHANGED = re.compile(
 # "Please keep coriander out of it", "I try to keep my salt intake down".
 KEPT_OUT = re.compile(
     r"\b(?:keep|keeping|leave|leaving|left|cut|cutting)\s(?P<what>(?!me\b|out\b|it\b)[^,]{2,60}?)\s"
-    r"(?:intake |consumption |use )?(?:out(?: of)?|down|low|away from|to a minimum)(?![\w-])",
+    r"(?:intake |consumption |use )?(?:out(?: of)?|down|low|away from|to a minimum)(?![\w-])"
+    r"|\b(?:keep|keeping|kept)\s[^,]{2,40}?\sfree (?:of|from)\s(?P<free>[^,]+)",
     re.I,
 )
 # "Table service every time", "a window seat any day".
 WISHED = re.compile(
-    rf"\s*(?!{_PRONOUNS}\b)(?P<what>[^,]{{2,60}}?),? (?:every time|any day|any time|all the way|please|instead|"
+    rf"\s*(?!{_PRONOUNS}\b)(?P<what>[^,]{{2,60}}?),? (?:yes(?: please)?|every time|any day|any time|"
+    rf"all the way|please|instead|"
     rf"for me|it is)\s*",
     re.I,
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,8 +32,9 @@ class Edits(Repository):
             item=edit.item.id,
             old=None if edit.old is None else edit.old.id,
             at=edit.at,
-            texts=deflated(json.dumps([_object(edit.item), None if edit.old is None else _object(edit.old)])),
+            texts=deflated(json.dumps([item and _object(item) for item in _items(edit)])),
             reason=edit.reason,
+            expires=_end(edit),
         )
         self.db.connection.execute(
             "DELETE FROM edits WHERE row IN (SELECT row FROM edits WHERE namespace = ? ORDER BY row DESC"
@@ -41,9 +44,43 @@ class Edits(Repository):
         return row
 
     def all(self, namespace: str) -> list[Edit]:
-        """Return the edits of a namespace, newest first."""
+        """Return the edits of a namespace, newest first, less those of what has expired."""
+        now = time.time()
+        return [edit for edit, end in self._all(namespace) if end is None or end > now]
+
+    def _all(self, namespace: str) -> list[tuple[Edit, float | None]]:
+        rows = self.db.rows(EDITS, "WHERE namespace = ? ORDER BY row DESC", namespace)
         with decoding(self.db.path):
-            return [_edit(row) for row in self.db.rows(EDITS, "WHERE namespace = ? ORDER BY row DESC", namespace)]
+            return [(_edit(row), row["expires"]) for row in rows]
+
+    def texts_of(self, namespace: str, ids: Sequence[str]) -> dict[str, str]:
+        """Return id to text, for those of the ids that an edit names, expired or not."""
+        wanted = set(ids)
+        found = (item for edit, _ in self._all(namespace) for item in _items(edit) if item is not None)
+        return {item.id: item.text for item in found if item.id in wanted}
+
+    def has_expired(self, namespace: str) -> bool:
+        """Tell whether there are edits of what has expired."""
+        sql = "SELECT 1 FROM edits WHERE namespace = ? AND expires <= ? LIMIT 1"
+        return self.db.scalar(sql, (namespace, time.time())) is not None
+
+    def drop_expired(self, namespace: str) -> None:
+        """Remove the edits of what has expired. Call it inside a transaction."""
+        self.db.connection.execute("DELETE FROM edits WHERE namespace = ? AND expires <= ?", (namespace, time.time()))
+
+    def drop_oldest(self, namespace: str, missing: int) -> int:
+        """Remove the oldest edits, about as many as take so many bytes; return how many. For use in a transaction."""
+        size = "length(CAST(texts AS BLOB)) + length(item) + length(reason) + 80"
+        going: list[tuple[int]] = []
+        for row, octets in self.db.read(
+            f"SELECT row, {size} FROM edits WHERE namespace = ? ORDER BY row", (namespace,)
+        ):
+            if missing <= 0:
+                break
+            missing -= octets
+            going.append((row,))
+        self.db.connection.executemany("DELETE FROM edits WHERE row = ?", going)
+        return len(going)
 
     def remove(self, row: int) -> None:
         """Remove an edit. Call it inside a transaction."""
@@ -64,18 +101,29 @@ class Edits(Repository):
             going += earlier
 
 
+def _items(edit: Edit) -> list[Item | None]:
+    return [edit.item, edit.old, edit.displaced]
+
+
+def _end(edit: Edit) -> float | None:
+    """Return when the first of an edit's items expires, in Unix seconds; None for never."""
+    end = min(item.ends for item in _items(edit) if item is not None)
+    return None if end == math.inf else end
+
+
 def _object(item: Item) -> dict[str, Any]:
     ends = None if item.expires_at is None else item.expires_at.isoformat()
     return {"text": item.text, "id": item.id, "metadata": dict(item.metadata), "expires_at": ends}
 
 
 def _edit(row: sqlite3.Row) -> Edit:
-    new, old = json.loads(inflated(row["texts"]))
+    new, old, displaced = json.loads(inflated(row["texts"]))
     return Edit(
         kind=row["kind"],
         item=Item(**new, fact=True),
         old=None if old is None else Item(**old, fact=True),
         reason=row["reason"],
+        displaced=None if displaced is None else Item(**displaced),
         id=int(row["row"]),
         at=float(row["at"]),
     )

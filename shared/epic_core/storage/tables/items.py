@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -253,6 +254,15 @@ class RetryQueue(Repository):
     def drop(self, namespace: str, item_id: str) -> None:
         """Remove an item from the retry queue."""
         self.db.connection.execute("DELETE FROM pending WHERE namespace = ? AND id = ?", (namespace, item_id))
+
+    def has_expired(self, namespace: str) -> bool:
+        """Tell whether items wait whose time is over."""
+        sql = "SELECT 1 FROM pending WHERE namespace = ? AND expires <= ? LIMIT 1"
+        return self.db.scalar(sql, (namespace, time.time())) is not None
+
+    def drop_expired(self, namespace: str) -> None:
+        """Remove the items whose time is over."""
+        self.db.connection.execute("DELETE FROM pending WHERE namespace = ? AND expires <= ?", (namespace, time.time()))
 
     def waiting(self, namespace: str) -> list[tuple[Item, str, list[str]]]:
         """Return the retry queue, oldest first: item, reason, ids of its preferences."""

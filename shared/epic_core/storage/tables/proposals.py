@@ -48,17 +48,23 @@ class Proposals(Repository):
         self.db.connection.execute("DELETE FROM proposals WHERE namespace = ? AND id = ?", (namespace, proposal_id))
 
     def of(self, namespace: str, state: ProposalState) -> list[Proposal]:
-        """Return the proposals in a state, open (those whose time is not over) or accepted, oldest first."""
+        """Return the proposals in a state, open or accepted, whose time is not over, oldest first."""
         rows = self.db.rows(PROPOSALS, "WHERE namespace = ? AND state = ? ORDER BY row", namespace, state)
         with decoding(self.db.path):
             made = [_proposal(row) for row in rows]
-        return [each for each in made if state != "open" or not each.over]
+        return [each for each in made if not each.over]
 
-    def drop_over(self, namespace: str) -> None:
-        """Remove the open proposals whose time is over."""
-        self.db.connection.execute(
-            "DELETE FROM proposals WHERE namespace = ? AND state = 'open' AND expires <= ?", (namespace, time.time())
-        )
+    def has_expired(self, namespace: str) -> bool:
+        """Tell whether there are proposals whose time is over."""
+        sql = "SELECT 1 FROM proposals WHERE namespace = ? AND expires <= ? LIMIT 1"
+        return self.db.scalar(sql, (namespace, time.time())) is not None
+
+    def drop_expired(self, namespace: str) -> None:
+        """Remove the open proposals whose time is over; of accepted ones keep the digests."""
+        now = time.time()
+        mine = "WHERE namespace = ? AND state = 'accepted' AND expires <= ?"
+        self._withdraw(self.db.rows(PROPOSALS, mine, namespace, now))
+        self.db.connection.execute("DELETE FROM proposals WHERE namespace = ? AND expires <= ?", (namespace, now))
 
     def find(self, namespace: str, proposal_id: str) -> Proposal | None:
         """Return the open proposal with an id, or None."""
@@ -70,14 +76,30 @@ class Proposals(Repository):
         return frozenset(key for row in rows for key in (row["id"], row["said"]))
 
     def exported(self, namespace: str) -> list[dict[str, Any]]:
-        """Return all proposals as JSON objects, oldest first; `import_` takes them."""
-        rows = self.db.rows(PROPOSALS, "WHERE namespace = ? ORDER BY row", namespace)
+        """Return the proposals whose time is not over as JSON objects, oldest first; `import_` takes them."""
+        mine = "WHERE namespace = ? AND (expires IS NULL OR expires > ?) ORDER BY row"
+        rows = self.db.rows(PROPOSALS, mine, namespace, time.time())
         return [{name: row[name] for name in _EXPORTED} | {"said": row["said"].hex()} for row in rows]
 
     def import_(self, namespace: str, lines: Iterable[Mapping[str, Any]]) -> None:
         """Write what `exported` gave and `checked_line` checked."""
         for line in lines:
             self.db.insert(PROPOSALS, **{**line, "namespace": namespace, "said": bytes.fromhex(line["said"])})
+
+    def withdraw(self, namespace: str, texts: Iterable[str]) -> None:
+        """Keep only digests of the accepted proposals of what is not held any more, so that none is made again.
+
+        Those that are open and would change it go.
+        """
+        gone = {plain(text) for text in texts}
+        accepted = self.db.rows(PROPOSALS, "WHERE namespace = ? AND state = 'accepted'", namespace)
+        self._withdraw([row for row in accepted if gone & {plain(row["text"]), plain(row["old"])}])
+        self.forget(namespace, gone)
+
+    def _withdraw(self, rows: Iterable[sqlite3.Row]) -> None:
+        bare = {"state": "rejected", "text": "", "old": "", "quote": "", "expires": None}
+        for row in rows:
+            self.db.insert_changed(PROPOSALS, row["row"], {**dict(row), **bare})
 
     def forget(self, namespace: str, texts: Iterable[str]) -> None:
         """Remove the proposals that name one of these preferences or facts."""
@@ -95,10 +117,13 @@ def checked_line(line: Mapping[str, Any]) -> dict[str, Any]:
     """
     columns = {name: line[name] for name in (*_EXPORTED, "said")}
     state, said = one_of("state", columns["state"], get_args(ProposalState)), bytes.fromhex(columns["said"])
-    if state != "rejected":
-        _proposal(columns)
-    words = [columns[name] for name in ("text", "old", "quote")] if state == "rejected" else []
-    if any(words) or len(said) != _DIGEST or not isinstance(columns["id"], str) or not isinstance(columns["at"], int):
+    bare = state == "rejected"
+    if bare and any(columns[name] for name in ("text", "old", "quote", "expires")):
+        raise ValueError("of a rejected proposal nothing is kept but digests")
+    # What was rejected has no words; all else of it has to be as in any other.
+    _proposal({**columns, "text": "x", "old": "x", "quote": "x"} if bare else columns)
+    at = columns["at"]
+    if len(said) != _DIGEST or not isinstance(columns["id"], str) or not isinstance(at, int) or not 0 <= at < 2**53:
         raise ValueError("the proposal is none")
     return columns
 

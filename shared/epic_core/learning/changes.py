@@ -1,0 +1,84 @@
+"""Changes of mind: English patterns of what is taken back, ended, turned into something else, or brought up to date."""
+
+from __future__ import annotations
+
+import re
+
+from epic_core.learning.grammar import phrases
+
+UNDO = phrases(r"""
+    (?:scratch|scrap) (?:that|what i said|the|my)
+    (?:forget|ignore|disregard|drop|delete|cancel|undo|strike) (?:what i (?:said|told)|that (?:about|thing|bit|rule)|
+        my (?:rule|request|preference|wish|thing)|the (?:rule|thing|bit|part|no-))
+    you can (?:use|suggest|offer|include|add|book|recommend) [\w' -]{2,30} (?:again|after all)
+    (?:i|we)(?:'ve| have)? (?:changed (?:my|our) minds?(?!.*\b(?:i|we) (?:now |quite |really |do )*(?:like|love|want|
+        prefer))|take (?:that|it) back|take back)
+    (?:you|there's|there is) (?:needn't|don't need to|don't have to|do not have to|need not|can stop|
+        no (?:more )?need to|may stop) (?:avoid\w*|leav\w+|exclud\w*|skip\w*|worry\w* about|look\w* for|insist\w*|
+        keep\w*|suggest\w*|recommend\w*|book\w*)
+    (?:i|we)(?: do| really)? ?(?:don't|do not|no longer) (?:mind|care about|care|need|have to avoid|
+        have to watch)\b(?=.*\b(?:<NO_MORE>|no longer|now|these days|nowadays)\b|(?<=longer mind))
+    [\w' -]{2,40} (?:is|are) (?:fine|ok|okay|allowed|no problem)(?: (?:by|with|for) (?:me|us))? (?:again|now|
+        after all|<NO_MORE>)
+    (?:i|we)(?:'m| am|'re| are)? (?:can|allowed to|able to) (?:eat|have|drink|tolerate|run|
+        drive) [\w -]{0,40}(?:again|now|after all)
+""")
+STOP = phrases(r"""
+    (?:i|we)(?:'ve| have)? (?:finally |just |recently )?(?:quit|gave up|given up|stopped|dropped|ditched|cut out|
+        gone off|went off|fallen out of love with|had enough of|sold|cancelled|canceled|got rid of|
+        finished|sworn off|swore off|(?<='ve )left|(?<=have )left)\b(?! (?:it|this|that|here|there|reading|
+        working on|by|at|off|out|over|the (?:house|office|
+        room))\b)
+    (?:i|we)(?:'m| am|'re| are)? no longer \w
+    (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>
+    (?:i|we) (?:had to )?(?:give|gave) [\w' -]{2,30} away
+    [\w' -]{2,40} (?:passed away|has died|died (?:on|in|last|this|yesterday))
+    [\w' -]{1,30} and i (?:have )?(?:split up|broken? up|separated|divorced|called it off)
+""")
+# What has ended, and what is in its place: "I've left Initech, I'm at Globex now".
+INSTEAD = re.compile(
+    r"[^,.;]{4,50}(?:,| and|;) (?:and |now )?(?:i|we)(?:'m|'re| am| are)? (?:now )?(?:at|with|in|on|work|drive|use|"
+    r"go|live)\b",
+    re.I,
+)
+TURN = phrases(r"""
+    (?:i|we)(?:'ve| have)? changed (?:my|our) minds? [^.;]{2,60}\b(?:i|we) (?:now |quite |really |do )*(?:like|love|
+        want|
+        prefer)\b.*
+    [\w' -]{3,40} (?:is|are|suits?|works?) (?:me )?(?:better|best|nicer|fine) (?:for me )?(?:after all|now|these days)
+    (?:i|we)(?:'ve| have)? (?:now |recently |just )?(?:come (?:round|around) to|come to (?:like|love|prefer|hate)|
+        grown to \w+|warmed to|got(?:ten)? into|gone (?:vegan|vegetarian|off|back to)|(?:turned|
+        become) (?:an? )?(?!<NUMBER>)\w+|switched (?:from [^,.;]{2,40} )?to|moved (?:on|over) to|taken (?:to|up)|
+        started (?:eating|drinking|liking|having|taking|to (?:like|enjoy|love|appreciate))|developed|
+        fallen (?:in love with|for))\b(?! (?:this|
+        that|it)\b)
+    (?:i|we) used to [^.;]{2,80}\b(?:but|now|these days)\b.*
+    (?:these days|nowadays|lately),? (?:i|we) (?:eat|drink|like|love|prefer|go|take|have|want|always|never|only)
+    (?:i|we) now (?:prefer|like|love|hate|eat|drink|avoid|want|always|only|never)\b<THING>
+    (?:i|we) (?:eat|drink|like|love|have(?! to)|prefer|want(?! to)|enjoy|wear)\b<THING>[^,.;]{2,60}\b(?:again|now|
+        after all|these days)
+    (?:swap|change|replace|update|flip|reverse) (?:my|the|that) (?:rule|preference|wish|\w+ rule)
+    [\w' -]{2,40} suits? me (?:more|better) now
+    (?:i|we)(?:'d| would) rather [^.;]{2,60}\b(?:after all|now)
+""")
+UPDATE = phrases(r"""
+    (?:i|we)(?:'ve| have)? (?:just |recently )?moved (?:house |back )?(?:to|into|in with) (?!this|that|the next)\w
+    (?:the|my|our) [\w' -]{2,40} (?:has|have|was|were|is|got)(?: been| now)? (?:moved|changed|postponed|
+        brought forward|rescheduled|put off|pushed back|shifted|renamed) (?:to|from|until|by)
+    (?:my|our) new [\w' -]{2,40} (?:is|are)\b(?! (?:not|too|so|very|broken|making|driving))
+    (?:my |our )?[\w' -]{2,40}? (?:has )?(?:just )?turned <NUMBER>
+    (?:my|our) [\w' -]{2,40} (?:is|are|lives|works) now
+    <AM> now (?:an? |\d|living|working|based|married|divorced|the)\b
+    (?:i|we) now (?:live|work|study|have)
+    (?:i|we)(?:'ve| have)? (?:just )?got(?:ten)? (?:married|engaged|divorced|promoted)
+    (?:i|we)(?:'ve| have)? (?:started|got|taken|accepted|landed) (?:an? |the |my )?(?:new )?(?:\w+ )?(?:job|position|
+        post)
+""")
+
+# A word of change: a statement with one is of interest where it shares words with what is known.
+SHIFT = phrases(
+    r"""
+    back on the menu|(?:has|have) grown on me|cut [\w ]{2,20} out|moved out|got (?:married|engaged)
+    (?:has|have|i've|we've|was|were|been) (?:moved|postponed|brought forward) [^.;]{0,40}\bto (?:the )?<DAY>
+"""
+)

@@ -1,0 +1,74 @@
+"""Durations: for how long a statement holds, by its words and the time at which it was said."""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from datetime import datetime, time, timedelta
+
+from epic_core.learning.grammar import anywhere, phrases
+from epic_core.text.statements import DAYS, MONTHS
+
+TODAY = phrases(r"""
+    (?:just |only )?(?:for )?today
+    tonight
+    this (?:time|once|morning|afternoon|evening)
+    (?:just |only )?for (?:now|the moment)
+    (?:right now|at the moment|(?:just )?for once|just once|for a change|this trip|currently|temporarily|
+        in the mood for)
+    (?:for|on|in) this (?:trip|one|meal|recipe|party|visit|stay|occasion|letter|e-?mail|invoice|text|post|report|game)
+    for the (?:trip|meal|recipe|party|visit|stay|occasion)|for tonight's \w+|for the rest of the day
+    for the next (?:\w+ )?(?:minutes|hours?)
+    for the next (?:few|couple of|two|three|\d) (?:days|hours)
+""")
+NOT_TODAY = phrases("today's\nthese days\nnowadays\nfrom now on")
+WEEK = phrases("this (?:week|weekend)\n(?:till|until) (?:sunday|the weekend)\nfor the rest of the week")
+MONTH = phrases("this month\n(?:till|until) the end of the month")
+UNTIL_DATE = re.compile(
+    rf"\b(?:until|till|through) (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)?"
+    rf"(?: (?P<month>{'|'.join(MONTHS)}))?\b(?!:)",
+    re.I,
+)
+UNTIL_DAY = re.compile(rf"\b(?:until|till|through) (?P<day>{'|'.join(DAYS)})\b", re.I)
+TIME_IN_FRONT = anywhere(
+    r"(?<!\w)(?:(?:just|only|but|so|and) )*(?:for )?(?:today|tonight|tomorrow|(?:right|for) now|^now|once|this \w+|"
+    r"(?:until|till) (?:\w+ )?\w+|the rest of the (?:day|week)|(?:on |in )?this \w+|tonight's \w+|"
+    r"the next \w+ days)(?: only)?,?\s*$"
+)
+# Where a limit stands behind what a statement ends with: "window seats, please, this time".
+TIME_BEHIND = re.compile(rf"[\s,]*(?:please[\s,]*)?(?:but )?{TODAY.pattern}", re.I)
+# Until when these hold nobody can say.
+OPEN_END = anywhere(
+    r"\b(?:until|till|this (?:term|year|summer|winter|spring|autumn|season)|next (?:week|month|few|two|three)|"
+    r"for the next|for (?:a|two|three|\d+) (?:days?|weeks?|months?|few)|lent|easter|ramadan)\b"
+)
+
+
+def end_of_day(now: datetime, days: int = 0) -> datetime:
+    """Return the last second of a day, or of one some days later."""
+    return datetime.combine(now.date() + timedelta(days=days), time(23, 59, 59), now.tzinfo)
+
+
+def end_of(scope: str, now: datetime) -> datetime | None:
+    """Return the end that is said: of the day, of the week, or of a day until which something holds."""
+    if match := UNTIL_DATE.search(scope):
+        return _end_of_date(int(match["day"]), match["month"], now)
+    if match := UNTIL_DAY.search(scope):
+        return end_of_day(now, (DAYS.index(match["day"].casefold()) - now.weekday()) % 7 or 7)
+    if WEEK.search(scope):
+        return end_of_day(now, 6 - now.weekday())
+    if MONTH.search(scope):
+        return end_of_day(now, monthrange(now.year, now.month)[1] - now.day)
+    if re.search(r"\btomorrow\b", scope, re.I):
+        return end_of_day(now, 1)
+    return end_of_day(now) if TODAY.search(NOT_TODAY.sub("", scope)) else None
+
+
+def _end_of_date(day: int, month: str | None, now: datetime) -> datetime | None:
+    """Return the end of the next date with a day of the month, and a month if one is given; None if there is none."""
+    wanted = None if month is None else MONTHS.index(month.casefold()) + 1
+    for ahead in range(366):
+        end = end_of_day(now, ahead)
+        if end.day == day and wanted in (None, end.month):
+            return end
+    return None

@@ -1,0 +1,172 @@
+"""Arms by name: baselines of the papers and the product's own ways, behind one protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from epic_core.encoders import Encoder
+from epic_core.errors import InvalidInputError
+from epic_core.lm import LanguageModel
+from epic_eval.arms.base import Arm, BuildCost, CorpusEncoder, Nothing, Passage, Retrieved, Within
+from epic_eval.arms.dense import (
+    Dense,
+    at_random,
+    by_clusters,
+    nearest_appended,
+    pseudo_utterances,
+    remembered,
+    rewritten,
+)
+from epic_eval.arms.epic import PAPER, Epic
+from epic_eval.arms.lexical import BM25
+from epic_eval.arms.tree import Tree, summaries_by
+
+Make = Callable[[str, Encoder, int], Arm]
+MakeWithModel = Callable[[str, Encoder, int, LanguageModel], Arm]
+
+_OFF: Mapping[str, Any] = {"search": {"keys": "instruction", "min_score": None, "stance_policy": "any"}}
+_OWN: Mapping[str, Any] = {"search": {}, "opens": True}
+
+
+def _epic(steering: str, *, settings: Mapping[str, Any] = _OFF, **options: Any) -> Make:
+    # What is filtered by no preference is built once for all personas.
+    personal = options.get("coarse", True) or options.get("fine", True)
+
+    def make(name: str, encoder: Encoder, seed: int) -> Arm:
+        chosen = {**PAPER, "steering": steering, **options}
+        return Epic(name, encoder, options=chosen, personal=personal, steers=steering != "off" or personal, **settings)
+
+    return make
+
+
+def _graph(name: str, encoder: Encoder, seed: int) -> Arm:
+    alone = {**PAPER, "coarse": False, "fine": False, "steering": "off"}
+    return Epic(name, encoder, kind="graph", personal=False, steers=False, options=alone)
+
+
+def _epic_graph(name: str, encoder: Encoder, seed: int) -> Arm:
+    return Epic(name, encoder, kind="graph", options={**PAPER, "steering": "paper"})
+
+
+def _bm25(name: str, encoder: Encoder, seed: int) -> Arm:
+    return BM25(name)
+
+
+_WITHOUT_MODEL: dict[str, Make] = {
+    "none": lambda name, encoder, seed: Nothing(name),
+    "told": lambda name, encoder, seed: Nothing(name, tells=True),
+    "BM25": _bm25,
+    "dense": lambda name, encoder, seed: Dense(name, encoder),
+    "random": lambda name, encoder, seed: Dense(name, encoder, select=at_random(seed), personal=True),
+    "cluster": lambda name, encoder, seed: Dense(name, encoder, select=by_clusters(seed), personal=True),
+    "BPR-lite": lambda name, encoder, seed: Dense(name, encoder, index="bpr", seed=seed),
+    "RaBitQ": lambda name, encoder, seed: Dense(name, encoder, index="rabitq", seed=seed),
+    "append-lite": lambda name, encoder, seed: Dense(name, encoder, queries=nearest_appended),
+    "MemoryBank-lite": lambda name, encoder, seed: Dense(name, encoder, select=remembered(0.5, seed)),
+    "raptor-lite": lambda name, encoder, seed: Tree(name, encoder, seed=seed),
+    "graph": _graph,
+    "C": _epic("off", fine=False),
+    "F": _epic("off", coarse=False),
+    "S": _epic("paper", coarse=False, fine=False),
+    "C+F": _epic("off"),
+    "EPIC": _epic("paper"),
+    "EPIC signed": _epic("signed", settings={"search": {"min_score": None}}),
+    "EPIC light": _epic("signed", settings={"search": {}}, reserve="1 MB"),
+    "EPIC ours": _epic("signed", settings=_OWN, reserve="1 MB", expansions="auto", aspects="auto"),
+    "EPIC+graph": _epic_graph,
+}
+_WITH_MODEL: dict[str, MakeWithModel] = {
+    "Pref-QR": lambda name, encoder, seed, lm: Dense(name, encoder, queries=rewritten(lm)),
+    "PBR": lambda name, encoder, seed, lm: Dense(name, encoder, queries=pseudo_utterances(lm)),
+    "RAPTOR": lambda name, encoder, seed, lm: Tree(name, encoder, summarise=summaries_by(lm), seed=seed),
+    "EPIC lm": lambda name, encoder, seed, lm: Epic(name, encoder, options=_verified(lm, None)),
+    "EPIC rewrite": lambda name, encoder, seed, lm: Epic(name, encoder, options=_verified(lm, "rewrite")),
+}
+
+ARMS: dict[str, str] = {
+    "none": "no passages",
+    "told": "no passages, all preferences told",
+    "BM25": "words, by bm25s",
+    "dense": "cosine over all passages: the papers' Contriever",
+    "random": "dense over as many passages as the coarse filter keeps, chosen at random",
+    "cluster": "dense over as many passages, those nearest to k-means centroids",
+    "BPR-lite": "binary codes without BPR's learnt hash: a stand-in",
+    "RaBitQ": "FAISS's IndexRaBitQ, one bit",
+    "append-lite": "dense, the nearest preference behind the question: a stand-in for Pref-QR",
+    "MemoryBank-lite": "dense over the half that Ebbinghaus' curve leaves, no summaries: a stand-in",
+    "raptor-lite": "tree of clusters with extracts in place of summaries: a stand-in for RAPTOR",
+    "graph": "GraphMemory over all passages, no model: a stand-in for HippoRAG 2",
+    "C": "coarse filter alone",
+    "F": "fine verification alone",
+    "S": "the paper's steering alone, over all passages",
+    "C+F": "coarse filter and fine verification",
+    "EPIC": "C+F+S as in the paper",
+    "EPIC signed": "C+F with signed steering, found by text and instruction",
+    "EPIC light": "the same with the light tier up to 1 MB",
+    "EPIC ours": "EpicMemory as it comes: light tier, bundled expansions, contexts that open with preferences",
+    "EPIC+graph": "GraphMemory with C+F+S",
+    "Pref-QR": "dense, a model rewrites the question with all preferences",
+    "PBR": "dense, with a model's pseudo utterance and reasoning; without its graph",
+    "RAPTOR": "tree of clusters with a model's summaries",
+    "EPIC lm": "C+F+S as in the paper, verified by a model",
+    "EPIC rewrite": "the same with kept items rewritten (the paper's earlier version)",
+}
+"""All arms, with what they are; the last five need a language model."""
+
+_VARIANT = re.compile(r"(?P<arm>.+) (?P<option>tau|budget)=(?P<value>\d+(\.\d+)?)")
+
+WITHOUT_MODEL: tuple[str, ...] = tuple(_WITHOUT_MODEL)
+
+
+def arm_of(name: str, encoder: Encoder, *, seed: int = 0, lm: LanguageModel | None = None) -> Arm:
+    """Return an arm.
+
+    Args:
+        name: One of `ARMS`; with " tau=0.2" behind it, one of EPIC's with that threshold; with " budget=0.27", any arm
+            within that many MiB.
+        encoder: Encodes passages and questions.
+        seed: Of whatever the arm draws.
+        lm: The model that an arm with a language model asks.
+
+    Raises:
+        InvalidInputError: for another name, or for an arm that needs a model without one.
+        MissingExtraError: if the package that it needs is not installed.
+    """
+    if (varied := _VARIANT.fullmatch(name)) is not None:
+        arm = arm_of(varied["arm"], encoder, seed=seed, lm=lm)
+        value = float(varied["value"])
+        if isinstance(arm, Epic):
+            arm.name = name
+            arm.options[varied["option"]] = value if varied["option"] == "tau" else round(value * 2**20)
+            return arm
+        if varied["option"] == "budget":
+            return Within(name, arm, round(value * 2**20))
+    if name in _WITHOUT_MODEL:
+        return _WITHOUT_MODEL[name](name, encoder, seed)
+    if name not in _WITH_MODEL:
+        raise InvalidInputError(f"There is no arm {name!r}. Arms: {', '.join(ARMS)}.")
+    if lm is None:
+        raise InvalidInputError(f"The arm {name!r} asks a language model: say which with --llm.")
+    return _WITH_MODEL[name](name, encoder, seed, lm)
+
+
+def _verified(lm: LanguageModel, refine: Any) -> dict[str, Any]:
+    from epic_core.verification import LMVerifier
+
+    return {**PAPER, "steering": "paper", "verifier": LMVerifier(lm, refine=refine)}
+
+
+__all__ = [
+    "ARMS",
+    "WITHOUT_MODEL",
+    "Arm",
+    "BuildCost",
+    "CorpusEncoder",
+    "Nothing",
+    "Passage",
+    "Retrieved",
+    "Within",
+    "arm_of",
+]

@@ -1,0 +1,257 @@
+"""Dense arms: passages by their embeddings, whole or in codes, all or a selection, by the question or another query."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core import Item
+from epic_core.encoders import Encoder, embed
+from epic_core.lm import LanguageModel, Message
+from epic_core.lm.answers import said_in
+from epic_core.lm.prompting import numbered, section
+from epic_core.retention import Ebbinghaus, Held
+from epic_eval.arms.base import BuildCost, Passage, Retrieved, Vectors, with_total, write_documents
+
+Rows: TypeAlias = NDArray[np.int64]
+Select: TypeAlias = Callable[[Vectors, Vectors, int], Rows]
+"""Which rows are kept: of the passages' embeddings, the preferences', and how many the coarse filter keeps."""
+Queries: TypeAlias = Callable[[str, Sequence[str], Encoder], Sequence[str]]
+"""Which texts are embedded for a question of a user with these preferences; their mean is searched for."""
+
+_CANDIDATES = 100
+
+
+class Dense:
+    """Passages by the embeddings of their texts.
+
+    Args:
+        name: As tables show it.
+        encoder: Encodes passages and questions.
+        index: "flat" (float32, exact), "rabitq" (FAISS, one bit a component) or "bpr", a stand-in for the binary codes
+            of BPR: the signs after a random rotation, the nearest hundred by Hamming distance, then the float query
+            against the codes.
+        select: Keeps a part of the passages; without it, all.
+        queries: Makes the texts to embed; without it, the question.
+        personal: Whether the selection depends on the preferences.
+        seed: Of the rotation.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        encoder: Encoder,
+        *,
+        index: Literal["flat", "rabitq", "bpr"] = "flat",
+        select: Select | None = None,
+        queries: Queries | None = None,
+        personal: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.name = name
+        self.encoder = encoder
+        self.index = index
+        self.select = select
+        self.queries = queries
+        self.seed = seed
+        self.personal = personal
+        self.preferences: tuple[str, ...] = ()
+
+    def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
+        """Choose passages, and build and save the index."""
+        vectors = embed(self.encoder, [item.text for item in corpus])
+        started = time.perf_counter()
+        self.prefer(preferences)
+        if self.select is not None:
+            near = embed(self.encoder, list(preferences))
+            passing = int(((vectors @ near.T).max(axis=1) >= getattr(self.encoder, "tau", 0.3)).sum())
+            rows = self.select(vectors, near, max(1, passing))
+            corpus, vectors = [corpus[int(row)] for row in rows], vectors[rows]
+        self.corpus = corpus
+        parts = {"index": self._save(vectors, folder)}
+        taken = time.perf_counter() - started
+        self._bytes = with_total(documents=write_documents(folder, corpus), **parts)
+        return BuildCost(seconds={"index": taken}, held=len(corpus))
+
+    def _save(self, vectors: Vectors, folder: Path) -> int:
+        import faiss
+
+        dimension = vectors.shape[1]
+        path = folder / "index.faiss"
+        self._rotation: Vectors | None = None
+        self._index: Any
+        if self.index == "bpr":
+            normal = np.random.default_rng(self.seed).standard_normal((dimension, dimension))
+            self._rotation = np.linalg.qr(normal)[0].astype(np.float32)
+            self._index = faiss.IndexBinaryFlat(8 * (-(-dimension // 8)))
+            self._codes = np.packbits(vectors @ self._rotation > 0.0, axis=1)
+            self._index.add(self._codes)
+            faiss.write_index_binary(self._index, str(path))
+            return path.stat().st_size
+        if self.index == "rabitq":
+            self._index = faiss.IndexRaBitQ(dimension, faiss.METRIC_INNER_PRODUCT)
+            self._index.qb = 0
+            self._index.train(vectors)
+        else:
+            self._index = faiss.IndexFlatIP(dimension)
+        self._index.add(vectors)
+        faiss.write_index(self._index, str(path))
+        return path.stat().st_size
+
+    def prefer(self, preferences: Sequence[str]) -> None:
+        """Take the preferences that the queries are made with."""
+        self.preferences = tuple(preferences)
+
+    def retrieve(self, question: str, k: int) -> Retrieved:
+        """Return the passages nearest to the query."""
+        started = time.perf_counter()
+        texts = [question] if self.queries is None else list(self.queries(question, self.preferences, self.encoder))
+        query = embed(self.encoder, texts).mean(axis=0, keepdims=True)
+        encoded = time.perf_counter()
+        rows = self._search(query, min(k, len(self.corpus)))
+        found = [self.corpus[int(row)] for row in rows if row >= 0]
+        return Retrieved(
+            passages=tuple(Passage(item.id, item.text) for item in found),
+            encoding=encoded - started,
+            search=time.perf_counter() - encoded,
+        )
+
+    def _search(self, query: Vectors, k: int) -> Any:
+        if self._rotation is None:
+            return self._index.search(query, k)[1][0]
+        rotated = query @ self._rotation
+        near = self._index.search(np.packbits(rotated > 0.0, axis=1), min(max(k, _CANDIDATES), len(self.corpus)))[1][0]
+        signs = np.unpackbits(self._codes[near], axis=1)[:, : rotated.shape[1]] * 2.0 - 1.0
+        return near[np.argsort(-(signs @ rotated[0]), kind="stable")][:k]
+
+    def bytes(self) -> dict[str, int]:
+        """Return the bytes of texts and index."""
+        return self._bytes
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def at_random(seed: int) -> Select:
+    """Return a selection that keeps passages uniformly, as many as the coarse filter keeps."""
+
+    def select(vectors: Vectors, preferences: Vectors, count: int) -> Rows:
+        return np.sort(np.random.default_rng(seed).permutation(len(vectors))[:count]).astype(np.int64)
+
+    return select
+
+
+def by_clusters(seed: int) -> Select:
+    """Return a selection that keeps the passages nearest to k-means centroids, as many as the coarse filter keeps."""
+
+    def select(vectors: Vectors, preferences: Vectors, count: int) -> Rows:
+        return np.unique(cluster(vectors, count, seed)[1]).astype(np.int64)
+
+    return select
+
+
+def cluster(vectors: Vectors, count: int, seed: int) -> tuple[Rows, Rows]:
+    """Cluster unit vectors by k-means.
+
+    Returns:
+        The cluster of each vector, shape `(n,)`, and the row of the vector nearest to each centroid, shape `(count,)`.
+    """
+    import faiss
+
+    means = faiss.Kmeans(
+        vectors.shape[1], count, seed=seed, niter=10, spherical=True, min_points_per_centroid=1, verbose=False
+    )
+    means.train(vectors)
+    nearest = (means.centroids @ vectors.T).argmax(axis=1)
+    return means.index.search(vectors, 1)[1][:, 0].astype(np.int64), nearest.astype(np.int64)
+
+
+def remembered(share: float, seed: int, days: float = 30.0) -> Select:
+    """Return a selection that forgets as MemoryBank does, by Ebbinghaus' curve.
+
+    A stand-in without its summaries: passages come evenly over some days, each one recalls the nearest earlier one,
+    and what is forgotten first by the core's `Ebbinghaus` policy is gone at the end.
+
+    Args:
+        share: The part of the passages that is kept.
+        seed: Of the order in which they come.
+        days: The time over which they come.
+    """
+
+    def select(vectors: Vectors, preferences: Vectors, count: int) -> Rows:
+        size = len(vectors)
+        order = np.random.default_rng(seed).permutation(size)
+        when = np.empty(size)
+        when[order] = np.linspace(0.0, days * 86_400.0, size)
+        uses, used = np.zeros(size, dtype=np.int64), np.full(size, np.nan)
+        for start in range(0, size, 1024):
+            near = vectors[start : start + 1024] @ vectors.T
+            near[when[None, :] >= when[start : start + 1024, None]] = -2.0
+            recalled = near.argmax(axis=1)
+            known = near.max(axis=1) > -2.0
+            np.add.at(uses, recalled[known], 1)
+            np.fmax.at(used, recalled[known], when[start : start + 1024][known])
+        by_time = np.argsort(when, kind="stable")
+        held = Held(
+            rows=np.arange(size),
+            items=np.arange(size),
+            preferences=np.full(size, -1, dtype=np.int64),
+            stances=np.zeros(size, dtype=np.int8),
+            confidence=np.full(size, np.nan, dtype=np.float32),
+            similarity=np.zeros(size, dtype=np.float32),
+            uses=uses[by_time],
+            used=used[by_time],
+            added=when[by_time],
+            vectors=vectors[by_time],
+        )
+        leaving = Ebbinghaus().order(held, days * 86_400.0)
+        return np.sort(by_time[leaving[size - max(1, round(share * size)) :]]).astype(np.int64)
+
+    return select
+
+
+def nearest_appended(question: str, preferences: Sequence[str], encoder: Encoder) -> list[str]:
+    """Return the question with the nearest preference behind it: a stand-in for Pref-QR without a model."""
+    if not preferences:
+        return [question]
+    vectors = embed(encoder, [question, *preferences])
+    return [f"{question} {preferences[int((vectors[1:] @ vectors[0]).argmax())]}"]
+
+
+_REWRITE = (
+    "You prepare questions for a search engine. Rewrite the user's question as one query that finds texts which suit"
+    " this user. Use only those preferences that bear on the question. Answer with the query alone."
+)
+_PSEUDO = (
+    "You prepare questions for a search engine. Write two lines: first, what this user might say about the subject, in"
+    " their own words; second, what they would have in mind when they choose. Answer with the two lines alone."
+)
+
+
+def rewritten(lm: LanguageModel) -> Queries:
+    """Return queries that a model rewrites with all preferences (Pref-QR)."""
+
+    def queries(question: str, preferences: Sequence[str], encoder: Encoder) -> list[str]:
+        return [_asked(lm, _REWRITE, question, preferences) or question]
+
+    return queries
+
+
+def pseudo_utterances(lm: LanguageModel) -> Queries:
+    """Return questions with a model's pseudo utterance and reasoning (PBR, without its graph over the corpus)."""
+
+    def queries(question: str, preferences: Sequence[str], encoder: Encoder) -> list[str]:
+        lines = _asked(lm, _PSEUDO, question, preferences).splitlines()
+        return [question, *(line for line in lines if line.strip())][:3]
+
+    return queries
+
+
+def _asked(lm: LanguageModel, task: str, question: str, preferences: Sequence[str]) -> str:
+    asked = f"The user's preferences:\n{numbered(preferences)}\n\nThe question:\n{section(question, 'question')}"
+    return said_in(lm.complete([Message("system", task), Message("user", asked)], max_tokens=200).text).strip()

@@ -1,0 +1,127 @@
+"""EPIC's arms: an `EpicMemory` with its stages on or off, as in the paper or as it comes, and a `GraphMemory`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from epic_core import EpicMemory, Hit, Item
+from epic_core.context import those_that_matter
+from epic_core.encoders import Encoder, embed
+from epic_core.graph import GraphMemory
+from epic_core.types import BuildReport
+from epic_eval.arms.base import BuildCost, Passage, Retrieved
+
+PAPER: Mapping[str, Any] = {"reserve": 0, "expansions": "off", "aspects": "parser"}
+"""Options of a memory that holds nothing but what was kept, and knows of a preference nothing but its text."""
+PAPER_SEARCH: Mapping[str, Any] = {"keys": "instruction", "min_score": None, "stance_policy": "any"}
+"""Options of the paper's search: by instructions alone, k hits whatever they are, ranked by the cosine."""
+
+
+class Epic:
+    """A memory of the product.
+
+    Args:
+        name: As tables show it.
+        encoder: Encodes everything.
+        kind: "memory", or "graph" for a `GraphMemory`.
+        personal: False for a memory that filters by no preferences; it is built once, and a persona's preferences are
+            added to it before questions are asked, if `steers`.
+        steers: Whether preferences steer the questions.
+        opens: Whether a context opens with the preferences that matter to the question.
+        options: Of the memory.
+        search: Of each search.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        encoder: Encoder,
+        *,
+        kind: Literal["memory", "graph"] = "memory",
+        personal: bool = True,
+        steers: bool = True,
+        opens: bool = False,
+        options: Mapping[str, Any] = PAPER,
+        search: Mapping[str, Any] = PAPER_SEARCH,
+    ) -> None:
+        self.name = name
+        self.encoder = encoder
+        self.kind = kind
+        self.personal = personal
+        self.steers = steers
+        self.opens = opens
+        self.options = dict(options)
+        self.search = dict(search)
+        if kind == "graph":
+            self.search.pop("keys", None)
+        self.report = BuildReport()
+
+    def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
+        """Offer the corpus to a new memory in the folder."""
+        make: Any = GraphMemory if self.kind == "graph" else EpicMemory
+        self._memory: Any = make.open(
+            folder / "memory.epic", list(preferences) if self.personal else (), encoder=self.encoder, **self.options
+        )
+        self._told: tuple[str, ...] = tuple(preferences) if self.personal else ()
+        started = time.perf_counter()
+        made = self._memory.add(corpus)
+        taken = time.perf_counter() - started
+        self.report = made.memory if self.kind == "graph" else made
+        usage = self.report.usage
+        seconds = {part: used for part, used in self.report.timings.items() if part != "embedding"}
+        seconds["structure"] = max(0.0, taken - self.report.seconds)
+        if not self.personal and self.steers:
+            self.prefer(preferences)
+        return BuildCost(
+            seconds=seconds,
+            calls=usage.calls,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            held=self._epic.stats().counts["items"],
+        )
+
+    @property
+    def _epic(self) -> EpicMemory:
+        memory: EpicMemory = self._memory.memory if self.kind == "graph" else self._memory
+        return memory
+
+    def prefer(self, preferences: Sequence[str]) -> None:
+        """Exchange the preferences of a memory that was built without any."""
+        if self.personal or not self.steers:
+            return
+        for preference in [one for one in self._told if one not in preferences]:
+            self._epic.remove_preference(preference)
+        for preference in [one for one in preferences if one not in self._told]:
+            self._epic.add_preference(preference)
+        self._told = tuple(preferences)
+
+    def retrieve(self, question: str, k: int) -> Retrieved:
+        """Search; the query's encoding is timed apart, and then again as a part of the search."""
+        started = time.perf_counter()
+        embed(self.encoder, [question])
+        encoding = time.perf_counter() - started
+        started = time.perf_counter()
+        hits = self._memory.search(question, k, **self.search)
+        taken = time.perf_counter() - started
+        opening = those_that_matter(hits.matters) if self.opens else []
+        return Retrieved(
+            passages=tuple(Passage(hit.item.id, hit.text, tuple(_guidance(hit))) for hit in hits),
+            opening=tuple(preference.text for preference in opening),
+            encoding=encoding,
+            search=max(0.0, taken - hits.timings.get("embedding", 0.0)),
+        )
+
+    def bytes(self) -> dict[str, int]:
+        """Return the bytes of the file by part."""
+        return dict(self._epic.stats().bytes)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._memory.close()
+
+
+def _guidance(hit: Hit) -> list[str]:
+    return [" ".join(entry.instruction.split()) for entry in hit.entries if entry.instruction]

@@ -1,0 +1,146 @@
+"""Experiments that the papers do not have: number of preferences, equal bytes, dilution, noise, others' questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from epic_core.encoders import Encoder
+from epic_eval.datasets import Data
+from epic_eval.experiments.retrieval import Retrieval, Say
+from epic_eval.experiments.scores import MIB, Scores
+from epic_eval.experiments.streaming import stream
+from epic_eval.experiments.variants import asked_by_others, diluted, misspelt, ordering, with_preferences
+from epic_eval.report import Part, Table, plot_lines
+
+ARMS = ("told", "dense", "EPIC", "EPIC ours")
+BUDGETS = (0.1, 0.27, 1.0, 10.0)
+COUNTS = (1, 2, 5, 10, 20, 40)
+_NOTE = "Means over personas of {name}; bytes are the mean of the states. No model answered: proxies, as in Table 2."
+
+
+class Experiments:
+    """Experiments of ours over one data folder.
+
+    Args:
+        data: The personas that are asked.
+        pool: More personas of the same sets, whose preferences may be added.
+        encoder: For all arms.
+        folder: For journals and plots.
+        seed: Of all draws.
+        say: Is told how far it is.
+    """
+
+    def __init__(
+        self, data: Data, pool: Data, encoder: Encoder, folder: Path, *, seed: int = 0, say: Say = lambda line: None
+    ) -> None:
+        self.data = data
+        self.pool = pool
+        self.encoder = encoder
+        self.folder = folder
+        self.seed = seed
+        self.say = say
+        self.name = data.datasets[0].name
+
+    def _scores(self, data: Data, arms: Sequence[str]) -> Scores:
+        retrieval = Retrieval(data, self.encoder, self.folder, seed=self.seed, say=self.say)
+        try:
+            retrieval.ask(arms)
+            return Scores(retrieval, arms, None)
+        finally:
+            retrieval.close()
+
+    def _series(
+        self, title: str, variants: Mapping[str, Data], arms: Sequence[str], measures: Sequence[str]
+    ) -> tuple[Table, dict[tuple[str, str], list[float | None]]]:
+        values: dict[tuple[str, str], list[float | None]] = {}
+        for label, data in variants.items():
+            self.say(f"{title}: {label}")
+            scores = self._scores(data, arms)
+            for arm in arms:
+                for measure in measures:
+                    if arm == "told" and measure in ("choice", "MB"):
+                        continue  # it finds nothing, and keeps the preferences alone
+                    if measure == "MB":
+                        size = scores.bytes(arm, self.name)
+                        found = None if size is None else size["total"] / MIB
+                    else:
+                        mean = scores.of(arm, self.name, measure)
+                        found = None if mean is None else mean.mean
+                    values.setdefault((arm, measure), []).append(found)
+        rows = [
+            (f"{arm}: {measure}", *("-" if value is None else f"{value:.2f}" for value in row))
+            for (arm, measure), row in values.items()
+        ]
+        table = Table(title, ("", *variants), tuple(rows), (_NOTE.format(name=self.name),))
+        return table, values
+
+    def preferences(self) -> list[Part]:
+        """Number of preferences: the question's own is always among them, the others are other personas'."""
+        variants = {str(n): with_preferences(self.data, n, self.pool, self.seed) for n in COUNTS}
+        table, values = self._series("Number of preferences", variants, ARMS, ("choice", "named", "tokens", "MB"))
+        parts: list[Part] = [table]
+        for measure, about in (
+            ("choice", "following first"),
+            ("named", "own preference told"),
+            ("tokens", "prompt tokens"),
+        ):
+            lines = {arm: _points(COUNTS, values[arm, measure]) for arm in ARMS if any(values.get((arm, measure), ()))}
+            path = self.folder / f"preferences_{measure}.svg"
+            title = f"{about} against the number of preferences"
+            parts.append(plot_lines(lines, path, xlabel="preferences", ylabel=about, title=title))
+        return parts
+
+    def bytes(self) -> list[Part]:
+        """Equal bytes: every arm within the same budgets."""
+        rows = []
+        for arm in ("BM25", "dense", "RaBitQ", "raptor-lite", "EPIC", "EPIC ours"):
+            cells = []
+            for budget in BUDGETS:
+                name = f"{arm} budget={budget}"
+                scores = self._scores(self.data, [name])
+                found, size = scores.of(name, self.name, "choice"), scores.bytes(name, self.name)
+                shown = "-" if found is None else f"{found.mean:.2f}"
+                cells.append(f"{shown} ({size['total'] / MIB:.2f})" if size else shown)
+            rows.append((arm, *cells))
+        note = (
+            "choice (MiB used). A store of everything keeps the newest passages that fit, which is a random sample"
+            " here; EPIC evicts by value. " + _NOTE.format(name=self.name)
+        )
+        header = ("arm", *(f"{budget} MiB" for budget in BUDGETS))
+        return [Table("Equal bytes", header, tuple(rows), (note,))]
+
+    def dilution(self) -> list[Part]:
+        """Dilution: the useful passages stay, the haystack grows."""
+        most = self.data.documents
+        counts = [count for count in (most // 30, most // 10, most // 3, most) if count]
+        variants = {str(count): diluted(self.data, count, self.seed) for count in counts}
+        return [self._series("Dilution: passages around", variants, ARMS[1:], ("choice", "MB"))[0]]
+
+    def surface(self) -> list[Part]:
+        """Surface noise: letters dropped or swapped in a share of the words."""
+        variants = {f"{share:.0%}": misspelt(self.data, share, self.seed) for share in (0.0, 0.05, 0.1, 0.2)}
+        return [self._series("Misspelt words", variants, ARMS[1:], ("choice", "MB"))[0]]
+
+    def injected(self) -> list[Part]:
+        """Injected instructions: orders to the assistant behind a share of the passages."""
+        variants = {f"{share:.0%}": ordering(self.data, share, self.seed) for share in (0.0, 0.1, 0.5)}
+        return [self._series("Injected instructions", variants, ARMS[1:], ("choice", "breaking", "MB"))[0]]
+
+    def unrelated(self) -> list[Part]:
+        """Others' questions: how much is told where no preference belongs to the question."""
+        variants = {"own questions": self.data, "others' questions": asked_by_others(self.data)}
+        return [self._series("Unrelated questions", variants, ARMS, ("told", "named", "tokens"))[0]]
+
+    def stream(self) -> list[Part]:
+        """Stream and drift: batches of passages under changing preferences."""
+        return stream(self.data, self.encoder, self.folder, seed=self.seed, say=self.say)
+
+    def all(self) -> dict[str, Callable[[], list[Part]]]:
+        """Return the experiments by name."""
+        names = ("preferences", "bytes", "dilution", "surface", "injected", "unrelated", "stream")
+        return {name: getattr(self, name) for name in names}
+
+
+def _points(places: Sequence[float], values: Sequence[float | None]) -> list[tuple[float, float]]:
+    return [(place, value) for place, value in zip(places, values, strict=True) if value is not None]

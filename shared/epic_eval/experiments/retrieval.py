@@ -1,0 +1,186 @@
+"""Retrieval of every arm for every question, one build for each persona and arm; it goes on where it was left."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from epic_core.encoders import Encoder
+from epic_core.lm import LanguageModel
+from epic_eval.arms import Arm, CorpusEncoder, arm_of
+from epic_eval.datasets import Data, Persona, Question
+from epic_eval.journal import Journal, Record, key_of
+
+K = 5
+DEPTH = 100
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question with where it is from."""
+
+    set: str
+    persona: int
+    question: Question
+    preferences: tuple[str, ...]
+
+    def key(self, run: str, arm: str) -> str:
+        """Return the key of what an arm retrieves for it."""
+        asked = (self.question.preference, self.question.text)
+        return key_of("retrieved", run, self.set, self.persona, asked, self.preferences, arm)
+
+
+def asked_in(data: Data) -> Iterator[Asked]:
+    """Yield all questions of a run, set by set."""
+    for dataset in data.datasets:
+        for persona in dataset.personas:
+            for question in persona.questions:
+                yield Asked(dataset.name, persona.index, question, persona.preferences)
+
+
+def run_key(data: Data, encoder: Encoder, seed: int, k: int = K, lm: LanguageModel | None = None) -> str:
+    """Return the digest of everything that retrieval depends on, besides question and arm."""
+    return key_of(
+        [(item.id, item.text) for item in data.corpus],
+        encoder.name,
+        encoder.fingerprint,
+        seed,
+        k,
+        None if lm is None else lm.name,
+    )
+
+
+class Retrieval:
+    """A run of arms over data, with its files in a folder.
+
+    Args:
+        data: What is asked of whom.
+        encoder: Encodes everything.
+        folder: Holds `retrieved.jsonl` and `built.jsonl`.
+        k: How many passages a context has.
+        seed: Of whatever arms draw.
+        lm: For arms that ask a language model.
+        say: Is told how far it is.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        encoder: Encoder,
+        folder: str | Path,
+        *,
+        k: int = K,
+        seed: int = 0,
+        lm: LanguageModel | None = None,
+        say: Say = lambda line: None,
+    ) -> None:
+        self.data = data
+        self.folder = Path(folder)
+        self.k = k
+        self.seed = seed
+        self.lm = lm
+        self.say = say
+        self.run = run_key(data, encoder, seed, k, lm)
+        self.retrieved = Journal(self.folder / "retrieved.jsonl")
+        self.built = Journal(self.folder / "built.jsonl")
+        self._raw = encoder
+        self._encoder: Encoder | None = None
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder with the corpus's embeddings, made when first needed."""
+        if self._encoder is None:
+            made = CorpusEncoder(self._raw, [item.text for item in self.data.corpus])
+            self._encoder = made
+            if (key := key_of("corpus", self.run)) not in self.built:
+                self.built.add(key, {"run": self.run, "arm": "", "seconds": {"embedding": made.seconds}})
+        return self._encoder
+
+    def ask(self, names: Sequence[str]) -> None:
+        """Have arms answer all questions that they have not answered yet."""
+        for name in names:
+            started = time.perf_counter()
+            missing = [each for each in asked_in(self.data) if each.key(self.run, name) not in self.retrieved]
+            if missing:
+                self._ask(name, missing)
+                self.say(f"{name}: {len(missing)} questions, {time.perf_counter() - started:.0f} s")
+
+    def _ask(self, name: str, missing: Sequence[Asked]) -> None:
+        by_persona: dict[tuple[str, ...], list[Asked]] = {}
+        for asked in missing:
+            by_persona.setdefault(asked.preferences, []).append(asked)
+        arm = arm_of(name, self.encoder, seed=self.seed, lm=self.lm)
+        folder: Path | None = None
+        try:
+            for preferences, asking in by_persona.items():
+                if folder is None or arm.personal:
+                    if folder is not None:
+                        arm.close()
+                        shutil.rmtree(folder)
+                    folder = Path(tempfile.mkdtemp(prefix="epic-eval-"))
+                    cost = arm.build(self.data.corpus, preferences, folder)
+                arm.prefer(preferences)
+                if (key := self.built_key(name, preferences)) not in self.built:
+                    self.built.add(
+                        key, {"run": self.run, "arm": name, "bytes": arm.bytes(), **dataclasses.asdict(cost)}
+                    )
+                for asked in asking:
+                    self._retrieve(arm, name, asked)
+        finally:
+            if folder is not None:
+                arm.close()
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def built_key(self, arm: str, preferences: Sequence[str]) -> str:
+        """Return the key of what an arm built for a persona."""
+        return key_of("built", self.run, arm, list(preferences))
+
+    def _retrieve(self, arm: Arm, name: str, asked: Asked) -> None:
+        question = asked.question
+        found = arm.retrieve(question.text, self.k)
+        known = question.preference in self.data.cases or any(self.data.labels.get(question.preference, {}).values())
+        deep = arm.retrieve(question.text, DEPTH).passages if known else found.passages
+        self.retrieved.add(
+            asked.key(self.run, name),
+            {
+                "run": self.run,
+                "set": asked.set,
+                "persona": asked.persona,
+                "question": question.text,
+                "preference": question.preference,
+                "preferences": list(asked.preferences),
+                "arm": name,
+                "passages": [passage._asdict() for passage in found.passages],
+                "opening": list(found.opening),
+                "order": [passage.id for passage in deep],
+                "encoding": found.encoding,
+                "search": found.search,
+            },
+        )
+
+    def results(self, name: str) -> list[tuple[Asked, Record]]:
+        """Return the questions that an arm has answered, with what it found."""
+        keys = [(asked, asked.key(self.run, name)) for asked in asked_in(self.data)]
+        return [(asked, self.retrieved[key]) for asked, key in keys if key in self.retrieved]
+
+    def builds(self, name: str, personas: Sequence[Persona]) -> list[Record]:
+        """Return what an arm built for personas."""
+        found: list[Any] = [self.built.get(self.built_key(name, persona.preferences)) for persona in personas]
+        return [record for record in found if record is not None]
+
+    def encoding_seconds(self) -> float:
+        """Return what encoding the corpus took; nan if it was not needed."""
+        record = self.built.get(key_of("corpus", self.run))
+        return float("nan") if record is None else float(record["seconds"]["embedding"])
+
+    def close(self) -> None:
+        """Close the files."""
+        self.retrieved.close()
+        self.built.close()

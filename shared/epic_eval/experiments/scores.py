@@ -1,0 +1,94 @@
+"""Scores of a run: the measures of every arm and set, question by question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from epic_eval.answering import request_of
+from epic_eval.datasets import Data, Persona
+from epic_eval.experiments.retrieval import Retrieval
+from epic_eval.journal import Record
+from epic_eval.metrics import Estimate, Nearness, estimate, proxies
+
+MIB = 2**20
+
+
+class Scores:
+    """The measures of what arms retrieved.
+
+    Args:
+        retrieval: The run.
+        arms: Whose.
+        nearness: Judges `coverage`; None leaves it out.
+    """
+
+    def __init__(self, retrieval: Retrieval, arms: Sequence[str], nearness: Nearness | None) -> None:
+        self.retrieval = retrieval
+        self.arms = list(arms)
+        self._values: dict[tuple[str, str, str], list[tuple[object, float]]] = {}
+        self._seconds: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        results = {arm: retrieval.results(arm) for arm in self.arms}
+        if nearness is not None:
+            nearness.know(
+                text
+                for found in results.values()
+                for asked, record in found
+                for text in (asked.question.text, asked.question.preference, *(p["text"] for p in record["passages"]))
+            )
+        for arm, answered in results.items():
+            for asked, record in answered:
+                found = proxies(
+                    retrieval.data,
+                    asked.question,
+                    passages=record["passages"],
+                    opening=record["opening"],
+                    order=record["order"],
+                    nearness=nearness,
+                )
+                found["told"] = float(len(record["opening"]))
+                # Four characters make a token, about.
+                prompt = request_of(record, "guided").messages
+                found["tokens"] = sum(len(message.content) for message in prompt) / 4
+                for measure, value in found.items():
+                    self._values.setdefault((arm, asked.set, measure), []).append((asked.persona, value))
+                self._seconds.setdefault((arm, asked.set), []).append((record["encoding"], record["search"]))
+
+    @property
+    def data(self) -> Data:
+        """The run's data."""
+        return self.retrieval.data
+
+    def values(self, arm: str, dataset: str, measure: str) -> list[tuple[object, float]]:
+        """Return (persona, value) for each question."""
+        return self._values.get((arm, dataset, measure), [])
+
+    def of(self, arm: str, dataset: str, measure: str) -> Estimate | None:
+        """Return the mean over personas; None if nothing is known."""
+        return estimate(self.values(arm, dataset, measure))
+
+    def milliseconds(self, arm: str, dataset: str) -> tuple[float, float, float] | None:
+        """Return mean encoding, mean search and median search of a question; None for no questions."""
+        taken = self._seconds.get((arm, dataset))
+        if not taken:
+            return None
+        searches = sorted(search for _, search in taken)
+        mean = sum(searches) / len(searches)
+        return tuple(  # type: ignore[return-value]
+            1000 * each for each in (sum(e for e, _ in taken) / len(taken), mean, searches[len(searches) // 2])
+        )
+
+    def personas(self, dataset: str) -> tuple[Persona, ...]:
+        """Return the personas of a set."""
+        return next(each.personas for each in self.data.datasets if each.name == dataset)
+
+    def builds(self, arm: str, dataset: str) -> list[Record]:
+        """Return what an arm built for the personas of a set; what is built once counts for each of them."""
+        return self.retrieval.builds(arm, self.personas(dataset))
+
+    def bytes(self, arm: str, dataset: str) -> dict[str, float] | None:
+        """Return the mean bytes by part; None if nothing was built."""
+        built = [record["bytes"] for record in self.builds(arm, dataset)]
+        if not built:
+            return None
+        parts = dict.fromkeys(part for each in built for part in each)
+        return {part: sum(each.get(part, 0) for each in built) / len(built) for part in parts}

@@ -1,0 +1,250 @@
+"""Tables of the papers, with our figures of tier 0 beside theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from epic_eval.experiments.scores import MIB, Scores
+from epic_eval.metrics import MEASURES, paired
+from epic_eval.report import Part, Table, Text
+
+LETTERS = {"PrefWiki": "W", "PrefRQ": "R", "PrefELI5": "L", "PrefEval": "E"}
+ABLATION = ("dense", "C", "F", "S", "C+F", "EPIC", "EPIC signed", "EPIC light", "EPIC ours")
+_ABLATION_ROWS = {"dense": "none", "C": "C", "C+F": "C+F", "EPIC": "C+F+S"}
+TAUS = (0.0, 0.1, 0.2, 0.3, 0.4)
+TAU_ARMS = tuple(f"EPIC tau={tau}" for tau in TAUS)
+
+
+@cache
+def paper_figures() -> dict[str, Any]:
+    """Return the papers' figures by table."""
+    found: dict[str, Any] = json.loads((files("epic_eval") / "data" / "paper_figures.json").read_text("utf-8"))
+    return found
+
+
+def paper_row(table: str, arm: str) -> Any:
+    """Return the papers' row for an arm of ours, or None."""
+    return paper_figures()[table].get(paper_figures()["same_as"].get(arm))
+
+
+def table2(scores: Scores) -> list[Part]:
+    """Build Table 2 once for each measure that takes the place of accuracy; the papers' accuracy stands beside it."""
+    tables: list[Part] = []
+    sets = [dataset.name for dataset in scores.data.datasets]
+    for measure, about in MEASURES.items():
+        known = [name for name in sets if any(scores.values(arm, name, measure) for arm in scores.arms)]
+        if not known:
+            continue
+        rows = []
+        for arm in scores.arms:
+            cells = [_cell(scores, arm, name, measure) for name in known]
+            rows.append((arm, *cells, *_accuracies(arm, known)))
+        size = {name: max(len(scores.values(arm, name, measure)) for arm in scores.arms) for name in known}
+        header = ("arm", *(f"{letter(name)} ({size[name]})" for name in known), *(f"paper {letter(n)}" for n in known))
+        tables.append(
+            Table(
+                f"Table 2 by proxy: {measure}",
+                header,
+                tuple(rows),
+                (
+                    f"{measure}: {about}. A proxy, not accuracy. In brackets: questions; 95 % interval over personas.",
+                    "paper: accuracy in %, Llama-3.1-8B, judged by Llama-3.3-70B, on the papers' corpora.",
+                ),
+            )
+        )
+    return tables
+
+
+def letter(name: str) -> str:
+    """Return the papers' letter of a set, or its name."""
+    return LETTERS.get(name, name)
+
+
+def _cell(scores: Scores, arm: str, name: str, measure: str) -> str:
+    found = scores.of(arm, name, measure)
+    return "-" if found is None else str(found)
+
+
+def _accuracies(arm: str, sets: Sequence[str]) -> list[str]:
+    row, columns = paper_row("table2", arm), paper_figures()["table2"]["columns"]
+    if row is None:
+        return ["-"] * len(sets)
+    known = dict(zip(columns, row, strict=True))
+    return [f"{known[key]:.2f}" if (key := f"Llama-8B {letter(name)}") in known else "-" for name in sets]
+
+
+def _proxy(scores: Scores, name: str) -> str:
+    """Return the measure that a set's questions are best judged by: choices, else labels, else coverage."""
+    return next(
+        (m for m in ("choice", "label", "coverage", "named") if any(scores.values(a, name, m) for a in scores.arms)),
+        "named",
+    )
+
+
+def differences(scores: Scores, base: str = "dense") -> Table:
+    """Build the differences of every arm to one, paired over personas, for each set's best-known measure."""
+    sets = [dataset.name for dataset in scores.data.datasets]
+    proxy = {name: _proxy(scores, name) for name in sets}
+    rows = []
+    for arm in [arm for arm in scores.arms if arm != base]:
+        cells = []
+        for name in sets:
+            found = paired(scores.values(arm, name, proxy[name]), scores.values(base, name, proxy[name]))
+            cells.append("-" if found is None else f"{found[0]:+.2f} [{found[1]:+.2f}, {found[2]:+.2f}]")
+        rows.append((arm, *cells))
+    header = ("arm", *(f"{letter(name)} {proxy[name]}" for name in sets))
+    note = f"Mean difference to {base} over the same personas, and its 95 % interval."
+    return Table(f"Differences to {base}", header, tuple(rows), (note,))
+
+
+def table4(scores: Scores) -> Table:
+    """Build Table 4, the ablation: proxy / MB for each set, the paper's accuracy / MB beside it."""
+    sets = [dataset.name for dataset in scores.data.datasets]
+    proxy = {name: _proxy(scores, name) for name in sets}
+    rows = []
+    for arm in [arm for arm in ABLATION if arm in scores.arms]:
+        paper = paper_figures()["table4"].get(_ABLATION_ROWS.get(arm), {})
+        cells = []
+        for name in sets:
+            found, size = scores.of(arm, name, proxy[name]), scores.bytes(arm, name)
+            cells.append(_joined(found.mean if found else None, size["total"] / MIB if size else None))
+            theirs = paper.get(letter(name))
+            cells.append("-" if theirs is None else f"{theirs[0]:.2f} / {theirs[1]:.2f}")
+        rows.append((arm, *cells))
+    header = ("arm", *(text for n in sets for text in (f"{letter(n)} {proxy[n]} / MB", f"paper {letter(n)}")))
+    return Table("Table 4: stages alone and together", header, tuple(rows), ("paper: accuracy in % / MB, Llama-8B.",))
+
+
+def table5(scores: Scores) -> Table:
+    """Build Table 5, tau: proxy / seconds of verification / MB."""
+    sets = [dataset.name for dataset in scores.data.datasets]
+    rows = []
+    for arm, tau in zip(TAU_ARMS, TAUS, strict=True):
+        cells = []
+        for name in sets:
+            found, size, built = scores.of(arm, name, _proxy(scores, name)), scores.bytes(arm, name), None
+            if builds := scores.builds(arm, name):
+                built = sum(sum(record["seconds"].values()) for record in builds) / len(builds)
+            cells.append(_joined(found.mean if found else None, built, size["total"] / MIB if size else None))
+            theirs = paper_figures()["table5"].get(f"{tau:.1f}", {}).get(letter(name))
+            cells.append("-" if theirs is None else " / ".join(f"{value:.2f}" for value in theirs))
+        rows.append((f"tau {tau:.1f}", *cells))
+    proxies = ", ".join(f"{letter(name)} {_proxy(scores, name)}" for name in sets)
+    header = ("", *(text for n in sets for text in (f"{letter(n)} proxy / s / MB", f"paper {letter(n)}")))
+    notes = (
+        f"Proxies: {proxies}. Seconds of the whole build without the corpus's embedding; paper: accuracy / s / MB.",
+        "The paper prints no row for 0.1: it equals that of 0.0.",
+    )
+    return Table("Table 5: the coarse filter's threshold", header, tuple(rows), notes)
+
+
+def table6(scores: Scores) -> Table:
+    """Build Table 6, MB by part, for the first set."""
+    name = scores.data.datasets[0].name
+    parts: list[str] = []
+    sizes = {arm: scores.bytes(arm, name) for arm in scores.arms}
+    for size in sizes.values():
+        parts += [part for part in size or {} if part not in parts and part != "total" and (size or {})[part] > 0]
+    rows = []
+    for arm, size in sizes.items():
+        if size is None:
+            continue
+        paper = paper_row("table6", arm)
+        cells = [f"{size[part] / MIB:.3f}" if size.get(part) else "-" for part in parts]
+        rows.append((arm, *cells, f"{size['total'] / MIB:.3f}", "-" if paper is None else f"{paper['total']:.2f}"))
+    note = (
+        f"MB are 2^20 bytes, the mean of {len(scores.personas(name))} personas of {name} over"
+        f" {len(scores.data.corpus)} passages here, 39,920 in the paper: only ratios compare."
+    )
+    return Table("Table 6: memory", ("arm", *parts, "total MB", "paper MB"), tuple(rows), (note,))
+
+
+def table7(scores: Scores) -> Table:
+    """Build Table 7, milliseconds a query: encoding + search, mean; the median of the search."""
+    sets = [dataset.name for dataset in scores.data.datasets]
+    rows = []
+    for arm in scores.arms:
+        cells, paper = [], paper_row("table7", arm)
+        for name in sets:
+            taken = scores.milliseconds(arm, name)
+            cells.append("-" if taken is None else f"{taken[0]:.2f} + {taken[1]:.2f} ({taken[2]:.2f})")
+        rows.append((arm, *cells, *("-" if paper is None else f"{paper.get(letter(n), '-')}" for n in sets)))
+    header = ("arm", *(f"{letter(name)} ms" for name in sets), *(f"paper {letter(name)}" for name in sets))
+    note = "Mean encoding + mean search (median search) of a question, generation not included."
+    return Table("Table 7: retrieval latency", header, tuple(rows), (note,))
+
+
+def table8(scores: Scores) -> Table:
+    """Build Table 8, seconds of indexing by part, for the first set."""
+    name = scores.data.datasets[0].name
+    encoding = scores.retrieval.encoding_seconds()
+    rows = []
+    for arm in scores.arms:
+        builds = scores.builds(arm, name)
+        if not builds:
+            continue
+        parts = dict.fromkeys(part for record in builds for part in record["seconds"])
+        means = {part: sum(record["seconds"].get(part, 0.0) for record in builds) / len(builds) for part in parts}
+        shown = ", ".join(f"{part} {seconds:.2f}" for part, seconds in means.items() if seconds >= 0.005)
+        calls = sum(record["calls"] for record in builds) / len(builds)
+        held = sum(record["held"] for record in builds) / len(builds)
+        paper = paper_row("table8", arm)
+        rows.append(
+            (
+                arm,
+                f"{sum(means.values()):.2f}",
+                shown or "-",
+                f"{held:.0f}",
+                f"{calls:.0f}",
+                "-" if paper is None else f"{paper:.2f}",
+            )
+        )
+    notes = (f"To each arm with embeddings the corpus's own comes: {encoding:.2f} s, once.",)
+    return Table(
+        "Table 8: indexing", ("arm", "seconds", "parts", "items held", "model calls", "paper s"), tuple(rows), notes
+    )
+
+
+_OTHERS = (
+    ("MemoryBank-lite", "PrefEval", "table12", "MemoryBank"),
+    ("EPIC", "PrefEval", "table12", "EPIC"),
+    ("BPR-lite", "PrefWiki", "table13", "BPR"),
+    ("RaBitQ", "PrefWiki", "table13", "RaBitQ"),
+    ("EPIC", "PrefWiki", "table13", "EPIC"),
+    ("graph", "PrefWiki", "table14", "HippoRAG 2"),
+    ("EPIC+graph", "PrefWiki", "table14", "+ CFS"),
+)
+
+
+def table12(scores: Scores) -> Table:
+    """Build Tables 12 to 14: proxy / indexing s / ms a query / MB, the papers' accuracy in the place of the proxy."""
+    sets = [dataset.name for dataset in scores.data.datasets]
+    rows = []
+    for arm, name, table, theirs in _OTHERS:
+        if arm not in scores.arms or name not in sets:
+            continue
+        found, size, taken = scores.of(arm, name, _proxy(scores, name)), scores.bytes(arm, name), None
+        if builds := scores.builds(arm, name):
+            taken = sum(sum(record["seconds"].values()) for record in builds) / len(builds)
+        asked = scores.milliseconds(arm, name)
+        ours = _joined(
+            found.mean if found else None, taken, asked[1] if asked else None, size["total"] / MIB if size else None
+        )
+        paper = paper_figures()[table][theirs]
+        shown = " / ".join(f"{value:.2f}" for value in (paper if isinstance(paper, list) else paper[letter(name)]))
+        rows.append((f"{arm} ({theirs})", name, table.removeprefix("table"), ours, shown))
+    header = ("arm (theirs)", "set", "table", "proxy / s / ms / MB", "paper: % / s / ms / MB")
+    return Table("Tables 12 to 14: MemoryBank, binary codes, graphs", header, tuple(rows))
+
+
+def footnotes() -> list[Part]:
+    """Return what does not add up in the papers."""
+    return [Text(f"Note {number}. {note}") for number, note in enumerate(paper_figures()["footnotes"], start=1)]
+
+
+def _joined(*values: float | None) -> str:
+    return " / ".join("-" if value is None else f"{value:.2f}" for value in values)

@@ -1,0 +1,164 @@
+"""Measures of tier 0, which no model answers or judges, and means over personas with intervals."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from epic_core import Item
+from epic_core.encoders import Encoder, embed
+from epic_eval.datasets import Case, Data, Question
+
+MEASURES: dict[str, str] = {
+    "choice": "the option that follows the question's preference comes before those that break it (chance 0.25;"
+    " none of the four among the first hundred is a failure)",
+    "breaking": "how many of the options that break it are among the five passages",
+    "none": "none of the four options is among the first hundred",
+    "label": "the first passage that a reader judged for the question's preference: 1 if it supports it, 1/2 if it does"
+    " both, else 0, and 0 for none",
+    "coverage": "one of the five passages is near both to the question and to its own preference, by an encoder of the"
+    " judge's",
+    "named": "the question's own preference is in what a model is told: among the preferences the arm puts first, or in"
+    " its guidance",
+}
+"""The proxies of tier 0 by name; none of them is an accuracy."""
+WORTH = {"supports": 1.0, "mixed": 0.5}
+NEAR = 0.3
+"""The cosine from which `coverage` counts a passage as near: the papers' tau."""
+
+_RESAMPLES = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A mean over personas with its 95 % interval.
+
+    Attributes:
+        mean: Of the personas' means.
+        low, high: By bootstrap over personas, as questions of one persona are not independent.
+        personas, questions: How many there were.
+    """
+
+    mean: float
+    low: float
+    high: float
+    personas: int
+    questions: int
+
+    def __str__(self) -> str:
+        # One persona says nothing about others.
+        return f"{self.mean:.2f}" + (f" [{self.low:.2f}, {self.high:.2f}]" if self.personas > 1 else "")
+
+
+def estimate(values: Iterable[tuple[object, float]]) -> Estimate | None:
+    """Return the mean of values, each with its persona; None for no values."""
+    known = list(values)
+    if not known:
+        return None
+    means = np.array(list(_means(known).values()))
+    low, high = interval(means)
+    return Estimate(mean=float(means.mean()), low=low, high=high, personas=len(means), questions=len(known))
+
+
+def interval(means: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the mean of independent values; the same for the same values."""
+    known = np.asarray(means, dtype=float)
+    rows = np.random.default_rng(0).integers(len(known), size=(_RESAMPLES, len(known)))
+    low, high = np.percentile(known[rows].mean(axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+class Nearness:
+    """Cosines of an encoder that only judges; each text is encoded once.
+
+    Args:
+        encoder: Best another one than the arms use.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self._known: dict[str, Any] = {}
+
+    def know(self, texts: Iterable[str]) -> None:
+        """Encode texts together, which is faster than one by one."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if missing:
+            self._known.update(zip(missing, embed(self.encoder, missing), strict=True))
+
+    def near(self, text: str, others: Sequence[str]) -> np.ndarray:
+        """Return the cosines of a text with others, shape `(len(others),)`."""
+        self.know((text, *others))
+        cosines: np.ndarray = np.stack([self._known[other] for other in others]) @ self._known[text]
+        return cosines
+
+
+def proxies(
+    data: Data,
+    question: Question,
+    *,
+    passages: Sequence[Mapping[str, Any]],
+    opening: Sequence[str],
+    order: Sequence[str],
+    nearness: Nearness | None,
+) -> dict[str, float]:
+    """Return the measures of one question; those for which nothing is known of it are left out.
+
+    Args:
+        data: Cases and labels.
+        question: The question.
+        passages: The five, with `id`, `text` and `guidance`.
+        opening: The preferences that the arm tells.
+        order: The ids of the first hundred passages.
+        nearness: Judges `coverage`; without it, that is left out.
+    """
+    place = {item: number for number, item in enumerate(order)}
+    guidance = [line for passage in passages for line in passage["guidance"]]
+    told = question.preference in opening or any(question.preference in line for line in guidance)
+    found = {"named": float(told)}
+    if (case := case_for(data.cases, question)) is not None:
+        ids = [Item(text=option).id for option in case.options]
+        follows, *breaks = (place.get(each, len(order) + 1) for each in ids)
+        found["choice"] = float(follows < min(breaks))
+        five = {passage["id"] for passage in passages}
+        found["breaking"] = float(sum(each in five for each in ids[1:]))
+        found["none"] = float(not place.keys() & set(ids))
+    stances = data.labels.get(question.preference, {})
+    if any(stances.values()):
+        first = next((stances[item] for item in order if item in stances), "")
+        found["label"] = WORTH.get(first, 0.0)
+    if nearness is not None:
+        found["coverage"] = float(
+            any(
+                nearness.near(passage["text"], [question.text, question.preference]).min() >= NEAR
+                for passage in passages
+            )
+        )
+    return found
+
+
+def case_for(cases: Mapping[str, Sequence[Case]], question: Question) -> Case | None:
+    """Return the multiple choice of a question: the one with its words, else the first of its preference."""
+    of = cases.get(question.preference, ())
+    return next((case for case in of if case.question == question.text), of[0] if of else None)
+
+
+def paired(
+    one: Iterable[tuple[object, float]], other: Iterable[tuple[object, float]]
+) -> tuple[float, float, float] | None:
+    """Return the mean difference one - other over the personas that both have, and its interval."""
+    firsts, seconds = _means(one), _means(other)
+    differences = [firsts[persona] - seconds[persona] for persona in firsts if persona in seconds]
+    if not differences:
+        return None
+    return (float(np.mean(differences)), *interval(differences))
+
+
+def _means(values: Iterable[tuple[object, float]]) -> dict[object, float]:
+    groups: dict[object, list[float]] = defaultdict(list)
+    for persona, value in values:
+        groups[persona].append(value)
+    return {persona: float(np.mean(group)) for persona, group in groups.items()}

@@ -1,0 +1,164 @@
+"""Stages after retrieval: which questions are answered and judged, from the files of a run's folder."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from epic_core.errors import InvalidInputError
+from epic_eval.answering import Context, request_of
+from epic_eval.asking import Request, answer_to, sent_tokens
+from epic_eval.experiments.tables import letter, paper_figures, paper_row
+from epic_eval.journal import Journal, Record
+from epic_eval.judge import OUTCOMES, Accuracy, Judge, Judged, Judgement, accuracy, agreement
+from epic_eval.report import Part, Table, Text
+
+DEVIATIONS = (
+    "Unlike the papers' code: a check that cannot be read is undecided, not passed (counted as wrong here; left out in"
+    " brackets where that changes it); answers that failed are shown; a hallucination is asked after its quote is"
+    " there; the answer is fenced as untrusted text; the prompts are worded anew.",
+    "content: the texts alone; guided: with what the arm says beside them, as the paper's EPIC; told: the texts and all"
+    " of the user's preferences, for all arms alike.",
+)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One answer that is wanted: what was retrieved, and how it is shown."""
+
+    record: Record
+    mode: Context
+
+    @property
+    def request(self) -> Request:
+        """The prompt."""
+        return request_of(self.record, self.mode)
+
+    def judgement(self, answer: str) -> Judgement:
+        """Return what is to be judged."""
+        return Judgement(self.record["preference"], self.record["question"], answer)
+
+
+class Folder:
+    """The files of a run: `retrieved.jsonl`, `answers.jsonl`, `judged.jsonl`.
+
+    Args:
+        folder: As `epic eval run` made it, or with its `retrieved.jsonl` alone.
+
+    Raises:
+        InvalidInputError: if nothing was retrieved there.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if not (self.folder / "retrieved.jsonl").exists():
+            raise InvalidInputError(f"{folder} holds no retrieved.jsonl: `epic eval run DATA --out {folder}` makes it.")
+        self.retrieved = Journal(self.folder / "retrieved.jsonl")
+        self.answers = Journal(self.folder / "answers.jsonl")
+        self.verdicts = Journal(self.folder / "judged.jsonl")
+
+    def slots(
+        self,
+        *,
+        arms: Sequence[str] = (),
+        sets: Sequence[str] = (),
+        modes: Sequence[Context] = ("content", "guided", "told"),
+        sample: int | None = None,
+        seed: int = 0,
+    ) -> list[Slot]:
+        """Return the answers that are wanted, of the latest run in the folder.
+
+        Args:
+            arms, sets: Which; empty for all.
+            modes: How contexts are shown.
+            sample: Only that many questions, the same ones for all arms.
+            seed: Of the sample.
+        """
+        records = list(self.retrieved)
+        latest = records[-1]["run"] if records else ""
+        known = {record["arm"] for record in records}
+        for arm in arms:
+            if arm not in known:
+                raise InvalidInputError(f"The arm {arm!r} has retrieved nothing here. There are {sorted(known)}.")
+        chosen = [
+            record
+            for record in records
+            if record["run"] == latest and (not arms or record["arm"] in arms) and (not sets or record["set"] in sets)
+        ]
+        questions = list(dict.fromkeys(_question(record) for record in chosen))
+        if sample is not None and sample < len(questions):
+            kept = set(random.Random(seed).sample(questions, sample))
+            chosen = [record for record in chosen if _question(record) in kept]
+        return [Slot(record, mode) for record in chosen for mode in modes]
+
+    def answered(self, slots: Iterable[Slot], model: str) -> list[tuple[Slot, str | None]]:
+        """Return each slot with a model's answer, or None."""
+        return [(slot, answer_to(slot.request, model, self.answers)) for slot in slots]
+
+    def judgements(self, slots: Iterable[Slot], model: str) -> list[Judgement]:
+        """Return what is to be judged of a model's answers; an empty answer cannot be."""
+        return [slot.judgement(answer) for slot, answer in self.answered(slots, model) if answer and answer.strip()]
+
+    def close(self) -> None:
+        """Close the files."""
+        for journal in (self.retrieved, self.answers, self.verdicts):
+            journal.close()
+
+
+def _question(record: Record) -> tuple[str, int, str]:
+    return record["set"], record["persona"], record["question"]
+
+
+def accuracy_parts(folder: Folder, slots: Sequence[Slot], model: str, judge: Judge) -> list[Part]:
+    """Build Table 2 for each context mode, the error types, and how far the judge can be trusted."""
+    verdicts: dict[tuple[str, str, str], list[tuple[object, Judged | None]]] = {}
+    for slot, answer in folder.answered(slots, model):
+        found = None if not answer or not answer.strip() else judge.judged(slot.judgement(answer))
+        place = (slot.record["arm"], slot.mode, slot.record["set"])
+        verdicts.setdefault(place, []).append(((slot.record["set"], slot.record["persona"]), found))
+    arms = list(dict.fromkeys(arm for arm, _, _ in verdicts))
+    modes = list(dict.fromkeys(mode for _, mode, _ in verdicts))
+    sets = list(dict.fromkeys(name for _, _, name in verdicts))
+    trusted = agreement(judge)
+    said = ", ".join(f"{name} {found}" for name, found in trusted.items())
+    asked = any(found.mean > 0 for found in trusted.values())
+    parts: list[Part] = [
+        Text(
+            f"Answers by {model}; judged by {judge.model}, {judge.votes} vote(s) a check. Agreement of the judge with"
+            f" our 200 labelled answers: {said if asked else 'not measured, so read nothing into the figures'}."
+        )
+    ]
+    for mode in modes:
+        rows = []
+        for arm in arms:
+            cells = [_shown(verdicts.get((arm, mode, name), ())) for name in sets]
+            paper = paper_row("table2", arm)
+            known = dict(zip(paper_figures()["table2"]["columns"], paper or (), strict=False))
+            cells += [f"{known[key]:.2f}" if (key := f"Llama-8B {letter(n)}") in known else "-" for n in sets]
+            rows.append((arm, *cells))
+        header = ("arm", *(f"{letter(n)} %" for n in sets), *(f"paper {letter(n)}" for n in sets))
+        parts.append(Table(f"Table 2: accuracy, context mode {mode}", header, tuple(rows), DEVIATIONS))
+    rows = []
+    for arm in arms:
+        for mode in modes:
+            every = [pair for name in sets for pair in verdicts.get((arm, mode, name), ())]
+            overall = accuracy(every)
+            requests = [slot.request for slot in slots if slot.record["arm"] == arm and slot.mode == mode]
+            tokens = sent_tokens(requests, model, folder.answers)
+            counts = (str(overall.outcomes[kind]) for kind in OUTCOMES)
+            size = "-" if tokens is None else f"{tokens:.0f}"
+            rows.append((f"{arm}, {mode}", f"{len(every)}", *counts, str(overall.failed), size))
+    header = ("arm, mode", "answers", *OUTCOMES, "failed", "prompt tokens")
+    note = "Prompt tokens: the mean of an answer's prompt, by the server's count, or a quarter of its characters."
+    parts.append(Table("Outcomes", header, tuple(rows), (note,)))
+    return parts
+
+
+def _shown(verdicts: Iterable[tuple[object, Judged | None]]) -> str:
+    found: Accuracy = accuracy(verdicts)
+    text = str(found)
+    if found.missing is not None and found.wrong is not None and found.missing.mean != found.wrong.mean:
+        text += f" ({100 * found.missing.mean:.1f} without them)"
+    return text

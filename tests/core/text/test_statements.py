@@ -1,0 +1,54 @@
+"""Statements taken apart: values, names, signs of a change."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epic_core.text.statements import statement_of
+
+
+@pytest.mark.parametrize(
+    ("text", "when", "numbers"),
+    [
+        ("We open at half past seven.", {"7:30"}, set()),
+        ("It's at quarter to three on 9 February.", {"2:45", "9 february"}, set()),
+        ("It's on the 12th of March at 9.30", {"12 march", "9:30"}, set()),
+        ("Wednesdays after the first of May", {"wednesday", "1 may"}, set()),
+        ("The budget is ninety thousand.", set(), {"90000"}),
+        ("It holds 1,225 of twenty-five.", set(), {"1225", "25"}),
+        ("The policy is BC-5518.", set(), {"bc-5518"}),
+    ],
+)
+def test_values_are_read_in_any_spelling(text: str, when: set[str], numbers: set[str]) -> None:
+    statement = statement_of(text)
+    assert (statement.when, statement.numbers) == (when, numbers)
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [
+        ("The code is 1234 now.", "now"),
+        ("Bin day moved to Tuesday.", "changed"),
+        ("I've joined Globex.", "new"),
+        ("Stefan teaches me instead.", "instead"),
+        ("Pete has left, so Samira does it.", "so"),
+        ("We don't have a car any more.", "ended"),
+        ("There's a second cat.", "also"),
+    ],
+)
+def test_signs_of_a_change(text: str, sign: str) -> None:
+    assert sign in statement_of(text).signs
+
+
+def test_a_name_may_begin_a_sentence() -> None:
+    one, other = statement_of("Otto is feeding the cats."), statement_of("Mrs Ferris feeds the cats.")
+    assert one.begins_unlike(other) and not other.begins_unlike(one)
+    assert statement_of("My dentist is Dr Lowe.").names == {"lowe"}
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_taken_apart(text: str) -> None:
+    statement = statement_of(text)
+    assert statement == statement_of(text) and all(statement.topic)

@@ -1,0 +1,165 @@
+"""Arms: all of them build, find and count their bytes; what each one is for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from epic_core import Item
+from epic_core.encoders import default_encoder, embed
+from epic_core.errors import InvalidInputError, MissingExtraError
+from epic_core.lm import Message
+from epic_eval import ARMS, arm_of
+from epic_eval.arms import WITHOUT_MODEL, CorpusEncoder
+from epic_eval.arms.dense import cluster, remembered
+from evaluation_data import OPTIONS, QUIET, TRAINS, VEGAN
+from scripted import Own, Scripted
+
+PREFERENCES = [VEGAN, TRAINS, QUIET]
+CORPUS = [Item(text=option) for options in OPTIONS.values() for option in options]
+CORPUS += [
+    Item(text=f"A treatise on {subject} in the {n}th century.") for n, subject in enumerate(["looms", "bells"] * 10)
+]
+STORES = [name for name in WITHOUT_MODEL if name not in ("none", "told")]
+
+
+@pytest.mark.parametrize("name", WITHOUT_MODEL)
+def test_every_arm_finds_passages_of_the_corpus(tmp_path: Path, name: str) -> None:
+    arm = arm_of(name, default_encoder())
+    assert arm.name == name
+    cost = arm.build(CORPUS, PREFERENCES, tmp_path)
+    found = arm.retrieve("What should I cook for dinner?", 5)
+    assert len(found.passages) <= 5
+    assert len({passage.id for passage in found.passages}) == len(found.passages)
+    texts = {item.id: item.text for item in CORPUS}
+    for passage in found.passages:
+        assert passage.id.startswith("summary-") or texts[passage.id] == passage.text
+    assert cost.held <= len(CORPUS)
+    parts = dict(arm.bytes())
+    assert parts.pop("total") == sum(parts.values())
+    arm.close()
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_the_bytes_of_an_arm_are_those_of_its_folder(tmp_path: Path, name: str) -> None:
+    arm = arm_of(name, default_encoder())
+    arm.build(CORPUS, PREFERENCES, tmp_path)
+    arm.prefer(PREFERENCES)
+    total = arm.bytes()["total"]
+    arm.close()
+    on_disk = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert on_disk == pytest.approx(total, rel=0.05)
+
+
+def test_stores_of_everything_take_new_preferences_without_building(tmp_path: Path) -> None:
+    arm = arm_of("S", default_encoder())
+    assert not arm.personal
+    arm.build(CORPUS, [VEGAN], tmp_path)
+    plain = arm.retrieve("How do I get to Vienna?", 5)
+    arm.prefer([TRAINS])
+    steered = arm.retrieve("How do I get to Vienna?", 5)
+    assert len(plain.passages) == len(steered.passages) == 5
+    assert any("train" in passage.text for passage in steered.passages)
+    arm.close()
+
+
+def test_epics_own_way_opens_with_preferences_and_gives_guidance(tmp_path: Path) -> None:
+    arm = arm_of("EPIC ours", default_encoder())
+    arm.build(CORPUS, PREFERENCES, tmp_path)
+    found = arm.retrieve("What should I cook for dinner tonight?", 3)
+    assert VEGAN in found.opening
+    assert any(passage.guidance for passage in found.passages)
+    arm.close()
+    told = arm_of("told", default_encoder())
+    told.prefer(PREFERENCES)
+    assert told.retrieve("?", 5).opening == tuple(PREFERENCES)
+
+
+@pytest.mark.parametrize("name", ["dense", "BM25", "EPIC"])
+def test_an_arm_with_a_budget_stays_within_it(tmp_path: Path, name: str) -> None:
+    arm = arm_of(f"{name} budget=0.03", default_encoder())
+    arm.build(CORPUS, PREFERENCES, tmp_path)
+    assert 0 < arm.bytes()["total"] <= 0.03 * 2**20
+    assert arm.retrieve("dinner", 3).passages
+    arm.close()
+
+
+def test_a_threshold_in_the_name_is_the_memorys(tmp_path: Path) -> None:
+    held = []
+    for tau in ("0.0", "0.9"):
+        arm = arm_of(f"C tau={tau}", default_encoder())
+        (tmp_path / tau).mkdir()
+        held.append(arm.build(CORPUS, PREFERENCES, tmp_path / tau).held)
+        arm.close()
+    assert held[0] > held[1]
+
+
+def test_selections_keep_as_many_as_the_coarse_filter(tmp_path: Path) -> None:
+    vectors = embed(default_encoder(), [item.text for item in CORPUS])
+    passing = (vectors @ embed(default_encoder(), PREFERENCES).T).max(axis=1) >= default_encoder().tau
+    for name in ("random", "cluster"):
+        arm = arm_of(name, default_encoder(), seed=3)
+        (tmp_path / name).mkdir()
+        cost = arm.build(CORPUS, PREFERENCES, tmp_path / name)
+        assert 0 < cost.held <= passing.sum()
+        assert name == "cluster" or cost.held == passing.sum()
+
+
+def test_clusters_and_forgetting_are_the_same_for_the_same_seed() -> None:
+    vectors = embed(default_encoder(), [item.text for item in CORPUS])
+    assert all(np.array_equal(a, b) for a, b in zip(cluster(vectors, 4, 1), cluster(vectors, 4, 1), strict=True))
+    kept = remembered(0.5, 1)(vectors, vectors[:0], 0)
+    assert len(kept) == len(CORPUS) // 2
+    assert np.array_equal(kept, remembered(0.5, 1)(vectors, vectors[:0], 0))
+
+
+def test_arms_with_a_model_ask_it(tmp_path: Path) -> None:
+    def answer(messages: Sequence[Message]) -> str:
+        return "Take the night train to Vienna."
+
+    for name in ("Pref-QR", "PBR", "RAPTOR"):
+        lm = Own(answer)
+        arm = arm_of(name, default_encoder(), lm=lm)
+        (tmp_path / name).mkdir()
+        arm.build(CORPUS, PREFERENCES, tmp_path / name)
+        found = arm.retrieve("How do I get to Austria?", 3)
+        assert lm.sent
+        assert any("train" in passage.text for passage in found.passages)
+    arm = arm_of("EPIC lm", default_encoder(), lm=Scripted())
+    (tmp_path / "epic").mkdir()
+    assert arm.build(CORPUS, PREFERENCES, tmp_path / "epic").calls > 0
+    arm.close()
+
+
+def test_the_corpus_is_encoded_once_and_questions_when_they_come() -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.inner, self.texts = default_encoder(), []
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.inner, name)
+
+        def encode(self, texts: Sequence[str]) -> np.ndarray:
+            self.texts += texts
+            return self.inner.encode(texts)
+
+    counting = Counting()
+    encoder = CorpusEncoder(counting, ["a", "b"])  # type: ignore[arg-type]
+    mixed = encoder.encode(["b", "new", "a"])
+    assert np.array_equal(mixed, default_encoder().encode(["b", "new", "a"]))
+    assert counting.texts == ["a", "b", "new"]
+    assert encoder.name == default_encoder().name
+
+
+def test_unknown_arms_and_missing_parts_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidInputError, match="no arm"):
+        arm_of("nothing", default_encoder())
+    with pytest.raises(InvalidInputError, match="--llm"):
+        arm_of("PBR", default_encoder())
+    monkeypatch.setitem(__import__("sys").modules, "bm25s", None)
+    with pytest.raises(MissingExtraError, match=r"epic-memory\[eval\]"):
+        arm_of("BM25", default_encoder())
+    assert set(WITHOUT_MODEL) <= set(ARMS)

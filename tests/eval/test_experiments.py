@@ -1,0 +1,88 @@
+"""Experiments of ours: what a variant of the data changes and what it leaves, and that the commands print tables."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from command_line import Epic, refused, runner
+from epic_core.encoders import default_encoder
+from epic_eval.datasets import Data, read_data
+from epic_eval.experiments.retrieval import run_key
+from epic_eval.experiments.streaming import LEAST, MOST, drift
+from epic_eval.experiments.variants import asked_by_others, diluted, misspelt, ordering, with_preferences
+from evaluation_data import tiny_data
+
+
+@pytest.fixture
+def epic(capsys: pytest.CaptureFixture[str]) -> Epic:
+    return runner(capsys)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    return read_data(tiny_data(tmp_path_factory.mktemp("data") / "data"), sets=("PrefWiki",))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_every_question_is_asked_with_its_own_preference_at_every_count(data: Data, count: int) -> None:
+    before, after = data.datasets[0].personas, with_preferences(data, count, data).datasets[0].personas
+    for persona in after:
+        assert len(set(persona.preferences)) == len(persona.preferences) == min(count, 3)
+        assert all(question.preference in persona.preferences for question in persona.questions)
+    for persona in before:
+        asked = [question for each in after if each.index == persona.index for question in each.questions]
+        assert sorted(q.text for q in asked) == sorted(q.text for q in persona.questions)
+
+
+def test_questions_of_others_belong_to_no_preference(data: Data) -> None:
+    for persona in asked_by_others(data).datasets[0].personas:
+        assert all(question.preference not in persona.preferences for question in persona.questions)
+
+
+def test_dilution_keeps_what_is_known(data: Data) -> None:
+    few = diluted(data, 3)
+    assert len(few.corpus) == 3 + 8 + 3
+    assert {item.id for item in few.corpus} < {item.id for item in data.corpus}
+
+
+def test_noise_changes_texts_and_not_ids_and_is_another_run(data: Data) -> None:
+    encoder, keys = default_encoder(), {run_key(data, default_encoder(), 0)}
+    for changed in (misspelt(data, 0.5), ordering(data, 0.5)):
+        pairs = list(zip(data.corpus, changed.corpus, strict=True))
+        assert all(one.id == other.id for one, other in pairs)
+        assert sum(one.text != other.text for one, other in pairs) / len(pairs) > 0.2
+        keys.add(run_key(changed, encoder, 0))
+    assert len(keys) == 3
+    assert misspelt(data, 0.0).corpus == data.corpus
+
+
+def test_drift_stays_within_its_limits_and_is_the_same_for_a_seed() -> None:
+    names = [str(n) for n in range(10)]
+    trace = drift(names, 200, 4)
+    assert trace == drift(names, 200, 4)
+    assert {len(active) for active in trace} <= set(range(LEAST - 1, MOST + 1))
+    assert all(len(set(a) ^ set(b)) <= 1 for a, b in pairwise(trace))
+    assert len({len(active) for active in trace}) > 2
+
+
+def test_the_command_prints_what_was_asked_for(tmp_path: Path, epic: Epic) -> None:
+    folder, out = tiny_data(tmp_path / "data"), str(tmp_path / "out")
+    given = ("eval", "experiments", str(folder), "--out", out, "--set", "PrefRQ", "--which")
+    done = epic(*given, "unrelated", "--personas", "2")
+    assert done.code == 0, done.err
+    assert "Unrelated questions" in done.out
+    refused(epic(*given, "nothing"), "no experiment")
+
+
+@pytest.mark.slow
+def test_all_experiments_run(tmp_path: Path, epic: Epic) -> None:
+    folder, out = tiny_data(tmp_path / "data"), str(tmp_path / "out")
+    given = ("eval", "experiments", str(folder), "--out", out, "--set", "PrefRQ")
+    done = epic(*given, "--personas", "1")
+    assert done.code == 0, done.err
+    for title in ("Number of preferences", "Equal bytes", "Dilution", "Misspelt", "Injected", "Stream under"):
+        assert title in done.out
+    assert (tmp_path / "out" / "stream_bytes.svg").exists()

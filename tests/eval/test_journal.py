@@ -1,0 +1,45 @@
+"""Journal: what is written stays, a torn line goes, and anything else is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epic_core.errors import InvalidInputError
+from epic_eval.journal import Journal, key_of
+
+
+@given(st.data())
+def test_a_journal_cut_anywhere_keeps_every_whole_line(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "j.jsonl"
+    with Journal(path) as journal:
+        for number in range(4):
+            journal.add(str(number), {"text": "höhe\u2028" * number})
+    content = path.read_bytes()
+    cut = data.draw(st.integers(0, len(content)))
+    path.write_bytes(content[:cut])
+    with Journal(path) as journal:
+        assert len(journal) == content[:cut].count(b"\n")
+        journal.add("new", {})
+    with Journal(path) as journal:
+        assert "new" in journal
+        assert len(journal) == content[:cut].count(b"\n") + 1
+
+
+def test_a_line_that_is_no_record_is_refused_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "j.jsonl"
+    path.write_text('{"key": "a"}\n[1]\n{"key": "b"}\n', encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="line 2"):
+        Journal(path)
+    path.write_text('{"a": 1}\n', encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="without a key"):
+        Journal(path)
+
+
+def test_keys_tell_parts_apart() -> None:
+    assert key_of("a", "b") == key_of("a", "b") != key_of("ab") != key_of("a", ["b"])

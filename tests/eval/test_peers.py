@@ -1,0 +1,70 @@
+"""Peers: what is given to them, what is measured, and what is said of those that are not there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from command_line import Epic, refused, runner
+from epic_eval.peers import OURS, PEERS, measure, measure_all, peers_report, texts_of
+from evaluation_data import tiny_data
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tiny_data(tmp_path / "data")
+    turns = [{"id": f"D{n}", "speaker": "Ann", "text": f"I bought {n} kites in May."} for n in range(10)]
+    questions = [
+        {"question": "Who bought 7 kites?", "answer": "Ann", "evidence": ["D7"], "category": 1},
+        {"question": "Who bought a car?", "evidence": ["D1"], "category": 5},
+    ]
+    conversations = [{"id": "c", "turns": turns, "questions": questions}]
+    (folder / "locomo_conversations.json").write_text(json.dumps(conversations), encoding="utf-8")
+    return folder
+
+
+def test_texts_are_turns_and_passages_and_questions_have_evidence(data: Path) -> None:
+    given = texts_of(data, 20)
+    assert len(given["texts"]) == len(set(given["texts"])) == 20
+    assert given["queries"] == [("Who bought 7 kites?", ["Ann: I bought 7 kites in May."])]
+    (data / "locomo_conversations.json").unlink()
+    assert texts_of(data, 20)["queries"][0] == ("bridges", [])
+
+
+@pytest.mark.parametrize("name", [OURS, "FAISS flat"])
+def test_bytes_are_those_on_disk_and_the_evidence_is_found(data: Path, tmp_path: Path, name: str) -> None:
+    texts, store = tmp_path / "texts.json", tmp_path / "store"
+    texts.write_text(json.dumps(texts_of(data, 20)), encoding="utf-8")
+    store.mkdir()
+    made = measure(name, texts, store)
+    assert made["bytes"] == sum(path.stat().st_size for path in store.rglob("*") if path.is_file()) > 20 * 4
+    assert made["found"] == 1.0
+    assert min(made[key] for key in ("add", "search")) > 0
+
+
+@pytest.mark.slow
+def test_what_is_not_installed_or_fails_is_said(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = dataclasses.replace(PEERS["FAISS flat"], package="no-such-package-here")
+    broken = dataclasses.replace(PEERS["FAISS flat"], module="json")
+    monkeypatch.setitem(PEERS, "absent", absent)
+    monkeypatch.setitem(PEERS, "broken", broken)  # the process that measures does not know this name
+    said: list[str] = []
+    made = measure_all(data, tmp_path / "work", [10], names=["absent", "broken"], seconds=60, say=said.append)
+    assert made["absent", 10] == "not installed"
+    assert "KeyError" in str(made["broken", 10])
+    table = peers_report(made)[1]
+    assert next(row[2] for row in table.rows) == "not installed"  # type: ignore[union-attr]
+    assert len(said) == 1
+
+
+@pytest.mark.slow
+def test_the_command_prints_ratios(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    epic: Epic = runner(capsys)
+    given = ("eval", "peers", str(data), "--out", str(tmp_path / "out"), "--sizes", "20")
+    done = epic(*given, "--only", f"{OURS};FAISS flat")
+    assert done.code == 0, done.err
+    assert "(1.00)" in done.out and "FAISS flat" in done.out
+    refused(epic(*given, "--only", "nothing"), "no peer")

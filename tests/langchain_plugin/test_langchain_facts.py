@@ -1,0 +1,57 @@
+"""Facts of the user in LangChain: documents of their own, and what is known in an agent's system message."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("langchain", reason="needs the extra agents")
+
+from langchain.agents import create_agent
+
+from chat_models import ScriptedChat
+from epic_core import EpicMemory
+from epic_core.context import KNOWN
+from epic_langchain import EpicRetriever
+from epic_langchain.agents import EpicMemoryMiddleware
+
+ALLERGY = "I'm allergic to peanuts and shellfish when I eat out."
+QUERY = "Where can I eat tonight near Porto?"
+
+
+@pytest.fixture
+def memory() -> EpicMemory:
+    made = EpicMemory(["I love restaurants in Porto."], reserve="1 MB")
+    names = ("Rosa", "Casa", "Tasca", "Lapa", "Mira", "Foz", "Sol")
+    made.add(
+        f"Where can I eat near Porto tonight {w}? A restaurant for lunch and dinner is {w} in Porto." for w in names
+    )
+    made.add_fact(ALLERGY)
+    return made
+
+
+@pytest.mark.parametrize("guidance", ["metadata", "text"])
+def test_a_retriever_returns_facts_first_besides_k_documents(memory: EpicMemory, guidance: str) -> None:
+    found = EpicRetriever(memory=memory, k=2, guidance=guidance).invoke(QUERY)
+    assert [each.metadata["epic_tier"] == "fact" for each in found] == [True, False, False]
+    assert ALLERGY in found[0].page_content and (KNOWN in found[0].page_content) == (guidance == "text")
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_an_agent_is_told_what_is_known_once(memory: EpicMemory, asynchronous: bool) -> None:
+    memory.add_fact("I never eat near the station of Porto.")
+    model = ScriptedChat(answers=["Rosa."])
+    agent = create_agent(model=model, middleware=[EpicMemoryMiddleware(memory, k=2)])
+    given = {"messages": [("user", QUERY)]}
+    await agent.ainvoke(given) if asynchronous else agent.invoke(given)
+    system = model.systems[0]
+    assert system.count(KNOWN) == 1 and f"- {ALLERGY}" in system and "Document 1:" in system
+
+
+def test_an_agent_remembers_statements_and_no_plain_questions() -> None:
+    memory = EpicMemory(["I love hotels by the sea."])
+    agent = create_agent(
+        model=ScriptedChat(answers=["Yes."] * 3), middleware=[EpicMemoryMiddleware(memory, remember="user")]
+    )
+    for said in ("Which hotels are by the sea?", "I love the hotels by the sea in Faro.", "Is it? And which hotel?"):
+        agent.invoke({"messages": [("user", said)]})
+    assert all("Faro" in item.text for item in memory.items()) and len(memory.items()) <= 1
