@@ -18,6 +18,7 @@ except ImportError as error:
 
 from epic_langchain.filters import EpicTranslator
 from epic_langchain.models import EpicEmbeddings, LangChainEncoder, LangChainLM
+from epic_langchain.reranker import EpicReranker
 from epic_langchain.retriever import EpicRetriever
 from epic_langchain.steered_retriever import SteeredRetriever
 from epic_langchain.transformer import EpicDocumentTransformer
@@ -35,6 +36,7 @@ __all__ = [
     "EpicDocumentTransformer",
     "EpicEmbeddings",
     "EpicGraphRetriever",
+    "EpicReranker",
     "EpicRetriever",
     "EpicTranslator",
     "EpicVectorStore",

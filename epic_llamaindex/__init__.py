@@ -13,6 +13,7 @@ from epic_llamaindex.memory_block import EpicMemoryBlock
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
 from epic_llamaindex.property_graph import SteeredVectorContextRetriever, adelete_passages, delete_passages
+from epic_llamaindex.reranker import EpicReranker
 from epic_llamaindex.retriever import EpicRetriever
 from epic_llamaindex.steered_retriever import SteeredRetriever
 from epic_llamaindex.tools import epic_tools
@@ -23,6 +24,7 @@ __all__ = [
     "EpicGraphRetriever",
     "EpicMemoryBlock",
     "EpicNodePostprocessor",
+    "EpicReranker",
     "EpicRetriever",
     "EpicTransform",
     "EpicVectorStore",

@@ -33,6 +33,7 @@ from epic_core.pipeline.aspects import (
     set_aspects,
     set_expansion,
 )
+from epic_core.pipeline.choice import Feedback, Select, checked_choice, learn, own_reranker, set_reranker
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.explain import explain, stats
 from epic_core.pipeline.export import export, read_export
@@ -60,6 +61,7 @@ from epic_core.pipeline.session import Session
 from epic_core.pipeline.tags import checked_tagger, search_by_tags
 from epic_core.pipeline.undo import undo
 from epic_core.preferences.parser import aspects_of
+from epic_core.reranking import LearnedReranker
 from epic_core.retention.budget import checked_budget, checked_reserve
 from epic_core.retention.policies import ByValue, RetentionPolicy, checked_policy
 from epic_core.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
@@ -602,6 +604,9 @@ class EpicMemory:
         keys: Keys = "both",
         min_score: MinScore = "auto",
         rerank: Rerank | None = None,
+        reranker: LearnedReranker | bool | None = None,
+        explore: float = 0.0,
+        select: Select = "k",
     ) -> Hits:
         """Return the k items that answer a query best under the user's preferences.
 
@@ -626,6 +631,11 @@ class EpicMemory:
             rerank: By tags (`EpicMemory(tagger=...)`): "tags" adds their share to the score; "tags-paper" is a
                 published rule on ranks, blind to scores, preferences and the floor, with at most five hits; or a
                 `TagRerank` with other settings.
+            reranker: Chooses the k hits of twenty by what helped before: one that was trained, or True for what this
+                memory has learnt (`learn`). Scores stay those of retrieval; `Hits.ranking` has its probabilities.
+            explore: Draws the reranker's order at this temperature instead of taking the best, so that it learns of
+                others, too; 0.1 is little.
+            select: "k" for k hits; "adaptive" for as many as the question needs, at most k.
 
         Returns:
             Hits, best first, with `timings` in seconds; `relevant` says whether anything held is.
@@ -648,6 +658,14 @@ class EpicMemory:
             embed=embed,
             keys=keys,
             min_score=min_score,
+            choice=checked_choice(
+                self._session,
+                reranker,
+                explore,
+                select,
+                namespace=namespace,
+                plain=distinct and keys == "both",
+            ),
         )
         return run(self._searching(asked, rerank, clock), clock)
 
@@ -666,6 +684,9 @@ class EpicMemory:
         keys: Keys = "both",
         min_score: MinScore = "auto",
         rerank: Rerank | None = None,
+        reranker: LearnedReranker | bool | None = None,
+        explore: float = 0.0,
+        select: Select = "k",
     ) -> Hits:
         """As `search`, without blocking the event loop."""
         clock = Clock()
@@ -682,6 +703,14 @@ class EpicMemory:
             embed=embed,
             keys=keys,
             min_score=min_score,
+            choice=checked_choice(
+                self._session,
+                reranker,
+                explore,
+                select,
+                namespace=namespace,
+                plain=distinct and keys == "both",
+            ),
         )
         return await arun(self._searching(asked, rerank, clock), clock)
 
@@ -689,6 +718,41 @@ class EpicMemory:
         if rerank is None:
             return search(self._session, asked, clock)
         return search_by_tags(self._session, asked, rerank_of(rerank), clock)
+
+    def learn(self, hits: Hits, feedback: Feedback) -> None:
+        """Learn which hits help from what the user did with those of a search with `reranker=`.
+
+            hits = memory.search("What should I cook tonight?", k=3, reranker=True)
+            memory.learn(hits, {hits[1].item.id: "used"})
+
+        What is learnt are numbers, in the file: exported, and forgotten by `forget_learnt`. Hits that the feedback does
+        not name count as shown in vain.
+
+        Args:
+            hits: The whole result.
+            feedback: By the id of an item: "used", "copied", "thumb", "corrected", or a reward in [0, 1].
+
+        Raises:
+            InvalidInputError: for hits of a search without a reranker, another item, or another signal.
+        """
+        learn(self._session, hits, feedback)
+
+    async def alearn(self, hits: Hits, feedback: Feedback) -> None:
+        """As `learn`, without blocking the event loop."""
+        await in_thread(learn, self._session, hits, feedback)
+
+    @property
+    def reranker(self) -> LearnedReranker:
+        """What this memory has learnt, or an untrained reranker; set one that was trained, and the file keeps it."""
+        return own_reranker(self._session, self.namespace)
+
+    @reranker.setter
+    def reranker(self, reranker: LearnedReranker) -> None:
+        set_reranker(self._session, reranker)
+
+    def forget_learnt(self) -> bool:
+        """Forget what was learnt of feedback and by training, and return whether there was anything."""
+        return set_reranker(self._session, None)
 
     def search_vector(
         self,

@@ -18,8 +18,10 @@ from epic_core.graph.loaded import LoadedGraph
 from epic_core.graph.reports import GraphReport, Neighbour
 from epic_core.graph.search import GraphHits, Reader, Walk, search
 from epic_core.memory import EpicMemory, Options
+from epic_core.pipeline.choice import Select, checked_choice
 from epic_core.pipeline.search import Keys, MinScore, checked_search
 from epic_core.pipeline.session import Session
+from epic_core.reranking.selection import GRAPH
 from epic_core.runtime.batching import Items
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
@@ -48,6 +50,7 @@ class SearchOptions(TypedDict, total=False):
     embed: Sequence[str] | None
     keys: Keys
     min_score: MinScore
+    select: Select
 
 
 class GraphMemory:
@@ -253,7 +256,8 @@ class GraphMemory:
             query, k, filter, steering, preferences, stance_policy: As for `EpicMemory.search`.
             embed: As for `EpicMemory.search`: the texts to which passages are near. Entities are those in the query
                 itself.
-            keys, min_score: As for `EpicMemory.search`; if the query names an entity, something counts as relevant.
+            keys, min_score, select: As for `EpicMemory.search`; if the query names an entity, something counts as
+                relevant.
 
         Returns:
             Hits, best first. A score is the passage's share of the walk, with 1 for the most visited passage, times a
@@ -296,6 +300,7 @@ class GraphMemory:
         embed: Sequence[str] | None = None,
         keys: Keys = "both",
         min_score: MinScore = "auto",
+        select: Select = "k",
     ) -> Effects[GraphHits]:
         asked = checked_search(
             self._session,
@@ -310,6 +315,7 @@ class GraphMemory:
             embed=embed,
             keys=keys,
             min_score=min_score,
+            choice=checked_choice(self._session, None, 0.0, select, namespace=None, plain=keys == "both", policy=GRAPH),
         )
         if self._reader.encoder is not self._session.encoder:
             self._reader = Reader(self._session.encoder)

@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.encoders.base import Embed, Encoder
+from epic_core.encoders.base import Embed, Encoder, mean_vector
 from epic_core.encoders.cache import TextVectors
 from epic_core.graph.entity_linking import entity_seeds
 from epic_core.graph.extraction.base import PhraseExtractor, entity_key
 from epic_core.graph.loaded import LoadedGraph
 from epic_core.pipeline import ranking
-from epic_core.pipeline.search import Search, best_entries, fact_hits, found_near, hits_at, mean_vector, prepared
+from epic_core.pipeline.hits import fact_hits
+from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, prepared
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.steering.base import SteeredQuery
@@ -233,6 +234,10 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
     # Without passages that have gone meanwhile.
     best = [(row, score) for row, score in best if row in space.item_of][: asked.k]
     hits = hits_at(session.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
+    vectors, shown = [space.index.vector(row) for row, _ in best], None
+    if asked.choice is not None:
+        shown = asked.choice.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
+        best, hits, vectors = shown.chosen(best, hits, vectors)
     session.count_uses([row for row, _ in best])
     facts = ranking.facts_by_text(space, session.store, session.encoder, asked.query, steered.query, asked.filter)
     clock.add("index", started)
@@ -240,12 +245,13 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
         hits,
         vector=steered.vector,
         query=steered.query,
-        vectors=[space.index.vector(row) for row, _ in best],
+        vectors=vectors,
         timings=clock.parts,
         steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
         matters=visited.matters,
         facts=fact_hits(session.store, space, steered.query, facts),
         entities=visited.entities,
+        ranking=shown,
     )
 
 

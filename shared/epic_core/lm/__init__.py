@@ -4,5 +4,18 @@ from epic_core.lm.base import Completion, LanguageModel, Message, Token
 from epic_core.lm.by_name import lm_of
 from epic_core.lm.ollama import OllamaLM
 from epic_core.lm.openai_compatible import OpenAICompatibleLM
+from epic_core.lm.scoring import MetricScorer, Scored, Scorer, VllmScorer
 
-__all__ = ["Completion", "LanguageModel", "Message", "OllamaLM", "OpenAICompatibleLM", "Token", "lm_of"]
+__all__ = [
+    "Completion",
+    "LanguageModel",
+    "Message",
+    "MetricScorer",
+    "OllamaLM",
+    "OpenAICompatibleLM",
+    "Scored",
+    "Scorer",
+    "Token",
+    "VllmScorer",
+    "lm_of",
+]

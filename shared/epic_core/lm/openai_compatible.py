@@ -157,6 +157,30 @@ class OpenAICompatibleLM:
             with self._explaining():
                 return await arun(self._completing(messages, schema, max_tokens), threaded=False)
 
+    def post(self, path: str, fields: Mapping[str, Any]) -> Any:
+        """Send a request to the model, with fields of its own, and return the JSON of the answer.
+
+        Args:
+            path: Behind `base_url`, such as "/chat/completions".
+            fields: Of the request, beside the model's name.
+
+        Raises:
+            LMError: as the class.
+        """
+        with self._gate.enter(), self._explaining():
+            return run(self._posting(path, fields))
+
+    async def apost(self, path: str, fields: Mapping[str, Any]) -> Any:
+        """Send a request as `post` does, with an asynchronous client."""
+        async with self._gate.aenter(), self._clients.client():
+            with self._explaining():
+                return await arun(self._posting(path, fields), threaded=False)
+
+    def _posting(self, path: str, fields: Mapping[str, Any]) -> Effects[Any]:
+        answer = yield _Request(self, "POST", path, {"model": self._model, **self._extra, **fields})
+        self._accept(answer)
+        return json.loads(answer.text)
+
     def _completing(
         self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None
     ) -> Effects[Completion]:

@@ -1,9 +1,9 @@
 """Exports: a memory as lines of JSON, to read, to keep, or to move to another encoder or version.
 
 The first line describes the memory, then come its preferences, its items with their entries, what waits in the retry
-queue, its proposals, and a last line that counts them, so that a file that was cut is noticed. Embeddings are not
-written: whoever reads the lines embeds the texts with an encoder of their own. Nor are the history of facts and what
-has expired.
+queue, its proposals, what its reranker learnt, and a last line that counts them, so that a file that was cut is
+noticed. Embeddings are not written: whoever reads the lines embeds the texts with an encoder of their own. Nor are the
+history of facts and what has expired.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from epic_core.errors import InvalidInputError, StoreError
 from epic_core.pipeline.aspects import asks_model, read_preferences
 from epic_core.pipeline.facts import check_length
 from epic_core.pipeline.session import Session
+from epic_core.reranking import LearnedReranker
 from epic_core.runtime.effects import Effects
 from epic_core.storage.sqlite.files import check_name, check_path, new_file
 from epic_core.storage.tables.entries import NewEntry
@@ -45,6 +46,7 @@ class Portable:
         items: As they were stored, with the preferences (by id) a rewritten text was made for, and their entries.
         pending: Undecided items with the reason and the ids of their preferences.
         proposals: Columns of the table of proposals.
+        reranker: What was learnt of feedback; None for nothing.
     """
 
     header: dict[str, Any] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class Portable:
     items: list[tuple[HeldItem, list[str], list[dict[str, Any]]]] = field(default_factory=list)
     pending: list[tuple[Item, str, list[str]]] = field(default_factory=list)
     proposals: list[dict[str, Any]] = field(default_factory=list)
+    reranker: dict[str, Any] | None = None
 
 
 def lines_of(session: Session) -> Iterator[str]:
@@ -86,6 +89,8 @@ def lines_of(session: Session) -> Iterator[str]:
         proposals = store.proposals.exported(namespace)
         for columns in proposals:
             yield json.dumps({**columns, "proposal": columns["kind"], "kind": "proposal"}, ensure_ascii=False)
+        if (reranker := store.learnt.reranker(namespace)) is not None:
+            yield json.dumps({"kind": "reranker", "reranker": reranker}, ensure_ascii=False)
         counts = {"preferences": len(known), "items": items, "pending": len(waiting), "proposals": len(proposals)}
         yield json.dumps({"kind": "end", **counts})
 
@@ -175,6 +180,8 @@ def _take(read: Portable, line: Any, *, first: bool) -> bool:
         read.pending.append((item, str(line["reason"]), [str(key) for key in line["preferences"]]))
     elif kind == "proposal":
         read.proposals.append(checked_line({**line, "kind": line["proposal"]}))
+    elif kind == "reranker":
+        read.reranker = LearnedReranker.from_object(line["reranker"]).as_object()
     elif kind == "end":
         counted = {name: len(getattr(read, name)) for name in ("preferences", "items", "pending", "proposals")}
         if any(line[name] != count for name, count in counted.items()):
@@ -296,6 +303,8 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
         for item, reason, ids in read.pending:
             store.retry_queue.put(namespace, item, reason, ids)
         store.proposals.import_(namespace, read.proposals)
+        if read.reranker is not None and read.reranker["encoder"] in ("", encoder.fingerprint):
+            store.learnt.put(namespace, read.reranker)
 
 
 def _embedded(read: Portable) -> list[str]:

@@ -42,6 +42,8 @@ def _embedded_anew(
         session.store.set_meta(encoder=described(encoder))
         for namespace in session.store.preferences.namespaces():
             session.store.set_meta(**{f"tau/{namespace}": None})
+            # Its features were another encoder's.
+            session.store.learnt.forget(namespace)
     return True
 
 

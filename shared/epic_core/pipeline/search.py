@@ -11,11 +11,13 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.encoders.base import Embed, Encoder
+from epic_core.encoders.base import Embed, Encoder, mean_vector
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
 from epic_core.pipeline import ranking
+from epic_core.pipeline.choice import Choice
 from epic_core.pipeline.fallback import AskFallback, hits_of, merged
+from epic_core.pipeline.hits import fact_hits, made_hits
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.telemetry import span
@@ -24,14 +26,13 @@ from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
 from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store
-from epic_core.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
+from epic_core.types import FloatArray, Hit, Hits, Preference, checked_k, checked_text
 from epic_core.types.modes import Mode, checked_mode, checked_stance_policy
+from epic_core.types.results import Ranking
 from epic_core.types.validation import one_of
 from epic_core.types.verdicts import PENALTY
 
 BY_VECTOR = "(a vector)"
-# Most facts of the user that a context shows.
-_FACTS = 3
 
 Keys: TypeAlias = Literal["both", "instruction"]
 """Keys that an item is found by: its text and its instructions, or its instructions alone, as in the paper."""
@@ -54,6 +55,7 @@ class Search:
     distinct: bool
     keys: str = "both"
     min_score: MinScore = "auto"
+    choice: Choice | None = None
 
 
 def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
@@ -120,6 +122,7 @@ def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatA
         fallback=asks,
         relevant=result.relevant,
         facts=result.facts,
+        ranking=None if asks else result.ranking,
     )
 
 
@@ -153,6 +156,7 @@ class Found:
         relevant: Whether anything held is relevant to the query.
         matters: The preferences by how much they matter, heaviest first, each with the chance that it does.
         facts: The facts of the user that are relevant, best first.
+        ranking: How they were chosen of more results.
     """
 
     hits: list[Hit]
@@ -162,6 +166,7 @@ class Found:
     relevant: bool
     matters: list[tuple[Preference, float]]
     facts: Sequence[Hit] = ()
+    ranking: Ranking | None = None
 
 
 def _unsteered(vector: FloatArray) -> SteeredQuery:
@@ -200,10 +205,17 @@ def _found(
     )
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
     chosen = ranking.distinct(space, session.store, candidates.rows, order, asked.k)
+    if asked.choice is not None:
+        chosen = asked.choice.pool(chosen, order)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in chosen]
     groups = [space.rows_of.get(item, []) for item, _ in best]
-    hits = _hits(session.store, space, steered.vector, best, groups, candidates.cosines, allowed)
+    hits = made_hits(session.store, space, steered.vector, best, groups, candidates.cosines, allowed)
+    vectors = list(ranking.vectors_of(space, candidates, [item for item, _ in best]))
+    matters, shown = _matters(space, steering, steered, positions, candidates), None
+    if asked.choice is not None:
+        shown = asked.choice.choose(asked.query, steered.query, hits, vectors, asked.k, matters)
+        best, groups, hits, vectors = shown.chosen(best, groups, hits, vectors)
     entries = [
         candidates.entries[item][0] if item in candidates.entries else rows[0]
         for (item, _), rows in zip(best, groups, strict=True)
@@ -212,18 +224,13 @@ def _found(
     return Found(
         hits=hits,
         entries=entries,
-        vectors=list(ranking.vectors_of(space, candidates, [item for item, _ in best])),
+        vectors=vectors,
         steered=steered,
         relevant=relevant,
-        matters=_matters(space, steering, steered, positions, candidates),
+        matters=matters,
         facts=fact_hits(session.store, space, steered.vector, ranking.facts_among(space, candidates)),
+        ranking=shown,
     )
-
-
-def fact_hits(store: Store, space: Namespace, vector: FloatArray, facts: Sequence[tuple[int, float]]) -> list[Hit]:
-    """Make hits of the best facts of the user, which have no entries."""
-    facts = facts[:_FACTS]
-    return _hits(store, space, vector, facts, [[]] * len(facts), {}, None) if facts else []
 
 
 def _by_instruction(
@@ -309,6 +316,7 @@ def checked_search(
     embed: Sequence[str] | None = None,
     keys: str = "both",
     min_score: MinScore = "auto",
+    choice: Choice | None = None,
 ) -> Search:
     """Check the arguments of `EpicMemory.search`, or with `BY_VECTOR` for a query of a search by vector.
 
@@ -332,6 +340,7 @@ def checked_search(
         distinct=distinct,
         keys=one_of("keys", keys, get_args(Keys)),
         min_score=_checked_min_score(min_score),
+        choice=choice,
     )
 
 
@@ -367,15 +376,6 @@ def _checked_texts(embed: object) -> tuple[str, ...]:
     return texts
 
 
-def mean_vector(vectors: FloatArray) -> FloatArray:
-    """Return the mean of unit vectors `(n, d)` as a unit vector; a single one unchanged."""
-    mean: FloatArray = vectors.mean(axis=0, dtype=np.float32)
-    norm = float(np.linalg.norm(mean))
-    if len(vectors) > 1 and norm > 0.0:
-        mean /= np.float32(norm)
-    return mean
-
-
 def hits_at(
     store: Store,
     space: Namespace,
@@ -394,48 +394,7 @@ def hits_at(
     """
     items = [(space.item_of[row], score) for row, score in best]
     groups = [space.rows_of[space.item_of[row]] if asked.distinct else [row] for row, _ in best]
-    return _hits(store, space, vector, items, groups, cosines, allowed)
-
-
-def _hits(
-    store: Store,
-    space: Namespace,
-    vector: FloatArray,
-    best: Sequence[tuple[int, float]],
-    groups: Sequence[Sequence[int]],
-    cosines: Mapping[int, float],
-    allowed: NDArray[np.int64] | None,
-) -> list[Hit]:
-    """Make hits of item rows with their scores, each with those of a group of entries that a search may find."""
-    if allowed is not None:
-        allowed_rows = set(allowed.tolist())
-        groups = [[row for row in rows if row in allowed_rows] for rows in groups]
-    scores = {
-        row: cosines[row] if row in cosines else float(space.index.vector(row) @ vector)
-        for rows in groups
-        for row in rows
-    }
-    held = space.held(store, [item for item, _ in best])
-    entries = space.entries(store, scores, held)
-    hits = []
-    for (item, score), rows in zip(best, groups, strict=True):
-        ordered = sorted(rows, key=scores.__getitem__, reverse=True)
-        hits.append(
-            Hit(
-                item=held[item].item,
-                score=score,
-                entries=tuple(_scored(entries[row], scores[row]) for row in ordered),
-                tier="fact" if item in space.facts else "light" if space.light(item) else "memory",
-            )
-        )
-    return hits
-
-
-def _scored(entry: MemoryEntry, score: float) -> MemoryEntry:
-    """Return an entry with its score; faster than `replace`, which checks and makes every field anew."""
-    made = object.__new__(MemoryEntry)
-    made.__dict__.update(entry.__dict__, score=score)
-    return made
+    return made_hits(store, space, vector, items, groups, cosines, allowed)
 
 
 def best_entries(

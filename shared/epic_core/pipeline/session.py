@@ -26,6 +26,7 @@ from epic_core.verification.base import Verifier, base_verifier
 
 if TYPE_CHECKING:
     from epic_core.preferences.lm_reader import Reader
+    from epic_core.reranking import LearnedReranker
 
 # A server that searches for many users holds so many of them in RAM.
 _SPACES_LOADED = 64
@@ -54,6 +55,7 @@ class Session:
         lock: Held while RAM and file are read or written, never while a model is waited for.
         spaces: The namespaces that are loaded.
         expanded: Embeddings of what follows and breaks preferences, by their expansions.
+        rerankers: What the namespaces have learnt, with the version that was read.
     """
 
     encoder: Encoder
@@ -85,6 +87,7 @@ class Session:
         default_factory=dict, repr=False
     )
     expanded: dict[Preference, FloatArray] = field(default_factory=dict)
+    rerankers: dict[str, tuple[int | None, LearnedReranker]] = field(default_factory=dict, repr=False)
     _seen_change: int = 0
     _stamp: str = ""
     _uses: dict[int, tuple[int, int]] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from epic_core.storage.sqlite.connection import Table
 from epic_core.storage.sqlite.tables import META, Schema, change_columns
 
 APPLICATION_ID = 0x45504943  # "EPIC"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 _STATEMENTS = """
 CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);
@@ -55,6 +55,7 @@ CREATE TABLE proposals (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, said BLOB, state TEXT, kind TEXT, text TEXT, old TEXT,
  quote TEXT, turn INTEGER, confidence REAL, source TEXT, expires REAL, at INTEGER, crc INTEGER, UNIQUE (namespace, id)
 );
+CREATE TABLE learnt (row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, kind TEXT, value BLOB, crc INTEGER);
 CREATE TABLE entities (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, name TEXT, key TEXT, passages INTEGER, spelt INTEGER,
  near BLOB, vector BLOB, crc INTEGER
@@ -106,6 +107,7 @@ PROPOSALS = Table(
         "at",
     ),
 )
+LEARNT = Table("learnt", ("namespace", "kind", "value"))
 ENTITIES = Table("entities", ("namespace", "name", "key", "passages", "spelt", "near", "vector"))
 PASSAGES = Table("passages", ("item", "extractor", "entities", "facts", "relations", "failure"), numbered=False)
 TABLES = (
@@ -121,6 +123,7 @@ TABLES = (
     NOT_KEPT,
     EDITS,
     PROPOSALS,
+    LEARNT,
     ENTITIES,
     PASSAGES,
 )
@@ -145,6 +148,12 @@ def _with_facts(db: sqlite3.Connection, path: Path | None) -> None:
     change_columns(db, path, _PENDING_1, PENDING, _statement("pending"), expires=None)
 
 
+def _with_learnt(db: sqlite3.Connection, path: Path | None) -> None:
+    """Version 2 to 3: the reranker that was learnt, and feedback."""
+    db.execute(_statement("learnt"))
+    db.execute("INSERT INTO sums VALUES ('learnt', 0, 0)")
+
+
 MEMORY = Schema(
     noun="memory",
     made_by="epic build, or EpicMemory.open(path, preferences=[...])",
@@ -153,5 +162,5 @@ MEMORY = Schema(
     statements=_STATEMENTS,
     tables=TABLES,
     small=(META, PREFERENCES, USES, LEDGER, NOT_KEPT, EDITS, PROPOSALS),
-    migrations=(_with_facts,),
+    migrations=(_with_facts, _with_learnt),
 )

@@ -18,6 +18,7 @@ _PARTS: dict[str, dict[str, str]] = {
     "preferences": {"preferences": "namespace id text aspects vector"},
     "edits": {"documents": "namespace item old reason texts"},
     "proposals": {"preferences": "namespace id said state kind text old quote source"},
+    "learnt": {"preferences": "namespace kind value"},
     "pending": {"documents": "namespace id text metadata reason preferences"},
     "verdicts": {"verdicts": "chunk preference version stance instruction rationale"},
     "rewrites": {"verdicts": "chunk preferences version text"},

@@ -17,6 +17,7 @@ from epic_core.storage.tables.edits import Edits
 from epic_core.storage.tables.entries import Entries
 from epic_core.storage.tables.graph import Graph
 from epic_core.storage.tables.items import Items, RetryQueue
+from epic_core.storage.tables.learnt import Learnt
 from epic_core.storage.tables.preferences import Preferences
 from epic_core.storage.tables.proposals import Proposals
 from epic_core.storage.tables.seen import Seen
@@ -28,8 +29,8 @@ class Store(Database):
     """A memory's file. It is opened as a `Database` is.
 
     Attributes:
-        preferences, items, entries, verdicts, retry_queue, seen, edits, proposals, graph: The repositories of its
-            tables.
+        preferences, items, entries, verdicts, retry_queue, seen, edits, proposals, learnt, graph: The repositories of
+            its tables.
     """
 
     schema = MEMORY
@@ -44,6 +45,7 @@ class Store(Database):
         self.seen = Seen(self, self.verdicts)
         self.edits = Edits(self)
         self.proposals = Proposals(self)
+        self.learnt = Learnt(self)
         super().__init__(path, must_exist=must_exist, read_only=read_only)
 
     def remove_preference(self, namespace: str, preference_id: str, *, keep_texts: bool = False) -> None:
@@ -143,7 +145,7 @@ class Store(Database):
 
     def sums(self) -> tuple[tuple[str, int, int], ...]:
         """Return each table's row count and sum of checksums, and its highest row: if equal, the contents are equal."""
-        apart = "('uses', 'not_kept', 'edits', 'proposals')"  # no search depends on these
+        apart = "('uses', 'not_kept', 'edits', 'proposals', 'learnt')"  # no search depends on these
         return tuple(
             self.read(
                 f"SELECT name, rows, total FROM sums WHERE name NOT IN {apart}"

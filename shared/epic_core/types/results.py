@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from epic_core.types.arrays import FloatArray
 from epic_core.types.items import Item
@@ -87,6 +91,28 @@ class Hit:
         return [entry.stance for entry in self.entries]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """How a list was chosen; `memory.learn` needs it.
+
+    Attributes:
+        features: Of all candidates in the order of retrieval, shape `(n, f)`; without columns if none was reranked.
+        order: The chosen candidates by number, best first.
+        probabilities: Of each chosen one, the probability of coming first, in [0, 1].
+        propensity: The probability with which this list was shown, in (0, 1]: 1 unless it was drawn to explore.
+    """
+
+    features: NDArray[np.float64] = field(repr=False)
+    order: list[int]
+    probabilities: list[float]
+    propensity: float = 1.0
+
+    def chosen(self, *parts: Sequence[Any]) -> Iterator[list[Any]]:
+        """Yield each part, which has one value for each candidate, with those of the chosen ones in order."""
+        for part in parts:
+            yield [part[place] for place in self.order]
+
+
 class Hits(list[Hit]):
     """A list of hits with details of the search that produced it.
 
@@ -101,6 +127,7 @@ class Hits(list[Hit]):
         fallback: Whether a fallback was asked.
         relevant: Whether the memory holds anything that is relevant to the query.
         facts: The facts of the user that are relevant to the query, best first, at most three, among the hits or not.
+        ranking: How a reranker or an adaptive selection chose them; None without, or where a fallback was asked.
     """
 
     def __init__(
@@ -116,6 +143,7 @@ class Hits(list[Hit]):
         fallback: bool = False,
         relevant: bool = True,
         facts: Iterable[Hit] = (),
+        ranking: Ranking | None = None,
     ) -> None:
         super().__init__(hits)
         self.vector = vector
@@ -127,3 +155,4 @@ class Hits(list[Hit]):
         self.fallback = fallback
         self.relevant = relevant
         self.facts = list(facts)
+        self.ranking = ranking

@@ -99,7 +99,7 @@ class Preferences(Repository):
 
     def namespaces(self) -> list[str]:
         """Return every namespace that holds something, sorted."""
-        tables = ("preferences", "items", "pending", "proposals")
+        tables = ("preferences", "items", "pending", "proposals", "learnt")
         rows = self.db.read(" UNION ".join(f"SELECT namespace FROM {table}" for table in tables))
         return sorted(namespace for (namespace,) in rows)
 

@@ -1,0 +1,166 @@
+"""Scorers: how good a prompt is for a model, by the reference answer that should follow it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from epic_core.errors import InvalidInputError, LMError, LMSetupError
+from epic_core.lm.base import LanguageModel, Message
+from epic_core.lm.http import sendable
+from epic_core.lm.openai_compatible import OpenAICompatibleLM
+
+Metric: TypeAlias = Callable[[str, str], float]
+"""How well an answer agrees with a reference, in [0, 1]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """The score of a reference.
+
+    Attributes:
+        value: log p(reference | messages), the sum of the natural log-probabilities of its tokens; or the metric of a
+            `MetricScorer`, in [0, 1]. Only values of one scorer and one reference can be compared.
+        tokens: How many tokens the reference has; 0 for a metric.
+    """
+
+    value: float
+    tokens: int = 0
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Protocol of what tells how good a prompt is: log p(reference | prompt), Eq. 4 of PURPLE, or a substitute.
+
+    Failures are raised as `LMError`s, as by a `LanguageModel`. A scorer that got no log-probabilities raises
+    `LMSetupError`: a score of 0 would be the best of all.
+
+    Attributes:
+        name: Identifies model and measure; scores are stored under it.
+    """
+
+    name: str
+
+    def score(self, messages: Sequence[Message], reference: str) -> Scored:
+        """Return the score of a reference as the answer to messages."""
+        ...
+
+    async def ascore(self, messages: Sequence[Message], reference: str) -> Scored:
+        """Return a score as `score` does, without blocking the event loop."""
+        ...
+
+
+class VllmScorer:
+    """Scorer that asks vLLM for the log-probabilities of a reference: `VllmScorer(lm_of("openai/qwen3", url=...))`.
+
+    The reference is sent as the beginning of the model's own answer, and the probabilities of the prompt's tokens are
+    asked for (`prompt_logprobs`, a field of vLLM). Other servers leave them out, and are refused: llama.cpp's and
+    Ollama's report generated tokens only, and so does OpenAI.
+
+    Args:
+        lm: The server and the model.
+    """
+
+    def __init__(self, lm: OpenAICompatibleLM) -> None:
+        if not isinstance(lm, OpenAICompatibleLM):
+            raise InvalidInputError(f"lm must be an OpenAICompatibleLM, not {type(lm).__name__}.")
+        self.name = f"logprob:{lm.name}"
+        self._lm = lm
+
+    def score(self, messages: Sequence[Message], reference: str) -> Scored:
+        """Return log p(reference | messages).
+
+        Raises:
+            LMSetupError: if the server gives no log-probabilities of a prompt.
+            LMError: if it fails, or its tokens do not spell the reference.
+        """
+        return _scored(self._lm.post("/chat/completions", _request(messages, reference)), reference)
+
+    async def ascore(self, messages: Sequence[Message], reference: str) -> Scored:
+        """Return a score as `score` does, without blocking the event loop."""
+        return _scored(await self._lm.apost("/chat/completions", _request(messages, reference)), reference)
+
+
+def _request(messages: Sequence[Message], reference: str) -> dict[str, Any]:
+    if not reference.strip():
+        raise InvalidInputError("The reference to be scored is empty.")
+    return {
+        "messages": sendable([*messages, Message("assistant", reference)]),
+        "max_tokens": 1,
+        "temperature": 0,
+        "prompt_logprobs": 0,
+        # The prompt has to end with the reference: no end of turn behind it, and no beginning of an answer.
+        "add_generation_prompt": False,
+        "continue_final_message": True,
+    }
+
+
+def _scored(body: Any, reference: str) -> Scored:
+    """Add up the log-probabilities of the last tokens of a prompt, those that spell the reference."""
+    given = body.get("prompt_logprobs") if isinstance(body, Mapping) else None
+    if not isinstance(given, Sequence) or isinstance(given, str) or not any(given):
+        raise LMSetupError(
+            "The server gave no log-probabilities of the prompt, so it cannot score a reference. Use vLLM (its field"
+            " prompt_logprobs), or a MetricScorer, which lets the model answer and compares."
+        )
+    wanted, spelt, total = reference.strip(), "", 0.0
+    for count, position in enumerate(reversed(given), start=1):
+        try:
+            # The first entry of a position is the prompt's own token; others are alternatives.
+            token = next(iter(position.values()))
+            piece, logprob = str(token["decoded_token"]), float(token["logprob"])
+        except (AttributeError, StopIteration, KeyError, TypeError, ValueError):
+            break
+        if not -math.inf < logprob <= 1e-6:
+            raise LMError(f"The server gave {logprob} as the log-probability of {piece!r}.")
+        spelt, total = piece + spelt, total + logprob
+        if spelt.strip() == wanted:
+            return Scored(value=total, tokens=count)
+        if len(spelt.strip()) > len(wanted):
+            break
+    raise LMError(
+        f"The tokens that the server scored end in {spelt[-80:]!r}, which is not the reference {wanted[-80:]!r}."
+    )
+
+
+class MetricScorer:
+    """Scorer that has a model answer and compares with the reference, for servers without log-probabilities.
+
+    The weaker reward of the paper's ablation (Table 2), and slower, as an answer has to be generated.
+
+    Args:
+        lm: Answers.
+        metric: Compares answer and reference; default: `token_f1`.
+        max_tokens: Of an answer; None for no limit.
+    """
+
+    def __init__(self, lm: LanguageModel, metric: Metric | None = None, *, max_tokens: int | None = 256) -> None:
+        self.metric: Metric = token_f1 if metric is None else metric
+        self.name = f"{getattr(self.metric, '__name__', 'metric')}:{lm.name}"
+        self._lm = lm
+        self._most = max_tokens
+
+    def score(self, messages: Sequence[Message], reference: str) -> Scored:
+        """Return the metric of the model's answer, in [0, 1]."""
+        return self._compared(self._lm.complete(messages, max_tokens=self._most).text, reference)
+
+    async def ascore(self, messages: Sequence[Message], reference: str) -> Scored:
+        """Return a score as `score` does, without blocking the event loop."""
+        return self._compared((await self._lm.acomplete(messages, max_tokens=self._most)).text, reference)
+
+    def _compared(self, answer: str, reference: str) -> Scored:
+        value = float(self.metric(answer, reference))
+        if not 0.0 <= value <= 1.0:
+            raise InvalidInputError(f"The metric gave {value}, which is not between 0 and 1.")
+        return Scored(value=value)
+
+
+def token_f1(answer: str, reference: str) -> float:
+    """Return the F1 of the words of an answer and a reference, in [0, 1]; case and punctuation do not count."""
+    given, wanted = (Counter(re.findall(r"\w+", text.casefold())) for text in (answer, reference))
+    shared = (given & wanted).total()
+    return 2.0 * shared / (given.total() + wanted.total()) if shared else 0.0

@@ -1,0 +1,62 @@
+"""Hits of a search: item rows with their scores, and the entries of their items that the search may find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_core.storage.namespace import Namespace
+from epic_core.storage.store import Store
+from epic_core.types import FloatArray, Hit, MemoryEntry
+
+# Most facts of the user that a context shows.
+_FACTS = 3
+
+
+def fact_hits(store: Store, space: Namespace, vector: FloatArray, facts: Sequence[tuple[int, float]]) -> list[Hit]:
+    """Make hits of the best facts of the user, which have no entries."""
+    facts = facts[:_FACTS]
+    return made_hits(store, space, vector, facts, [[]] * len(facts), {}, None) if facts else []
+
+
+def made_hits(
+    store: Store,
+    space: Namespace,
+    vector: FloatArray,
+    best: Sequence[tuple[int, float]],
+    groups: Sequence[Sequence[int]],
+    cosines: Mapping[int, float],
+    allowed: NDArray[np.int64] | None,
+) -> list[Hit]:
+    """Make hits of item rows with their scores, each with those of a group of entries that a search may find."""
+    if allowed is not None:
+        allowed_rows = set(allowed.tolist())
+        groups = [[row for row in rows if row in allowed_rows] for rows in groups]
+    scores = {
+        row: cosines[row] if row in cosines else float(space.index.vector(row) @ vector)
+        for rows in groups
+        for row in rows
+    }
+    held = space.held(store, [item for item, _ in best])
+    entries = space.entries(store, scores, held)
+    hits = []
+    for (item, score), rows in zip(best, groups, strict=True):
+        ordered = sorted(rows, key=scores.__getitem__, reverse=True)
+        hits.append(
+            Hit(
+                item=held[item].item,
+                score=score,
+                entries=tuple(_scored(entries[row], scores[row]) for row in ordered),
+                tier="fact" if item in space.facts else "light" if space.light(item) else "memory",
+            )
+        )
+    return hits
+
+
+def _scored(entry: MemoryEntry, score: float) -> MemoryEntry:
+    """Return an entry with its score; faster than `replace`, which checks and makes every field anew."""
+    made = object.__new__(MemoryEntry)
+    made.__dict__.update(entry.__dict__, score=score)
+    return made

@@ -1,0 +1,186 @@
+"""A reranker that learns: choices by topic, one simulated user's feedback, and what it costs.
+
+Choices: 240 of our own (`shared/tools/written/choices.jsonl`), ten topics. For each, a memory of the options of its
+topic (the question's own and nineteen others) under its preference; the candidates are the twenty that a search finds.
+A list of five is worth 1 for the following option shown first (and less further down, by 1 / log2(rank + 1)), and -1
+for each breaking one, by the same. Trained on eight topics, run on the other two, five times.
+
+Feedback: a simulated user of a memory of 480 of these options, who asks, sees three hits and uses those of at most
+eleven words, of which retrieval knows nothing. 200 such events are learnt, one by one, and the share of used hits among
+three is measured on 60 other questions, before and after. `--plot FILE` draws it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+from common import interval
+from epic_core import EpicMemory, Item
+from epic_core.reranking import Example, LearnedReranker, Settings
+from epic_core.reranking.plackett_luce import log_probability, sample
+from epic_core.reranking.reranker import CANDIDATES
+from epic_core.reranking.training import prior
+from fitting import written
+
+LISTS, K = 24, 5
+
+
+def worth(lists: np.ndarray, value: np.ndarray) -> np.ndarray:
+    return value[lists] @ (1.0 / np.log2(np.arange(lists.shape[1]) + 2.0))
+
+
+def example_of(case: dict, others: list[dict], seed: int) -> tuple[Example, np.ndarray] | None:
+    """The candidates of a case with lists tried, and the value of each candidate."""
+    generator = np.random.default_rng(seed)
+    beside = [option for other in others for option in other["options"]]
+    chosen = generator.choice(len(beside), 19, replace=False)
+    texts = list(dict.fromkeys([*case["options"], *(beside[place] for place in chosen)]))
+    with EpicMemory([case["preference"]], coarse=False) as memory:
+        memory.add([Item(id=str(number), text=text) for number, text in enumerate(texts)])
+        hits = memory.search(case["question"], CANDIDATES, reranker=LearnedReranker(), min_score=None)
+    values = {text: (1.0 if place == 0 else -1.0) for place, text in enumerate(case["options"])}
+    value = np.array([values.get(hit.item.text, 0.0) for hit in hits])
+    if hits.ranking is None or not value.any():
+        return None
+    n = len(hits)
+    lists = sample(prior(n), K, LISTS, generator)
+    features = hits.ranking.features
+    made = Example(features=features, lists=lists, rewards=worth(lists, value), drawn=log_probability(prior(n), lists))
+    return made, value
+
+
+def choices() -> None:
+    cases = written("choices.jsonl")
+    topics = sorted({case["topic"] for case in cases})
+    made = []
+    for number, case in enumerate(cases):
+        others = [other for other in cases if other["topic"] == case["topic"] and other is not case]
+        if (found := example_of(case, others, number)) is not None:
+            made.append((case["topic"], *found))
+    gains, before, after = [], [], []
+    blind = []
+    for fold in range(5):
+        held = set(topics[fold::5])
+        train = [example for topic, example, _ in made if topic not in held]
+        reranker = LearnedReranker().train(train, Settings(epochs=30))
+        alone = LearnedReranker().train([one_by_one(example) for example in train], Settings(epochs=30))
+        for topic, example, value in made:
+            if topic in held:
+                plain = worth(np.arange(K)[None], value)[0]
+                learnt = worth(np.array([reranker.rank(example.features, K).order]), value)[0]
+                without = worth(np.array([alone.rank(one_by_one(example).features, K).order]), value)[0]
+                gains.append(learnt - plain)
+                before.append(plain)
+                after.append(learnt)
+                blind.append(learnt - without)
+    low, high = interval(np.array(gains))
+    print(f"{len(gains)} choices, five folds by topic: reward of five hits, retrieval {np.mean(before):+.3f}")
+    print(f"    trained {np.mean(after):+.3f}, gain {np.mean(gains):+.3f} [{low:+.3f}, {high:+.3f}]")
+    low, high = interval(np.array(blind))
+    print(
+        f"    with the features of the set against without {np.mean(blind):+.3f} [{low:+.3f}, {high:+.3f}]", flush=True
+    )
+
+
+def one_by_one(example: Example) -> Example:
+    """The same without the features that compare candidates with each other."""
+    from dataclasses import replace
+
+    from epic_core.reranking.features import NAMES
+
+    features = example.features.copy()
+    for name in ("nearest", "mean near", "repeats", "same preference", "behind best", "behind previous"):
+        features[:, NAMES.index(name)] = 0.0
+    return replace(example, features=features)
+
+
+def uses(text: str) -> bool:
+    """Whether the simulated user uses a text: a short one."""
+    return len(text.split()) <= 11
+
+
+def share_used(memory: EpicMemory, questions: list[str], reranker: bool) -> np.ndarray:
+    shown = [memory.search(question, 3, reranker=reranker, min_score=None) for question in questions]
+    return np.array([np.mean([uses(hit.item.text) for hit in hits]) for hits in shown])
+
+
+def feedback(events: int, plot: str | None) -> None:
+    cases = written("choices.jsonl")
+    questions = list(dict.fromkeys(case["question"] for case in cases))
+    generator = np.random.default_rng(0)
+    order = generator.permutation(len(questions))
+    asked, held = [questions[place] for place in order[60:]], [questions[place] for place in order[:60]]
+    with EpicMemory([case["preference"] for case in cases[::24]], coarse=False) as memory:
+        memory.add(
+            [Item(id=f"{n}", text=option) for n, option in enumerate(o for c in cases for o in c["options"][:2])]
+        )
+        plain = share_used(memory, held, reranker=False)
+        curve, seconds = [(0, float(share_used(memory, held, reranker=True).mean()))], []
+        for number in range(events):
+            hits = memory.search(asked[number % len(asked)], 3, reranker=True, explore=0.3, min_score=None)
+            started = time.perf_counter()
+            memory.learn(hits, {hit.item.id: "used" for hit in hits if uses(hit.item.text)})
+            seconds.append(time.perf_counter() - started)
+            if (number + 1) % 25 == 0:
+                curve.append((number + 1, float(share_used(memory, held, reranker=True).mean())))
+        learnt = share_used(memory, held, reranker=True)
+        low, high = interval(learnt - plain)
+        print(f"one simulated user, {events} events: share of used hits among three on {len(held)} other questions")
+        print(f"    retrieval {plain.mean():.3f}, learnt {learnt.mean():.3f}", end=" ")
+        print(f"{(learnt - plain).mean():+.3f} [{low:+.3f}, {high:+.3f}]; learning {1000 * np.median(seconds):.0f} ms")
+        print("    by events: " + ", ".join(f"{count}: {share:.3f}" for count, share in curve), flush=True)
+        size = len(json.dumps(memory.reranker.as_object()))
+        ranking = memory.search(held[0], 3, reranker=True, min_score=None).ranking
+        reranker = memory.reranker
+        taken = []
+        for _ in range(500):
+            started = time.perf_counter()
+            reranker.rank(ranking.features, 5)
+            taken.append(time.perf_counter() - started)
+        print(f"reranking {len(ranking.features)} candidates {1000 * np.median(taken):.3f} ms; the file {size:,} bytes")
+        for options in ({}, {"reranker": True}):
+            taken = []
+            for question in held:
+                memory.search(question, 3, min_score=None, **options)
+                started = time.perf_counter()
+                memory.search(question, 3, min_score=None, **options)
+                taken.append(time.perf_counter() - started)
+            print(f"a search{' with it' if options else ''} {1000 * np.median(taken):.2f} ms")
+    if plot:
+        draw(curve, float(plain.mean()), Path(plot))
+
+
+def draw(curve: list[tuple[int, float]], plain: float, path: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 3))
+    axes.plot([count for count, _ in curve], [share for _, share in curve], marker="o", label="learnt")
+    axes.axhline(plain, color="grey", linestyle="--", label="retrieval")
+    axes.set(xlabel="feedback events", ylabel="share of used hits among three", ylim=(0, 1))
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    made.add_argument("--only", choices=("choices", "feedback"), help="half of it")
+    made.add_argument("--events", type=int, default=200, help="feedback events")
+    made.add_argument("--plot", metavar="FILE", help="draw the share of used hits by events")
+    options = made.parse_args()
+    if options.only != "feedback":
+        choices()
+    if options.only != "choices":
+        feedback(options.events, options.plot)
+
+
+if __name__ == "__main__":
+    main()

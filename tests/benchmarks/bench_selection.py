@@ -1,0 +1,214 @@
+"""Selection that stops: how well the hits taken are those that a question needs, against the first k.
+
+294 questions of our own over the sample corpus, labelled with the notes that each needs: 133 need two
+(`shared/tools/written/two_hop.jsonl`), 109 one and 52 three (`selection.jsonl`; written for this by hand, by somebody
+who knew what is measured). Everything is kept and nothing steers. The questions of even number, in each set, fit a
+policy and its threshold; those of odd number are only run. F1 is of the set taken against the notes needed, averaged
+over questions.
+
+Against it: the first k with the same mean number of hits (a mixture of two k), a threshold on the score fitted on the
+even questions, and the policy trained on by REINFORCE with F1 as the reward.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bench_two_hop import corpus
+from common import interval, read_jsonl
+from epic_core.encoders import default_encoder
+from epic_core.graph.memory import GraphMemory
+from epic_core.reranking import selection
+from epic_core.reranking.selection import NAMES, Policy, Walk
+from epic_core.types import Hits
+
+MOST = 10
+WRITTEN = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written"
+
+
+class Asked(NamedTuple):
+    text: str
+    needed: frozenset[str]
+    hits: Hits
+    odd: bool
+
+
+def questions(search: Callable[..., Hits]) -> list[Asked]:
+    made = []
+    for name in ("two_hop", "selection"):
+        for number, one in enumerate(read_jsonl(WRITTEN / f"{name}.jsonl")):
+            hits = search(one["question"], k=MOST, min_score=None)
+            made.append(Asked(one["question"], frozenset(one["passages"]), hits, bool(number % 2)))
+    return made
+
+
+def f1(asked: Asked, places: Sequence[int]) -> float:
+    right = sum(asked.hits[place].item.id in asked.needed for place in places)
+    return 2.0 * right / (len(places) + len(asked.needed))
+
+
+def walked(asked: Asked, decide: Callable[[int, np.ndarray], bool]) -> list[int]:
+    walk = Walk(asked.text, asked.hits, asked.hits.vectors)
+    for place in range(len(asked.hits)):
+        if decide(place, walk.features(place)):
+            walk.take(place)
+    return walk.taken
+
+
+def chance(policy: Policy, features: np.ndarray) -> float:
+    z = policy.bias + (features - np.array(policy.mean)) / np.array(policy.scale) @ np.array(policy.weights)
+    return 1.0 / (1.0 + np.exp(-z))
+
+
+def select(policy: Policy, asked: Asked) -> list[int]:
+    return walked(asked, lambda place, x: place == 0 or chance(policy, x) > policy.threshold)
+
+
+def fitted(train: Sequence[Asked]) -> Policy:
+    """Logistic regression on the steps of the walk that takes what is needed, and the threshold of the best F1."""
+    rows, labels = [], []
+    for asked in train:
+
+        def teach(place: int, x: np.ndarray, asked: Asked = asked) -> bool:
+            needed = asked.hits[place].item.id in asked.needed
+            if place:
+                rows.append(x)
+                labels.append(needed)
+            return needed or place == 0
+
+        walked(asked, teach)
+    x, y = np.array(rows), np.array(labels, dtype=float)
+    mean, scale = x.mean(axis=0), x.std(axis=0)
+    x = np.column_stack([(x - mean) / scale, np.ones(len(x))])
+    weights = np.zeros(x.shape[1])
+    for _ in range(30):  # Newton's method, ridge 1
+        p = 1.0 / (1.0 + np.exp(-x @ weights))
+        hessian = (x * (p * (1 - p))[:, None]).T @ x + np.diag([1.0] * (x.shape[1] - 1) + [1e-6])
+        weights -= np.linalg.solve(hessian, x.T @ (p - y) + np.append(weights[:-1], 0.0))
+    return best_threshold(
+        Policy(mean=mean, scale=scale, weights=weights[:-1], bias=float(weights[-1]), threshold=0.5), train
+    )
+
+
+def best_threshold(policy: Policy, train: Sequence[Asked]) -> Policy:
+    tried = [replace(policy, threshold=float(at)) for at in np.arange(0.1, 0.75, 0.025)]
+    return max(tried, key=lambda one: np.mean([f1(asked, select(one, asked)) for asked in train]))
+
+
+def reinforced(policy: Policy, train: Sequence[Asked], epochs: int = 30, episodes: int = 8) -> Policy:
+    """REINFORCE from the regression: reward F1, baseline the mean of a question's episodes."""
+    generator = np.random.default_rng(0)
+    weights = np.append(policy.weights, policy.bias)
+    for _ in range(epochs):
+        for number in generator.permutation(len(train)):
+            asked, now = train[number], replace(policy, weights=weights[:-1], bias=float(weights[-1]))
+            slopes, rewards = [], []
+            for _ in range(episodes):
+                slope = np.zeros_like(weights)
+
+                def act(place: int, x: np.ndarray, now: Policy = now, slope: np.ndarray = slope) -> bool:
+                    p = chance(now, x)
+                    takes = place == 0 or bool(generator.random() < p)
+                    if place:
+                        slope += (takes - p) * np.append((x - policy.mean) / policy.scale, 1.0)
+                    return takes
+
+                rewards.append(f1(asked, walked(asked, act)))
+                slopes.append(slope)
+            gained = np.array(rewards) - np.mean(rewards)
+            weights += 0.02 * (gained @ np.array(slopes)) / episodes
+    return best_threshold(replace(policy, weights=weights[:-1], bias=float(weights[-1])), train)
+
+
+def first(asked: Asked, k: int) -> float:
+    return f1(asked, range(min(k, len(asked.hits))))
+
+
+def top_k(test: Sequence[Asked], size: float) -> np.ndarray:
+    """F1 of each question for the mixture of two k whose mean is a size."""
+    low, share = int(size), size - int(size)
+    return np.array([(1 - share) * first(asked, low) + share * first(asked, low + 1) for asked in test])
+
+
+def report(name: str, test: Sequence[Asked], taken: Sequence[Sequence[int]]) -> np.ndarray:
+    scores = np.array([f1(asked, places) for asked, places in zip(test, taken, strict=True)])
+    sizes = np.array([len(places) for places in taken])
+    even_size = top_k(test, float(sizes.mean()))
+    low, high = interval(scores - even_size)
+    needed = np.array([len(asked.needed) for asked in test])
+    by_type = "  ".join(
+        f"{n}: {sizes[needed == n].mean():.2f} hits, F1 {scores[needed == n].mean():.3f}" for n in (1, 2, 3)
+    )
+    difference = (scores - even_size).mean()
+    print(
+        f"    {name:22} {sizes.mean():5.2f} hits  F1 {scores.mean():.3f}   first k of that size {even_size.mean():.3f}"
+        f"  {difference:+.3f} [{low:+.3f}, {high:+.3f}]   needed {by_type}",
+        flush=True,
+    )
+    return scores
+
+
+def measure(name: str, search: Callable[..., Hits], shipped: Policy, *, reinforce: bool) -> Policy:
+    every = questions(search)
+    train, test = [one for one in every if not one.odd], [one for one in every if one.odd]
+    print(f"{name}: {len(train)} questions to fit, {len(test)} unseen")
+    best_k = max(range(1, MOST + 1), key=lambda k: np.mean([first(asked, k) for asked in train]))
+    report(f"first {best_k} (best k)", test, [range(best_k) for _ in test])
+    tried = np.arange(0.2, 1.0, 0.02)
+    cuts = [np.mean([f1(a, walked(a, lambda i, x, at=at: i == 0 or x[1] > at)) for a in train]) for at in tried]
+    cut = tried[int(np.argmax(cuts))]
+    report(f"score > {cut:.2f} of best", test, [walked(a, lambda i, x: i == 0 or x[1] > cut) for a in test])
+    policy = fitted(train)
+    regression = report("logistic regression", test, [select(policy, asked) for asked in test])
+    if reinforce:
+        trained = reinforced(policy, train)
+        gain = report("and REINFORCE", test, [select(trained, asked) for asked in test]) - regression
+        print("    REINFORCE less regression {:+.3f} [{:+.3f}, {:+.3f}]".format(gain.mean(), *interval(gain)))
+    report("as shipped", test, [selection.taken(a.text, a.hits, a.hits.vectors, shipped) for a in test])
+    return policy
+
+
+def milliseconds(search: Callable[..., Hits], texts: Sequence[str], **options: object) -> float:
+    taken = []
+    for text in texts:
+        search(text, k=MOST, min_score=None, **options)
+        started = time.perf_counter()
+        search(text, k=MOST, min_score=None, **options)
+        taken.append(time.perf_counter() - started)
+    return 1000 * float(np.median(taken))
+
+
+def main() -> None:
+    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    made.add_argument("--fit", action="store_true", help="print the constants of epic_core.reranking.selection")
+    made.add_argument("--no-reinforce", action="store_true", help="leave out REINFORCE, which takes a minute")
+    options = made.parse_args()
+    graph = GraphMemory(encoder=default_encoder(), coarse=False, fine=False)
+    graph.add(corpus())
+    for name, search, shipped in (
+        ("MEMORY", graph.memory.search, selection.MEMORY),
+        ("GRAPH", graph.search, selection.GRAPH),
+    ):
+        policy = measure(name, search, shipped, reinforce=not options.no_reinforce)
+        if options.fit:
+            print(f"{name} = Policy(")
+            for part in ("mean", "scale", "weights"):
+                print(f"    {part}={tuple(round(float(value), 4) for value in getattr(policy, part))},")
+            print(f"    bias={policy.bias:.4f},\n    threshold={policy.threshold:.3f},\n)")
+            print(dict(zip(NAMES, np.round(policy.weights, 2).tolist(), strict=True)), flush=True)
+    texts = [one["question"] for one in read_jsonl(WRITTEN / "selection.jsonl")][::3]
+    for name, search in (("EpicMemory", graph.memory.search), ("GraphMemory", graph.search)):
+        plain = milliseconds(search, texts)
+        print(f"{name}: {plain:.2f} ms a search, adaptive {milliseconds(search, texts, select='adaptive'):.2f} ms")
+    graph.close()
+
+
+if __name__ == "__main__":
+    main()

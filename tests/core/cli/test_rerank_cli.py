@@ -1,0 +1,76 @@
+"""Training a reranker on the command line, and a collection that is stopped in the middle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from epic_core import EpicMemory
+from epic_core.cli.main import main
+from lm_servers import Json, LMServer, Reply
+
+
+def scoring(request: Json) -> Reply:
+    """vLLM with a model that finds the reference likely if the note about bread comes first."""
+    notes, reference = request["messages"][0]["content"], request["messages"][-1]["content"]
+    first = notes.split("[2]")[0]
+    value = -1.0 if "bread" in first else -5.0
+    body = {"choices": [], "prompt_logprobs": [None, {"7": {"logprob": value, "decoded_token": reference}}]}
+    return Reply(pieces=lambda: [json.dumps(body).encode()])
+
+
+def test_collect_train_eval_forget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    memory, log, asked = tmp_path / "me.epic", tmp_path / "log.jsonl", tmp_path / "asked.jsonl"
+    with EpicMemory.open(memory, ["I like baking."], coarse=False, fine=False) as made:
+        made.add([f"A note on {what}, number {n}." for n in range(2) for what in ("bread", "cake", "trains", "tea")])
+    lines = [json.dumps({"question": f"What about my {what}?", "reference": "Rye."}) for what in ("oven", "dough")]
+    asked.write_text("\n".join(lines))
+    with LMServer(scoring) as server:
+        command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai/tiny", "--lists", "12", "-k", "3"]
+        command += ["--llm-url", server.base_url, "--out", str(log)]
+        answered, kept = 0, server.answer
+
+        def dying(request: Json) -> str | Reply:
+            nonlocal answered
+            answered += 1
+            return kept(request) if answered <= 5 else Reply(status=400, text="no more")
+
+        server.answer = dying
+        assert main(command) == 2
+        whole = log.read_text()
+        log.write_text(whole + '{"kind": "sco')  # killed in the middle of a line
+        server.answer, before = kept, server.calls
+        assert main(command) == 0
+        scores = [line for line in map(json.loads, log.read_text().splitlines()) if line["kind"] == "score"]
+        assert log.read_text().startswith(whole)
+        assert server.calls - before == len(scores) - 5
+        assert len({(line["key"], tuple(line["list"])) for line in scores}) == len(scores)
+        calls = server.calls
+        assert main(command) == 0
+        assert server.calls == calls
+    assert "bread" not in log.read_text()
+    assert main(["rerank", "train", str(memory), str(log)]) == 0
+    capsys.readouterr()
+    assert main(["rerank", "eval", str(memory), str(log)]) == 0
+    assert "2 questions: expected reward +" in capsys.readouterr().out
+    with EpicMemory.open(memory) as opened:
+        assert opened.reranker.is_trained
+    assert main(["rerank", "forget", str(memory)]) == 0
+    assert main(["rerank", "eval", str(memory), str(asked)]) == 2
+    with EpicMemory.open(memory) as opened:
+        assert not opened.reranker.is_trained
+
+
+def test_a_model_without_log_probabilities_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    memory, asked = tmp_path / "me.epic", tmp_path / "asked.jsonl"
+    with EpicMemory.open(memory, ["I like baking."], coarse=False, fine=False) as made:
+        made.add(["A note on bread.", "A note on cake."])
+    asked.write_text('{"question": "What bread?", "reference": "Rye."}')
+    with LMServer(lambda request: "Rye.") as server:
+        command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai/tiny"]
+        command += ["--llm-url", server.base_url, "--out", str(tmp_path / "log.jsonl")]
+        assert main(command) == 2
+        assert "gave no log-probabilities" in capsys.readouterr().err
+        assert main([*command, "--metric", "--lists", "3"]) == 0

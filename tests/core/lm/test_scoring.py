@@ -1,0 +1,74 @@
+"""Scorers: log-probabilities of a reference's own tokens, and refusals of servers that give none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from epic_core.errors import InvalidInputError, LMError, LMSetupError
+from epic_core.lm import Message, MetricScorer, OpenAICompatibleLM, VllmScorer
+from epic_core.lm.scoring import token_f1
+from lm_servers import Json, LMServer, Reply
+
+ASKED = [Message("user", "What is the capital?")]
+
+
+def vllm(*tokens: tuple[str, float] | None) -> Any:
+    """A server that reports these tokens as the prompt's, in vLLM's form."""
+
+    def answer(request: Json) -> Reply:
+        positions = [
+            token and {str(number): {"logprob": token[1], "rank": 1, "decoded_token": token[0]}}
+            for number, token in enumerate(tokens)
+        ]
+        body = {"choices": [{"message": {"content": "x"}}], "prompt_logprobs": positions}
+        return Reply(pieces=lambda: [json.dumps(body).encode()])
+
+    return answer
+
+
+async def test_only_the_tokens_of_the_reference_count() -> None:
+    with LMServer(vllm(None, ("<user>", -9.0), ("\n", -8.0), (" Lis", -0.5), ("bon", -0.25))) as server:
+        scorer = VllmScorer(OpenAICompatibleLM(server.base_url, "tiny"))
+        scored = scorer.score(ASKED, "Lisbon")
+        assert (scored.value, scored.tokens) == (-0.75, 2)
+        assert await scorer.ascore(ASKED, "Lisbon") == scored
+        sent = server.asked[0]
+    assert sent["messages"][-1] == {"role": "assistant", "content": "Lisbon"}
+    assert sent["continue_final_message"] is True
+    assert sent["add_generation_prompt"] is False
+
+
+async def test_a_server_without_log_probabilities_is_refused() -> None:
+    with LMServer(lambda request: "Lisbon") as server:
+        scorer = VllmScorer(OpenAICompatibleLM(server.base_url, "tiny"))
+        with pytest.raises(LMSetupError, match="MetricScorer"):
+            scorer.score(ASKED, "Lisbon")
+        with pytest.raises(LMSetupError, match="vLLM"):
+            await scorer.ascore(ASKED, "Lisbon")
+
+
+@pytest.mark.parametrize("tokens", [[("Lis", -0.5), ("sabon", -0.2)], [None, ("bon", -0.5)], [("Lisbon", 0.5)]])
+def test_tokens_that_are_not_the_reference_are_an_error(tokens: list[tuple[str, float] | None]) -> None:
+    with LMServer(vllm(*tokens)) as server, pytest.raises(LMError):
+        VllmScorer(OpenAICompatibleLM(server.base_url, "tiny")).score(ASKED, "Lisbon")
+
+
+def test_an_empty_reference_is_refused() -> None:
+    with LMServer(vllm(None)) as server, pytest.raises(InvalidInputError):
+        VllmScorer(OpenAICompatibleLM(server.base_url, "tiny")).score(ASKED, " ")
+
+
+async def test_an_answer_is_compared_with_the_reference() -> None:
+    with LMServer(lambda request: "It is Lisbon.") as server:
+        scorer = MetricScorer(OpenAICompatibleLM(server.base_url, "tiny"))
+        assert scorer.score(ASKED, "Lisbon").value == pytest.approx(0.5)
+        assert (await scorer.ascore(ASKED, "Lisbon")).value == pytest.approx(0.5)
+    assert scorer.name == "token_f1:openai:tiny"
+
+
+def test_f1_of_words() -> None:
+    assert token_f1("A b.", "a B") == 1.0
+    assert token_f1("", "a") == token_f1("b", "a") == 0.0

@@ -1,0 +1,127 @@
+"""A memory's reranker: untrained it changes nothing; it learns of feedback, and is kept, exported and forgotten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from epic_core import EpicMemory, Item
+from epic_core.errors import InvalidInputError
+from epic_core.reranking import LearnedReranker
+from helpers import HashEncoder, KeepAll
+
+WORDS = ("tea", "wine", "bread", "cheese", "soup", "cake", "rice", "bean", "fish", "apple", "pear", "plum")
+PREFERENCE = "food and drink"
+
+
+def texts(count: int = 40) -> list[Item]:
+    generator = np.random.default_rng(0)
+    return [
+        Item(
+            id=f"n{number}", text=f"food note {number} about " + " ".join(generator.choice(WORDS, 2 + 8 * (number % 2)))
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.fixture
+def memory() -> EpicMemory:
+    made = EpicMemory([PREFERENCE], encoder=HashEncoder(), verifier=KeepAll(), tau=-1.0)
+    made.add(texts())
+    return made
+
+
+def feed(memory: EpicMemory, events: int) -> None:
+    """A user who uses long notes only."""
+    for number in range(events):
+        hits = memory.search(f"food {WORDS[number % 12]}", k=3, reranker=True, explore=1.0, min_score=None)
+        memory.learn(hits, {hit.item.id: "used" for hit in hits if len(hit.item.text) > 60})
+
+
+def used(memory: EpicMemory, **options: object) -> float:
+    shown = [memory.search(f"food {word} note", k=3, min_score=None, **options) for word in WORDS]
+    return float(np.mean([len(hit.item.text) > 60 for hits in shown for hit in hits]))
+
+
+async def test_untrained_equals_retrieval(memory: EpicMemory) -> None:
+    for k in (1, 3, 30):
+        plain = memory.search("food tea", k=k)
+        ranked = memory.search("food tea", k=k, reranker=True)
+        assert list(ranked) == list(plain) == list(await memory.asearch("food tea", k=k, reranker=True))
+        np.testing.assert_array_equal(np.stack(ranked.vectors), np.stack(plain.vectors))
+    assert plain.ranking is None
+
+
+async def test_it_learns_of_feedback(memory: EpicMemory) -> None:
+    before = used(memory)
+    feed(memory, 16)
+    assert used(memory, reranker=True) > before + 0.1
+    assert used(memory) == before
+    assert list(memory.search("food tea", k=3, reranker=True)) == list(
+        await memory.asearch("food tea", k=3, reranker=True)
+    )
+    hits = await memory.asearch("food tea", k=3, reranker=memory.reranker)
+    weights = memory.reranker.weights["w3"].copy()
+    await memory.alearn(hits, {hits[0].item.id: 1.0})
+    assert (memory.reranker.weights["w3"] != weights).any()
+
+
+def test_it_is_kept_exported_and_forgotten(tmp_path: Path) -> None:
+    path, lines = tmp_path / "me.epic", tmp_path / "me.jsonl"
+    with EpicMemory.open(path, [PREFERENCE], encoder=HashEncoder(), verifier=KeepAll(), tau=-1.0) as memory:
+        memory.add(texts())
+        feed(memory, 3)
+        weights = memory.reranker.as_object()
+        memory.export(lines)
+    assert len(json.dumps(weights)) < 100_000
+    with EpicMemory.import_(lines, tmp_path / "other.epic", encoder=HashEncoder(), verifier=KeepAll()) as other:
+        assert other.reranker.as_object()["weights"] == weights["weights"]
+    with EpicMemory.open(path, encoder=HashEncoder(), verifier=KeepAll()) as memory:
+        assert memory.reranker.as_object() == weights
+        assert memory.forget_learnt()
+        assert not memory.reranker.is_trained
+        assert not memory.forget_learnt()
+        assert memory._session.store.learnt.events(memory.namespace) == []
+
+
+def test_another_memory_of_the_file_sees_what_was_learnt(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    options = {"encoder": HashEncoder(), "verifier": KeepAll()}
+    with EpicMemory.open(path, [PREFERENCE], tau=-1.0, **options) as one, EpicMemory.open(path, **options) as other:  # type: ignore[arg-type]
+        one.add(texts())
+        assert not other.reranker.is_trained
+        feed(one, 1)
+        assert other.reranker.as_object() == one.reranker.as_object()
+
+
+def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:
+    hits = memory.search("food", k=3, reranker=True, min_score=None)
+    for shown, feedback in (
+        (memory.search("food", k=3), {}),
+        (hits, {"other": "used"}),
+        (hits, {hits[0].item.id: "liked"}),
+        (hits, {hits[0].item.id: 2.0}),
+    ):
+        with pytest.raises(InvalidInputError):
+            memory.learn(shown, feedback)  # type: ignore[arg-type]
+    for options in ({"explore": 1.0}, {"reranker": True, "distinct": False}, {"select": "some"}, {"reranker": "x"}):
+        with pytest.raises(InvalidInputError):
+            memory.search("food", **options)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="another encoder"):
+        memory.reranker = LearnedReranker(encoder="of another")
+
+
+def test_a_file_of_a_reranker_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "reranker.json"
+    LearnedReranker(encoder="one").save(path)
+    assert LearnedReranker.load(path, encoder="one").encoder == "one"
+    with pytest.raises(InvalidInputError, match="another encoder"):
+        LearnedReranker.load(path, encoder="two")
+    value = json.loads(path.read_text())
+    for wrong in ("[]", "x", json.dumps({**value, "features": []}), json.dumps({**value, "weights": {"W1": [1.0]}})):
+        path.write_text(wrong)
+        with pytest.raises(InvalidInputError):
+            LearnedReranker.load(path)
