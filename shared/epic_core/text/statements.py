@@ -149,7 +149,8 @@ CHANGES = frozenset({"now", "changed", "new", "instead", "so"})
 _THINGS = """
     boss manager supervisor report_to | doctor gp surgery physician | dentist teeth | wifi internet broadband online
     | gym workout fitness | rent landlord | salary wage pay payday paid | weigh weight kilos kg | car vehicle drive
-    | job work employer works working worked | live lives living home address i've_moved_to i_moved_to i_have_moved_to we_have_moved_to
+    | job work employer works working worked | live lives living home address i've_moved_to i_moved_to
+      i_have_moved_to we_have_moved_to
       we've_moved_to we_moved_to moved_house flat apartment
     | train platform | school primary secondary academy goes_to | nursery playgroup kindergarten daycare
     | trash garbage rubbish bin bins refuse | football soccer five-a-side | film movie cinema | holiday vacation trip
