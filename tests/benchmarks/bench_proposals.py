@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--no-hostile", action="store_true")
     parser.add_argument("--show", action="store_true", help="print what was wrong and missed")
     options = parser.parse_args()
-    for name in options.turns or ["turns_a.jsonl", "turns_b.jsonl", "turns_own.jsonl"]:
+    for name in options.turns or ["turns_a.jsonl", "turns_b.jsonl", "turns_own.jsonl", "turns_c.jsonl"]:
         measure(options.folder / name, show=options.show)
     if not options.no_hostile:
         obeyed(options.folder / "hostile.jsonl", show=options.show)

@@ -12,21 +12,24 @@ from epic_core.text.stems import content_stems, stem
 
 _DENIAL = re.compile(r"\b(?:not|no|never|without|cannot|cant|dont|wont|none|neither|nor)\b|n't\b", re.I)
 _WORD = re.compile(r"[^\W_]+")
-# "Hepatitis A", "vitamin D".
-_LETTER = re.compile(r"(?<=[a-z] )[A-HJ-Z]\b")
+# "Hepatitis A", "vitamin D"; not "row R seat 43".
+_LETTER = re.compile(r"(?<=[a-z] )[A-HJ-Z](?=[.,;!?]|$)")
 _RELATIVES = frozenset(
     content_stems(
         "daughter son husband wife partner mother father mum dad sister brother friend boss child kid dog cat"
     )
 )
 _NAME = re.compile(r"(?<![.!?] )(?<!^)\b[A-Z][\w-]+")
-# Whose a thing is: "Mila's dentist"; which one it is: "my work email", "my second dog", "my ex-wife".
+# Whose a thing is: "Mila's dentist", but not "Mila's six" and "it's Monday"; which one it is: "my work email".
 _OWNED = (
-    re.compile(r"\b([\w-]+)'s?\s+([a-z][\w-]*)", re.I),
     re.compile(
-        r"\b(?:my|our|the|his|her|their|\w+'s)\s+"
-        r"(work|second|third|other|ex|spare|private|personal|business|mobile|late)[\s-]+([a-z][\w-]*)",
-        re.I,
+        r"\b(?!(?i:it|that|there|he|she|what|who|where|here|let|how|this|today|every\w+|nobody)')([\w-]+)'s?\s+"
+        r"(?!(?:an?|the|my|our|his|her|their|not|no|now|been|got|gone|on|in|at|to|with|from|just|very|so|too|really|still"
+        r"|over|closed|done|off|back|dead|sold|away|out|down|up|\w+ing|\w+ed)\b)([a-z][\w-]*)"
+    ),
+    re.compile(
+        r"\b(?i:my|our|the|his|her|their|\w+'s)\s+(work|second(?! half| floor)|ex|private|personal|business|mobile)"
+        r"[\s-]+([a-z][\w-]*)"
     ),
 )
 # What somebody can have, or be, of several things at a time.
