@@ -60,6 +60,8 @@ _FEW = 40
 _LEAST_SHARE = 0.4
 # What nobody has verified needs more.
 _LEAST_LIGHT = 0.05
+# What is told beside the hits has to fit better.
+_LEAST_FACT = 0.05
 # Texts this near to a better hit say the same.
 _SAME = 0.985
 # One in so many hits is of another source, where others are relevant, too.
@@ -271,10 +273,11 @@ def least_topic(encoder: object, topics: FloatArray, held: int, min_score: float
     return max(enough - _LEAST_RELEVANT, 2.0 * enough - best, min(enough, _LEAST_SHARE * best))
 
 
-def facts_among(space: Namespace, found: Candidates) -> list[tuple[int, float]]:
-    """Return the facts of the user among candidates: item rows with their topics, best first."""
+def facts_among(space: Namespace, found: Candidates, encoder: object) -> list[tuple[int, float]]:
+    """Return the facts of the user that are worth telling among candidates: item rows with their topics, best first."""
+    least = default_relevant(encoder) + _LEAST_FACT
     topics = zip(found.rows, found.topics.tolist(), strict=True)
-    return [(row, float(topic)) for row, topic in topics if row in space.facts]
+    return [(row, float(topic)) for row, topic in topics if row in space.facts and topic >= least]
 
 
 def facts_by_text(
@@ -287,7 +290,7 @@ def facts_by_text(
     none = np.empty(0, dtype=np.int64)
     found = candidates(space, store, query, vector, 1, entries_allowed=none, items_allowed=frozenset(facts))
     least = least_topic(encoder, found.topics, len(space.texts), "auto")
-    return facts_among(space, worth_ranking(space, found, least, encoder, "auto"))
+    return facts_among(space, worth_ranking(space, found, least, encoder, "auto"), encoder)
 
 
 def worth_ranking(

@@ -228,7 +228,7 @@ def _found(
         steered=steered,
         relevant=relevant,
         matters=matters,
-        facts=fact_hits(session.store, space, steered.vector, ranking.facts_among(space, candidates)),
+        facts=fact_hits(session.store, space, steered.vector, ranking.facts_among(space, candidates, session.encoder)),
         ranking=shown,
     )
 
