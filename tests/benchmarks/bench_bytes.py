@@ -107,7 +107,7 @@ def entries_of(memory: EpicMemory) -> list[dict[str, str]]:
 def measured(folder: Path, preferences: list[str], items: Any, limit: int | None) -> Sizes:
     """Build one state, write it the published way too, and weigh both."""
     path = folder / "persona.epic"
-    with EpicMemory.open(path, preferences) as memory:
+    with EpicMemory.open(path, preferences, reserve=0) as memory:
         if limit is None:
             memory.add(items)
         else:
