@@ -37,7 +37,7 @@ _LINE = re.compile(r"([^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 _UNREAD = re.compile(r"[^\w\s:\uff1a\ufe55'\u2019,]+|[_\u115f\u1160\u3164\uffa0]+")
 _HEADING = re.compile(
     r"\s*(?:document\s*\d+|interpretation\s+guidance|content|what\s+is\s+known\s+of\s+the\s+user"
-    r"|the\s+user.{0,2}s\s+preferences,\s+the\s+most\s+relevant\s+first)\s*:"
+    r"|the\s+user.{0,2}s\s+preferences(?:,\s+the\s+most\s+relevant\s+first)?)\s*:"
 )
 _LONGEST_HEADING = 200
 # The blank line before every document but the first.
