@@ -49,7 +49,10 @@ class Learnt(Repository):
         return self.db.connection.execute("DELETE FROM learnt WHERE namespace = ?", (namespace,)).rowcount > 0
 
     def _of(self, namespace: str, kind: str) -> list[Any]:
-        rows = self.db.rows(LEARNT, "WHERE namespace = ? AND kind = ? ORDER BY row", namespace, kind)
+        # All rows are read, so that one whose namespace or kind was changed is noticed by its checksum.
+        rows = [
+            row for row in self.db.rows(LEARNT, "ORDER BY row") if (row["namespace"], row["kind"]) == (namespace, kind)
+        ]
         with decoding(self.db.path):
             return [json.loads(inflated(row["value"])) for row in rows]
 
