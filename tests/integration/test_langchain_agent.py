@@ -33,7 +33,7 @@ ITEMS = [
     Item(text="A lentil stew for a strict vegan diet.", metadata={"year": 2022}),
     Item(text="The hotels of the strip have casinos.", metadata={"year": 2019}),
 ]
-QUESTION = "Which hotels in Las Vegas have no casinos?"
+QUESTION = "I will spend a week in Las Vegas. Which hotels there have no casinos?"
 ANSWER = "Take the Vdara, of the hotels without casinos."
 
 
