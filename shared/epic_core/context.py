@@ -197,7 +197,8 @@ def _to_the_point(hit: Hit, mattering: set[str]) -> Hit:
 def format_hit(number: int, hit: Hit) -> str:
     """Format one hit of a context under its number; under the heading of what is known of the user if that is 0."""
     if number == 0:
-        return f"{KNOWN}\n- {_one_line(_quoted(hit.text))}"
+        before = "; ".join(_one_line(_quoted(item.text)).rstrip(".") for item in hit.earlier)
+        return f"{KNOWN}\n- {_one_line(_quoted(hit.text))}" + (f" (said earlier: {before})" if before else "")
     guidance = [line for line in map(_guidance, hit.entries) if line]
     head = [f"Document {number}:"]
     if guidance:

@@ -131,13 +131,14 @@ class FactWords:
 
     def weights(self, words: Iterable[str]) -> FloatArray:
         """Return how telling stems, names or things are, by the number of facts that have them; shape `(n,)`."""
-        count = len(self.statements)
-        found = [math.log1p((count + 1.0) / (len(self._rows_of.get(word, ())) + 0.5)) for word in words]
-        return np.array(found, dtype=np.float32)
+        return np.array([self._weight(word) for word in words], dtype=np.float32)
+
+    def _weight(self, word: str) -> float:
+        return math.log1p((len(self.statements) + 1.0) / (len(self._rows_of.get(word, ())) + 0.5))
 
     def share(self, common: Iterable[str]) -> float:
         """Return how telling the most telling of some stems, names or things is, in [0, 1]."""
-        return float(self.weights(common).max(initial=0.0)) / self._most
+        return max(map(self._weight, common), default=0.0) / self._most
 
     def known(self, words: Iterable[str]) -> set[str]:
         """Return those of some stems, names or things that any fact has."""
@@ -191,13 +192,12 @@ def beside(text: str, held: FactWords) -> tuple[FloatArray, FloatArray]:
     cosines = held.vectors @ _text_vector(text)
     forth, back, exact = held.covered(new)
     thing = held.having(new.things)
-    together = forth + back + exact + thing
+    nearest = _ahead(forth + back + exact + thing)
     signs = [float(sign in new.signs) for sign in SIGNS]
     changed = float(not CHANGES.isdisjoint(new.signs))
     rows = []
     for place, old in enumerate(held.statements):
         its = held.slots[place]
-        nearest = float(together[place] - np.delete(together, place).max(initial=0.0))
         fresh, gone = new.names - old.all_names, old.names - new.all_names
         certain = (new.names & old.all_names) | (old.names & new.all_names)
         other_when = bool(new.when and old.when and not new.when <= old.when)
@@ -210,8 +210,8 @@ def beside(text: str, held: FactWords) -> tuple[FloatArray, FloatArray]:
         strange_words = held.known(new.stems) - old.stems
         other = float(other_when or other_number or bool(fresh and gone))
         rows.append([
-            1.0, cosines[place], forth[place], back[place], exact[place], thing[place], nearest, held.share(certain),
-            held.share(held.known(new.all_names - old.all_names)), held.share(strange_words),
+            1.0, cosines[place], forth[place], back[place], exact[place], thing[place], nearest[place],
+            held.share(certain), held.share(held.known(new.all_names - old.all_names)), held.share(strange_words),
             held.share(new.all_names & old.all_names),
             other_when, other_number, fresh and gone, every, not told, new.values - old.values,
             new.when and not old.when, new.numbers and not old.numbers, old.when and not new.when,
@@ -225,6 +225,13 @@ def beside(text: str, held: FactWords) -> tuple[FloatArray, FloatArray]:
     told_alone = [1.0, math.log1p(len(held.statements)), *signs]
     flat = [[each if isinstance(each, float | np.floating) else bool(each) for each in row] for row in rows]
     return np.array(flat, dtype=np.float32), np.array(told_alone, dtype=np.float32)
+
+
+def _ahead(sums: FloatArray) -> FloatArray:
+    """Return how far each of some sums is above the greatest of the others, shape `(n,)`."""
+    second = np.partition(sums, -2)[-2] if len(sums) > 1 else np.float32(0.0)
+    ahead: FloatArray = sums - np.where(sums == sums.max(), second, sums.max())
+    return ahead
 
 
 def probabilities(beside_each: FloatArray, alone: FloatArray, weights: dict[str, FloatArray]) -> FloatArray:
@@ -255,10 +262,16 @@ def matched(text: str, texts: Sequence[str]) -> Match | None:
     return decided(text, held, features, probabilities(features, alone, _weights()))
 
 
-def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray) -> Match | None:
-    """Return what is done for P(kind, o), within what may be done at all."""
+def possible(text: str, held: FactWords, column: dict[str, FloatArray], shares: FloatArray) -> FloatArray:
+    """Return P(kind, o), shape `(n, 3)`, with zeros where a statement cannot be about what a fact is about.
+
+    Args:
+        text: The statement.
+        held: The facts.
+        column: Its features with each of them by name.
+        shares: P(kind, o) by the words alone.
+    """
     new = statement_of(text)
-    column = {name: features[:, place] for place, name in enumerate(BESIDE)}
     signed = not (CHANGES | {"ended"}).isdisjoint(new.signs)
     one_more = "also" in new.signs and {"now", "changed", "instead", "ended"}.isdisjoint(new.signs)
     shares = shares.copy()
@@ -269,6 +282,34 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
             shares[place] = 0.0
         elif one_more or (not signed and (column["siblings"][place] or new.numbers_unlike(old))):
             shares[place, [0, 2]] = 0.0
+    return shares
+
+
+@lru_cache(maxsize=1024)
+def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
+    """Return how likely a statement changes, ends or repeats each of some facts, shape `(n,)`, as long as it may.
+
+    Args:
+        text: The statement.
+        texts: The facts told before it, oldest first.
+    """
+    held = fact_words(texts)
+    features, alone = beside(text, held)
+    column = {name: features[:, place] for place, name in enumerate(BESIDE)}
+    shares: FloatArray = possible(text, held, column, probabilities(features, alone, _weights())).sum(axis=1)
+    if (CHANGES | {"ended"}).isdisjoint((new := statement_of(text)).signs):
+        shares[[not _may_replace(text, new, held, place, column) for place in range(len(texts))]] = 0.0
+    shares[[of_several(text, old) for old in texts]] = 0.0
+    return shares
+
+
+def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray) -> Match | None:
+    """Return what is done for P(kind, o), within what may be done at all."""
+    new = statement_of(text)
+    column = {name: features[:, place] for place, name in enumerate(BESIDE)}
+    signed = not (CHANGES | {"ended"}).isdisjoint(new.signs)
+    shares = possible(text, held, column, shares)
+    for place in range(len(held.statements)):
         if not signed and not _may_replace(text, new, held, place, column):
             shares[place, 0] = 0.0
         one_slot = column["same slot"][place] and not column["many"][place]
@@ -315,9 +356,7 @@ def asked(question: str, held: FactWords) -> FloatArray:
     count = len(held.statements)
     forth, back, exact = held.covered(said)
     thing, names = held.having(said.things), held.having(said.all_names)
-    together = forth + back + exact + thing + names
-    second = np.partition(together, -2)[-2] if count > 1 else 0.0
-    nearest = together - np.where(together == together.max(), second, together.max())
+    nearest = _ahead(forth + back + exact + thing + names)
     slots = [slot is not None and wanted is not None and slot.answers(*wanted) for slot in held.slots]
     ended = ["ended" in each.signs for each in held.statements]
     rows = [
@@ -335,10 +374,20 @@ def asked(question: str, held: FactWords) -> FloatArray:
     return np.stack([np.asarray(row, dtype=np.float32) for row in rows], axis=1)
 
 
-def answering(question: str, texts: Sequence[str]) -> FloatArray:
-    """Return how likely each fact is the one that answers a question, shape `(n,)`; they sum to 1 at most."""
-    held = fact_words(tuple(texts))
-    scores = asked(question, held) @ _weights()["answer"]
+def answer_scores(question: str, texts: Sequence[str]) -> FloatArray:
+    """Return the logarithm of how many times as likely each fact answers a question as none does, shape `(n,)`."""
+    scores: FloatArray = asked(question, fact_words(tuple(texts))) @ _weights()["answer"]
+    return scores
+
+
+def wanted_values(question: str, statement: Statement) -> tuple[bool, ...]:
+    """Tell of each kind of value that a question asks for whether a statement has it: a time, a number, a name."""
+    kinds = zip(_WANTS, (statement.when, statement.numbers, statement.names), strict=True)
+    return tuple(bool(values) for wants, values in kinds if wants.search(question))
+
+
+def answering(scores: FloatArray) -> FloatArray:
+    """Return how likely each fact is the one that answers, by its `answer_scores`; they sum to 1 at most."""
     top = max(0.0, float(scores.max()))
     raised = np.exp(scores - top)
     shares: FloatArray = raised / (math.exp(-top) + raised.sum())

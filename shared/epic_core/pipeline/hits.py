@@ -15,10 +15,16 @@ from epic_core.types import FloatArray, Hit, MemoryEntry
 _FACTS = 3
 
 
-def fact_hits(store: Store, space: Namespace, vector: FloatArray, facts: Sequence[tuple[int, float]]) -> list[Hit]:
+def fact_hits(
+    store: Store,
+    space: Namespace,
+    vector: FloatArray,
+    facts: Sequence[tuple[int, float]],
+    earlier: Mapping[int, Sequence[int]] | None = None,
+) -> list[Hit]:
     """Make hits of the best facts of the user, which have no entries."""
     facts = facts[:_FACTS]
-    return made_hits(store, space, vector, facts, [[]] * len(facts), {}, None) if facts else []
+    return made_hits(store, space, vector, facts, [[]] * len(facts), {}, None, earlier) if facts else []
 
 
 def made_hits(
@@ -29,8 +35,13 @@ def made_hits(
     groups: Sequence[Sequence[int]],
     cosines: Mapping[int, float],
     allowed: NDArray[np.int64] | None,
+    earlier: Mapping[int, Sequence[int]] | None = None,
 ) -> list[Hit]:
-    """Make hits of item rows with their scores, each with those of a group of entries that a search may find."""
+    """Make hits of item rows with their scores, each with those of a group of entries that a search may find.
+
+    Facts that are held back for one of them (`earlier`, row to rows) are named in its hit.
+    """
+    earlier = earlier or {}
     if allowed is not None:
         allowed_rows = set(allowed.tolist())
         groups = [[row for row in rows if row in allowed_rows] for rows in groups]
@@ -39,7 +50,7 @@ def made_hits(
         for rows in groups
         for row in rows
     }
-    held = space.held(store, [item for item, _ in best])
+    held = space.held(store, [row for item, _ in best for row in (item, *earlier.get(item, ()))])
     entries = space.entries(store, scores, held)
     hits = []
     for (item, score), rows in zip(best, groups, strict=True):
@@ -50,6 +61,7 @@ def made_hits(
                 score=score,
                 entries=tuple(_scored(entries[row], scores[row]) for row in ordered),
                 tier="fact" if item in space.facts else "light" if space.light(item) else "memory",
+                earlier=tuple(held[row].item for row in earlier.get(item, ())),
             )
         )
     return hits

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epic_core.filters import Filter
-from epic_core.pipeline.fact_matching import answering
+from epic_core.pipeline.fact_history import held_back
+from epic_core.pipeline.fact_matching import answer_scores, answering
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_relevant
@@ -78,6 +79,7 @@ class Candidates:
         lifts: lift(q, x) of each in two parts, shape `(2, n)`: what a preference that matters takes away, and the rest.
         entries: Item row to the entry that was found for it, with its cosine, where one was.
         cosines: Entry row to cosine, of all entries that were found.
+        earlier: Row of a fact to the rows of those that are held back, oldest first, as it may have replaced them.
     """
 
     rows: list[int]
@@ -85,6 +87,7 @@ class Candidates:
     lifts: FloatArray
     entries: dict[int, tuple[int, float]]
     cosines: dict[int, float]
+    earlier: dict[int, list[int]] = field(default_factory=dict)
 
 
 def candidates(
@@ -118,12 +121,7 @@ def candidates(
     topics = space.texts.cosines(vector)
     exact, lifts = _exact_words(space, store, query, topics)
     topics += np.float32(WORDED) * exact
-    if space.facts and query:
-        facts = sorted(space.facts)
-        said = space.held(store, facts)
-        topics[space.texts.places(facts)] += np.float32(ASKED) * answering(
-            query, [said[row].item.text for row in facts]
-        )
+    earlier = _with_facts(space, store, query, topics, items_allowed) if space.facts and query else {}
     bare: list[int] = []
     if entries:
         places = space.texts.places(list(entries))
@@ -146,8 +144,38 @@ def candidates(
         texts, topics, lifts, ranks = texts[best], topics[best], lifts[:, best], ranks[best]
     order = np.lexsort((texts, -ranks))
     return Candidates(
-        rows=texts[order].tolist(), topics=topics[order], lifts=lifts[:, order], entries=entries, cosines=known
+        rows=texts[order].tolist(),
+        topics=topics[order],
+        lifts=lifts[:, order],
+        entries=entries,
+        cosines=known,
+        earlier=earlier,
     )
+
+
+def _with_facts(
+    space: Namespace, store: Store, query: str, topics: FloatArray, allowed: frozenset[int] | None
+) -> dict[int, list[int]]:
+    """Add to the topics how surely facts answer a query, and hold back those that later ones may have replaced.
+
+    Returns:
+        Row of a fact to the rows of those that are held back for it. It takes over the best of their topics.
+    """
+    facts = sorted(space.facts)
+    said = space.held(store, facts)
+    places = space.texts.places(facts)
+    scores = answer_scores(query, [said[row].item.text for row in facts])
+    topics[places] += np.float32(ASKED) * answering(scores)
+    keep = [place for place, row in enumerate(facts) if allowed is None or row in allowed]
+    shown = [facts[place] for place in keep]
+    replaced = held_back(query, [said[row].item.text for row in shown], scores[keep])
+    earlier: dict[int, list[int]] = {}
+    for old, new in sorted(replaced.items()):
+        before, after = space.texts.place(shown[old]), space.texts.place(shown[new])
+        topics[after] = max(topics[after], topics[before])
+        topics[before] = -1.0
+        earlier.setdefault(shown[new], []).extend([*earlier.pop(shown[old], []), shown[old]])
+    return earlier
 
 
 def of_months(space: Namespace, store: Store, query: str) -> frozenset[int] | None:

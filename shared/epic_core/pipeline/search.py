@@ -210,7 +210,9 @@ def _found(
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in chosen]
     groups = [space.rows_of.get(item, []) for item, _ in best]
-    hits = made_hits(session.store, space, steered.vector, best, groups, candidates.cosines, allowed)
+    hits = made_hits(
+        session.store, space, steered.vector, best, groups, candidates.cosines, allowed, candidates.earlier
+    )
     vectors = list(ranking.vectors_of(space, candidates, [item for item, _ in best]))
     matters, shown = _matters(space, steering, steered, positions, candidates), None
     if asked.choice is not None:
@@ -228,7 +230,13 @@ def _found(
         steered=steered,
         relevant=relevant,
         matters=matters,
-        facts=fact_hits(session.store, space, steered.vector, ranking.facts_among(space, candidates, session.encoder)),
+        facts=fact_hits(
+            session.store,
+            space,
+            steered.vector,
+            ranking.facts_among(space, candidates, session.encoder),
+            candidates.earlier,
+        ),
         ranking=shown,
     )
 

@@ -7,6 +7,7 @@ dentist" and "My daughter's dentist". Or only one of them can: "I am allergic to
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from epic_core.text.stems import content_stems, stem
 
@@ -64,13 +65,22 @@ def of_others(one: str, other: str) -> bool:
 
 
 def _has_its_own(one: str, other: str) -> bool:
-    words = {stem(word) for word in _WORD.findall(other.casefold())}
-    for pattern in _OWNED:
-        for whose, thing in pattern.findall(one):
-            owner, owned = stem(whose.casefold()), stem(thing.casefold())
-            if (owned in words and owner not in words) or (owned not in words and owned in _RELATIVES):
-                return True
-    return False
+    if not (owned_by := _owned(one)):
+        return False
+    words = _stems(other)
+    return any(owner not in words if owned in words else owned in _RELATIVES for owner, owned in owned_by)
+
+
+@lru_cache(maxsize=4096)
+def _owned(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the stems of the owners that a text names, each with that of what is owned."""
+    found = [pair for pattern in _OWNED for pair in pattern.findall(text)]
+    return tuple((stem(whose.casefold()), stem(thing.casefold())) for whose, thing in found)
+
+
+@lru_cache(maxsize=4096)
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in _WORD.findall(text.casefold()))
 
 
 def of_several(one: str, other: str) -> bool:

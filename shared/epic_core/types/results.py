@@ -63,12 +63,14 @@ class Hit:
             Hits of a fallback come first, with scores of their own: compare scores only within one tier.
         entries: The item's matching entries, best first; empty for hits of a fallback.
         tier: "memory", "light" (held by its text only), "fact" (a fact of the user) or "fallback".
+        earlier: Facts that are no hits of their own, as this later one may have taken their place, oldest first.
     """
 
     item: Item
     score: float
     entries: tuple[MemoryEntry, ...] = ()
     tier: str = "memory"
+    earlier: tuple[Item, ...] = ()
 
     @property
     def text(self) -> str:
