@@ -8,7 +8,7 @@ repeats o, and a(.) the log-odds that a fact answers the question, o is held bac
     log(P / (1 - P)) + BOTH_ANSWER (a(n) - a(o)) >= LEAST
 
 and n has the kinds of values that are asked for, or says that o is over: the landlord's name does not hide the rent
-from "How much is the rent?".
+from "How much is the rent?". A fact that has a name of the question is never held back for one that has not.
 """
 
 from __future__ import annotations
@@ -50,13 +50,17 @@ def held_back(question: str, texts: Sequence[str], scores: FloatArray) -> dict[i
     """
     if len(texts) < 2 or asks_of_the_past(question):
         return {}
+    statements = [statement_of(text) for text in texts]
+    asked = statement_of(question).all_names
+    named = [asked & each.all_names for each in statements]
     best = np.full(len(texts), -np.inf)
-    values = [wanted_values(question, statement_of(text)) for text in texts]
+    values = [wanted_values(question, each) for each in statements]
     by = np.zeros(len(texts), dtype=np.int64)
     for new in range(1, len(texts)):
         share = np.clip(chances(texts[new], tuple(texts[:new])), _RARE, 1.0 - _RARE)
         odds = np.log(share / (1.0 - share)) + BOTH_ANSWER * np.clip(scores[new] - scores[:new], -_MOST, _MOST)
-        if "ended" not in statement_of(texts[new]).signs:
+        odds[[bool(names - named[new]) for names in named[:new]]] = -np.inf
+        if "ended" not in statements[new].signs:
             lacks = [any(had and not has for had, has in zip(old, values[new], strict=True)) for old in values[:new]]
             odds[lacks] = -np.inf
         better = odds >= best[:new]
