@@ -14,7 +14,7 @@ _DENIAL = re.compile(r"\b(?:not|no|never|without|cannot|cant|dont|wont|none|neit
 _WORD = re.compile(r"[^\W_]+")
 # "Hepatitis A", "vitamin D"; not "row R seat 43".
 _LETTER = re.compile(r"(?<=[a-z] )[A-HJ-Z](?=[.,;!?]|$)")
-_RELATIVES = frozenset(
+RELATIVES = frozenset(
     content_stems(
         "daughter son husband wife partner mother father mum dad sister brother friend boss child kid dog cat"
     )
@@ -68,7 +68,7 @@ def _has_its_own(one: str, other: str) -> bool:
     for pattern in _OWNED:
         for whose, thing in pattern.findall(one):
             owner, owned = stem(whose.casefold()), stem(thing.casefold())
-            if (owned in words and owner not in words) or (owned not in words and owned in _RELATIVES):
+            if (owned in words and owner not in words) or (owned not in words and owned in RELATIVES):
                 return True
     return False
 
