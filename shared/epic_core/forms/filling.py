@@ -80,25 +80,25 @@ def read_field(field: Field, sources: Sources) -> FilledField:
         return FilledField(field=field, reason=_NOTHING)
     chances = answering(field.question, [each.text for each in said]).tolist()
     shares: dict[Value, float] = {}
-    sources: dict[Value, tuple[float, Said]] = {}
+    stated: dict[Value, tuple[float, Said]] = {}
     for each, chance in zip(said, chances, strict=True):
         for value, share, part in _stated(field, each.text, chance):
             shares[value] = shares.get(value, 0.0) + share
-            if value not in sources or share > sources[value][0]:
-                sources[value] = share, replace(each, part=part)
+            if value not in stated or share > stated[value][0]:
+                stated[value] = share, replace(each, part=part)
     best = max(shares, key=shares.__getitem__, default=None)
     if best is None or shares[best] < _SURE / 2:
         return FilledField(field=field, reason=_NOTHING)
-    rivals = [value for value in shares if value != best and _is_rival(field, sources[value], sources[best])]
+    rivals = [value for value in shares if value != best and _is_rival(field, stated[value], stated[best])]
     if rivals:
-        told = ", ".join(f'"{sources[value][1].text}"' for value in (best, *rivals))
+        told = ", ".join(f'"{stated[value][1].text}"' for value in (best, *rivals))
         return FilledField(field=field, state="undecided", reason=f"several answers: {told}")
     if shares[best] < _SURE:
         return FilledField(
-            field=field, state="undecided", reason=f'not sure that this answers: "{sources[best][1].text}"'
+            field=field, state="undecided", reason=f'not sure that this answers: "{stated[best][1].text}"'
         )
-    _, source = sources[best]
-    return FilledField(field=field, value=best, source=source.source, quote=source.text, state="filled")
+    source = stated[best][1].source
+    return FilledField(field=field, value=best, source=source, quote=stated[best][1].text, state="filled")
 
 
 def _is_rival(field: Field, other: tuple[float, Said], best: tuple[float, Said]) -> bool:

@@ -85,11 +85,20 @@ class VllmScorer:
         return _scored(await self._lm.apost("/chat/completions", _request(messages, reference)), reference)
 
 
-def _request(messages: Sequence[Message], reference: str) -> dict[str, Any]:
+def checked_reference(reference: str) -> str:
+    """Return a reference.
+
+    Raises:
+        InvalidInputError: for one without words.
+    """
     if not reference.strip():
         raise InvalidInputError("The reference to be scored is empty.")
+    return reference
+
+
+def _request(messages: Sequence[Message], reference: str) -> dict[str, Any]:
     return {
-        "messages": sendable([*messages, Message("assistant", reference)]),
+        "messages": sendable([*messages, Message("assistant", checked_reference(reference))]),
         "max_tokens": 1,
         "temperature": 0,
         "prompt_logprobs": 0,
