@@ -631,7 +631,7 @@ class EpicMemory:
                 and the fallback is asked; a cosine; or None for k hits whatever they are, as in the paper.
             rerank: By tags (`EpicMemory(tagger=...)`): "tags" adds their share to the score; "tags-paper" is a
                 published rule on ranks, blind to scores, preferences and the floor, with at most five hits; or a
-                `TagRerank` with other settings.
+                `TagRerank` with other settings. `reranker` and `select` choose from what the tags have ranked.
             reranker: Chooses the k hits of twenty by what helped before: one that was trained, or True for what this
                 memory has learnt (`learn`). Scores stay those of retrieval; `Hits.ranking` has its probabilities.
             explore: Draws the reranker's order at this temperature instead of taking the best, so that it learns of
