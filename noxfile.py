@@ -29,6 +29,4 @@ def ci_tests(session: nox.Session) -> None:
     """Run what the default tests leave out."""
     session.install("-e", ".[ci]")
     session.env["HYPOTHESIS_PROFILE"] = "ci"
-    session.run("pytest", "-q", "--cases", "rest")
-    session.run("pytest", "-q", "-m", "slow", "--cases", "all")
-    session.run("pytest", "-q", "-m", "not torch", "--cases", "all", "tests/robustness", "tests/integration")
+    session.run("pytest", "-q", "-m", "not torch", "--cases", "rest", "--dist", "worksteal", "tests")

@@ -27,7 +27,10 @@ from helpers import Clock  # its assertions are rewritten
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--cases", default="2", help="how many cases of each test run; 'all'; or 'rest', what the default leaves out"
+        "--cases",
+        default="2",
+        help="how many cases of each test run; 'all'; or 'rest', what `pytest` alone leaves out: other cases and, with"
+        " -m and folders that allow them, slow tests and those of tests/robustness and tests/integration",
     )
 
 
@@ -45,9 +48,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         few = "conformance/" not in name and len(of) > most
         kept |= {of[round(n * (len(of) - 1) / max(1, most - 1))] for n in range(most)} if few else set(of)
     if cases == "rest":
-        kept = set(range(len(items))) - kept
+        kept = {place for place, item in enumerate(items) if place not in kept or _left_out(item)}
     config.hook.pytest_deselected(items=[item for place, item in enumerate(items) if place not in kept])
     items[:] = [item for place, item in enumerate(items) if place in kept]
+
+
+def _left_out(item: pytest.Item) -> bool:
+    """Tell whether `pytest` alone never runs a test."""
+    folders = {"robustness", "integration"} & set(item.path.parts)
+    return bool(folders) or item.get_closest_marker("slow") is not None
 
 
 @pytest.fixture(autouse=True)

@@ -26,9 +26,9 @@ ALLOWANCE = 150
 
 # If any preference is likely to matter (chance of at least _ANY), each whose chance is at least _LEAST_CHANCE and this
 # share of the likeliest's gets a line: the model cannot follow one that is left out, while one that does not matter
-# costs only a few tokens. (Of ten preferences 4.5 are listed instead of 6.5, and the right one as often.)
-_LEAST_CHANCE, _LEAST_SHARE = 0.02, 0.1
-_ANY = 0.1
+# costs only a few tokens.
+_LEAST_CHANCE, _LEAST_SHARE = 0.03, 0.06
+_ANY = 0.06
 _CHARACTERS_A_TOKEN = 5
 
 # A heading counts wherever a model may see the beginning of a line.
