@@ -15,7 +15,7 @@ def add_commands(commands: Any) -> None:
     fill = add_command(commands, "fill", _fill, "fill in a form from what is held, each value with its memory")
     fill.add_argument("form", metavar="FORM", help='JSON: {"fields": [{"name": ..., "question": ..., "type": ...}]}')
     fill.add_argument("--out", metavar="FILE", help="write the values into this file, as JSON by name")
-    fill.add_argument("--model", metavar="MODEL", help="a language model that reads the values: ollama/MODEL, ...")
+    fill.add_argument("--llm", metavar="MODEL", help="a language model that reads the values: ollama/MODEL")
     fill.add_argument("--llm-url", metavar="URL", help="its server")
     fill.add_argument("--timeout", type=float, metavar="S", help="seconds for an answer (default 120)")
     fill.add_argument("--concurrency", type=int, metavar="N", help="calls at the same time (default 1)")
@@ -25,11 +25,14 @@ def add_commands(commands: Any) -> None:
 
 def _fill(options: argparse.Namespace) -> None:
     from epic_core.forms import Form
+    from epic_core.memory import EpicMemory
     from epic_core.storage.sqlite.files import new_file
 
     form = Form.of(options.form)
-    lm = None if options.model is None else asked_model(options.model, options)
-    with open_memory(options) as memory:
+    lm = None if options.llm is None else asked_model(options.llm, options)
+    with EpicMemory.open(
+        options.memory, encoder=options.encoder, namespace=options.namespace, must_exist=True
+    ) as memory:
         filled = memory.fill(form, lm)
     for each in filled:
         show(each)

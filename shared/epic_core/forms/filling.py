@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from epic_core.forms.fields import Field, FilledField, FilledForm, Form, Value
-from epic_core.forms.values import MINE, clauses, values_in
+from epic_core.forms.values import MINE, clauses, values_in, without_dates
 from epic_core.lm.base import LanguageModel
 from epic_core.pipeline.fact_matching import answering
 from epic_core.runtime.effects import Effects
@@ -30,9 +30,12 @@ CANDIDATES = 8
 _SURE = 0.5
 _MOST_SENTENCES = 60
 _NO_STATEMENT = re.compile(
-    r"\?\W*$|\b(?:if|might|maybe|perhaps|probably|not sure|don[’']t know|(?:can[’']t|cannot) remember|forgot)\b",
+    r"\?\W*$|\b(?:if|might|maybe|perhaps|probably|not sure|don[’']t know|(?:can[’']t|cannot) remember|forgot)\b"
+    r"|\b(?:used to|formerly|previously)\b",
     re.I,
 )
+# What another person, or an assistant, says of themselves: "Tom: my number is ...".
+_SPEAKER = re.compile(r"\W*(?!user:)(?:[\w ]{0,20}\bfrom )?\w[\w.-]*(?: [A-Z][\w-]*)?:\s")
 _OWNER = re.compile(r"\W*(?:my|our|his|her|their) ([\w-]+)", re.I)
 _TITLE = re.compile(r"\b(?:Dr|Mrs?|Ms|Prof|St|No)\.$")
 _NOTHING = "nothing relevant is known"
@@ -91,7 +94,7 @@ def read_field(field: Field, sources: Sources) -> FilledField:
         return FilledField(field=field, reason=_NOTHING)
     rivals = [value for value in shares if value != best and _is_rival(field, stated[value], stated[best])]
     if rivals:
-        told = ", ".join(f'"{stated[value][1].text}"' for value in (best, *rivals))
+        told = ", ".join(dict.fromkeys(f'"{stated[value][1].text}"' for value in (best, *rivals)))
         return FilledField(field=field, state="undecided", reason=f"several answers: {told}")
     if shares[best] < _SURE:
         return FilledField(
@@ -132,6 +135,10 @@ def _stated(field: Field, text: str, chance: float) -> list[tuple[Value, float, 
     if not parts:
         return [(value, chance / len(values), text) for value in values]
     shares = answering(field.question, [part for part, _ in parts])
+    # "On 3 May and again on 4 June": the second says nothing else, and so is as good as the first.
+    for place, (part, _) in enumerate(parts):
+        if place and not without_dates(part):
+            shares[place] = shares[place - 1]
     whole = float(shares.sum()) or 1.0
     return [
         (stated[0], chance * float(share) / whole, part) for (part, stated), share in zip(parts, shares, strict=True)
@@ -141,6 +148,8 @@ def _stated(field: Field, text: str, chance: float) -> list[tuple[Value, float, 
 def _may_answer(question: str, text: str) -> bool:
     """Tell whether a sentence states something, and of whom or what the question asks."""
     if _NO_STATEMENT.search(text) or of_others(question, text):
+        return False
+    if (speaker := _SPEAKER.match(text)) and MINE.search(text[speaker.end() :]):
         return False
     wanted, slot = asked_slot(question), slot_of(text)
     if wanted is not None and slot is not None and slot.relation == wanted[1] and not slot.answers(*wanted):

@@ -55,6 +55,12 @@ def clauses(text: str) -> list[str]:
     return [part for part in _CLAUSE.split(text) if part.strip()]
 
 
+def without_dates(text: str) -> list[str]:
+    """Return the stems that a clause has besides dates, numbers and the little words around them."""
+    taken = " ".join(text[start:end] for _, start, end in days_in(text))
+    return [word for word in content_stems(text) if word not in (*stems(taken), "again") and not word.isdigit()]
+
+
 def values_in(field: Field, text: str) -> list[Value]:
     """Return the values of a field's type that a sentence states, each once; for a text at most one, the shortest.
 

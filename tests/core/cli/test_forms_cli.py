@@ -10,6 +10,7 @@ import pytest
 
 from epic_core import EpicMemory
 from epic_core.cli.main import main
+from lm_servers import LMServer
 
 
 def test_a_form_is_filled_in_and_days_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,3 +33,15 @@ def test_a_form_is_filled_in_and_days_are_listed(tmp_path: Path, capsys: pytest.
     assert main(["due", path, "--before", str(soon)]) == 0
     assert "Nothing is coming up." in capsys.readouterr().out
     assert main(["due", path, "--before", "soon"]) == 2
+
+
+def test_a_model_reads_the_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, form = str(tmp_path / "me.epic"), tmp_path / "form.json"
+    with EpicMemory.open(path, ["I avoid hotels with casinos."]) as memory:
+        memory.add_fact("I was born on 12 August 1986.")
+    form.write_text(json.dumps({"fields": [{"name": "born", "type": "date"}]}))
+    said = {"number": 1, "quote": "born on 12 August 1986", "value": "1986-08-12"}
+    with LMServer(lambda request: json.dumps(said)) as server:
+        command = ["fill", path, str(form), "--llm", "openai/tiny", "--llm-url", server.base_url]
+        assert main(command) == 0
+    assert "born: 1986-08-12  [" in capsys.readouterr().out

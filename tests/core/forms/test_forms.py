@@ -20,6 +20,8 @@ NOTES = (
     "I do not smoke. I have two children, aged 4 and 7.",
     "My sister was born on 4 May 1984. She might come to live with us.",
     "The MOT of the car is on 14 March 2027, but the tax is due on 1 April 2027.",
+    "Mail from Tom: my e-mail address is tom@example.org, write to me.",
+    "I used to drive a Golf.",
     "Perhaps I should play the trombone. Do I weigh 80 kg?",
 )
 
@@ -65,6 +67,8 @@ async def test_values_by_type(memory: EpicMemory, question: str, type: str, valu
         ("How much do I weigh, in kg?", "number"),  # a question
         ("Am I married?", "boolean"),
         ("Who is my lawyer?", "text"),
+        ("What is my e-mail address?", "text"),  # another's
+        ("Do I drive a Golf?", "boolean"),  # no longer
     ],
 )
 def test_what_is_not_known_stays_empty(memory: EpicMemory, question: str, type: str) -> None:
@@ -88,6 +92,9 @@ def test_two_answers_are_undecided() -> None:
         (filled,) = memory.fill(asked("When is the return due?", "date"))
         assert (filled.state, filled.value) == ("undecided", None)
         assert "3 May" in filled.reason and "9 May" in filled.reason
+        memory.add_fact("I was vaccinated on 3 May 2024 and again on 4 June 2025.")
+        (filled,) = memory.fill(asked("When was I vaccinated?", "date"))
+        assert filled.state == "undecided"
 
 
 def answer(**record: object) -> str:
