@@ -159,7 +159,7 @@ class FilledForm:
         return {each.field.name: each.value for each in self.fields}
 
     def __getitem__(self, name: str) -> FilledField:
-        return next(each for each in self if each.field.name == name)
+        return {each.field.name: each for each in self}[name]
 
     def __iter__(self) -> Iterator[FilledField]:
         return iter(self.fields)

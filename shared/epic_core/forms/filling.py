@@ -28,7 +28,6 @@ CANDIDATES = 8
 """Most memories that are looked at for a field, facts apart."""
 # From which probability on a value is filled in.
 _SURE = 0.5
-_MOST_SENTENCES = 60
 _NO_STATEMENT = re.compile(
     r"\?\W*$|\b(?:if|might|maybe|perhaps|probably|not sure|don[’']t know|(?:can[’']t|cannot) remember|forgot)\b"
     r"|\b(?:used to|formerly|previously)\b",
@@ -46,7 +45,7 @@ Sources: TypeAlias = Sequence[Item | Preference]
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """A sentence of a memory; `part` is the clause of it that states a value."""
+    """A sentence of what is held; `part` is the clause of it that states a value."""
 
     text: str
     source: Item | Preference
@@ -77,7 +76,6 @@ def fill(form: Form, search: Callable[[str], Effects[Hits]], lm: LanguageModel |
 def read_field(field: Field, sources: Sources) -> FilledField:
     """Return what memories say about a field."""
     said = [Said(text=text, source=source) for source in sources for text in _sentences(source.text)]
-    said = said[:_MOST_SENTENCES]
     said = [each for each in said if _may_answer(field.question, each.text)]
     if not said:
         return FilledField(field=field, reason=_NOTHING)
