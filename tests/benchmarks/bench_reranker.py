@@ -7,8 +7,9 @@ for each breaking one, by the same. Trained on eight topics, run on the other tw
 
 Feedback: a simulated user of a memory of 480 of these options, who asks, sees three hits and uses those of at most
 eleven words, of which retrieval knows nothing. 200 such events are learnt, one by one, and the share of used hits among
-three is measured on 60 other questions, before and after. `--plot FILE` draws how both are learnt: the reward of the
-choices over the lists that were seen (2 to 24 of each question), and the share of used hits over the events.
+three is measured on 60 other questions, before and after; the mean of three runs. `--plot FILE` draws how both are
+learnt: the reward of the choices over the lists that were seen (2 to 24 of each question), and the share of used hits
+over the events.
 """
 
 from __future__ import annotations
@@ -135,7 +136,21 @@ def share_used(memory: EpicMemory, questions: list[str], reranker: bool) -> np.n
     return np.array([np.mean([uses(hit.item.text) for hit in hits]) for hits in shown])
 
 
-def feedback(events: int) -> tuple[Curve, float]:
+def one_user(memory: EpicMemory, asked: list[str], held: list[str], events: int) -> tuple[np.ndarray, list[float]]:
+    """Learn of events; return the shares of used hits, shape (points, questions), and the seconds of each event."""
+    memory.forget_learnt()
+    shares, seconds = [share_used(memory, held, reranker=True)], []
+    for number in range(events):
+        hits = memory.search(asked[number % len(asked)], 3, reranker=True, explore=0.3, min_score=None)
+        started = time.perf_counter()
+        memory.learn(hits, {hit.item.id: "used" for hit in hits if uses(hit.item.text)})
+        seconds.append(time.perf_counter() - started)
+        if (number + 1) % 25 == 0:
+            shares.append(share_used(memory, held, reranker=True))
+    return np.array(shares), seconds
+
+
+def feedback(events: int, runs: int) -> tuple[Curve, float]:
     """Print the figures of the feedback; return the share of used hits by events, and that of retrieval."""
     cases = written("choices.jsonl")
     questions = list(dict.fromkeys(case["question"] for case in cases))
@@ -147,19 +162,15 @@ def feedback(events: int) -> tuple[Curve, float]:
             [Item(id=f"{n}", text=option) for n, option in enumerate(o for c in cases for o in c["options"][:2])]
         )
         plain = share_used(memory, held, reranker=False)
-        curve, seconds = [point(0, share_used(memory, held, reranker=True))], []
-        for number in range(events):
-            hits = memory.search(asked[number % len(asked)], 3, reranker=True, explore=0.3, min_score=None)
-            started = time.perf_counter()
-            memory.learn(hits, {hit.item.id: "used" for hit in hits if uses(hit.item.text)})
-            seconds.append(time.perf_counter() - started)
-            if (number + 1) % 25 == 0:
-                curve.append(point(number + 1, share_used(memory, held, reranker=True)))
-        learnt = share_used(memory, held, reranker=True)
+        every, taken = zip(*(one_user(memory, asked, held, events) for _ in range(runs)), strict=True)
+        shares = np.mean(every, axis=0)
+        curve = [point(25 * number, values) for number, values in enumerate(shares)]
+        learnt, ends = shares[-1], sorted(float(each[-1].mean()) for each in every)
         low, high = interval(learnt - plain)
         print(f"one simulated user, {events} events: share of used hits among three on {len(held)} other questions")
         print(f"    retrieval {plain.mean():.3f}, learnt {learnt.mean():.3f}", end=" ")
-        print(f"{(learnt - plain).mean():+.3f} [{low:+.3f}, {high:+.3f}]; learning {1000 * np.median(seconds):.0f} ms")
+        print(f"{(learnt - plain).mean():+.3f} [{low:+.3f}, {high:+.3f}], mean of {runs} runs", end=" ")
+        print(f"({ends[0]:.3f} to {ends[-1]:.3f}); learning {1000 * np.median(taken):.0f} ms")
         print("    by events: " + ", ".join(f"{count:.0f}: {share:.3f}" for count, share, _, _ in curve), flush=True)
         size = len(json.dumps(memory.reranker.as_object()))
         ranking = memory.search(held[0], 3, reranker=True, min_score=None).ranking
@@ -202,12 +213,13 @@ def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     made.add_argument("--only", choices=("choices", "feedback"), help="half of it")
     made.add_argument("--events", type=int, default=200, help="feedback events")
+    made.add_argument("--runs", type=int, default=3, help="of the feedback: what is explored is drawn anew in each")
     made.add_argument("--plot", metavar="FILE", help="draw what is learnt, by lists and by events seen")
     options = made.parse_args()
     if options.plot and options.only:
         made.error("--plot needs both halves")
     learnt = choices(bool(options.plot)) if options.only != "feedback" else None
-    used = feedback(options.events) if options.only != "choices" else None
+    used = feedback(options.events, options.runs) if options.only != "choices" else None
     if options.plot and learnt and used:
         draw(learnt, used, Path(options.plot))
 
