@@ -16,6 +16,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("langchain-core", "langchain") from error
 
+from epic_langchain.compressor import EpicCompressor
 from epic_langchain.filters import EpicTranslator
 from epic_langchain.models import EpicEmbeddings, LangChainEncoder, LangChainLM
 from epic_langchain.reranker import EpicReranker
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from epic_langchain.traversal import SteeredGraphAdapter as SteeredGraphAdapter
 
 __all__ = [
+    "EpicCompressor",
     "EpicDocumentTransformer",
     "EpicEmbeddings",
     "EpicGraphRetriever",

@@ -7,6 +7,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("llama-index-core", "llamaindex") from error
 
+from epic_llamaindex.compressor import EpicCompressor
 from epic_llamaindex.graph_retriever import EpicGraphRetriever
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.memory_block import EpicMemoryBlock
@@ -20,6 +21,7 @@ from epic_llamaindex.tools import epic_tools
 from epic_llamaindex.vectorstore import EpicVectorStore
 
 __all__ = [
+    "EpicCompressor",
     "EpicEmbedding",
     "EpicGraphRetriever",
     "EpicMemoryBlock",

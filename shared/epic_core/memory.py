@@ -8,7 +8,7 @@ import copy
 import inspect
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
@@ -96,6 +96,7 @@ from epic_core.verification import Verifier
 from epic_core.verification.by_name import verifier_of
 
 if TYPE_CHECKING:
+    from epic_core.forms import Due, FilledForm, Form
     from epic_core.lm.base import LanguageModel
 
 Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Effects[None]]
@@ -630,7 +631,7 @@ class EpicMemory:
                 and the fallback is asked; a cosine; or None for k hits whatever they are, as in the paper.
             rerank: By tags (`EpicMemory(tagger=...)`): "tags" adds their share to the score; "tags-paper" is a
                 published rule on ranks, blind to scores, preferences and the floor, with at most five hits; or a
-                `TagRerank` with other settings.
+                `TagRerank` with other settings. `reranker` and `select` choose from what the tags have ranked.
             reranker: Chooses the k hits of twenty by what helped before: one that was trained, or True for what this
                 memory has learnt (`learn`). Scores stay those of retrieval; `Hits.ranking` has its probabilities.
             explore: Draws the reranker's order at this temperature instead of taking the best, so that it learns of
@@ -753,6 +754,86 @@ class EpicMemory:
     def forget_learnt(self) -> bool:
         """Forget what was learnt of feedback and by training, and return whether there was anything."""
         return set_reranker(self._session, None)
+
+    def fill(
+        self,
+        form: Form | Mapping[str, Any] | str | Path,
+        lm: LanguageModel | str | None = None,
+        *,
+        namespace: str | None = None,
+    ) -> FilledForm:
+        """Fill in a form from what is held: for each field the value, and the memory that it comes from.
+
+            filled = memory.fill({"fields": [{"name": "born", "question": "When was I born?", "type": "date"}]})
+            print(filled.values)
+
+        Nothing is guessed. Without a model, the value is read off the one sentence that answers a field's question, in
+        English; a field stays empty where nothing relevant is known, and undecided where what is known does not tell.
+
+        Args:
+            form: Fields, each with a name, and a question, a type ("text", "number", "date", "choice", "boolean") and
+                choices if it needs them; or the path of a file of JSON.
+            lm: A language model that reads the values, one call a field, or its name (`lm_of`). What it says counts if
+                the words that it quotes are a memory's, and the value is in them; else the field is undecided.
+            namespace: Another user's memory in the same file.
+
+        Raises:
+            InvalidInputError: for what is no form.
+        """
+        clock = Clock()
+        return run(self._filling(form, lm, namespace, clock), clock)
+
+    async def afill(
+        self,
+        form: Form | Mapping[str, Any] | str | Path,
+        lm: LanguageModel | str | None = None,
+        *,
+        namespace: str | None = None,
+    ) -> FilledForm:
+        """As `fill`, without blocking the event loop."""
+        clock = Clock()
+        return await arun(self._filling(form, lm, namespace, clock), clock)
+
+    def _filling(
+        self,
+        form: Form | Mapping[str, Any] | str | Path,
+        lm: LanguageModel | str | None,
+        namespace: str | None,
+        clock: Clock,
+    ) -> Effects[FilledForm]:
+        from epic_core.forms.fields import Form
+        from epic_core.forms.filling import CANDIDATES, fill
+
+        if isinstance(lm, str):
+            from epic_core.lm.by_name import lm_of
+
+            lm = lm_of(lm)
+
+        def looked_up(question: str) -> Effects[Hits]:
+            asked = checked_search(
+                self._session, question, CANDIDATES, filter=None, steering="signed", preferences=None,
+                stance_policy="any", namespace=namespace, distinct=True,
+            )  # fmt: skip
+            return search(self._session, asked, clock)
+
+        return fill(Form.of(form), looked_up, lm)
+
+    def due(self, before: date | datetime | str | None = None, *, namespace: str | None = None) -> list[Due]:
+        """Return what is held about the days that are coming up, soonest first: reminders.
+
+        Facts count by the days that their words name ("Mia's birthday is on 4 May", "the lease ends on 2027-03-31"),
+        and everything by its `expires_at`. Days are those of local time; one without a year is the next of its kind.
+
+        Args:
+            before: The first day that is too late, also as text like "2027-03-31"; None for 30 days from today.
+            namespace: Another user's memory in the same file.
+
+        Raises:
+            InvalidInputError: for what is no day.
+        """
+        from epic_core.forms.reminders import due
+
+        return due(self.items(namespace=namespace), before)
 
     def search_vector(
         self,

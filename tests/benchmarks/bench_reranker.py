@@ -7,7 +7,9 @@ for each breaking one, by the same. Trained on eight topics, run on the other tw
 
 Feedback: a simulated user of a memory of 480 of these options, who asks, sees three hits and uses those of at most
 eleven words, of which retrieval knows nothing. 200 such events are learnt, one by one, and the share of used hits among
-three is measured on 60 other questions, before and after. `--plot FILE` draws it.
+three is measured on 60 other questions, before and after; the mean of three runs. `--plot FILE` draws how both are
+learnt: the reward of the choices over the lists that were seen (2 to 24 of each question), and the share of used hits
+over the events.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from common import interval
+from common import interval, panels, save_figure
 from epic_core import EpicMemory, Item
 from epic_core.reranking import Example, LearnedReranker, Settings
 from epic_core.reranking.plackett_luce import log_probability, sample
@@ -28,6 +31,9 @@ from epic_core.reranking.training import prior
 from fitting import written
 
 LISTS, K = 24, 5
+SEEN = (2, 4, 8, 16, LISTS)
+Curve = list[tuple[float, float, float, float]]
+"""Points of a curve: where, the mean, and its interval."""
 
 
 def worth(lists: np.ndarray, value: np.ndarray) -> np.ndarray:
@@ -54,7 +60,8 @@ def example_of(case: dict, others: list[dict], seed: int) -> tuple[Example, np.n
     return made, value
 
 
-def choices() -> None:
+def choices(curve: bool = False) -> tuple[Curve, float]:
+    """Print the figures of the choices; return the reward by lists seen, if asked for, and that of retrieval."""
     cases = written("choices.jsonl")
     topics = sorted({case["topic"] for case in cases})
     made = []
@@ -85,12 +92,32 @@ def choices() -> None:
     print(
         f"    with the features of the set against without {np.mean(blind):+.3f} [{low:+.3f}, {high:+.3f}]", flush=True
     )
+    points: Curve = []
+    for lists in SEEN if curve else ():
+        reward, seen = [], []
+        for fold in range(5):
+            held = set(topics[fold::5])
+            train = [first_lists(example, lists) for topic, example, _ in made if topic not in held]
+            seen.append(lists * len(train))
+            reranker = LearnedReranker().train(train, Settings(epochs=30))
+            for topic, example, value in made:
+                if topic in held:
+                    reward.append(worth(np.array([reranker.rank(example.features, K).order]), value)[0])
+        low, high = interval(np.array(reward) - np.array(before))
+        points.append((float(np.mean(seen)), float(np.mean(reward)), np.mean(before) + low, np.mean(before) + high))
+    if curve:
+        print(
+            "    reward by lists seen: " + ", ".join(f"{at:.0f}: {mean:+.3f}" for at, mean, _, _ in points), flush=True
+        )
+    return points, float(np.mean(before))
+
+
+def first_lists(example: Example, count: int) -> Example:
+    return replace(example, lists=example.lists[:count], rewards=example.rewards[:count], drawn=example.drawn[:count])
 
 
 def one_by_one(example: Example) -> Example:
     """The same without the features that compare candidates with each other."""
-    from dataclasses import replace
-
     from epic_core.reranking.features import NAMES
 
     features = example.features.copy()
@@ -109,7 +136,22 @@ def share_used(memory: EpicMemory, questions: list[str], reranker: bool) -> np.n
     return np.array([np.mean([uses(hit.item.text) for hit in hits]) for hits in shown])
 
 
-def feedback(events: int, plot: str | None) -> None:
+def one_user(memory: EpicMemory, asked: list[str], held: list[str], events: int) -> tuple[np.ndarray, list[float]]:
+    """Learn of events; return the shares of used hits, shape (points, questions), and the seconds of each event."""
+    memory.forget_learnt()
+    shares, seconds = [share_used(memory, held, reranker=True)], []
+    for number in range(events):
+        hits = memory.search(asked[number % len(asked)], 3, reranker=True, explore=0.3, min_score=None)
+        started = time.perf_counter()
+        memory.learn(hits, {hit.item.id: "used" for hit in hits if uses(hit.item.text)})
+        seconds.append(time.perf_counter() - started)
+        if (number + 1) % 25 == 0:
+            shares.append(share_used(memory, held, reranker=True))
+    return np.array(shares), seconds
+
+
+def feedback(events: int, runs: int) -> tuple[Curve, float]:
+    """Print the figures of the feedback; return the share of used hits by events, and that of retrieval."""
     cases = written("choices.jsonl")
     questions = list(dict.fromkeys(case["question"] for case in cases))
     generator = np.random.default_rng(0)
@@ -120,20 +162,16 @@ def feedback(events: int, plot: str | None) -> None:
             [Item(id=f"{n}", text=option) for n, option in enumerate(o for c in cases for o in c["options"][:2])]
         )
         plain = share_used(memory, held, reranker=False)
-        curve, seconds = [(0, float(share_used(memory, held, reranker=True).mean()))], []
-        for number in range(events):
-            hits = memory.search(asked[number % len(asked)], 3, reranker=True, explore=0.3, min_score=None)
-            started = time.perf_counter()
-            memory.learn(hits, {hit.item.id: "used" for hit in hits if uses(hit.item.text)})
-            seconds.append(time.perf_counter() - started)
-            if (number + 1) % 25 == 0:
-                curve.append((number + 1, float(share_used(memory, held, reranker=True).mean())))
-        learnt = share_used(memory, held, reranker=True)
+        every, taken = zip(*(one_user(memory, asked, held, events) for _ in range(runs)), strict=True)
+        shares = np.mean(every, axis=0)
+        curve = [point(25 * number, values) for number, values in enumerate(shares)]
+        learnt, ends = shares[-1], sorted(float(each[-1].mean()) for each in every)
         low, high = interval(learnt - plain)
         print(f"one simulated user, {events} events: share of used hits among three on {len(held)} other questions")
         print(f"    retrieval {plain.mean():.3f}, learnt {learnt.mean():.3f}", end=" ")
-        print(f"{(learnt - plain).mean():+.3f} [{low:+.3f}, {high:+.3f}]; learning {1000 * np.median(seconds):.0f} ms")
-        print("    by events: " + ", ".join(f"{count}: {share:.3f}" for count, share in curve), flush=True)
+        print(f"{(learnt - plain).mean():+.3f} [{low:+.3f}, {high:+.3f}], mean of {runs} runs", end=" ")
+        print(f"({ends[0]:.3f} to {ends[-1]:.3f}); learning {1000 * np.median(taken):.0f} ms")
+        print("    by events: " + ", ".join(f"{count:.0f}: {share:.3f}" for count, share, _, _ in curve), flush=True)
         size = len(json.dumps(memory.reranker.as_object()))
         ranking = memory.search(held[0], 3, reranker=True, min_score=None).ranking
         reranker = memory.reranker
@@ -151,35 +189,39 @@ def feedback(events: int, plot: str | None) -> None:
                 memory.search(question, 3, min_score=None, **options)
                 taken.append(time.perf_counter() - started)
             print(f"a search{' with it' if options else ''} {1000 * np.median(taken):.2f} ms")
-    if plot:
-        draw(curve, float(plain.mean()), Path(plot))
+    return curve, float(plain.mean())
 
 
-def draw(curve: list[tuple[int, float]], plain: float, path: Path) -> None:
-    import matplotlib as mpl
+def point(at: float, values: np.ndarray) -> tuple[float, float, float, float]:
+    return at, float(values.mean()), *interval(values)
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(6, 3))
-    axes.plot([count for count, _ in curve], [share for _, share in curve], marker="o", label="learnt")
-    axes.axhline(plain, color="grey", linestyle="--", label="retrieval")
-    axes.set(xlabel="feedback events", ylabel="share of used hits among three", ylim=(0, 1))
-    axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+def draw(learnt: tuple[Curve, float], used: tuple[Curve, float], path: Path) -> None:
+    figure, ((left, right),) = panels(2)
+    for axes, (curve, plain) in ((left, learnt), (right, used)):
+        at, mean, low, high = zip(*curve, strict=True)
+        axes.plot(at, mean, marker="o", color="#0b6e4f", linewidth=2, label="learnt")
+        axes.fill_between(at, low, high, color="#0b6e4f", alpha=0.15, linewidth=0)
+        axes.axhline(plain, color="#6c757d", linestyle="--", label="retrieval")
+    left.set(xlabel="lists seen", ylabel="reward of five hits", title="choices, topics not seen")
+    right.set(xlabel="feedback events", ylabel="share used of three", title="one simulated user", ylim=(0.5, 1.0))
+    left.legend(frameon=False)
+    save_figure(figure, path)
 
 
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     made.add_argument("--only", choices=("choices", "feedback"), help="half of it")
     made.add_argument("--events", type=int, default=200, help="feedback events")
-    made.add_argument("--plot", metavar="FILE", help="draw the share of used hits by events")
+    made.add_argument("--runs", type=int, default=3, help="of the feedback: what is explored is drawn anew in each")
+    made.add_argument("--plot", metavar="FILE", help="draw what is learnt, by lists and by events seen")
     options = made.parse_args()
-    if options.only != "feedback":
-        choices()
-    if options.only != "choices":
-        feedback(options.events, options.plot)
+    if options.plot and options.only:
+        made.error("--plot needs both halves")
+    learnt = choices(bool(options.plot)) if options.only != "feedback" else None
+    used = feedback(options.events, options.runs) if options.only != "choices" else None
+    if options.plot and learnt and used:
+        draw(learnt, used, Path(options.plot))
 
 
 if __name__ == "__main__":

@@ -88,3 +88,30 @@ def interval(differences: np.ndarray) -> tuple[float, float]:
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Rows of length one."""
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def panels(count: int) -> tuple[Any, Any]:
+    """A figure with some panels side by side, and the array of them; needs matplotlib."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    mpl.rcParams.update(
+        {
+            "svg.hashsalt": "epic-memory",
+            "svg.fonttype": "none",
+            "font.family": "sans-serif",
+            "font.size": 10,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+        }
+    )
+    return plt.subplots(1, count, figsize=(3.4 * count, 3.2), layout="constrained", squeeze=False)
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure as SVG; the same figures give the same file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None, "Creator": None})
+    print(f"wrote {path}")

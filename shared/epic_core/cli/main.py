@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epic_core import __version__
-from epic_core.cli import apps, facts, files, learning, rerank
+from epic_core.cli import apps, facts, files, forms, learning, rerank
 from epic_core.cli.options import (
     Parser,
     add_command,
@@ -110,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     about = "list, show, add, remove, replace or correct preferences"
     add_actions(add_command(commands, "preferences", None, about))
     facts.add_commands(commands)
+    forms.add_commands(commands)
     rerank.add_commands(commands)
     export = add_command(commands, "import", _import, "make a memory of what `epic export` wrote", path=False)
     export.add_argument("export", metavar="EXPORT", help="the lines of JSON")

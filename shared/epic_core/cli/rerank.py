@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epic_core.cli.options import add_command, asked_model, open_memory, show
 from epic_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from epic_core.lm import Scorer
 
 
 def add_commands(commands: Any) -> None:
@@ -16,7 +19,12 @@ def add_commands(commands: Any) -> None:
     actions = rerank.add_subparsers(required=True, metavar="ACTION")
     collect = add_command(actions, "collect", _collect, "score lists of results by a model, into a log")
     collect.add_argument("questions", metavar="QUESTIONS", help='lines of JSON: {"question": ..., "reference": ...}')
-    collect.add_argument("--scorer", required=True, metavar="MODEL", help="openai/MODEL on vLLM, or any with --metric")
+    collect.add_argument(
+        "--scorer",
+        required=True,
+        metavar="MODEL",
+        help="openai/MODEL (vLLM), llamacpp/FILE.gguf, or any with --metric",
+    )
     collect.add_argument("--metric", action="store_true", help="let the model answer, and compare words")
     collect.add_argument("--llm-url", metavar="URL", help="its server")
     collect.add_argument("--timeout", type=float, metavar="S", help="seconds for an answer (default 120)")
@@ -39,7 +47,6 @@ def add_commands(commands: Any) -> None:
 def _collect(options: argparse.Namespace) -> None:
     import json
 
-    from epic_core.lm import MetricScorer, OpenAICompatibleLM, Scorer, VllmScorer
     from epic_core.reranking.collecting import Candidates, collect
     from epic_core.reranking.reranker import CANDIDATES
 
@@ -54,10 +61,7 @@ def _collect(options: argparse.Namespace) -> None:
             ) from None
     if options.lists < 2 or options.k < 1:
         raise InvalidInputError("--lists must be at least 2, and -k at least 1.")
-    lm = asked_model(options.scorer, options)
-    if not options.metric and not isinstance(lm, OpenAICompatibleLM):
-        raise InvalidInputError(f"{options.scorer} gives no log-probabilities of a prompt. Add --metric.")
-    scorer: Scorer = MetricScorer(lm) if options.metric or not isinstance(lm, OpenAICompatibleLM) else VllmScorer(lm)
+    scorer = _scorer(options)
     with open_memory(options) as memory:
 
         def find(question: str) -> Candidates:
@@ -86,6 +90,20 @@ def _collect(options: argparse.Namespace) -> None:
                 on_scored=lambda done: bar.update(done - bar.n),
             )
     show(f"{options.out}: {made} lists were scored.")
+
+
+def _scorer(options: argparse.Namespace) -> Scorer:
+    from epic_core.lm import LlamaCppScorer, MetricScorer, OpenAICompatibleLM, VllmScorer
+
+    kind, _, path = options.scorer.partition("/")
+    if kind == "llamacpp" and not options.metric:
+        return LlamaCppScorer(path)
+    lm = asked_model(options.scorer, options)
+    if options.metric:
+        return MetricScorer(lm)
+    if not isinstance(lm, OpenAICompatibleLM):
+        raise InvalidInputError(f"{options.scorer} gives no log-probabilities of a prompt. Add --metric.")
+    return VllmScorer(lm)
 
 
 def _train(options: argparse.Namespace) -> None:

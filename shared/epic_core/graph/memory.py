@@ -21,6 +21,7 @@ from epic_core.memory import EpicMemory, Options
 from epic_core.pipeline.choice import Select, checked_choice
 from epic_core.pipeline.search import Keys, MinScore, checked_search
 from epic_core.pipeline.session import Session
+from epic_core.reranking import LearnedReranker
 from epic_core.reranking.selection import GRAPH
 from epic_core.runtime.batching import Items
 from epic_core.runtime.effects import Clock, Effects, arun, run
@@ -50,6 +51,8 @@ class SearchOptions(TypedDict, total=False):
     embed: Sequence[str] | None
     keys: Keys
     min_score: MinScore
+    reranker: LearnedReranker | bool | None
+    explore: float
     select: Select
 
 
@@ -256,8 +259,8 @@ class GraphMemory:
             query, k, filter, steering, preferences, stance_policy: As for `EpicMemory.search`.
             embed: As for `EpicMemory.search`: the texts to which passages are near. Entities are those in the query
                 itself.
-            keys, min_score, select: As for `EpicMemory.search`; if the query names an entity, something counts as
-                relevant.
+            keys, min_score: As for `EpicMemory.search`; if the query names an entity, something counts as relevant.
+            reranker, explore, select: As for `EpicMemory.search`; scores are the walk's.
 
         Returns:
             Hits, best first. A score is the passage's share of the walk, with 1 for the most visited passage, times a
@@ -300,6 +303,8 @@ class GraphMemory:
         embed: Sequence[str] | None = None,
         keys: Keys = "both",
         min_score: MinScore = "auto",
+        reranker: LearnedReranker | bool | None = None,
+        explore: float = 0.0,
         select: Select = "k",
     ) -> Effects[GraphHits]:
         asked = checked_search(
@@ -315,7 +320,15 @@ class GraphMemory:
             embed=embed,
             keys=keys,
             min_score=min_score,
-            choice=checked_choice(self._session, None, 0.0, select, namespace=None, plain=keys == "both", policy=GRAPH),
+            choice=checked_choice(
+                self._session,
+                reranker,
+                explore,
+                select,
+                namespace=None,
+                plain=keys == "both",
+                policy=GRAPH,
+            ),
         )
         if self._reader.encoder is not self._session.encoder:
             self._reader = Reader(self._session.encoder)

@@ -176,7 +176,8 @@ def _walked(
     passages = _passage_seeds(space, near[:_STARTS], walk.passage_weight)
     ids, shares = held.network.pagerank(seeds, passages, damping=walk.damping)
     scores_texts = asked.mode == "signed" and bool(space.preferences) and asked.stance_policy != "any"
-    count = max(asked.k, _SCORED) if scores_texts else asked.k
+    count = _fetched(asked)
+    count = max(count, _SCORED) if scores_texts else count
     best = _best(space, replace(asked, k=count), steered.vector, near, cosines, allowed, ids, shares)
     started = clock.add("walk", started)
     texts: list[str] = []
@@ -232,7 +233,7 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
         first = [(row, share + gain) for (row, share), gain in zip(best, gained, strict=False)]
         best = sorted(first, key=lambda pair: -pair[1]) + best[len(first) :]
     # Without passages that have gone meanwhile.
-    best = [(row, score) for row, score in best if row in space.item_of][: asked.k]
+    best = [(row, score) for row, score in best if row in space.item_of][: _fetched(asked)]
     hits = hits_at(session.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
     vectors, shown = [space.index.vector(row) for row, _ in best], None
     if asked.choice is not None:
@@ -253,6 +254,10 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
         entities=visited.entities,
         ranking=shown,
     )
+
+
+def _fetched(asked: Search) -> int:
+    return asked.k if asked.choice is None else asked.choice.fetched(asked.k)
 
 
 def _passage_seeds(space: Namespace, best: Sequence[tuple[int, float]], weight: float) -> dict[int, float]:

@@ -41,6 +41,7 @@ class Scorer(Protocol):
 
     Attributes:
         name: Identifies model and measure; scores are stored under it.
+        concurrency: Optional: how many scores may be asked for at once. Default: 1.
     """
 
     name: str
@@ -69,6 +70,7 @@ class VllmScorer:
         if not isinstance(lm, OpenAICompatibleLM):
             raise InvalidInputError(f"lm must be an OpenAICompatibleLM, not {type(lm).__name__}.")
         self.name = f"logprob:{lm.name}"
+        self.concurrency = lm.concurrency
         self._lm = lm
 
     def score(self, messages: Sequence[Message], reference: str) -> Scored:
@@ -85,11 +87,20 @@ class VllmScorer:
         return _scored(await self._lm.apost("/chat/completions", _request(messages, reference)), reference)
 
 
-def _request(messages: Sequence[Message], reference: str) -> dict[str, Any]:
+def checked_reference(reference: str) -> str:
+    """Return a reference.
+
+    Raises:
+        InvalidInputError: for one without words.
+    """
     if not reference.strip():
         raise InvalidInputError("The reference to be scored is empty.")
+    return reference
+
+
+def _request(messages: Sequence[Message], reference: str) -> dict[str, Any]:
     return {
-        "messages": sendable([*messages, Message("assistant", reference)]),
+        "messages": sendable([*messages, Message("assistant", checked_reference(reference))]),
         "max_tokens": 1,
         "temperature": 0,
         "prompt_logprobs": 0,
@@ -141,6 +152,7 @@ class MetricScorer:
     def __init__(self, lm: LanguageModel, metric: Metric | None = None, *, max_tokens: int | None = 256) -> None:
         self.metric: Metric = token_f1 if metric is None else metric
         self.name = f"{getattr(self.metric, '__name__', 'metric')}:{lm.name}"
+        self.concurrency = max(1, int(getattr(lm, "concurrency", 1)))
         self._lm = lm
         self._most = max_tokens
 

@@ -38,11 +38,14 @@ class Choice:
     explore: float
     policy: Policy | None
 
+    def fetched(self, k: int) -> int:
+        """Return how many results of retrieval are chosen from."""
+        return k if self.reranker is None else max(k, CANDIDATES)
+
     def pool(self, chosen: list[int], order: Sequence[int]) -> list[int]:
         """Return the k results of retrieval, and behind them more to choose from."""
-        if self.reranker is None:
-            return chosen
-        more = [place for place in order if place not in set(chosen)]
+        known = set(chosen)
+        more = [place for place in order if place not in known] if self.reranker is not None else []
         return chosen + more[: max(0, CANDIDATES - len(chosen))]
 
     def choose(

@@ -83,7 +83,9 @@ def search_by_tags(session: Session, asked: Search, rerank: TagRerank, clock: Cl
     """
     if session.tagger is None:
         raise InvalidInputError("To rank by tags takes a tagger: EpicMemory(tagger=epic_core.graph.PhraseTagger()).")
-    wider = replace(asked, k=rerank.fetched if rerank.paper else max(asked.k, rerank.fetched))
+    # What a reranker or a selection chooses from is in the order of the tags.
+    choice, shown = asked.choice, asked.k if asked.choice is None else asked.choice.fetched(asked.k)
+    wider = replace(asked, k=rerank.fetched if rerank.paper else max(shown, rerank.fetched), choice=None)
     if rerank.paper:  # by cosine alone, whatever it is
         wider = replace(wider, mode="off", stance_policy="any", min_score=None)
     hits = yield from search(session, wider, clock)
@@ -95,14 +97,20 @@ def search_by_tags(session: Session, asked: Search, rerank: TagRerank, clock: Cl
     scores = np.array([hit.score for hit in hits], dtype=np.float32)
     if rerank.paper:
         order, scores = paper_order(matches, rerank)
-        order = order[: asked.k]
+        order = order[:shown]
     else:
         scores += np.float32(rerank.share / max(len(of_query), 1)) * matches
-        order = np.argsort(-scores, kind="stable")[: asked.k]
+        order = np.argsort(-scores, kind="stable")[:shown]
     chosen = order.tolist()
-    ranked = Hits([replace(hits[place], score=float(scores[place])) for place in chosen])
+    found = [replace(hits[place], score=float(scores[place])) for place in chosen]
+    found_by = [hits.vectors[place] for place in chosen] if hits.vectors else []
+    ranking = None
+    if choice is not None and hits.query is not None and not hits.fallback:
+        ranking = choice.choose(asked.query, hits.query, found, found_by, asked.k, hits.matters)
+        found, found_by = ranking.chosen(found, found_by)
+    ranked = Hits(found[: asked.k])
     ranked.__dict__.update(hits.__dict__)
-    ranked.vectors = [hits.vectors[place] for place in chosen] if hits.vectors else []
+    ranked.vectors, ranked.ranking = found_by[: asked.k], ranking
     return ranked
 
 

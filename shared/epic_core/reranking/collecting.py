@@ -20,6 +20,7 @@ from epic_core.lm.scoring import Scorer
 from epic_core.reranking.features import NAMES
 from epic_core.reranking.plackett_luce import log_probability, sample
 from epic_core.reranking.training import Example, prior
+from epic_core.runtime.workers import completed
 from epic_core.types.digests import digest
 
 _ASKED = "Answer the question with the help of these notes.\n\n{notes}\n\nQuestion: {question}"
@@ -54,6 +55,7 @@ def collect(
     *,
     lists: int = 16,
     k: int = 5,
+    concurrency: int | None = None,
     on_scored: Callable[[int], object] | None = None,
 ) -> int:
     """Score lists of candidates for questions with a reference each; return how many were scored now.
@@ -65,6 +67,7 @@ def collect(
         log: Lines of JSON; what it holds is not scored again.
         lists: How many lists are tried for a question (M): the order of retrieval, and others drawn from it.
         k: How many candidates a list has (K).
+        concurrency: How many lists of a question are scored at the same time; None for what the scorer's server takes.
         on_scored: Told how many lists are done, from earlier runs too.
 
     Raises:
@@ -73,6 +76,7 @@ def collect(
     known = {key: seen for key, seen, _ in _lines(log)} if log.exists() else {}
     scored_before = {key: {tuple(each["list"]) for each in entries} for key, entries in known.items()}
     done = made = 0
+    workers = int(getattr(scorer, "concurrency", 1)) if concurrency is None else concurrency
     _drop_half_line(log)
     with log.open("a", encoding="utf-8") as out:
         for question, reference in questions:
@@ -87,17 +91,30 @@ def collect(
                 head = {"key": key, "ids": list(found.ids), "features": np.round(found.features, 4).tolist()}
                 _write(out, {"kind": "candidates", "names": list(NAMES), "scorer": scorer.name, **head})
             tried = scored_before.setdefault(key, set())
-            for one in drawn:
-                chosen = tuple(one.tolist())
-                if chosen not in tried:
-                    value = scorer.score(prompt(question, [found.texts[place] for place in chosen]), reference).value
-                    chance = float(log_probability(prior(len(found.ids)), one[None])[0])
-                    _write(out, {"kind": "score", "key": key, "list": chosen, "value": value, "drawn": chance})
-                    tried.add(chosen)
-                    made += 1
-                done += 1
+            left = [chosen for chosen in dict.fromkeys(map(tuple, drawn.tolist())) if chosen not in tried]
+
+            def scored(
+                chosen: tuple[int, ...],
+                _: object,
+                question: str = question,
+                reference: str = reference,
+                texts: Sequence[str] = found.texts,
+            ) -> tuple[tuple[int, ...], float]:
+                return chosen, scorer.score(prompt(question, [texts[place] for place in chosen]), reference).value
+
+            def tell(more: int) -> None:
+                nonlocal done
+                done += more
                 if on_scored is not None:
                     on_scored(done)
+
+            tell(len(drawn) - len(left))
+            for chosen, value in completed(scored, left, workers):
+                chance = float(log_probability(prior(len(found.ids)), np.array([chosen]))[0])
+                _write(out, {"kind": "score", "key": key, "list": chosen, "value": value, "drawn": chance})
+                tried.add(chosen)
+                made += 1
+                tell(1)
     return made
 
 

@@ -105,6 +105,30 @@ class Slot:
 
 def slot_of(statement: str) -> Slot | None:
     """Return the slot of a statement, or None if it has none that is known."""
+    found = _read(statement)
+    if found is None:
+        return None
+    name, single, match = found
+    if name == "age" and match["subject"].lower().startswith(("my ", "our ", "the ", "this ", "that ")):
+        name = "be"
+    subject = _subject(match["subject"])
+    value = frozenset(content_stems(match["value"]))
+    if not subject or not value:
+        return None
+    # "I am a runner", "Orla is allergic to bees": a person is many things, a thing of theirs is one.
+    if name == "be" and (subject == {"i"} or _NAME.fullmatch(match["subject"])):
+        single = False
+    return Slot(subject=subject, relation=name, value=value, single=single)
+
+
+def said_value(statement: str) -> str:
+    """Return what a statement says of its subject, in its own words; empty if it has no slot that is known."""
+    found = _read(statement)
+    return "" if found is None else found[2]["value"].strip()
+
+
+def _read(statement: str) -> tuple[str, bool, re.Match[str]] | None:
+    """Return the relation of a statement, whether it holds one value at a time, and what of it matches."""
     text = " ".join(statement.replace("’", "'").split()).rstrip(".!; ")
     plain = " ".join(_ENDING.sub("", _OPENING.sub("", text)).split())
     best: tuple[int, str, bool, re.Match[str]] | None = None
@@ -117,19 +141,7 @@ def slot_of(statement: str) -> Slot | None:
             and (best is None or match.end("subject") < best[0])
         ):
             best = (match.end("subject"), name, single, match)
-    if best is None:
-        return None
-    _, name, single, match = best
-    if name == "age" and match["subject"].lower().startswith(("my ", "our ", "the ", "this ", "that ")):
-        name = "be"
-    subject = _subject(match["subject"])
-    value = frozenset(content_stems(match["value"]))
-    if not subject or not value:
-        return None
-    # "I am a runner", "Orla is allergic to bees": a person is many things, a thing of theirs is one.
-    if name == "be" and (subject == {"i"} or _NAME.fullmatch(match["subject"])):
-        single = False
-    return Slot(subject=subject, relation=name, value=value, single=single)
+    return None if best is None else best[1:]
 
 
 def asked_slot(question: str) -> tuple[frozenset[str], str] | None:

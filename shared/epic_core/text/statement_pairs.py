@@ -15,7 +15,7 @@ _DENIAL = re.compile(r"\b(?:not|no|never|without|cannot|cant|dont|wont|none|neit
 _WORD = re.compile(r"[^\W_]+")
 # "Hepatitis A", "vitamin D"; not "row R seat 43".
 _LETTER = re.compile(r"(?<=[a-z] )[A-HJ-Z](?=[.,;!?]|$)")
-_RELATIVES = frozenset(
+RELATIVES = frozenset(
     content_stems(
         "daughter son husband wife partner mother father mum dad sister brother friend boss child kid dog cat"
     )
@@ -68,7 +68,7 @@ def _has_its_own(one: str, other: str) -> bool:
     if not (owned_by := _owned(one)):
         return False
     words = _stems(other)
-    return any(owner not in words if owned in words else owned in _RELATIVES for owner, owned in owned_by)
+    return any(owner not in words if owned in words else owned in RELATIVES for owner, owned in owned_by)
 
 
 @lru_cache(maxsize=4096)

@@ -30,7 +30,7 @@ _ORDINALS = _listed(
     "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth"
     " fifteenth sixteenth seventeenth eighteenth nineteenth"
 )
-_NUMBERS = {word: number for number, word in enumerate(_UNITS)} | {
+NUMBERS = {word: number for number, word in enumerate(_UNITS)} | {
     word: 10 * tens for tens, word in enumerate(_TENS, start=2)
 }
 DAYS = _listed("monday tuesday wednesday thursday friday saturday sunday")
@@ -79,7 +79,7 @@ _NO_TOPIC = word_set(
 )
 _NO_LEAD = (
     _NO_TOPIC
-    | {*_DAY, *MONTHS, *_NUMBERS}
+    | {*_DAY, *MONTHS, *NUMBERS}
     | word_set("poor old christmas easter summer winter home birthday just many people somebody")
 )
 _SIGNS = {
@@ -262,8 +262,8 @@ def statement_of(text: str) -> Statement:
             glued = _GLUED.fullmatch(bare)
             parts = bare.split("-") if bare.replace("-", "").isdigit() else [glued[1] if glued else bare]
             numbers.update(part.replace(",", "").strip(".#") for part in parts)
-        elif bare in _NUMBERS and bare != "one":
-            numbers.add(str(_NUMBERS[bare]))
+        elif bare in NUMBERS and bare != "one":
+            numbers.add(str(NUMBERS[bare]))
         elif bare not in _NO_TOPIC and word not in _NO_TOPIC and bare not in names and len(bare) > 1:
             topic[bare] = None
     return Statement(
@@ -291,7 +291,7 @@ def _timed(lower: str) -> tuple[str, set[str]]:
     when: set[str] = set()
     lower = _HALF_PAST.sub(lambda match: f"{_number(match[1])}:30", lower)
     lower = _QUARTER.sub(_spoken, lower)
-    lower = _COMPOUND.sub(lambda match: str(_NUMBERS[match[1]] + _NUMBERS[match[2]]), lower)
+    lower = _COMPOUND.sub(lambda match: str(NUMBERS[match[1]] + NUMBERS[match[2]]), lower)
     lower = _BACK.sub(" ", _SINGLE.sub(r"\g<1>1", lower))
     lower = _THOUSAND.sub(lambda match: f"{_number(match[1])}000", lower)
 
@@ -327,7 +327,7 @@ def _clock(hour: str, minute: str) -> str:
 
 
 def _number(word: str) -> str:
-    return str(_NUMBERS.get(word, word))
+    return str(NUMBERS.get(word, word))
 
 
 def _ordinal(word: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Lock
+from time import sleep
 
 import pytest
 
@@ -74,3 +76,32 @@ def test_a_model_without_log_probabilities_is_refused(tmp_path: Path, capsys: py
         assert main(command) == 2
         assert "gave no log-probabilities" in capsys.readouterr().err
         assert main([*command, "--metric", "--lists", "3"]) == 0
+
+
+def test_several_lists_are_scored_at_once_and_none_twice(tmp_path: Path) -> None:
+    memory, log, asked = tmp_path / "me.epic", tmp_path / "log.jsonl", tmp_path / "asked.jsonl"
+    with EpicMemory.open(memory, ["I like baking."], coarse=False, fine=False) as made:
+        made.add([f"A note on {what}, number {n}." for n in range(2) for what in ("bread", "cake", "trains", "tea")])
+    asked.write_text('{"question": "What about my oven?", "reference": "Rye."}')
+    together, answered, most, lock = 0, 0, 0, Lock()
+
+    def slow(request: Json) -> Reply:
+        nonlocal together, answered, most
+        with lock:
+            together, answered = together + 1, answered + 1
+            most, number = max(most, together), answered
+        sleep(0.05)
+        with lock:
+            together -= 1
+        return Reply(status=400, text="no more") if number == 9 else scoring(request)
+
+    with LMServer(slow) as server:
+        command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai/tiny", "--lists", "16", "-k", "3"]
+        command += ["--llm-url", server.base_url, "--out", str(log), "--concurrency", "4"]
+        assert main(command) == 2
+        kept = log.read_text()
+        assert main(command) == 0
+    scores = [line for line in map(json.loads, log.read_text().splitlines()) if line["kind"] == "score"]
+    assert log.read_text().startswith(kept) and kept.count("score") > 4
+    assert len({tuple(line["list"]) for line in scores}) == len(scores)
+    assert 2 <= most <= 4

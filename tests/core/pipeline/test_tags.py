@@ -124,3 +124,19 @@ def test_what_cannot_be() -> None:
     for wrong in (Places, "phrases", object()):
         with pytest.raises(InvalidInputError, match="A tagger has"):
             EpicMemory(tagger=wrong)  # type: ignore[arg-type]
+
+
+async def test_a_reranker_chooses_from_what_the_tags_ranked() -> None:
+    memory = held(Places())
+    memory.add(WINES)
+    by_tags = memory.search("red wine Porto", 3, rerank="tags", min_score=None)
+    assert by_tags[0].item.text == WINES[0]
+    both = memory.search("red wine Porto", 2, rerank="tags", reranker=True, min_score=None)
+    assert list(both) == list(by_tags[:2])  # untrained, it leaves their order
+    assert both == await memory.asearch("red wine Porto", 2, rerank="tags", reranker=True, min_score=None)
+    assert both.ranking is not None and len(both.ranking.features) == 3 and len(both.vectors) == 2
+    memory.learn(both, {both[1].item.id: "used"})
+    assert memory.reranker.is_trained
+    few = memory.search("red wine Porto", 3, rerank="tags", select="adaptive", min_score=None)
+    assert 1 <= len(few) == len(few.vectors) <= 3
+    assert few[0] == by_tags[0]

@@ -10,6 +10,8 @@ import pytest
 from epic_core import Item
 from epic_core.errors import InvalidInputError
 from epic_core.graph import GraphMemory
+from epic_core.reranking import LearnedReranker
+from epic_core.reranking.features import NAMES
 
 ONE = (
     "Who may use both hands in water polo?",
@@ -54,3 +56,25 @@ def test_it_comes_after_a_reranker(graph: GraphMemory) -> None:
         graph.memory.learn(plain, {})
     with pytest.raises(InvalidInputError):
         graph.search(THREE[0], select="adaptive", keys="instruction")
+
+
+def liking_length(graph: GraphMemory) -> LearnedReranker:
+    reranker = LearnedReranker(encoder=graph.memory.encoder.fingerprint)
+    for name in ("W1", "W2", "W3"):
+        reranker.weights[name][:] = 0.0
+    reranker.weights["W1"][NAMES.index("length"), 0] = reranker.weights["W2"][0, 0] = 1.0
+    reranker.weights["w3"][0] = 100_000.0
+    return reranker
+
+
+async def test_a_reranker_orders_what_a_walk_found(graph: GraphMemory) -> None:
+    for asked in (THREE[0], "How many hides did a big Bible take?"):  # with an entity of the graph, and without one
+        plain = graph.search(asked, 20, min_score=None)
+        assert list(graph.search(asked, 3, reranker=True, min_score=None)) == list(plain[:3])
+        longest = graph.search(asked, 3, reranker=liking_length(graph), min_score=None)
+        assert list(await graph.asearch(asked, 3, reranker=liking_length(graph), min_score=None)) == list(longest)
+        lengths = sorted((hit.item.text.count(" ") for hit in plain), reverse=True)
+        assert [hit.item.text.count(" ") for hit in longest] == lengths[:3]
+        assert {hit.item.id for hit in longest} <= {hit.item.id for hit in plain}
+        fewer = graph.search(asked, 10, reranker=liking_length(graph), select="adaptive", min_score=None)
+        assert 1 <= len(fewer) == len(fewer.vectors) <= 10
