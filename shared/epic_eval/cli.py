@@ -19,7 +19,7 @@ from epic_core import __version__
 from epic_core.encoders import encoder_of
 from epic_core.errors import InvalidInputError, MissingExtraError
 from epic_core.lm import LanguageModel, lm_of
-from epic_eval.answering import CONTEXTS, Context
+from epic_eval.answering import CONTEXTS
 from epic_eval.arms import ARMS, WITHOUT_MODEL
 from epic_eval.asking import ask, export_requests, import_answers
 from epic_eval.datasets import SETS, Data, read_data
@@ -193,21 +193,22 @@ def _run(options: argparse.Namespace) -> None:
 
 def _slot_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="FOLDER", help="the folder of `epic eval run`")
-    parser.add_argument("--arms", default="", help="with commas between; default: all that retrieved")
+    parser.add_argument("--arms", default="", help="with commas between, ARM or ARM:MODE; default: all that retrieved")
     parser.add_argument("--sets", default="", help="with commas between; default: all")
     parser.add_argument("--modes", default=",".join(CONTEXTS), help="how contexts are shown (default all three)")
     parser.add_argument("--sample", type=int, metavar="N", help="only N questions, the same for all arms")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--words", type=int, metavar="N", help="ask for answers of at most N words")
 
 
 def _slots(folder: Folder, options: argparse.Namespace) -> list[Slot]:
-    modes: list[Context] = []
-    for mode in _names(options.modes):
-        if mode not in CONTEXTS:
-            raise InvalidInputError(f"There is no context mode {mode!r}. There are {', '.join(CONTEXTS)}.")
-        modes.append(mode)
     return folder.slots(
-        arms=_names(options.arms), sets=_names(options.sets), modes=modes, sample=options.sample, seed=options.seed
+        arms=_names(options.arms),
+        sets=_names(options.sets),
+        modes=_names(options.modes),
+        sample=options.sample,
+        seed=options.seed,
+        words=options.words,
     )
 
 
@@ -252,14 +253,25 @@ def _accuracy(options: argparse.Namespace) -> None:
     _finish(Report("Preference following, answered and judged", parts), options.out, "accuracy")
 
 
-def _exchange_options(parser: argparse.ArgumentParser) -> None:
+def _export_options(parser: argparse.ArgumentParser) -> None:
     _slot_options(parser)
-    parser.add_argument("file", metavar="FILE", help="the JSON lines")
-    parser.add_argument("--stage", choices=("answers", "judge"), default="answers", help="(default answers)")
-    parser.add_argument("--model", required=True, metavar="NAME", help="under which name its answers are kept")
+    parser.add_argument("file", metavar="FILE", help="the JSON lines to write")
+    parser.add_argument("--shards", type=int, default=1, metavar="N", help="into N files, FILE_1 and so on")
     parser.add_argument("--answers-by", metavar="MODEL", help="for the stage judge: whose answers are judged")
     parser.add_argument("--votes", type=int, default=1)
-    parser.add_argument("--no-agreement", action="store_true", help="without our labelled answers")
+    parser.add_argument("--scenes", type=int, default=40, help="of our labelled answers, 5 each, to judge as well")
+    _stage_options(parser)
+
+
+def _import_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("out", metavar="FOLDER", help="the folder of `epic eval run`")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="JSON lines with `key` and `answer`")
+    _stage_options(parser)
+
+
+def _stage_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stage", choices=("answers", "judge"), default="answers", help="(default answers)")
+    parser.add_argument("--model", required=True, metavar="NAME", help="under which name its answers are kept")
 
 
 def _export_prompts(options: argparse.Namespace) -> None:
@@ -267,27 +279,29 @@ def _export_prompts(options: argparse.Namespace) -> None:
     with closing(Folder(options.out)) as folder:
         slots, path = _slots(folder, options), Path(options.file)
         if options.stage == "answers":
-            requests = [slot.request for slot in slots]
-            count = export_requests(requests, options.model, folder.answers, path)
+            journal, requests = folder.answers, [slot.request for slot in slots]
         else:
             if options.answers_by is None:
                 raise InvalidInputError("--answers-by MODEL says whose answers are to be judged.")
             judge = Judge(options.model, folder.verdicts, votes=options.votes)
             judgements = folder.judgements(slots, options.answers_by)
-            if not options.no_agreement:
-                judgements += [each.judgement for each in labelled_set()]
-            count = export_requests(judge.missing(judgements), options.model, folder.verdicts, path)
-    again = " The judge may need a second export: a hallucination is asked after its quote." * (
-        options.stage == "judge" and count > 0
-    )
-    _show(f'{path}: {count} prompts. Answer each with a line {{"key": ..., "answer": ...}}.{again}')
+            judgements += [each.judgement for each in labelled_set(options.scenes)]
+            journal, requests = folder.verdicts, judge.missing(judgements)
+        written = export_requests(requests, options.model, journal, path, shards=options.shards)
+    for file, count in written.items():
+        _show(f"{file}: {count} prompts")
+    if requests:
+        _show('Answer each with a line {"key": ..., "answer": ...}.')
+        if options.stage == "judge":
+            _show("Export again when these are imported: whether a preference is made up is asked after its quote.")
 
 
 def _import_answers(options: argparse.Namespace) -> None:
     """Take back answers to what export-prompts wrote."""
     with closing(Folder(options.out)) as folder:
         journal = folder.answers if options.stage == "answers" else folder.verdicts
-        _show(f"{import_answers(Path(options.file), options.model, journal)} new answers of {options.model}")
+        count = sum(import_answers(Path(file), options.model, journal) for file in options.files)
+    _show(f"{count} new answers of {options.model}")
 
 
 def _experiments_options(parser: argparse.ArgumentParser) -> None:
@@ -438,8 +452,8 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[
     "answer": (_answer_options, _answer),
     "judge": (_judge_options, _judge),
     "accuracy": (_accuracy_options, _accuracy),
-    "export-prompts": (_exchange_options, _export_prompts),
-    "import-answers": (_exchange_options, _import_answers),
+    "export-prompts": (_export_options, _export_prompts),
+    "import-answers": (_import_options, _import_answers),
     "experiments": (_experiments_options, _experiments),
     "peers": (_peers_options, _peers),
     "own": (_own_options, _own),

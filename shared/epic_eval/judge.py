@@ -208,6 +208,10 @@ class Judge:
             setattr(first.usage, name, getattr(first.usage, name) + value)
         return first
 
+    def asked(self, judgement: Judgement) -> bool:
+        """Whether the judge has said anything of an answer."""
+        return any(request.key(self.model) in self.journal for _, request in judgement.requests(self.votes))
+
     def judged(self, judgement: Judgement) -> Judged:
         """Return what was said of an answer."""
         complete = True
@@ -301,11 +305,15 @@ _ERRORS: dict[str, Mapping[Check, Says]] = {
 }
 
 
-def labelled_set() -> list[Labelled]:
-    """Return the answers that a judge is measured by: of each of our scenes, one answer for each outcome."""
+def labelled_set(scenes: int | None = None) -> list[Labelled]:
+    """Return the answers that a judge is measured by: of each of our 40 scenes, one answer for each outcome.
+
+    Args:
+        scenes: Only the first ones.
+    """
     made = []
     lines = (files("epic_eval") / "data" / "agreement.jsonl").read_text(encoding="utf-8").splitlines()
-    for scene in map(json.loads, lines):
+    for scene in map(json.loads, lines[:scenes]):
         for found, checks in _ERRORS.items():
             says = dict(checks)
             if found == "correct" and not scene["acknowledges"]:
@@ -317,10 +325,13 @@ def labelled_set() -> list[Labelled]:
 def agreement(judge: Judge, labelled: Sequence[Labelled] | None = None) -> dict[str, Estimate]:
     """Return how often the judge is right about the labelled answers: "correct or not", and each check.
 
-    What it did not or could not say counts as wrong. The intervals are over scenes.
+    Answers that it was never asked about are left out; what it could not say counts as wrong. The intervals are over
+    scenes.
     """
     rows: dict[str, list[tuple[object, float]]] = {}
     for each in labelled_set() if labelled is None else labelled:
+        if not judge.asked(each.judgement):
+            continue
         found = judge.judged(each.judgement)
         right = outcome_of(each.checks) == "correct"
         said = found.outcome

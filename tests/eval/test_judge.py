@@ -217,3 +217,4 @@ def test_agreement_is_whole_for_a_judge_that_knows_and_chance_for_one_that_does_
             found = agreement(judge, few)
             assert found["violate"].mean == found["helpful"].mean == expected
             assert set(found) == {"correct or not", *CHECKS}
+            assert agreement(judge)["correct or not"].questions == 10  # of the others nothing is known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from command_line import Epic, jsonl, refused, runner
 from epic_core.encoders import default_encoder
 from epic_core.lm import Message
 from epic_eval.answering import request_of
-from epic_eval.asking import ask
+from epic_eval.asking import ask, export_requests
 from epic_eval.datasets import read_data
 from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.journal import Journal, read_lines
@@ -176,6 +177,25 @@ def test_a_model_elsewhere_answers_and_judges_by_files(out: Path, epic: Epic, tm
     assert table.code == 0
     assert "100.0" in table.out and "Agreement" in table.out and "undecided" in table.out
     assert (out / "accuracy.html").exists()
+
+
+def test_a_sample_is_even_over_sets_and_personas_and_told_apart_by_nothing(run: Path, tmp_path: Path) -> None:
+    folder = Folder(run)
+    every = folder.slots()
+    chosen = folder.slots(arms=["none:content", "dense:told"], modes=["guided"], sample=4, words=120)
+    assert {(slot.record["arm"], slot.mode) for slot in chosen} == {("none", "content"), ("dense", "told")}
+    assert Counter(slot.record["set"] for slot in chosen) == dict.fromkeys(SETS, 4)
+    assert len({(slot.record["set"], slot.record["persona"]) for slot in chosen}) == min(
+        4, len({(slot.record["set"], slot.record["persona"]) for slot in every})
+    )
+    asked = [slot.request for slot in chosen]
+    assert all("at most 120 words" in request.messages[-1].content for request in asked)
+    written = export_requests(asked, "m", folder.answers, tmp_path / "p.jsonl", shards=3)
+    folder.close()
+    assert list(written) == [tmp_path / f"p_{number}.jsonl" for number in (1, 2, 3)]
+    keys = [line["key"] for path in written for line in read_lines(path)]
+    assert len(keys) == len(set(keys)) == len({request.digest for request in asked}) == sum(written.values())
+    assert max(written.values()) - min(written.values()) <= 1
 
 
 def test_a_real_server_by_the_command_line(out: Path, epic: Epic) -> None:
