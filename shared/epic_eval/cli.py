@@ -169,7 +169,9 @@ def _run(options: argparse.Namespace) -> None:
         report.parts.append(tables.table4(scores))
         if tau_arms:
             report.parts.append(tables.table5(Scores(retrieval, tau_arms, nearness)))
-        report.parts += [tables.table6(scores), tables.table7(scores), tables.table8(scores), tables.table12(scores)]
+        report.parts += [tables.table6(scores), tables.table7(scores), tables.table8(scores)]
+        report.parts += [tables.table9(scores)] * ("EPIC" in arms)
+        report.parts.append(tables.table12(scores))
         first = data.datasets[0].name
         for measure in ("choice", "coverage"):
             points = {
@@ -308,7 +310,7 @@ def _experiments_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="the data folder (docs/data.md)")
     parser.add_argument("--out", metavar="FOLDER", required=True, help="journals, plots and the report")
     parser.add_argument(
-        "--which", default="", help="preferences, bytes, dilution, surface, injected, unrelated, stream"
+        "--which", default="", help="preferences, bytes, dilution, surface, contradictions, injected, unrelated, stream"
     )
     parser.add_argument("--set", default="PrefEval", help="of personas (default PrefEval)")
     parser.add_argument("--personas", type=int, default=3, help="the first ones; 0 for all (default 3)")
@@ -318,7 +320,7 @@ def _experiments_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _experiments(options: argparse.Namespace) -> None:
-    """Run our own experiments: preferences, bytes, dilution, surface, injected, unrelated, stream."""
+    """Run our own experiments: preferences, bytes, dilution, noise, contradictions, others' questions, streams."""
     from epic_eval.experiments.ours import Experiments
 
     started = time.perf_counter()

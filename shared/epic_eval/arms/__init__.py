@@ -41,13 +41,12 @@ def _epic(steering: str, *, settings: Mapping[str, Any] = _OFF, **options: Any) 
     return make
 
 
-def _graph(name: str, encoder: Encoder, seed: int) -> Arm:
-    alone = {**PAPER, "coarse": False, "fine": False, "steering": "off"}
-    return Epic(name, encoder, kind="graph", personal=False, steers=False, options=alone)
+def _graph(*, coarse: bool, fine: bool, steering: str = "off") -> Make:
+    def make(name: str, encoder: Encoder, seed: int) -> Arm:
+        options = {**PAPER, "coarse": coarse, "fine": fine, "steering": steering}
+        return Epic(name, encoder, kind="graph", personal=fine, steers=fine, options=options)
 
-
-def _epic_graph(name: str, encoder: Encoder, seed: int) -> Arm:
-    return Epic(name, encoder, kind="graph", options={**PAPER, "steering": "paper"})
+    return make
 
 
 def _bm25(name: str, encoder: Encoder, seed: int) -> Arm:
@@ -66,7 +65,7 @@ _WITHOUT_MODEL: dict[str, Make] = {
     "append-lite": lambda name, encoder, seed: Dense(name, encoder, queries=nearest_appended),
     "MemoryBank-lite": lambda name, encoder, seed: Dense(name, encoder, select=remembered(0.5, seed)),
     "raptor-lite": lambda name, encoder, seed: Tree(name, encoder, seed=seed),
-    "graph": _graph,
+    "graph": _graph(coarse=False, fine=False),
     "C": _epic("off", fine=False),
     "F": _epic("off", coarse=False),
     "S": _epic("paper", coarse=False, fine=False),
@@ -75,7 +74,9 @@ _WITHOUT_MODEL: dict[str, Make] = {
     "EPIC signed": _epic("signed", settings={"search": {"min_score": None}}),
     "EPIC light": _epic("signed", settings={"search": {}}, reserve="1 MB"),
     "EPIC ours": _epic("signed", settings=_OWN, reserve="1 MB", expansions="auto", aspects="auto"),
-    "EPIC+graph": _epic_graph,
+    "graph+F": _graph(coarse=False, fine=True),
+    "graph+C+F": _graph(coarse=True, fine=True),
+    "EPIC+graph": _graph(coarse=True, fine=True, steering="paper"),
 }
 _WITH_MODEL: dict[str, MakeWithModel] = {
     "Pref-QR": lambda name, encoder, seed, lm: Dense(name, encoder, queries=rewritten(lm)),
@@ -106,6 +107,8 @@ ARMS: dict[str, str] = {
     "EPIC signed": "C+F with signed steering, found by text and instruction",
     "EPIC light": "the same with the light tier up to 1 MB",
     "EPIC ours": "EpicMemory as it comes: light tier, bundled expansions, contexts that open with preferences",
+    "graph+F": "GraphMemory behind fine verification",
+    "graph+C+F": "GraphMemory behind coarse filter and fine verification",
     "EPIC+graph": "GraphMemory with C+F+S",
     "Pref-QR": "dense, a model rewrites the question with all preferences",
     "PBR": "dense, with a model's pseudo utterance and reasoning; without its graph",

@@ -162,6 +162,7 @@ class Retrieval:
                 "order": [passage.id for passage in deep],
                 "encoding": found.encoding,
                 "search": found.search,
+                "steering": found.steering,
             },
         )
 

@@ -209,6 +209,36 @@ def table8(scores: Scores) -> Table:
     )
 
 
+def table9(scores: Scores, arm: str = "EPIC") -> Table:
+    """Build Tables 3 and 9: milliseconds of a query and of an item by part, on the papers' devices and here."""
+    sets = [dataset.name for dataset in scores.data.datasets]
+    taken = [found for name in sets if (found := scores.milliseconds(arm, name)) is not None]
+    builds = [record for name in sets for record in scores.builds(arm, name)]
+    items = len(builds) * len(scores.data.corpus)
+    ours: dict[str, float] = {}
+    if taken and builds:
+        encoding, search, _, steering = (sum(part) / len(taken) for part in zip(*taken, strict=True))
+        ours = {"query: embedding": encoding, "query: steering": steering, "query: index": search - steering}
+        ours["query: total"] = encoding + search
+        ours["item: embedding"] = 1000 * scores.retrieval.encoding_seconds() / len(scores.data.corpus)
+        for part in ("coarse filter", "verification", "embedding instructions"):
+            ours[f"item: {part}"] = 1000 * sum(record["seconds"].get(part, 0.0) for record in builds) / items
+        every = sum(sum(record["seconds"].values()) for record in builds)
+        ours["item: total"] = ours["item: embedding"] + 1000 * every / items
+        ours["item: model calls"] = sum(record["calls"] for record in builds) / items
+    paper = paper_figures()["table9"]
+    rows = [
+        (
+            part,
+            f"{ours[part]:.3f}" if part in ours else "-",
+            *(f"{value:.2f}" if value is not None else "-" for value in theirs),
+        )
+        for part, theirs in paper["rows"].items()
+    ]
+    note = f"Means over the {len(builds)} memories of {arm!r} and their questions; an item is a passage offered."
+    return Table("Tables 3 and 9: ms by part", ("", "here", *paper["columns"]), tuple(rows), (note,))
+
+
 _OTHERS = (
     ("MemoryBank-lite", "PrefEval", "table12", "MemoryBank"),
     ("EPIC", "PrefEval", "table12", "EPIC"),
@@ -216,6 +246,8 @@ _OTHERS = (
     ("RaBitQ", "PrefWiki", "table13", "RaBitQ"),
     ("EPIC", "PrefWiki", "table13", "EPIC"),
     ("graph", "PrefWiki", "table14", "HippoRAG 2"),
+    ("graph+F", "PrefWiki", "table14", "+ F"),
+    ("graph+C+F", "PrefWiki", "table14", "+ CF"),
     ("EPIC+graph", "PrefWiki", "table14", "+ CFS"),
 )
 
