@@ -68,7 +68,7 @@ class Folder:
         *,
         arms: Sequence[str] = (),
         sets: Sequence[str] = (),
-        modes: Sequence[Context] = ("content", "guided", "told"),
+        modes: Sequence[str] = CONTEXTS,
         sample: int | None = None,
         seed: int = 0,
         words: int | None = None,

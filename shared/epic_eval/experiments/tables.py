@@ -241,6 +241,7 @@ def table9(scores: Scores, arm: str = "EPIC") -> Table:
 
 _OTHERS = (
     ("MemoryBank-lite", "PrefEval", "table12", "MemoryBank"),
+    ("MemoryBank", "PrefEval", "table12", "MemoryBank"),
     ("EPIC", "PrefEval", "table12", "EPIC"),
     ("BPR-lite", "PrefWiki", "table13", "BPR"),
     ("RaBitQ", "PrefWiki", "table13", "RaBitQ"),
@@ -249,6 +250,10 @@ _OTHERS = (
     ("graph+F", "PrefWiki", "table14", "+ F"),
     ("graph+C+F", "PrefWiki", "table14", "+ CF"),
     ("EPIC+graph", "PrefWiki", "table14", "+ CFS"),
+    ("HippoRAG 2", "PrefWiki", "table14", "HippoRAG 2"),
+    ("HippoRAG 2+F", "PrefWiki", "table14", "+ F"),
+    ("HippoRAG 2+C+F", "PrefWiki", "table14", "+ CF"),
+    ("EPIC+HippoRAG 2", "PrefWiki", "table14", "+ CFS"),
 )
 
 
