@@ -59,7 +59,9 @@ def answer_request(
     return Request((Message("system", _SYSTEM), Message("user", "\n\n".join(parts))), max_tokens)
 
 
-def request_of(record: Mapping[str, Any], mode: Context, words: int | None = None) -> Request:
+def request_of(
+    record: Mapping[str, Any], mode: Context, *, words: int | None = None, max_tokens: int = MAX_TOKENS
+) -> Request:
     """Return the prompt for a line of `retrieved.jsonl`."""
     return answer_request(
         record["question"],
@@ -68,4 +70,5 @@ def request_of(record: Mapping[str, Any], mode: Context, words: int | None = Non
         opening=record["opening"],
         preferences=record["preferences"],
         words=words,
+        max_tokens=max_tokens,
     )

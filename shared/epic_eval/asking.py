@@ -10,6 +10,7 @@ from typing import Any
 
 from epic_core.errors import InvalidInputError, LMError
 from epic_core.lm import Completion, LanguageModel, Message
+from epic_core.lm.base import Schema
 from epic_core.lm.client import StructuredClient
 from epic_core.lm.retries import Complete, RetryPolicy
 from epic_core.runtime.effects import Effects
@@ -19,10 +20,11 @@ from epic_eval.journal import Journal, Record, key_of, read_lines
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt, and how long its answer may be."""
+    """A prompt, how long its answer may be, and the JSON schema that a server that can holds the model to."""
 
     messages: tuple[Message, ...]
     max_tokens: int
+    schema: Schema | None = field(default=None, hash=False)
 
     @property
     def digest(self) -> str:
@@ -83,7 +85,9 @@ def ask(
     client = StructuredClient(lm, patience or RetryPolicy())
 
     def work(request: Request) -> Effects[tuple[Request, Completion | LMError]]:
-        complete = Complete(lm=lm, messages=list(request.messages), max_tokens=request.max_tokens)
+        complete = Complete(
+            lm=lm, messages=list(request.messages), schema=request.schema, max_tokens=request.max_tokens
+        )
         try:
             return request, (yield from client.answer(complete, done.usage))
         except LMError as error:

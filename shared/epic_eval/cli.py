@@ -19,7 +19,7 @@ from epic_core import __version__
 from epic_core.encoders import encoder_of
 from epic_core.errors import InvalidInputError, MissingExtraError
 from epic_core.lm import LanguageModel, lm_of
-from epic_eval.answering import CONTEXTS
+from epic_eval.answering import CONTEXTS, MAX_TOKENS
 from epic_eval.arms import ARMS, WITHOUT_MODEL
 from epic_eval.asking import ask, export_requests, import_answers
 from epic_eval.datasets import SETS, Data, read_data
@@ -201,6 +201,7 @@ def _slot_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sample", type=int, metavar="N", help="only N questions, the same for all arms")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--words", type=int, metavar="N", help="ask for answers of at most N words")
+    parser.add_argument("--max-tokens", type=int, default=MAX_TOKENS, help=f"of an answer (default {MAX_TOKENS})")
 
 
 def _slots(folder: Folder, options: argparse.Namespace) -> list[Slot]:
@@ -211,6 +212,7 @@ def _slots(folder: Folder, options: argparse.Namespace) -> list[Slot]:
         sample=options.sample,
         seed=options.seed,
         words=options.words,
+        max_tokens=options.max_tokens,
     )
 
 
@@ -229,6 +231,7 @@ def _judge_options(parser: argparse.ArgumentParser) -> None:
     _answer_options(parser)
     parser.add_argument("--answers-by", metavar="MODEL", required=True, help="whose answers, as in answers.jsonl")
     parser.add_argument("--votes", type=int, default=1, help="readings of each check, odd (default 1)")
+    _scenes_option(parser)
 
 
 def _judge(options: argparse.Namespace) -> None:
@@ -237,7 +240,7 @@ def _judge(options: argparse.Namespace) -> None:
     with closing(Folder(options.out)) as folder:
         judge = Judge(lm.name, folder.verdicts, votes=options.votes)
         judgements = folder.judgements(_slots(folder, options), options.answers_by)
-        _show(str(judge.run(lm, [*judgements, *(each.judgement for each in labelled_set())])))
+        _show(str(judge.run(lm, [*judgements, *(each.judgement for each in labelled_set(options.scenes))])))
 
 
 def _accuracy_options(parser: argparse.ArgumentParser) -> None:
@@ -261,8 +264,12 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shards", type=int, default=1, metavar="N", help="into N files, FILE_1 and so on")
     parser.add_argument("--answers-by", metavar="MODEL", help="for the stage judge: whose answers are judged")
     parser.add_argument("--votes", type=int, default=1)
-    parser.add_argument("--scenes", type=int, default=40, help="of our labelled answers, 5 each, to judge as well")
+    _scenes_option(parser)
     _stage_options(parser)
+
+
+def _scenes_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scenes", type=int, default=40, help="of ours, with 5 labelled answers each (default 40)")
 
 
 def _import_options(parser: argparse.ArgumentParser) -> None:

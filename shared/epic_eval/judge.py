@@ -35,6 +35,15 @@ _SYSTEM = (
 )
 _FORM = '{"reason": "one sentence", "answer": "yes" or "no"}'
 _QUOTE_FORM = '{"quote": "the sentence, or nothing", "answer": "yes" or "no"}'
+_SCHEMAS: dict[str, Mapping[str, object]] = {
+    first: {
+        "type": "object",
+        "properties": {first: {"type": "string"}, "answer": {"enum": ["yes", "no"]}},
+        "required": [first, "answer"],
+        "additionalProperties": False,
+    }
+    for first in ("reason", "quote")
+}
 _RULES: dict[Check, str] = {
     "acknowledge": (
         "Does the answer mention or take for granted some preference of this user? Yes only if a sentence of it can be"
@@ -116,7 +125,8 @@ def check_request(check: Check, *, vote: int = 0, **fields: str) -> Request:
     """
     shown = "\n\n".join(f"The {name}:\n{section(text, name)}" for name, text in fields.items())
     again = f"\n\n{_AGAIN.format(number=vote + 1)}" if vote else ""
-    return Request((Message("system", _SYSTEM), Message("user", f"{shown}\n\n{_RULES[check]}{again}")), MAX_TOKENS)
+    messages = Message("system", _SYSTEM), Message("user", f"{shown}\n\n{_RULES[check]}{again}")
+    return Request(messages, MAX_TOKENS, _SCHEMAS["quote" if check == "acknowledge" else "reason"])
 
 
 def read_check(text: str | None) -> tuple[Says, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from epic_core.errors import InvalidInputError
-from epic_eval.answering import CONTEXTS, Context, request_of
+from epic_eval.answering import CONTEXTS, MAX_TOKENS, Context, request_of
 from epic_eval.asking import Request, answer_to, sent_tokens
 from epic_eval.experiments.tables import letter, paper_figures, paper_row
 from epic_eval.journal import Journal, Record
@@ -34,11 +34,12 @@ class Slot:
     record: Record
     mode: Context
     words: int | None = None
+    max_tokens: int = MAX_TOKENS
 
     @property
     def request(self) -> Request:
         """The prompt."""
-        return request_of(self.record, self.mode, self.words)
+        return request_of(self.record, self.mode, words=self.words, max_tokens=self.max_tokens)
 
     def judgement(self, answer: str) -> Judgement:
         """Return what is to be judged."""
@@ -72,6 +73,7 @@ class Folder:
         sample: int | None = None,
         seed: int = 0,
         words: int | None = None,
+        max_tokens: int = MAX_TOKENS,
     ) -> list[Slot]:
         """Return the answers that are wanted, of the latest run in the folder.
 
@@ -82,6 +84,7 @@ class Folder:
             sample: Only that many questions, the same ones for all arms: as many of each set and of each persona.
             seed: Of the sample.
             words: How long an answer is asked to be at most.
+            max_tokens: How long it can be, thinking included.
 
         Raises:
             InvalidInputError: for an arm that has retrieved nothing, or a mode that does not exist.
@@ -108,10 +111,22 @@ class Folder:
             even = _in_turn(_in_turn(questions, itemgetter(0, 1)), itemgetter(0))
             kept = set(even[:sample])
             chosen = [record for record in chosen if _question(record) in kept]
-        return [Slot(record, mode, words) for record in chosen for mode in CONTEXTS if mode in wanted[record["arm"]]]
+        return [
+            Slot(record, mode, words, max_tokens)
+            for record in chosen
+            for mode in CONTEXTS
+            if mode in wanted[record["arm"]]
+        ]
 
     def answered(self, slots: Iterable[Slot], model: str) -> list[tuple[Slot, str | None]]:
-        """Return each slot with a model's answer, or None."""
+        """Return each slot with a model's answer, or None.
+
+        Raises:
+            InvalidInputError: if the model has answered nothing here.
+        """
+        known = dict.fromkeys(record["model"] for record in self.answers)
+        if model not in known:
+            raise InvalidInputError(f"{model!r} has answered nothing here. There are answers by {list(known)}.")
         return [(slot, answer_to(slot.request, model, self.answers)) for slot in slots]
 
     def judgements(self, slots: Iterable[Slot], model: str) -> list[Judgement]:
