@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from epic_core.errors import InvalidInputError, LMError
-from epic_core.lm import Completion, LanguageModel, Message
+from epic_core.lm import Completion, LanguageModel, Message, Token
 from epic_core.lm.base import Schema
 from epic_core.lm.client import StructuredClient
 from epic_core.lm.retries import Complete, RetryPolicy
@@ -110,6 +110,36 @@ def ask(
             },
         )
     return done
+
+
+class JournalledLM:
+    """A language model whose answers are journalled, so that what is built again asks nothing twice.
+
+    Args:
+        lm: The model; whatever else it has is here, too.
+        journal: Holds its answers.
+    """
+
+    def __init__(self, lm: LanguageModel, journal: Journal) -> None:
+        self.lm = lm
+        self.journal = journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.lm, name)
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        """Return the model's answer, asked now or before."""
+        key = key_of(self.lm.name, [(message.role, message.content) for message in messages], max_tokens)
+        record = self.journal.get(key)
+        if record is None:
+            answer = self.lm.complete(messages, schema=schema, max_tokens=max_tokens)
+            self.journal.add(key, asdict(answer))
+            return answer
+        tokens = None if record["tokens"] is None else tuple(Token(*token) for token in record["tokens"])
+        known = {name: value for name, value in record.items() if name not in ("key", "tokens")}
+        return Completion(tokens=tokens, **known)
 
 
 def answer_to(request: Request, model: str, journal: Journal) -> str | None:

@@ -22,7 +22,7 @@ from epic_eval.judge import Judge
 from epic_eval.stages import Folder, accuracy_parts
 from evaluation_data import OPTIONS, QUIET, TRAINS, VEGAN, tiny_data
 from lm_servers import LMServer
-from scripted import Own
+from scripted import Own, Scripted
 
 SETS = ("PrefWiki", "PrefRQ")
 ARMS = ("none", "dense", "EPIC", "EPIC ours")
@@ -142,6 +142,30 @@ def test_retrieval_stopped_and_taken_up_retrieves_nothing_twice(
         retrieval.close()
     questions = sum(len(p.questions) for d in data.datasets for p in d.personas)
     assert len(asked) == len(set(asked)) == questions * len(ARMS) == len(read_lines(tmp_path / "out/retrieved.jsonl"))
+
+
+def test_arms_that_ask_a_model_are_taken_up_without_asking_twice(tmp_path: Path) -> None:
+    data = read_data(tiny_data(tmp_path / "data"), sets=("PrefWiki",))
+    verifier = Scripted()
+
+    def answer(messages: Sequence[Message]) -> str:
+        writes = messages[0].content.startswith(("You prepare", "Summarise", "These are"))
+        return "A text about bridges." if writes else verifier.complete(messages).text
+
+    lm = Stopping(answer, "writer", 3)
+    stops, arms = 0, ("Pref-QR", "MemoryBank", "EPIC lm")
+    while True:
+        retrieval = Retrieval(data, default_encoder(), tmp_path / "out", lm=lm)
+        try:
+            retrieval.ask(arms)
+            break
+        except KeyboardInterrupt:
+            stops += 1
+        finally:
+            retrieval.close()
+    assert stops > 1
+    prompts = [tuple(sent.messages) for sent in lm.sent]
+    assert len(prompts) == len(set(prompts)) == len(read_lines(tmp_path / "out" / "asked.jsonl")) > 5
 
 
 def test_context_modes_show_what_they_say(run: Path) -> None:
