@@ -13,7 +13,7 @@ from typing import TypeAlias
 from epic_core.errors import InvalidInputError
 from epic_eval.answering import CONTEXTS, MAX_TOKENS, Context, request_of
 from epic_eval.asking import Request, answer_to, sent_tokens
-from epic_eval.experiments.tables import letter, paper_figures, paper_row
+from epic_eval.experiments.tables import footnotes, letter, paper_figures, paper_row
 from epic_eval.journal import Journal, Record
 from epic_eval.judge import OUTCOMES, Accuracy, Judge, Judged, Judgement, accuracy, agreement
 from epic_eval.report import Part, Table, Text
@@ -189,7 +189,7 @@ def accuracy_parts(folder: Folder, slots: Sequence[Slot], model: str, judge: Jud
             rows.append((arm, *cells))
         every_set = ("all %",) * (len(sets) > 1)
         header = ("arm", *(f"{letter(n)} %" for n in sets), *every_set, *(f"paper {letter(n)}" for n in sets))
-        parts.append(Table(f"Table 2: accuracy, context mode {mode}", header, tuple(rows), DEVIATIONS))
+        parts.append(Table(f"Table 2: accuracy, context mode {mode}", header, tuple(rows)))
     rows = []
     for arm in arms:
         for mode in modes:
@@ -205,7 +205,7 @@ def accuracy_parts(folder: Folder, slots: Sequence[Slot], model: str, judge: Jud
     header = ("arm, mode", "answers", *OUTCOMES, "failed", "prompt tokens")
     note = "Prompt tokens: the mean of an answer's prompt, by the server's count, or a quarter of its characters."
     parts.append(Table("Outcomes", header, tuple(rows), (note,)))
-    return parts
+    return [*parts, *map(Text, DEVIATIONS), *footnotes()]
 
 
 def _shown(verdicts: Iterable[tuple[object, Judged | None]]) -> str:
