@@ -30,7 +30,7 @@ from epic_eval.journal import Journal
 from epic_eval.judge import Judge, labelled_set
 from epic_eval.makers import CONDITIONS, SIZE, Made, Maker, read_pairs, write_pairs
 from epic_eval.metrics import Nearness
-from epic_eval.report import Part, Report, Table, Text, aligned, plot_frontier
+from epic_eval.report import Part, Report, Table, Text, aligned
 from epic_eval.stages import Folder, Slot, accuracy_parts
 
 
@@ -123,7 +123,7 @@ def _show(text: str) -> None:
     sys.stdout.flush()
 
 
-def _header(options: argparse.Namespace, data: Data, *more: str) -> str:
+def _header(options: argparse.Namespace, data: Data, more: str = "") -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = f", load {os.getloadavg()[0]:.1f} when it began" if hasattr(os, "getloadavg") else ""
     sets = ", ".join(
@@ -133,7 +133,7 @@ def _header(options: argparse.Namespace, data: Data, *more: str) -> str:
     return (
         f"epic-memory {__version__}, encoder {options.encoder}, k {options.k}, seed {options.seed};"
         f" {sets}; {len(data.corpus)} passages ({data.documents} of them neither options nor labelled);"
-        f" Python {platform.python_version()}, {cores} cores{load}" + "".join(f"; {one}" for one in more) + "."
+        f" Python {platform.python_version()}, {cores} cores{load}{more}."
     )
 
 
@@ -152,41 +152,19 @@ def _run(options: argparse.Namespace) -> None:
             raise MissingExtraError(package, "eval")
     started, data = time.perf_counter(), _data(options)
     arms, encoder = _names(options.arms), encoder_of(options.encoder)
-    judge = encoder_of(options.judge_encoder) if options.judge_encoder else encoder
+    judge = encoder_of(options.judge_encoder or options.encoder)
     own = "" if options.judge_encoder else " (the arms' own: not independent of them)"
-    header = _header(options, data, f"coverage judged by {judge.name}{own}")
+    header = _header(options, data, f"; coverage judged by {judge.name}{own}")
     tau_arms = [] if options.no_tau else list(tables.TAU_ARMS)
     retrieval = Retrieval(data, encoder, options.out, k=options.k, seed=options.seed, lm=_model(options), say=_say)
     try:
-        retrieval.ask(arms)
-        retrieval.ask(tau_arms)
+        retrieval.ask([*arms, *tau_arms])
         nearness = Nearness(judge)
         scores = Scores(retrieval, arms, nearness)
         report = Report("EPIC's evaluation, tier 0: no model answered, nothing here is an accuracy", [Text(header)])
-        report.parts += tables.table2(scores)
-        if "dense" in arms:
-            report.parts.append(tables.differences(scores))
-        report.parts.append(tables.table4(scores))
-        if tau_arms:
-            report.parts.append(tables.table5(Scores(retrieval, tau_arms, nearness)))
-        report.parts += [tables.table6(scores), tables.table7(scores), tables.table8(scores)]
-        report.parts += [tables.table9(scores)] * ("EPIC" in arms)
-        report.parts.append(tables.table12(scores))
-        first = data.datasets[0].name
-        for measure in ("choice", "coverage"):
-            points = {
-                arm: (size["total"], found.mean)
-                for arm in arms
-                # An arm that finds nothing is no choice among those that do.
-                if arm not in ("none", "told")
-                and (found := scores.of(arm, first, measure))
-                and (size := scores.bytes(arm, first))
-            }
-            if points:
-                title = f"{first}: {measure} against MiB; dashed: what no smaller arm reaches"
-                path = Path(options.out) / f"frontier_{measure}.svg"
-                report.parts.append(plot_frontier(points, path, ylabel=f"{measure} ({first})", title=title))
-        report.parts += tables.footnotes()
+        report.parts += tables.papers_tables(
+            scores, Scores(retrieval, tau_arms, nearness) if tau_arms else None, Path(options.out)
+        )
     finally:
         retrieval.close()
     _finish(report, options.out, "report")
@@ -299,10 +277,9 @@ def _export_prompts(options: argparse.Namespace) -> None:
         written = export_requests(requests, options.model, journal, path, shards=options.shards)
     for file, count in written.items():
         _show(f"{file}: {count} prompts")
-    if requests:
-        _show('Answer each with a line {"key": ..., "answer": ...}.')
-        if options.stage == "judge":
-            _show("Export again when these are imported: whether a preference is made up is asked after its quote.")
+    _show('Answer each with a line {"key": ..., "answer": ...}.')
+    if requests and options.stage == "judge":
+        _show("Export again when these are imported: whether a preference is made up is asked after its quote.")
 
 
 def _import_answers(options: argparse.Namespace) -> None:
@@ -432,7 +409,8 @@ def _peers_options(parser: argparse.ArgumentParser) -> None:
 
 def _peers(options: argparse.Namespace) -> None:
     """Measure other stores beside ours, with the same texts and encoder, in one run."""
-    from epic_eval.peers import PEERS, measure_all, peers_report
+    from epic_eval.peers import measure_all, peers_report
+    from epic_eval.stores import PEERS
 
     names = [name.strip() for name in options.only.split(";") if name.strip()] or list(PEERS)
     if unknown := [name for name in names if name not in PEERS]:

@@ -6,11 +6,12 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from epic_eval.experiments.scores import MIB, Scores
 from epic_eval.metrics import MEASURES, paired
-from epic_eval.report import Part, Table, Text
+from epic_eval.report import Part, Table, Text, plot_frontier
 
 LETTERS = {"PrefWiki": "W", "PrefRQ": "R", "PrefELI5": "L", "PrefEval": "E"}
 ABLATION = ("dense", "C", "F", "S", "C+F", "EPIC", "EPIC signed", "EPIC light", "EPIC ours")
@@ -29,6 +30,38 @@ def paper_figures() -> dict[str, Any]:
 def paper_row(table: str, arm: str) -> Any:
     """Return the papers' row for an arm of ours, or None."""
     return paper_figures()[table].get(paper_figures()["same_as"].get(arm))
+
+
+def papers_tables(scores: Scores, taus: Scores | None, folder: Path) -> list[Part]:
+    """Build all tables that the arms allow, plots of measures against bytes, and the notes on the papers.
+
+    Args:
+        scores: Of the arms.
+        taus: Of `TAU_ARMS`; None leaves Table 5 out.
+        folder: For the plots.
+    """
+    parts = table2(scores)
+    parts += [differences(scores)] * ("dense" in scores.arms)
+    parts.append(table4(scores))
+    parts += [] if taus is None else [table5(taus)]
+    parts += [table6(scores), table7(scores), table8(scores)]
+    parts += [table9(scores)] * ("EPIC" in scores.arms)
+    parts.append(table12(scores))
+    first = scores.data.datasets[0].name
+    for measure in ("choice", "coverage"):
+        points = {
+            arm: (size["total"], found.mean)
+            for arm in scores.arms
+            # An arm that finds nothing is no choice among those that do.
+            if arm not in ("none", "told")
+            and (found := scores.of(arm, first, measure))
+            and (size := scores.bytes(arm, first))
+        }
+        if points:
+            title = f"{first}: {measure} against MiB; dashed: what no smaller arm reaches"
+            path = folder / f"frontier_{measure}.svg"
+            parts.append(plot_frontier(points, path, ylabel=f"{measure} ({first})", title=title))
+    return [*parts, *footnotes()]
 
 
 def table2(scores: Scores) -> list[Part]:
