@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -77,7 +78,7 @@ class Judged:
     Attributes:
         checks: Each check's majority; "undecided" where there is none, and `hallucinate` "no" where nothing was
             acknowledged.
-        complete: Whether the judge was asked everything.
+        complete: Whether the judge was asked everything that the outcome depends on.
     """
 
     checks: Mapping[Check, Says]
@@ -232,7 +233,9 @@ class Judge:
             said[check].append(read_check(text)[0])
         checks: dict[Check, Says] = {check: majority(votes) for check, votes in said.items()}
         later = [answer_to(request, self.model, self.journal) for request in self._later(judgement)]
-        complete = complete and None not in later
+        either: tuple[Says, Says] = ("yes", "no")
+        matters = len({outcome_of({**checks, "hallucinate": says}) for says in either}) > 1
+        complete = complete and not (matters and None in later)
         checks["hallucinate"] = majority([read_check(text)[0] for text in later]) if later else "no"
         return Judged(checks, complete)
 
@@ -279,20 +282,21 @@ class Accuracy:
 
 def accuracy(judged: Iterable[tuple[object, Judged | None]]) -> Accuracy:
     """Return the accuracy of judged answers, each with its persona; None for an answer that failed."""
-    counts: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
-    wrong: list[tuple[object, float]] = []
-    missing: list[tuple[object, float]] = []
-    failed = 0
-    for persona, verdict in judged:
-        if verdict is None or not verdict.complete:
-            failed += 1
-            continue
-        found = verdict.outcome
-        counts[found] += 1
-        wrong.append((persona, float(found == "correct")))
-        if found != "undecided":
-            missing.append((persona, float(found == "correct")))
-    return Accuracy(wrong=estimate(wrong), missing=estimate(missing), outcomes=counts, failed=failed)
+    given = list(judged)
+    there = [(persona, verdict) for persona, verdict in given if verdict is not None and verdict.complete]
+    decided = [(persona, verdict) for persona, verdict in there if verdict.outcome != "undecided"]
+    found = Counter(verdict.outcome for _, verdict in there)
+    return Accuracy(
+        wrong=estimate(correct(there)),
+        missing=estimate(correct(decided)),
+        outcomes={kind: found[kind] for kind in OUTCOMES},
+        failed=len(given) - len(there),
+    )
+
+
+def correct(judged: Iterable[tuple[object, Judged | None]]) -> list[tuple[object, float]]:
+    """Return 1 for each answer that is correct and 0 for the others, each with its persona; none that failed."""
+    return [(persona, float(v.outcome == "correct")) for persona, v in judged if v is not None and v.complete]
 
 
 # agreement

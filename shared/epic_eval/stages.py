@@ -15,7 +15,8 @@ from epic_eval.answering import CONTEXTS, MAX_TOKENS, Context, request_of
 from epic_eval.asking import Request, answer_to, sent_tokens
 from epic_eval.experiments.tables import footnotes, letter, paper_figures, paper_row
 from epic_eval.journal import Journal, Record
-from epic_eval.judge import OUTCOMES, Accuracy, Judge, Judged, Judgement, accuracy, agreement
+from epic_eval.judge import OUTCOMES, Accuracy, Judge, Judged, Judgement, accuracy, agreement, correct
+from epic_eval.metrics import paired
 from epic_eval.report import Part, Table, Text
 
 DEVIATIONS = (
@@ -25,6 +26,10 @@ DEVIATIONS = (
     "content: the texts alone; guided: with what the arm says beside them, as the paper's EPIC; told: the texts and all"
     " of the user's preferences, for all arms alike.",
 )
+
+
+_BASE = ("dense", "content")
+"""The arm and mode that accuracies are compared with."""
 
 
 @dataclass(frozen=True)
@@ -190,20 +195,24 @@ def accuracy_parts(folder: Folder, slots: Sequence[Slot], model: str, judge: Jud
         every_set = ("all %",) * (len(sets) > 1)
         header = ("arm", *(f"{letter(n)} %" for n in sets), *every_set, *(f"paper {letter(n)}" for n in sets))
         parts.append(Table(f"Table 2: accuracy, context mode {mode}", header, tuple(rows)))
-    rows = []
+    rows, base = [], [pair for name in sets for pair in verdicts.get((*_BASE, name), ())]
     for arm in arms:
         for mode in modes:
             every = [pair for name in sets for pair in verdicts.get((arm, mode, name), ())]
             if not every:
                 continue
-            overall = accuracy(every)
+            overall, less = accuracy(every), paired(correct(every), correct(base))
             requests = [slot.request for slot in slots if slot.record["arm"] == arm and slot.mode == mode]
             tokens = sent_tokens(requests, model, folder.answers)
             counts = (str(overall.outcomes[kind]) for kind in OUTCOMES)
             size = "-" if tokens is None else f"{tokens:.0f}"
-            rows.append((f"{arm}, {mode}", f"{len(every)}", *counts, str(overall.failed), size))
-    header = ("arm, mode", "answers", *OUTCOMES, "failed", "prompt tokens")
-    note = "Prompt tokens: the mean of an answer's prompt, by the server's count, or a quarter of its characters."
+            more = "-" if less is None else "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * value for value in less))
+            rows.append((f"{arm}, {mode}", f"{len(every)}", *counts, str(overall.failed), size, more))
+    header = ("arm, mode", "answers", *OUTCOMES, "failed", "prompt tokens", f"accuracy minus {', '.join(_BASE)}")
+    note = (
+        "Prompt tokens: the mean of an answer's prompt, by the server's count, or a quarter of its characters."
+        " Differences are paired over personas."
+    )
     parts.append(Table("Outcomes", header, tuple(rows), (note,)))
     return [*parts, *map(Text, DEVIATIONS), *footnotes()]
 
