@@ -268,7 +268,7 @@ def table9(scores: Scores, arm: str = "EPIC") -> Table:
         )
         for part, theirs in paper["rows"].items()
     ]
-    note = f"Means over the {len(builds)} memories of {arm!r} and their questions; an item is a passage offered."
+    note = f"{arm}: means over its memories ({len(builds)}) and their questions; an item is a passage offered."
     return Table("Tables 3 and 9: ms by part", ("", "here", *paper["columns"]), tuple(rows), (note,))
 
 
