@@ -30,6 +30,7 @@ def answer_request(
     *,
     opening: Sequence[str] = (),
     preferences: Sequence[str] = (),
+    words: int | None = None,
     max_tokens: int = MAX_TOKENS,
 ) -> Request:
     """Return the prompt for one answer.
@@ -40,6 +41,7 @@ def answer_request(
         mode: What is shown of them.
         opening: The preferences that the arm puts first; shown if guided.
         preferences: All of the user's; shown if told.
+        words: How long the answer is asked to be at most; the papers do not say.
         max_tokens: Of the answer.
     """
     parts = []
@@ -52,10 +54,14 @@ def answer_request(
             lines += [f"How to use it: {one_line(line)}" for line in passage["guidance"]]
         parts.append("\n".join([*lines, section(passage["text"], "text")]))
     parts.append(f"The question:\n{section(question, 'question')}")
+    if words is not None:
+        parts.append(f"Answer in at most {words} words.")
     return Request((Message("system", _SYSTEM), Message("user", "\n\n".join(parts))), max_tokens)
 
 
-def request_of(record: Mapping[str, Any], mode: Context, max_tokens: int = MAX_TOKENS) -> Request:
+def request_of(
+    record: Mapping[str, Any], mode: Context, *, words: int | None = None, max_tokens: int = MAX_TOKENS
+) -> Request:
     """Return the prompt for a line of `retrieved.jsonl`."""
     return answer_request(
         record["question"],
@@ -63,5 +69,6 @@ def request_of(record: Mapping[str, Any], mode: Context, max_tokens: int = MAX_T
         mode,
         opening=record["opening"],
         preferences=record["preferences"],
+        words=words,
         max_tokens=max_tokens,
     )

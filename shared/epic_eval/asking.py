@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from epic_core.errors import InvalidInputError, LMError
-from epic_core.lm import Completion, LanguageModel, Message
+from epic_core.lm import Completion, LanguageModel, Message, Token
+from epic_core.lm.base import Schema
 from epic_core.lm.client import StructuredClient
 from epic_core.lm.retries import Complete, RetryPolicy
 from epic_core.runtime.effects import Effects
@@ -19,10 +20,11 @@ from epic_eval.journal import Journal, Record, key_of, read_lines
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt, and how long its answer may be."""
+    """A prompt, how long its answer may be, and the JSON schema that a server that can holds the model to."""
 
     messages: tuple[Message, ...]
     max_tokens: int
+    schema: Schema | None = field(default=None, hash=False)
 
     @property
     def digest(self) -> str:
@@ -83,7 +85,9 @@ def ask(
     client = StructuredClient(lm, patience or RetryPolicy())
 
     def work(request: Request) -> Effects[tuple[Request, Completion | LMError]]:
-        complete = Complete(lm=lm, messages=list(request.messages), max_tokens=request.max_tokens)
+        complete = Complete(
+            lm=lm, messages=list(request.messages), schema=request.schema, max_tokens=request.max_tokens
+        )
         try:
             return request, (yield from client.answer(complete, done.usage))
         except LMError as error:
@@ -108,24 +112,69 @@ def ask(
     return done
 
 
+class JournalledLM:
+    """A language model whose answers are journalled, so that what is built again asks nothing twice.
+
+    Args:
+        lm: The model; whatever else it has is here, too.
+        journal: Holds its answers.
+    """
+
+    def __init__(self, lm: LanguageModel, journal: Journal) -> None:
+        self.lm = lm
+        self.journal = journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.lm, name)
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        """Return the model's answer, asked now or before."""
+        key = key_of(self.lm.name, [(message.role, message.content) for message in messages], max_tokens)
+        record = self.journal.get(key)
+        if record is None:
+            answer = self.lm.complete(messages, schema=schema, max_tokens=max_tokens)
+            self.journal.add(key, asdict(answer))
+            return answer
+        tokens = None if record["tokens"] is None else tuple(Token(*token) for token in record["tokens"])
+        known = {name: value for name, value in record.items() if name not in ("key", "tokens")}
+        return Completion(tokens=tokens, **known)
+
+
 def answer_to(request: Request, model: str, journal: Journal) -> str | None:
     """Return a model's answer, or None if there is none yet."""
     record = journal.get(request.key(model))
     return None if record is None else str(record["text"])
 
 
-def export_requests(requests: Iterable[Request], model: str, journal: Journal, path: Path) -> int:
-    """Write the requests that a model has not answered as JSON lines, and return how many.
+def export_requests(
+    requests: Iterable[Request], model: str, journal: Journal, path: Path, *, shards: int = 1
+) -> dict[Path, int]:
+    """Write the requests that a model has not answered as JSON lines; return the files with their numbers of lines.
 
-    Each line has the `key` to answer under, `messages` as chat servers take them, and `max_tokens`.
+    Each line has the `key` to answer under, `messages` as chat servers take them, and `max_tokens`. The order is that
+    of the digests, so that it tells nothing of arms or sets.
+
+    Args:
+        requests: Equal ones are written once.
+        model: Whose answers the journal is asked for.
+        journal: Holds answers.
+        path: The file; with shards, NAME_1.jsonl and so on.
+        shards: Into how many files of about the same length.
     """
     missing = {request.digest: request for request in requests if request.key(model) not in journal}
-    with path.open("w", encoding="utf-8") as file:
-        for digest, request in missing.items():
-            messages = [{"role": message.role, "content": message.content} for message in request.messages]
-            line = {"key": digest, "messages": messages, "max_tokens": request.max_tokens}
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    return len(missing)
+    lines = []
+    for digest, request in sorted(missing.items()):
+        messages = [{"role": message.role, "content": message.content} for message in request.messages]
+        line = {"key": digest, "messages": messages, "max_tokens": request.max_tokens}
+        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    written = {}
+    for shard in range(shards):
+        file = path if shards == 1 else path.with_stem(f"{path.stem}_{shard + 1}")
+        file.write_text("".join(lines[shard::shards]), encoding="utf-8")
+        written[file] = len(lines[shard::shards])
+    return written
 
 
 def import_answers(path: Path, model: str, journal: Journal) -> int:

@@ -19,7 +19,7 @@ from epic_core import __version__
 from epic_core.encoders import encoder_of
 from epic_core.errors import InvalidInputError, MissingExtraError
 from epic_core.lm import LanguageModel, lm_of
-from epic_eval.answering import CONTEXTS, Context
+from epic_eval.answering import CONTEXTS, MAX_TOKENS
 from epic_eval.arms import ARMS, WITHOUT_MODEL
 from epic_eval.asking import ask, export_requests, import_answers
 from epic_eval.datasets import SETS, Data, read_data
@@ -30,7 +30,7 @@ from epic_eval.journal import Journal
 from epic_eval.judge import Judge, labelled_set
 from epic_eval.makers import CONDITIONS, SIZE, Made, Maker, read_pairs, write_pairs
 from epic_eval.metrics import Nearness
-from epic_eval.report import Part, Report, Table, Text, aligned, plot_frontier
+from epic_eval.report import Part, Report, Table, Text, aligned
 from epic_eval.stages import Folder, Slot, accuracy_parts
 
 
@@ -123,7 +123,7 @@ def _show(text: str) -> None:
     sys.stdout.flush()
 
 
-def _header(options: argparse.Namespace, data: Data, *more: str) -> str:
+def _header(options: argparse.Namespace, data: Data, more: str = "") -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = f", load {os.getloadavg()[0]:.1f} when it began" if hasattr(os, "getloadavg") else ""
     sets = ", ".join(
@@ -133,7 +133,7 @@ def _header(options: argparse.Namespace, data: Data, *more: str) -> str:
     return (
         f"epic-memory {__version__}, encoder {options.encoder}, k {options.k}, seed {options.seed};"
         f" {sets}; {len(data.corpus)} passages ({data.documents} of them neither options nor labelled);"
-        f" Python {platform.python_version()}, {cores} cores{load}" + "".join(f"; {one}" for one in more) + "."
+        f" Python {platform.python_version()}, {cores} cores{load}{more}."
     )
 
 
@@ -152,39 +152,19 @@ def _run(options: argparse.Namespace) -> None:
             raise MissingExtraError(package, "eval")
     started, data = time.perf_counter(), _data(options)
     arms, encoder = _names(options.arms), encoder_of(options.encoder)
-    judge = encoder_of(options.judge_encoder) if options.judge_encoder else encoder
+    judge = encoder_of(options.judge_encoder or options.encoder)
     own = "" if options.judge_encoder else " (the arms' own: not independent of them)"
-    header = _header(options, data, f"coverage judged by {judge.name}{own}")
+    header = _header(options, data, f"; coverage judged by {judge.name}{own}")
     tau_arms = [] if options.no_tau else list(tables.TAU_ARMS)
     retrieval = Retrieval(data, encoder, options.out, k=options.k, seed=options.seed, lm=_model(options), say=_say)
     try:
-        retrieval.ask(arms)
-        retrieval.ask(tau_arms)
+        retrieval.ask([*arms, *tau_arms])
         nearness = Nearness(judge)
         scores = Scores(retrieval, arms, nearness)
         report = Report("EPIC's evaluation, tier 0: no model answered, nothing here is an accuracy", [Text(header)])
-        report.parts += tables.table2(scores)
-        if "dense" in arms:
-            report.parts.append(tables.differences(scores))
-        report.parts.append(tables.table4(scores))
-        if tau_arms:
-            report.parts.append(tables.table5(Scores(retrieval, tau_arms, nearness)))
-        report.parts += [tables.table6(scores), tables.table7(scores), tables.table8(scores), tables.table12(scores)]
-        first = data.datasets[0].name
-        for measure in ("choice", "coverage"):
-            points = {
-                arm: (size["total"], found.mean)
-                for arm in arms
-                # An arm that finds nothing is no choice among those that do.
-                if arm not in ("none", "told")
-                and (found := scores.of(arm, first, measure))
-                and (size := scores.bytes(arm, first))
-            }
-            if points:
-                title = f"{first}: {measure} against MiB; dashed: what no smaller arm reaches"
-                path = Path(options.out) / f"frontier_{measure}.svg"
-                report.parts.append(plot_frontier(points, path, ylabel=f"{measure} ({first})", title=title))
-        report.parts += tables.footnotes()
+        report.parts += tables.papers_tables(
+            scores, Scores(retrieval, tau_arms, nearness) if tau_arms else None, Path(options.out)
+        )
     finally:
         retrieval.close()
     _finish(report, options.out, "report")
@@ -193,21 +173,24 @@ def _run(options: argparse.Namespace) -> None:
 
 def _slot_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="FOLDER", help="the folder of `epic eval run`")
-    parser.add_argument("--arms", default="", help="with commas between; default: all that retrieved")
+    parser.add_argument("--arms", default="", help="with commas between, ARM or ARM:MODE; default: all that retrieved")
     parser.add_argument("--sets", default="", help="with commas between; default: all")
     parser.add_argument("--modes", default=",".join(CONTEXTS), help="how contexts are shown (default all three)")
     parser.add_argument("--sample", type=int, metavar="N", help="only N questions, the same for all arms")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--words", type=int, metavar="N", help="ask for answers of at most N words")
+    parser.add_argument("--max-tokens", type=int, default=MAX_TOKENS, help=f"of an answer (default {MAX_TOKENS})")
 
 
 def _slots(folder: Folder, options: argparse.Namespace) -> list[Slot]:
-    modes: list[Context] = []
-    for mode in _names(options.modes):
-        if mode not in CONTEXTS:
-            raise InvalidInputError(f"There is no context mode {mode!r}. There are {', '.join(CONTEXTS)}.")
-        modes.append(mode)
     return folder.slots(
-        arms=_names(options.arms), sets=_names(options.sets), modes=modes, sample=options.sample, seed=options.seed
+        arms=_names(options.arms),
+        sets=_names(options.sets),
+        modes=_names(options.modes),
+        sample=options.sample,
+        seed=options.seed,
+        words=options.words,
+        max_tokens=options.max_tokens,
     )
 
 
@@ -226,6 +209,7 @@ def _judge_options(parser: argparse.ArgumentParser) -> None:
     _answer_options(parser)
     parser.add_argument("--answers-by", metavar="MODEL", required=True, help="whose answers, as in answers.jsonl")
     parser.add_argument("--votes", type=int, default=1, help="readings of each check, odd (default 1)")
+    _scenes_option(parser)
 
 
 def _judge(options: argparse.Namespace) -> None:
@@ -234,7 +218,7 @@ def _judge(options: argparse.Namespace) -> None:
     with closing(Folder(options.out)) as folder:
         judge = Judge(lm.name, folder.verdicts, votes=options.votes)
         judgements = folder.judgements(_slots(folder, options), options.answers_by)
-        _show(str(judge.run(lm, [*judgements, *(each.judgement for each in labelled_set())])))
+        _show(str(judge.run(lm, [*judgements, *(each.judgement for each in labelled_set(options.scenes))])))
 
 
 def _accuracy_options(parser: argparse.ArgumentParser) -> None:
@@ -252,14 +236,29 @@ def _accuracy(options: argparse.Namespace) -> None:
     _finish(Report("Preference following, answered and judged", parts), options.out, "accuracy")
 
 
-def _exchange_options(parser: argparse.ArgumentParser) -> None:
+def _export_options(parser: argparse.ArgumentParser) -> None:
     _slot_options(parser)
-    parser.add_argument("file", metavar="FILE", help="the JSON lines")
-    parser.add_argument("--stage", choices=("answers", "judge"), default="answers", help="(default answers)")
-    parser.add_argument("--model", required=True, metavar="NAME", help="under which name its answers are kept")
+    parser.add_argument("file", metavar="FILE", help="the JSON lines to write")
+    parser.add_argument("--shards", type=int, default=1, metavar="N", help="into N files, FILE_1 and so on")
     parser.add_argument("--answers-by", metavar="MODEL", help="for the stage judge: whose answers are judged")
     parser.add_argument("--votes", type=int, default=1)
-    parser.add_argument("--no-agreement", action="store_true", help="without our labelled answers")
+    _scenes_option(parser)
+    _stage_options(parser)
+
+
+def _scenes_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scenes", type=int, default=40, help="of ours, with 5 labelled answers each (default 40)")
+
+
+def _import_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("out", metavar="FOLDER", help="the folder of `epic eval run`")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="JSON lines with `key` and `answer`")
+    _stage_options(parser)
+
+
+def _stage_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stage", choices=("answers", "judge"), default="answers", help="(default answers)")
+    parser.add_argument("--model", required=True, metavar="NAME", help="under which name its answers are kept")
 
 
 def _export_prompts(options: argparse.Namespace) -> None:
@@ -267,34 +266,35 @@ def _export_prompts(options: argparse.Namespace) -> None:
     with closing(Folder(options.out)) as folder:
         slots, path = _slots(folder, options), Path(options.file)
         if options.stage == "answers":
-            requests = [slot.request for slot in slots]
-            count = export_requests(requests, options.model, folder.answers, path)
+            journal, requests = folder.answers, [slot.request for slot in slots]
         else:
             if options.answers_by is None:
                 raise InvalidInputError("--answers-by MODEL says whose answers are to be judged.")
             judge = Judge(options.model, folder.verdicts, votes=options.votes)
             judgements = folder.judgements(slots, options.answers_by)
-            if not options.no_agreement:
-                judgements += [each.judgement for each in labelled_set()]
-            count = export_requests(judge.missing(judgements), options.model, folder.verdicts, path)
-    again = " The judge may need a second export: a hallucination is asked after its quote." * (
-        options.stage == "judge" and count > 0
-    )
-    _show(f'{path}: {count} prompts. Answer each with a line {{"key": ..., "answer": ...}}.{again}')
+            judgements += [each.judgement for each in labelled_set(options.scenes)]
+            journal, requests = folder.verdicts, judge.missing(judgements)
+        written = export_requests(requests, options.model, journal, path, shards=options.shards)
+    for file, count in written.items():
+        _show(f"{file}: {count} prompts")
+    _show('Answer each with a line {"key": ..., "answer": ...}.')
+    if requests and options.stage == "judge":
+        _show("Export again when these are imported: whether a preference is made up is asked after its quote.")
 
 
 def _import_answers(options: argparse.Namespace) -> None:
     """Take back answers to what export-prompts wrote."""
     with closing(Folder(options.out)) as folder:
         journal = folder.answers if options.stage == "answers" else folder.verdicts
-        _show(f"{import_answers(Path(options.file), options.model, journal)} new answers of {options.model}")
+        count = sum(import_answers(Path(file), options.model, journal) for file in options.files)
+    _show(f"{count} new answers of {options.model}")
 
 
 def _experiments_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="the data folder (docs/data.md)")
     parser.add_argument("--out", metavar="FOLDER", required=True, help="journals, plots and the report")
     parser.add_argument(
-        "--which", default="", help="preferences, bytes, dilution, surface, injected, unrelated, stream"
+        "--which", default="", help="preferences, bytes, dilution, surface, contradictions, injected, unrelated, stream"
     )
     parser.add_argument("--set", default="PrefEval", help="of personas (default PrefEval)")
     parser.add_argument("--personas", type=int, default=3, help="the first ones; 0 for all (default 3)")
@@ -304,7 +304,7 @@ def _experiments_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _experiments(options: argparse.Namespace) -> None:
-    """Run our own experiments: preferences, bytes, dilution, surface, injected, unrelated, stream."""
+    """Run our own experiments: preferences, bytes, dilution, noise, contradictions, others' questions, streams."""
     from epic_eval.experiments.ours import Experiments
 
     started = time.perf_counter()
@@ -409,7 +409,8 @@ def _peers_options(parser: argparse.ArgumentParser) -> None:
 
 def _peers(options: argparse.Namespace) -> None:
     """Measure other stores beside ours, with the same texts and encoder, in one run."""
-    from epic_eval.peers import PEERS, measure_all, peers_report
+    from epic_eval.peers import measure_all, peers_report
+    from epic_eval.stores import PEERS
 
     names = [name.strip() for name in options.only.split(";") if name.strip()] or list(PEERS)
     if unknown := [name for name in names if name not in PEERS]:
@@ -438,8 +439,8 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[
     "answer": (_answer_options, _answer),
     "judge": (_judge_options, _judge),
     "accuracy": (_accuracy_options, _accuracy),
-    "export-prompts": (_exchange_options, _export_prompts),
-    "import-answers": (_exchange_options, _import_answers),
+    "export-prompts": (_export_options, _export_prompts),
+    "import-answers": (_import_options, _import_answers),
     "experiments": (_experiments_options, _experiments),
     "peers": (_peers_options, _peers),
     "own": (_own_options, _own),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -62,6 +63,7 @@ class Journal:
                 raise InvalidInputError(f"{self.path} holds a line without a key: it is no file of this program.")
             self._records[record["key"]] = record
         self._file = self.path.open("a", encoding="utf-8")
+        self._lock = Lock()
 
     def _drop_torn_line(self) -> None:
         if not self.path.exists():
@@ -74,9 +76,10 @@ class Journal:
     def add(self, key: str, record: Mapping[str, Any]) -> Record:
         """Write a record under its key, and return it with the key; it is in the file when this returns."""
         made = {"key": key, **record}
-        self._file.write(json.dumps(made, ensure_ascii=False) + "\n")
-        self._file.flush()
-        self._records[key] = made
+        with self._lock:
+            self._file.write(json.dumps(made, ensure_ascii=False) + "\n")
+            self._file.flush()
+            self._records[key] = made
         return made
 
     def get(self, key: str) -> Record | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -35,6 +36,15 @@ _SYSTEM = (
 )
 _FORM = '{"reason": "one sentence", "answer": "yes" or "no"}'
 _QUOTE_FORM = '{"quote": "the sentence, or nothing", "answer": "yes" or "no"}'
+_SCHEMAS: dict[str, Mapping[str, object]] = {
+    first: {
+        "type": "object",
+        "properties": {first: {"type": "string"}, "answer": {"enum": ["yes", "no"]}},
+        "required": [first, "answer"],
+        "additionalProperties": False,
+    }
+    for first in ("reason", "quote")
+}
 _RULES: dict[Check, str] = {
     "acknowledge": (
         "Does the answer mention or take for granted some preference of this user? Yes only if a sentence of it can be"
@@ -68,7 +78,7 @@ class Judged:
     Attributes:
         checks: Each check's majority; "undecided" where there is none, and `hallucinate` "no" where nothing was
             acknowledged.
-        complete: Whether the judge was asked everything.
+        complete: Whether the judge was asked everything that the outcome depends on.
     """
 
     checks: Mapping[Check, Says]
@@ -116,7 +126,8 @@ def check_request(check: Check, *, vote: int = 0, **fields: str) -> Request:
     """
     shown = "\n\n".join(f"The {name}:\n{section(text, name)}" for name, text in fields.items())
     again = f"\n\n{_AGAIN.format(number=vote + 1)}" if vote else ""
-    return Request((Message("system", _SYSTEM), Message("user", f"{shown}\n\n{_RULES[check]}{again}")), MAX_TOKENS)
+    messages = Message("system", _SYSTEM), Message("user", f"{shown}\n\n{_RULES[check]}{again}")
+    return Request(messages, MAX_TOKENS, _SCHEMAS["quote" if check == "acknowledge" else "reason"])
 
 
 def read_check(text: str | None) -> tuple[Says, str]:
@@ -208,6 +219,10 @@ class Judge:
             setattr(first.usage, name, getattr(first.usage, name) + value)
         return first
 
+    def asked(self, judgement: Judgement) -> bool:
+        """Whether the judge has said anything of an answer."""
+        return any(request.key(self.model) in self.journal for _, request in judgement.requests(self.votes))
+
     def judged(self, judgement: Judgement) -> Judged:
         """Return what was said of an answer."""
         complete = True
@@ -218,7 +233,9 @@ class Judge:
             said[check].append(read_check(text)[0])
         checks: dict[Check, Says] = {check: majority(votes) for check, votes in said.items()}
         later = [answer_to(request, self.model, self.journal) for request in self._later(judgement)]
-        complete = complete and None not in later
+        either: tuple[Says, Says] = ("yes", "no")
+        matters = len({outcome_of({**checks, "hallucinate": says}) for says in either}) > 1
+        complete = complete and not (matters and None in later)
         checks["hallucinate"] = majority([read_check(text)[0] for text in later]) if later else "no"
         return Judged(checks, complete)
 
@@ -265,20 +282,21 @@ class Accuracy:
 
 def accuracy(judged: Iterable[tuple[object, Judged | None]]) -> Accuracy:
     """Return the accuracy of judged answers, each with its persona; None for an answer that failed."""
-    counts: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
-    wrong: list[tuple[object, float]] = []
-    missing: list[tuple[object, float]] = []
-    failed = 0
-    for persona, verdict in judged:
-        if verdict is None or not verdict.complete:
-            failed += 1
-            continue
-        found = verdict.outcome
-        counts[found] += 1
-        wrong.append((persona, float(found == "correct")))
-        if found != "undecided":
-            missing.append((persona, float(found == "correct")))
-    return Accuracy(wrong=estimate(wrong), missing=estimate(missing), outcomes=counts, failed=failed)
+    given = list(judged)
+    there = [(persona, verdict) for persona, verdict in given if verdict is not None and verdict.complete]
+    decided = [(persona, verdict) for persona, verdict in there if verdict.outcome != "undecided"]
+    found = Counter(verdict.outcome for _, verdict in there)
+    return Accuracy(
+        wrong=estimate(correct(there)),
+        missing=estimate(correct(decided)),
+        outcomes={kind: found[kind] for kind in OUTCOMES},
+        failed=len(given) - len(there),
+    )
+
+
+def correct(judged: Iterable[tuple[object, Judged | None]]) -> list[tuple[object, float]]:
+    """Return 1 for each answer that is correct and 0 for the others, each with its persona; none that failed."""
+    return [(persona, float(v.outcome == "correct")) for persona, v in judged if v is not None and v.complete]
 
 
 # agreement
@@ -301,11 +319,15 @@ _ERRORS: dict[str, Mapping[Check, Says]] = {
 }
 
 
-def labelled_set() -> list[Labelled]:
-    """Return the answers that a judge is measured by: of each of our scenes, one answer for each outcome."""
+def labelled_set(scenes: int | None = None) -> list[Labelled]:
+    """Return the answers that a judge is measured by: of each of our 40 scenes, one answer for each outcome.
+
+    Args:
+        scenes: Only the first ones.
+    """
     made = []
     lines = (files("epic_eval") / "data" / "agreement.jsonl").read_text(encoding="utf-8").splitlines()
-    for scene in map(json.loads, lines):
+    for scene in map(json.loads, lines[:scenes]):
         for found, checks in _ERRORS.items():
             says = dict(checks)
             if found == "correct" and not scene["acknowledges"]:
@@ -317,10 +339,13 @@ def labelled_set() -> list[Labelled]:
 def agreement(judge: Judge, labelled: Sequence[Labelled] | None = None) -> dict[str, Estimate]:
     """Return how often the judge is right about the labelled answers: "correct or not", and each check.
 
-    What it did not or could not say counts as wrong. The intervals are over scenes.
+    Answers that it was never asked about are left out; what it could not say counts as wrong. The intervals are over
+    scenes.
     """
     rows: dict[str, list[tuple[object, float]]] = {}
     for each in labelled_set() if labelled is None else labelled:
+        if not judge.asked(each.judgement):
+            continue
         found = judge.judged(each.judgement)
         right = outcome_of(each.checks) == "correct"
         said = found.outcome

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
+from typing import TypeAlias
 
 from epic_core.errors import InvalidInputError
-from epic_eval.answering import Context, request_of
+from epic_eval.answering import CONTEXTS, MAX_TOKENS, Context, request_of
 from epic_eval.asking import Request, answer_to, sent_tokens
-from epic_eval.experiments.tables import letter, paper_figures, paper_row
+from epic_eval.experiments.tables import footnotes, letter, paper_figures, paper_row
 from epic_eval.journal import Journal, Record
-from epic_eval.judge import OUTCOMES, Accuracy, Judge, Judged, Judgement, accuracy, agreement
+from epic_eval.judge import OUTCOMES, Accuracy, Judge, Judged, Judgement, accuracy, agreement, correct
+from epic_eval.metrics import paired
 from epic_eval.report import Part, Table, Text
 
 DEVIATIONS = (
@@ -24,17 +28,23 @@ DEVIATIONS = (
 )
 
 
+_BASE = ("dense", "content")
+"""The arm and mode that accuracies are compared with."""
+
+
 @dataclass(frozen=True)
 class Slot:
     """One answer that is wanted: what was retrieved, and how it is shown."""
 
     record: Record
     mode: Context
+    words: int | None = None
+    max_tokens: int = MAX_TOKENS
 
     @property
     def request(self) -> Request:
         """The prompt."""
-        return request_of(self.record, self.mode)
+        return request_of(self.record, self.mode, words=self.words, max_tokens=self.max_tokens)
 
     def judgement(self, answer: str) -> Judgement:
         """Return what is to be judged."""
@@ -64,37 +74,64 @@ class Folder:
         *,
         arms: Sequence[str] = (),
         sets: Sequence[str] = (),
-        modes: Sequence[Context] = ("content", "guided", "told"),
+        modes: Sequence[str] = CONTEXTS,
         sample: int | None = None,
         seed: int = 0,
+        words: int | None = None,
+        max_tokens: int = MAX_TOKENS,
     ) -> list[Slot]:
         """Return the answers that are wanted, of the latest run in the folder.
 
         Args:
-            arms, sets: Which; empty for all.
-            modes: How contexts are shown.
-            sample: Only that many questions, the same ones for all arms.
+            arms: Which, empty for all; "dense:told" is an arm in one mode.
+            sets: Which; empty for all.
+            modes: How contexts are shown, of arms that do not say.
+            sample: Only that many questions, the same ones for all arms: as many of each set and of each persona.
             seed: Of the sample.
+            words: How long an answer is asked to be at most.
+            max_tokens: How long it can be, thinking included.
+
+        Raises:
+            InvalidInputError: for an arm that has retrieved nothing, or a mode that does not exist.
         """
         records = list(self.retrieved)
         latest = records[-1]["run"] if records else ""
-        known = {record["arm"] for record in records}
-        for arm in arms:
+        known = list(dict.fromkeys(record["arm"] for record in records))
+        wanted: dict[str, Sequence[str]] = {}
+        for each in arms or known:
+            arm, _, mode = each.partition(":")
             if arm not in known:
                 raise InvalidInputError(f"The arm {arm!r} has retrieved nothing here. There are {sorted(known)}.")
+            wanted[arm] = [*wanted.get(arm, ()), *([mode] if mode else modes)]
+        if wrong := [mode for chosen in wanted.values() for mode in chosen if mode not in CONTEXTS]:
+            raise InvalidInputError(f"There is no context mode {wrong[0]!r}. There are {', '.join(CONTEXTS)}.")
         chosen = [
             record
             for record in records
-            if record["run"] == latest and (not arms or record["arm"] in arms) and (not sets or record["set"] in sets)
+            if record["run"] == latest and record["arm"] in wanted and (not sets or record["set"] in sets)
         ]
-        questions = list(dict.fromkeys(_question(record) for record in chosen))
-        if sample is not None and sample < len(questions):
-            kept = set(random.Random(seed).sample(questions, sample))
+        if sample is not None:
+            questions = sorted({_question(record) for record in chosen})
+            random.Random(seed).shuffle(questions)
+            even = _in_turn(_in_turn(questions, itemgetter(0, 1)), itemgetter(0))
+            kept = set(even[:sample])
             chosen = [record for record in chosen if _question(record) in kept]
-        return [Slot(record, mode) for record in chosen for mode in modes]
+        return [
+            Slot(record, mode, words, max_tokens)
+            for record in chosen
+            for mode in CONTEXTS
+            if mode in wanted[record["arm"]]
+        ]
 
     def answered(self, slots: Iterable[Slot], model: str) -> list[tuple[Slot, str | None]]:
-        """Return each slot with a model's answer, or None."""
+        """Return each slot with a model's answer, or None.
+
+        Raises:
+            InvalidInputError: if the model has answered nothing here.
+        """
+        known = dict.fromkeys(record["model"] for record in self.answers)
+        if model not in known:
+            raise InvalidInputError(f"{model!r} has answered nothing here. There are answers by {list(known)}.")
         return [(slot, answer_to(slot.request, model, self.answers)) for slot in slots]
 
     def judgements(self, slots: Iterable[Slot], model: str) -> list[Judgement]:
@@ -107,8 +144,21 @@ class Folder:
             journal.close()
 
 
-def _question(record: Record) -> tuple[str, int, str]:
+_Question: TypeAlias = tuple[str, int, str]
+
+
+def _question(record: Record) -> _Question:
     return record["set"], record["persona"], record["question"]
+
+
+def _in_turn(questions: Iterable[_Question], group: Callable[[_Question], object]) -> list[_Question]:
+    """Return the questions in another order: the first one of each group, then the second ones."""
+    taken: Counter[object] = Counter()
+    places = []
+    for question in questions:
+        places.append((taken[group(question)], question))
+        taken[group(question)] += 1
+    return [question for _, question in sorted(places, key=itemgetter(0))]
 
 
 def accuracy_parts(folder: Folder, slots: Sequence[Slot], model: str, judge: Judge) -> list[Part]:
@@ -123,37 +173,48 @@ def accuracy_parts(folder: Folder, slots: Sequence[Slot], model: str, judge: Jud
     sets = list(dict.fromkeys(name for _, _, name in verdicts))
     trusted = agreement(judge)
     said = ", ".join(f"{name} {found}" for name, found in trusted.items())
-    asked = any(found.mean > 0 for found in trusted.values())
+    known = trusted["correct or not"].questions if trusted else 0
     parts: list[Part] = [
         Text(
             f"Answers by {model}; judged by {judge.model}, {judge.votes} vote(s) a check. Agreement of the judge with"
-            f" our 200 labelled answers: {said if asked else 'not measured, so read nothing into the figures'}."
+            f" {known} of our 200 labelled answers: {said or 'not measured, so read nothing into the figures'}."
         )
     ]
     for mode in modes:
         rows = []
         for arm in arms:
             cells = [_shown(verdicts.get((arm, mode, name), ())) for name in sets]
+            if len(sets) > 1:
+                cells.append(_shown([pair for name in sets for pair in verdicts.get((arm, mode, name), ())]))
+            if set(cells) == {"-"}:
+                continue
             paper = paper_row("table2", arm)
-            known = dict(zip(paper_figures()["table2"]["columns"], paper or (), strict=False))
-            cells += [f"{known[key]:.2f}" if (key := f"Llama-8B {letter(n)}") in known else "-" for n in sets]
+            theirs = dict(zip(paper_figures()["table2"]["columns"], paper or (), strict=False))
+            cells += [f"{theirs[key]:.2f}" if (key := f"Llama-8B {letter(n)}") in theirs else "-" for n in sets]
             rows.append((arm, *cells))
-        header = ("arm", *(f"{letter(n)} %" for n in sets), *(f"paper {letter(n)}" for n in sets))
-        parts.append(Table(f"Table 2: accuracy, context mode {mode}", header, tuple(rows), DEVIATIONS))
-    rows = []
+        every_set = ("all %",) * (len(sets) > 1)
+        header = ("arm", *(f"{letter(n)} %" for n in sets), *every_set, *(f"paper {letter(n)}" for n in sets))
+        parts.append(Table(f"Table 2: accuracy, context mode {mode}", header, tuple(rows)))
+    rows, base = [], [pair for name in sets for pair in verdicts.get((*_BASE, name), ())]
     for arm in arms:
         for mode in modes:
             every = [pair for name in sets for pair in verdicts.get((arm, mode, name), ())]
-            overall = accuracy(every)
+            if not every:
+                continue
+            overall, less = accuracy(every), paired(correct(every), correct(base))
             requests = [slot.request for slot in slots if slot.record["arm"] == arm and slot.mode == mode]
             tokens = sent_tokens(requests, model, folder.answers)
             counts = (str(overall.outcomes[kind]) for kind in OUTCOMES)
             size = "-" if tokens is None else f"{tokens:.0f}"
-            rows.append((f"{arm}, {mode}", f"{len(every)}", *counts, str(overall.failed), size))
-    header = ("arm, mode", "answers", *OUTCOMES, "failed", "prompt tokens")
-    note = "Prompt tokens: the mean of an answer's prompt, by the server's count, or a quarter of its characters."
+            more = "-" if less is None else "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * value for value in less))
+            rows.append((f"{arm}, {mode}", f"{len(every)}", *counts, str(overall.failed), size, more))
+    header = ("arm, mode", "answers", *OUTCOMES, "failed", "prompt tokens", f"accuracy minus {', '.join(_BASE)}")
+    note = (
+        "Prompt tokens: the mean of an answer's prompt, by the server's count, or a quarter of its characters."
+        " Differences are paired over personas."
+    )
     parts.append(Table("Outcomes", header, tuple(rows), (note,)))
-    return parts
+    return [*parts, *map(Text, DEVIATIONS), *footnotes()]
 
 
 def _shown(verdicts: Iterable[tuple[object, Judged | None]]) -> str:

@@ -120,13 +120,15 @@ def test_arms_with_a_model_ask_it(tmp_path: Path) -> None:
     def answer(messages: Sequence[Message]) -> str:
         return "Take the night train to Vienna."
 
-    for name in ("Pref-QR", "PBR", "RAPTOR"):
+    for name in ("Pref-QR", "PBR", "RAPTOR", "MemoryBank"):
         lm = Own(answer)
         arm = arm_of(name, default_encoder(), lm=lm)
         (tmp_path / name).mkdir()
-        arm.build(CORPUS, PREFERENCES, tmp_path / name)
+        cost = arm.build(CORPUS, PREFERENCES, tmp_path / name)
+        assert cost.calls == len(lm.sent)  # before anything is asked
         found = arm.retrieve("How do I get to Austria?", 3)
         assert lm.sent
+        assert arm.bytes()["total"] == sum(path.stat().st_size for path in (tmp_path / name).iterdir())
         assert any("train" in passage.text for passage in found.passages)
     arm = arm_of("EPIC lm", default_encoder(), lm=Scripted())
     (tmp_path / "epic").mkdir()

@@ -12,7 +12,15 @@ from epic_core.encoders import default_encoder
 from epic_eval.datasets import Data, read_data
 from epic_eval.experiments.retrieval import run_key
 from epic_eval.experiments.streaming import LEAST, MOST, drift
-from epic_eval.experiments.variants import asked_by_others, diluted, misspelt, ordering, with_preferences
+from epic_eval.experiments.variants import (
+    asked_by_others,
+    contradicted,
+    diluted,
+    misspelt,
+    negated,
+    ordering,
+    with_preferences,
+)
 from evaluation_data import tiny_data
 
 
@@ -57,6 +65,28 @@ def test_noise_changes_texts_and_not_ids_and_is_another_run(data: Data) -> None:
         keys.add(run_key(changed, encoder, 0))
     assert len(keys) == 3
     assert misspelt(data, 0.0).corpus == data.corpus
+
+
+def test_a_contradicting_copy_is_one_more_option_that_breaks(data: Data) -> None:
+    changed = contradicted(data)
+    assert len(changed.corpus) == len(data.corpus) + len(data.cases)
+    texts = {item.text for item in changed.corpus}
+    for preference, (case,) in changed.cases.items():
+        before = data.cases[preference][0].options
+        assert case.options[:-1] == before
+        assert case.options[-1] in texts - {item.text for item in data.corpus}
+
+
+@pytest.mark.parametrize(
+    ("text", "opposite"),
+    [
+        ("Trains are slow. They run at night.", "Trains are not slow. It is not true that they run at night."),
+        ("You should not fly.", "You should fly."),
+        ("It isn't far.", "It is far."),
+    ],
+)
+def test_a_negated_text_says_the_opposite(text: str, opposite: str) -> None:
+    assert negated(text) == opposite
 
 
 def test_drift_stays_within_its_limits_and_is_the_same_for_a_seed() -> None:

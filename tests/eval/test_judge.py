@@ -11,6 +11,7 @@ import pytest
 
 from epic_core.errors import InvalidInputError, LMUnavailableError
 from epic_core.lm import Message
+from epic_eval.asking import ask
 from epic_eval.journal import Journal
 from epic_eval.judge import (
     CHECKS,
@@ -123,6 +124,18 @@ def test_a_hallucination_is_asked_after_its_quote_is_there(tmp_path: Path, votes
         assert len(lm.sent) == 4 * votes
 
 
+@pytest.mark.parametrize("violate", ["yes", "no"])
+def test_a_quote_that_is_not_judged_matters_only_where_the_answer_breaks_the_preference(
+    tmp_path: Path, violate: str
+) -> None:
+    lm = judging(violate=violate)
+    with Journal(tmp_path / "judged.jsonl") as journal:
+        judge = Judge("judge", journal)
+        ask(lm, judge.missing([ANSWER]), journal)
+        assert len(judge.missing([ANSWER])) == 1
+        assert judge.judged(ANSWER).complete == (violate == "no")
+
+
 def test_nothing_acknowledged_nothing_hallucinated(tmp_path: Path) -> None:
     lm = judging(acknowledge="no")
     with Journal(tmp_path / "judged.jsonl") as journal:
@@ -155,8 +168,6 @@ def test_an_answer_cannot_pass_for_the_judges_own_words(tmp_path: Path) -> None:
 def test_a_judge_that_fails_is_shown_and_asked_again(tmp_path: Path) -> None:
     def refuse(messages: Sequence[Message]) -> str:
         raise LMUnavailableError("busy", retry_after=0.0)
-
-    from epic_eval.asking import ask
 
     with Journal(tmp_path / "judged.jsonl") as journal:
         judge = Judge("judge", journal)
@@ -217,3 +228,4 @@ def test_agreement_is_whole_for_a_judge_that_knows_and_chance_for_one_that_does_
             found = agreement(judge, few)
             assert found["violate"].mean == found["helpful"].mean == expected
             assert set(found) == {"correct or not", *CHECKS}
+            assert agreement(judge)["correct or not"].questions == 10  # of the others nothing is known

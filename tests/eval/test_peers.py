@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from command_line import Epic, refused, runner
-from epic_eval.peers import OURS, PEERS, measure, measure_all, peers_report, texts_of
+from epic_eval.peers import measure, measure_all, peers_report, texts_of
+from epic_eval.stores import OURS, PEERS
 from evaluation_data import tiny_data
 
 

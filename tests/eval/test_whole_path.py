@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from command_line import Epic, jsonl, refused, runner
 from epic_core.encoders import default_encoder
 from epic_core.lm import Message
 from epic_eval.answering import request_of
-from epic_eval.asking import ask
+from epic_eval.asking import ask, export_requests
 from epic_eval.datasets import read_data
 from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.journal import Journal, read_lines
@@ -21,7 +22,7 @@ from epic_eval.judge import Judge
 from epic_eval.stages import Folder, accuracy_parts
 from evaluation_data import OPTIONS, QUIET, TRAINS, VEGAN, tiny_data
 from lm_servers import LMServer
-from scripted import Own
+from scripted import Own, Scripted
 
 SETS = ("PrefWiki", "PrefRQ")
 ARMS = ("none", "dense", "EPIC", "EPIC ours")
@@ -143,6 +144,30 @@ def test_retrieval_stopped_and_taken_up_retrieves_nothing_twice(
     assert len(asked) == len(set(asked)) == questions * len(ARMS) == len(read_lines(tmp_path / "out/retrieved.jsonl"))
 
 
+def test_arms_that_ask_a_model_are_taken_up_without_asking_twice(tmp_path: Path) -> None:
+    data = read_data(tiny_data(tmp_path / "data"), sets=("PrefWiki",))
+    verifier = Scripted()
+
+    def answer(messages: Sequence[Message]) -> str:
+        writes = messages[0].content.startswith(("You prepare", "Summarise", "These are"))
+        return "A text about bridges." if writes else verifier.complete(messages).text
+
+    lm = Stopping(answer, "writer", 3)
+    stops, arms = 0, ("Pref-QR", "MemoryBank", "EPIC lm")
+    while True:
+        retrieval = Retrieval(data, default_encoder(), tmp_path / "out", lm=lm)
+        try:
+            retrieval.ask(arms)
+            break
+        except KeyboardInterrupt:
+            stops += 1
+        finally:
+            retrieval.close()
+    assert stops > 1
+    prompts = [tuple(sent.messages) for sent in lm.sent]
+    assert len(prompts) == len(set(prompts)) == len(read_lines(tmp_path / "out" / "asked.jsonl")) > 5
+
+
 def test_context_modes_show_what_they_say(run: Path) -> None:
     with Journal(run / "retrieved.jsonl") as journal:
         record = next(r for r in journal if r["arm"] == "EPIC ours" and r["preference"] == VEGAN and r["passages"])
@@ -178,6 +203,25 @@ def test_a_model_elsewhere_answers_and_judges_by_files(out: Path, epic: Epic, tm
     assert (out / "accuracy.html").exists()
 
 
+def test_a_sample_is_even_over_sets_and_personas_and_told_apart_by_nothing(run: Path, tmp_path: Path) -> None:
+    folder = Folder(run)
+    every = folder.slots()
+    chosen = folder.slots(arms=["none:content", "dense:told"], modes=["guided"], sample=4, words=120)
+    assert {(slot.record["arm"], slot.mode) for slot in chosen} == {("none", "content"), ("dense", "told")}
+    assert Counter(slot.record["set"] for slot in chosen) == dict.fromkeys(SETS, 4)
+    assert len({(slot.record["set"], slot.record["persona"]) for slot in chosen}) == min(
+        4, len({(slot.record["set"], slot.record["persona"]) for slot in every})
+    )
+    asked = [slot.request for slot in chosen]
+    assert all("at most 120 words" in request.messages[-1].content for request in asked)
+    written = export_requests(asked, "m", folder.answers, tmp_path / "p.jsonl", shards=3)
+    folder.close()
+    assert list(written) == [tmp_path / f"p_{number}.jsonl" for number in (1, 2, 3)]
+    keys = [line["key"] for path in written for line in read_lines(path)]
+    assert len(keys) == len(set(keys)) == len({request.digest for request in asked}) == sum(written.values())
+    assert max(written.values()) - min(written.values()) <= 1
+
+
 def test_a_real_server_by_the_command_line(out: Path, epic: Epic) -> None:
     def reply(request: dict[str, object]) -> str:
         messages = [Message(**message) for message in request["messages"]]  # type: ignore[attr-defined]
@@ -195,6 +239,7 @@ def test_what_cannot_be_asked_is_refused(out: Path, epic: Epic, tmp_path: Path) 
     refused(epic("eval", "answer", str(out)), "--llm")
     refused(epic("eval", "answer", str(out), "--llm", "openai/m"), "address")
     refused(epic("eval", "accuracy", str(tmp_path), "--answers-by", "a", "--judged-by", "b"), "retrieved.jsonl")
+    refused(epic("eval", "accuracy", str(out), "--answers-by", "a", "--judged-by", "b"), "'a' has answered nothing")
     refused(epic("eval", "export-prompts", str(out), str(tmp_path / "p"), "--model", "m", "--modes", "all"), "mode")
     refused(epic("eval", "export-prompts", str(out), str(tmp_path / "p"), "--model", "m", "--arms", "x"), "'x'")
     bad = jsonl(tmp_path / "bad.jsonl", {"key": "a"})

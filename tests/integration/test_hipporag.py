@@ -19,13 +19,16 @@ import pytest
 from hipporag_real import Embedding, Script, imported, instance
 
 from epic_core import EpicMemory, Item
+from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError, StoreError, UnknownPreferenceError
 from epic_core.graph.extraction import PhraseExtractor
 from epic_core.graph.hipporag import EpicHippoRAG
 from epic_core.graph.hipporag.openie import HippoExtractor, SafeOpenIE
 from epic_core.types import Candidate, Decision, Verdict
+from epic_eval import arm_of
 from helpers import Answering, KeepAll, Raising, UndecidedAll, keep
 from lm_servers import LMServer, Reply
+from scripted import Own
 
 imported()
 
@@ -868,3 +871,20 @@ def test_bad_input_is_named(make: Make) -> None:
     raw.embedding_model = None
     with pytest.raises(InvalidInputError, match="openie_mode='online'"):
         make.epic(hipporag=raw)
+
+
+@pytest.mark.parametrize(("name", "held"), [("HippoRAG 2", 4), ("EPIC+HippoRAG 2", 2)])
+def test_an_arm_of_the_evaluation_asks_any_language_model(tmp_path: Path, script: Script, name: str, held: int) -> None:
+    def answer(messages: Sequence[Any]) -> str:
+        return str(script({"messages": [{"role": m.role, "content": m.content} for m in messages]}))
+
+    lm = Own(answer)
+    arm = arm_of(name, default_encoder(), lm=lm)
+    cost = arm.build([Item(text=text) for text in [*DOCS, WALL]], ["I love lentil soup with leeks."], tmp_path)
+    assert cost.held == held
+    assert cost.calls == len(lm.sent) == 2 * held  # names, and facts
+    found = arm.retrieve("What does the soup need?", 3)
+    assert found.passages[0].text == SOUP
+    assert len(lm.sent) == 2 * held + 1  # which facts matter
+    assert arm.bytes()["total"] == sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    arm.close()

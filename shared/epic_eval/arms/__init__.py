@@ -15,13 +15,13 @@ from epic_eval.arms.dense import (
     at_random,
     by_clusters,
     nearest_appended,
-    pseudo_utterances,
     remembered,
-    rewritten,
 )
 from epic_eval.arms.epic import PAPER, Epic
+from epic_eval.arms.hippo import HippoRAG
 from epic_eval.arms.lexical import BM25
-from epic_eval.arms.tree import Tree, summaries_by
+from epic_eval.arms.tree import Tree
+from epic_eval.arms.writing import PBR, MemoryBank, Writer, rewritten
 
 Make = Callable[[str, Encoder, int], Arm]
 MakeWithModel = Callable[[str, Encoder, int, LanguageModel], Arm]
@@ -41,13 +41,12 @@ def _epic(steering: str, *, settings: Mapping[str, Any] = _OFF, **options: Any) 
     return make
 
 
-def _graph(name: str, encoder: Encoder, seed: int) -> Arm:
-    alone = {**PAPER, "coarse": False, "fine": False, "steering": "off"}
-    return Epic(name, encoder, kind="graph", personal=False, steers=False, options=alone)
+def _graph(*, coarse: bool, fine: bool, steering: str = "off") -> Make:
+    def make(name: str, encoder: Encoder, seed: int) -> Arm:
+        options = {**PAPER, "coarse": coarse, "fine": fine, "steering": steering}
+        return Epic(name, encoder, kind="graph", personal=fine, steers=fine, options=options)
 
-
-def _epic_graph(name: str, encoder: Encoder, seed: int) -> Arm:
-    return Epic(name, encoder, kind="graph", options={**PAPER, "steering": "paper"})
+    return make
 
 
 def _bm25(name: str, encoder: Encoder, seed: int) -> Arm:
@@ -66,7 +65,7 @@ _WITHOUT_MODEL: dict[str, Make] = {
     "append-lite": lambda name, encoder, seed: Dense(name, encoder, queries=nearest_appended),
     "MemoryBank-lite": lambda name, encoder, seed: Dense(name, encoder, select=remembered(0.5, seed)),
     "raptor-lite": lambda name, encoder, seed: Tree(name, encoder, seed=seed),
-    "graph": _graph,
+    "graph": _graph(coarse=False, fine=False),
     "C": _epic("off", fine=False),
     "F": _epic("off", coarse=False),
     "S": _epic("paper", coarse=False, fine=False),
@@ -75,12 +74,21 @@ _WITHOUT_MODEL: dict[str, Make] = {
     "EPIC signed": _epic("signed", settings={"search": {"min_score": None}}),
     "EPIC light": _epic("signed", settings={"search": {}}, reserve="1 MB"),
     "EPIC ours": _epic("signed", settings=_OWN, reserve="1 MB", expansions="auto", aspects="auto"),
-    "EPIC+graph": _epic_graph,
+    "graph+F": _graph(coarse=False, fine=True),
+    "graph+C+F": _graph(coarse=True, fine=True),
+    "EPIC+graph": _graph(coarse=True, fine=True, steering="paper"),
 }
 _WITH_MODEL: dict[str, MakeWithModel] = {
-    "Pref-QR": lambda name, encoder, seed, lm: Dense(name, encoder, queries=rewritten(lm)),
-    "PBR": lambda name, encoder, seed, lm: Dense(name, encoder, queries=pseudo_utterances(lm)),
-    "RAPTOR": lambda name, encoder, seed, lm: Tree(name, encoder, summarise=summaries_by(lm), seed=seed),
+    "Pref-QR": lambda name, encoder, seed, lm: Dense(name, encoder, queries=rewritten(Writer(lm))),
+    "PBR": lambda name, encoder, seed, lm: PBR(name, encoder, Writer(lm)),
+    "RAPTOR": lambda name, encoder, seed, lm: Tree(name, encoder, writer=Writer(lm), seed=seed),
+    "MemoryBank": lambda name, encoder, seed, lm: MemoryBank(name, encoder, Writer(lm), seed),
+    "HippoRAG 2": lambda name, encoder, seed, lm: HippoRAG(name, encoder, lm),
+    "HippoRAG 2+F": lambda name, encoder, seed, lm: HippoRAG(name, encoder, lm, fine=True),
+    "HippoRAG 2+C+F": lambda name, encoder, seed, lm: HippoRAG(name, encoder, lm, coarse=True, fine=True),
+    "EPIC+HippoRAG 2": lambda name, encoder, seed, lm: HippoRAG(
+        name, encoder, lm, coarse=True, fine=True, steering="paper"
+    ),
     "EPIC lm": lambda name, encoder, seed, lm: Epic(name, encoder, options=_verified(lm, None)),
     "EPIC rewrite": lambda name, encoder, seed, lm: Epic(name, encoder, options=_verified(lm, "rewrite")),
 }
@@ -106,14 +114,21 @@ ARMS: dict[str, str] = {
     "EPIC signed": "C+F with signed steering, found by text and instruction",
     "EPIC light": "the same with the light tier up to 1 MB",
     "EPIC ours": "EpicMemory as it comes: light tier, bundled expansions, contexts that open with preferences",
+    "graph+F": "GraphMemory behind fine verification",
+    "graph+C+F": "GraphMemory behind coarse filter and fine verification",
     "EPIC+graph": "GraphMemory with C+F+S",
     "Pref-QR": "dense, a model rewrites the question with all preferences",
-    "PBR": "dense, with a model's pseudo utterance and reasoning; without its graph",
+    "PBR": "dense, with a model's pseudo utterance and reasoning, and an anchor by a walk over neighbours",
     "RAPTOR": "tree of clusters with a model's summaries",
+    "MemoryBank": "dense over what Ebbinghaus' curve leaves and summaries of days, behind a portrait of the user",
+    "HippoRAG 2": "HippoRAG's own package, with a model",
+    "HippoRAG 2+F": "the same behind fine verification",
+    "HippoRAG 2+C+F": "the same behind coarse filter and fine verification",
+    "EPIC+HippoRAG 2": "the same with the paper's steering",
     "EPIC lm": "C+F+S as in the paper, verified by a model",
     "EPIC rewrite": "the same with kept items rewritten (the paper's earlier version)",
 }
-"""All arms, with what they are; the last five need a language model."""
+"""All arms, with what they are; those behind `EPIC+graph` need a language model."""
 
 _VARIANT = re.compile(r"(?P<arm>.+) (?P<option>tau|budget)=(?P<value>\d+(\.\d+)?)")
 

@@ -40,12 +40,14 @@ class Retrieved:
         passages: Best first.
         opening: The preferences that the arm itself puts before the passages.
         encoding, search: Seconds for the query's embedding, and for the rest.
+        steering: Those of `search` that steering took.
     """
 
     passages: tuple[Passage, ...] = ()
     opening: tuple[str, ...] = ()
     encoding: float = 0.0
     search: float = 0.0
+    steering: float = 0.0
 
 
 @dataclass(kw_only=True)

@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 
 from epic_core import Item
 from epic_core.encoders import Encoder, embed
-from epic_core.lm import LanguageModel, Message
-from epic_core.lm.answers import said_in
-from epic_core.lm.prompting import numbered, section
 from epic_core.retention import Ebbinghaus, Held
 from epic_eval.arms.base import BuildCost, Passage, Retrieved, Vectors, with_total, write_documents
 
@@ -110,8 +107,7 @@ class Dense:
     def retrieve(self, question: str, k: int) -> Retrieved:
         """Return the passages nearest to the query."""
         started = time.perf_counter()
-        texts = [question] if self.queries is None else list(self.queries(question, self.preferences, self.encoder))
-        query = embed(self.encoder, texts).mean(axis=0, keepdims=True)
+        query = self._query(question)[None, :]
         encoded = time.perf_counter()
         rows = self._search(query, min(k, len(self.corpus)))
         found = [self.corpus[int(row)] for row in rows if row >= 0]
@@ -120,6 +116,12 @@ class Dense:
             encoding=encoded - started,
             search=time.perf_counter() - encoded,
         )
+
+    def _query(self, question: str) -> Vectors:
+        """Return the vector to search for, shape `(d,)`."""
+        texts = [question] if self.queries is None else list(self.queries(question, self.preferences, self.encoder))
+        mean: Vectors = embed(self.encoder, texts).mean(axis=0)
+        return mean
 
     def _search(self, query: Vectors, k: int) -> Any:
         if self._rotation is None:
@@ -221,37 +223,3 @@ def nearest_appended(question: str, preferences: Sequence[str], encoder: Encoder
         return [question]
     vectors = embed(encoder, [question, *preferences])
     return [f"{question} {preferences[int((vectors[1:] @ vectors[0]).argmax())]}"]
-
-
-_REWRITE = (
-    "You prepare questions for a search engine. Rewrite the user's question as one query that finds texts which suit"
-    " this user. Use only those preferences that bear on the question. Answer with the query alone."
-)
-_PSEUDO = (
-    "You prepare questions for a search engine. Write two lines: first, what this user might say about the subject, in"
-    " their own words; second, what they would have in mind when they choose. Answer with the two lines alone."
-)
-
-
-def rewritten(lm: LanguageModel) -> Queries:
-    """Return queries that a model rewrites with all preferences (Pref-QR)."""
-
-    def queries(question: str, preferences: Sequence[str], encoder: Encoder) -> list[str]:
-        return [_asked(lm, _REWRITE, question, preferences) or question]
-
-    return queries
-
-
-def pseudo_utterances(lm: LanguageModel) -> Queries:
-    """Return questions with a model's pseudo utterance and reasoning (PBR, without its graph over the corpus)."""
-
-    def queries(question: str, preferences: Sequence[str], encoder: Encoder) -> list[str]:
-        lines = _asked(lm, _PSEUDO, question, preferences).splitlines()
-        return [question, *(line for line in lines if line.strip())][:3]
-
-    return queries
-
-
-def _asked(lm: LanguageModel, task: str, question: str, preferences: Sequence[str]) -> str:
-    asked = f"The user's preferences:\n{numbered(preferences)}\n\nThe question:\n{section(question, 'question')}"
-    return said_in(lm.complete([Message("system", task), Message("user", asked)], max_tokens=200).text).strip()

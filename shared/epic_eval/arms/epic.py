@@ -112,6 +112,7 @@ class Epic:
             opening=tuple(preference.text for preference in opening),
             encoding=encoding,
             search=max(0.0, taken - hits.timings.get("embedding", 0.0)),
+            steering=hits.timings.get("steering", 0.0),
         )
 
     def bytes(self) -> dict[str, int]:

@@ -10,12 +10,19 @@ from epic_eval.datasets import Data
 from epic_eval.experiments.retrieval import Retrieval, Say
 from epic_eval.experiments.scores import MIB, Scores
 from epic_eval.experiments.streaming import stream
-from epic_eval.experiments.variants import asked_by_others, diluted, misspelt, ordering, with_preferences
+from epic_eval.experiments.variants import (
+    asked_by_others,
+    contradicted,
+    diluted,
+    misspelt,
+    ordering,
+    with_preferences,
+)
 from epic_eval.report import Part, Table, plot_lines
 
 ARMS = ("told", "dense", "EPIC", "EPIC ours")
 BUDGETS = (0.1, 0.27, 1.0, 10.0)
-COUNTS = (1, 2, 5, 10, 20, 40)
+COUNTS = (1, 2, 5, 10, 20, 40, 100, 200)
 _NOTE = "Means over personas of {name}; bytes are the mean of the states. No model answered: proxies, as in Table 2."
 
 
@@ -122,6 +129,11 @@ class Experiments:
         variants = {f"{share:.0%}": misspelt(self.data, share, self.seed) for share in (0.0, 0.05, 0.1, 0.2)}
         return [self._series("Misspelt words", variants, ARMS[1:], ("choice", "MB"))[0]]
 
+    def contradictions(self) -> list[Part]:
+        """Contradictions: beside each option that follows lies a copy that says the opposite."""
+        variants = {"as it is": self.data, "with opposites": contradicted(self.data, self.seed)}
+        return [self._series("Contradicting copies", variants, ARMS[1:], ("choice", "breaking", "MB"))[0]]
+
     def injected(self) -> list[Part]:
         """Injected instructions: orders to the assistant behind a share of the passages."""
         variants = {f"{share:.0%}": ordering(self.data, share, self.seed) for share in (0.0, 0.1, 0.5)}
@@ -138,7 +150,7 @@ class Experiments:
 
     def all(self) -> dict[str, Callable[[], list[Part]]]:
         """Return the experiments by name."""
-        names = ("preferences", "bytes", "dilution", "surface", "injected", "unrelated", "stream")
+        names = ("preferences", "bytes", "dilution", "surface", "contradictions", "injected", "unrelated", "stream")
         return {name: getattr(self, name) for name in names}
 
 

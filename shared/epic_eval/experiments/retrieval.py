@@ -14,6 +14,7 @@ from typing import Any
 from epic_core.encoders import Encoder
 from epic_core.lm import LanguageModel
 from epic_eval.arms import Arm, CorpusEncoder, arm_of
+from epic_eval.asking import JournalledLM
 from epic_eval.datasets import Data, Persona, Question
 from epic_eval.journal import Journal, Record, key_of
 
@@ -63,7 +64,7 @@ class Retrieval:
     Args:
         data: What is asked of whom.
         encoder: Encodes everything.
-        folder: Holds `retrieved.jsonl` and `built.jsonl`.
+        folder: Holds `retrieved.jsonl` and `built.jsonl`, and `asked.jsonl` with a model's answers to arms.
         k: How many passages a context has.
         seed: Of whatever arms draw.
         lm: For arms that ask a language model.
@@ -85,7 +86,7 @@ class Retrieval:
         self.folder = Path(folder)
         self.k = k
         self.seed = seed
-        self.lm = lm
+        self.lm = None if lm is None else JournalledLM(lm, Journal(self.folder / "asked.jsonl"))
         self.say = say
         self.run = run_key(data, encoder, seed, k, lm)
         self.retrieved = Journal(self.folder / "retrieved.jsonl")
@@ -162,6 +163,7 @@ class Retrieval:
                 "order": [passage.id for passage in deep],
                 "encoding": found.encoding,
                 "search": found.search,
+                "steering": found.steering,
             },
         )
 
@@ -184,3 +186,5 @@ class Retrieval:
         """Close the files."""
         self.retrieved.close()
         self.built.close()
+        if self.lm is not None:
+            self.lm.journal.close()

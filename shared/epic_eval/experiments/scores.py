@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import mean, median
 
 from epic_eval.answering import request_of
 from epic_eval.datasets import Data, Persona
@@ -26,7 +27,7 @@ class Scores:
         self.retrieval = retrieval
         self.arms = list(arms)
         self._values: dict[tuple[str, str, str], list[tuple[object, float]]] = {}
-        self._seconds: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        self._seconds: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
         results = {arm: retrieval.results(arm) for arm in self.arms}
         if nearness is not None:
             nearness.know(
@@ -51,7 +52,8 @@ class Scores:
                 found["tokens"] = sum(len(message.content) for message in prompt) / 4
                 for measure, value in found.items():
                     self._values.setdefault((arm, asked.set, measure), []).append((asked.persona, value))
-                self._seconds.setdefault((arm, asked.set), []).append((record["encoding"], record["search"]))
+                taken = (record["encoding"], record["search"], record.get("steering", 0.0))
+                self._seconds.setdefault((arm, asked.set), []).append(taken)
 
     @property
     def data(self) -> Data:
@@ -66,16 +68,13 @@ class Scores:
         """Return the mean over personas; None if nothing is known."""
         return estimate(self.values(arm, dataset, measure))
 
-    def milliseconds(self, arm: str, dataset: str) -> tuple[float, float, float] | None:
-        """Return mean encoding, mean search and median search of a question; None for no questions."""
+    def milliseconds(self, arm: str, dataset: str) -> tuple[float, float, float, float] | None:
+        """Return mean encoding, mean search, median search and mean steering of a question; None for no questions."""
         taken = self._seconds.get((arm, dataset))
         if not taken:
             return None
-        searches = sorted(search for _, search in taken)
-        mean = sum(searches) / len(searches)
-        return tuple(  # type: ignore[return-value]
-            1000 * each for each in (sum(e for e, _ in taken) / len(taken), mean, searches[len(searches) // 2])
-        )
+        encoding, search, steering = (1000 * mean(part) for part in zip(*taken, strict=True))
+        return encoding, search, 1000 * median(each for _, each, _ in taken), steering
 
     def personas(self, dataset: str) -> tuple[Persona, ...]:
         """Return the personas of a set."""

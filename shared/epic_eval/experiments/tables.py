@@ -6,11 +6,12 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from epic_eval.experiments.scores import MIB, Scores
 from epic_eval.metrics import MEASURES, paired
-from epic_eval.report import Part, Table, Text
+from epic_eval.report import Part, Table, Text, plot_frontier
 
 LETTERS = {"PrefWiki": "W", "PrefRQ": "R", "PrefELI5": "L", "PrefEval": "E"}
 ABLATION = ("dense", "C", "F", "S", "C+F", "EPIC", "EPIC signed", "EPIC light", "EPIC ours")
@@ -29,6 +30,38 @@ def paper_figures() -> dict[str, Any]:
 def paper_row(table: str, arm: str) -> Any:
     """Return the papers' row for an arm of ours, or None."""
     return paper_figures()[table].get(paper_figures()["same_as"].get(arm))
+
+
+def papers_tables(scores: Scores, taus: Scores | None, folder: Path) -> list[Part]:
+    """Build all tables that the arms allow, plots of measures against bytes, and the notes on the papers.
+
+    Args:
+        scores: Of the arms.
+        taus: Of `TAU_ARMS`; None leaves Table 5 out.
+        folder: For the plots.
+    """
+    parts = table2(scores)
+    parts += [differences(scores)] * ("dense" in scores.arms)
+    parts.append(table4(scores))
+    parts += [] if taus is None else [table5(taus)]
+    parts += [table6(scores), table7(scores), table8(scores)]
+    parts += [table9(scores)] * ("EPIC" in scores.arms)
+    parts.append(table12(scores))
+    first = scores.data.datasets[0].name
+    for measure in ("choice", "coverage"):
+        points = {
+            arm: (size["total"], found.mean)
+            for arm in scores.arms
+            # An arm that finds nothing is no choice among those that do.
+            if arm not in ("none", "told")
+            and (found := scores.of(arm, first, measure))
+            and (size := scores.bytes(arm, first))
+        }
+        if points:
+            title = f"{first}: {measure} against MiB; dashed: what no smaller arm reaches"
+            path = folder / f"frontier_{measure}.svg"
+            parts.append(plot_frontier(points, path, ylabel=f"{measure} ({first})", title=title))
+    return [*parts, *footnotes()]
 
 
 def table2(scores: Scores) -> list[Part]:
@@ -209,14 +242,51 @@ def table8(scores: Scores) -> Table:
     )
 
 
+def table9(scores: Scores, arm: str = "EPIC") -> Table:
+    """Build Tables 3 and 9: milliseconds of a query and of an item by part, on the papers' devices and here."""
+    sets = [dataset.name for dataset in scores.data.datasets]
+    taken = [found for name in sets if (found := scores.milliseconds(arm, name)) is not None]
+    builds = [record for name in sets for record in scores.builds(arm, name)]
+    items = len(builds) * len(scores.data.corpus)
+    ours: dict[str, float] = {}
+    if taken and builds:
+        encoding, search, _, steering = (sum(part) / len(taken) for part in zip(*taken, strict=True))
+        ours = {"query: embedding": encoding, "query: steering": steering, "query: index": search - steering}
+        ours["query: total"] = encoding + search
+        ours["item: embedding"] = 1000 * scores.retrieval.encoding_seconds() / len(scores.data.corpus)
+        for part in ("coarse filter", "verification", "embedding instructions"):
+            ours[f"item: {part}"] = 1000 * sum(record["seconds"].get(part, 0.0) for record in builds) / items
+        every = sum(sum(record["seconds"].values()) for record in builds)
+        ours["item: total"] = ours["item: embedding"] + 1000 * every / items
+        ours["item: model calls"] = sum(record["calls"] for record in builds) / items
+    paper = paper_figures()["table9"]
+    rows = [
+        (
+            part,
+            f"{ours[part]:.3f}" if part in ours else "-",
+            *(f"{value:.2f}" if value is not None else "-" for value in theirs),
+        )
+        for part, theirs in paper["rows"].items()
+    ]
+    note = f"{arm}: means over its memories ({len(builds)}) and their questions; an item is a passage offered."
+    return Table("Tables 3 and 9: ms by part", ("", "here", *paper["columns"]), tuple(rows), (note,))
+
+
 _OTHERS = (
     ("MemoryBank-lite", "PrefEval", "table12", "MemoryBank"),
+    ("MemoryBank", "PrefEval", "table12", "MemoryBank"),
     ("EPIC", "PrefEval", "table12", "EPIC"),
     ("BPR-lite", "PrefWiki", "table13", "BPR"),
     ("RaBitQ", "PrefWiki", "table13", "RaBitQ"),
     ("EPIC", "PrefWiki", "table13", "EPIC"),
     ("graph", "PrefWiki", "table14", "HippoRAG 2"),
+    ("graph+F", "PrefWiki", "table14", "+ F"),
+    ("graph+C+F", "PrefWiki", "table14", "+ CF"),
     ("EPIC+graph", "PrefWiki", "table14", "+ CFS"),
+    ("HippoRAG 2", "PrefWiki", "table14", "HippoRAG 2"),
+    ("HippoRAG 2+F", "PrefWiki", "table14", "+ F"),
+    ("HippoRAG 2+C+F", "PrefWiki", "table14", "+ CF"),
+    ("EPIC+HippoRAG 2", "PrefWiki", "table14", "+ CFS"),
 )
 
 
