@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from epic_core.cli.printing import console, one_line, plain, table
+from epic_core.cli.printing import one_line, plain, table
 from epic_core.cli.reasons import reasons
 from epic_core.cli.sources import Sources, read_preferences
 from epic_core.memory import EpicMemory
@@ -76,19 +77,19 @@ def run_demo(path: str | None = None) -> Iterator[RenderableType]:
             (report.seen, "texts came in"),
             (report.passed, "are near something she said (coarse filter)"),
             (stats.counts["items"], "were kept for a preference, each with the reason"),
-            (stats.counts["light"], "are held by their text only, and found last"),
+            (stats.counts["light"], "are held by their text only"),
         ]
         yield table((">", ""), [(f"  {count}", what) for count, what in rows])
         yield f"  in {report.seconds:.1f} s; {stats.bytes['total'] / 1e6:.2f} MB in all"
 
-        vectors = _unit(memory.encoder.encode([item.text for item in items]))
+        vectors = memory.encoder.encode([item.text for item in items])
         suits = {"epic": 0, "dense": 0}
         seconds = []
         for number, question in enumerate(questions, start=1):
             begun = time.perf_counter()
             hits = memory.search(question, k=_SHOWN)
             seconds.append(time.perf_counter() - begun)
-            nearest = np.argsort(-(vectors @ _unit(memory.encoder.encode([question]))[0]))[:_SHOWN]
+            nearest = np.argsort(-(vectors @ memory.encoder.encode([question])[0]))[:_SHOWN]
             dense = [items[place] for place in nearest]
             suits["epic"] += any(key.get((hit.item.id, number)) == "supports" for hit in hits[:1])
             suits["dense"] += key.get((dense[0].id, number)) == "supports"
@@ -96,22 +97,20 @@ def run_demo(path: str | None = None) -> Iterator[RenderableType]:
                 stances = [key.get((item.id, number), "") for item in (*(hit.item for hit in hits), *dense)]
                 yield Text.assemble("\n", (question, "bold"))
                 yield plain(f"she said: {preferences[number - 1]}", "dim")
-                yield _beside(_of_memory(hits, stances[: len(hits)]), _of_dense(dense, stances[len(hits) :]))
+                yield _Beside(_of_memory(hits, stances[: len(hits)]), _of_dense(dense, stances[len(hits) :]))
 
-        yield Text("\nWhat a model is given for the last of them", "bold")
-        yield _framed(plain(memory.context(questions[_ASKED[-1] - 1], k=1)))
-        median = sorted(seconds)[len(seconds) // 2]
         yield Text(
             f"\nAll {len(questions)} questions, by a key made by hand: the first answer suits her"
             f" {suits['epic']} times with epic, {suits['dense']} times with plain retrieval by the same encoder.",
             "bold",
         )
+        yield Text("\nWhat a model is given for the last of them", "bold")
+        yield plain(memory.context(questions[_ASKED[-1] - 1], k=1), "dim")
+        median = sorted(seconds)[len(seconds) // 2]
         kept = f" It is kept: epic ask {path}" if path else " Keep the memory, and ask it: epic demo --out me.epic"
-        yield plain(f"{len(questions)} questions, median {median * 1000:.2f} ms each, query embedding included.{kept}")
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        yield plain(
+            f"\n{len(questions)} questions, median {median * 1000:.2f} ms each, query embedding included.{kept}"
+        )
 
 
 def _of_memory(hits: Hits, stances: Sequence[str]) -> RenderableType:
@@ -133,17 +132,20 @@ def _answer(item: Item, stance: str) -> tuple[Text, Text]:
     return Text(*_SIGNS.get(stance, ("  about something else", "dim"))), one_line(item.text, _LONGEST)
 
 
-def _beside(left: RenderableType, right: RenderableType) -> RenderableType:
-    """Return two answers beside each other on a wide terminal, else one below the other."""
-    out = console()
-    if out.is_terminal and out.width >= _WIDE:
+@dataclass(frozen=True)
+class _Beside:
+    """Two answers beside each other on a wide terminal, else one below the other."""
+
+    left: RenderableType
+    right: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if not console.is_terminal or options.max_width < _WIDE:
+            yield from (Text("epic", "underline"), self.left, Text("\nplain retrieval", "underline"), self.right)
+            return
         both = Table.grid(padding=(0, 1), expand=True)
         both.add_column(ratio=1)
         both.add_column(ratio=1)
-        both.add_row(Panel(left, title="epic", border_style="green"), Panel(right, title="plain retrieval"))
-        return both
-    return Group(Text("epic", "underline"), left, Text("\nplain retrieval", "underline"), right)
-
-
-def _framed(text: Text) -> RenderableType:
-    return Panel(text) if console().is_terminal else text
+        left = Panel(self.left, title="epic", border_style="green")
+        both.add_row(left, Panel(self.right, title="plain retrieval", border_style="dim"))
+        yield both

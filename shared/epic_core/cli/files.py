@@ -107,7 +107,7 @@ def not_kept(file: InFile) -> None:
 def namespaces(file: InFile) -> None:
     """List the users of a file."""
     with file.open(read_only=True) as memory:
-        names = memory.namespaces()
+        names = memory.namespaces
     file.show(names, "\n".join(names))
 
 

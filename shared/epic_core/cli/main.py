@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 app = new_app(help="A memory that keeps what matters to one user.")
 # What the command line itself refuses: an unknown command or option, or a value that cannot be.
-_UsageError = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
+_UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 _COMPLETE = "_EPIC_COMPLETE"
 _PANELS = {
     "Build and ask": "demo build add ask list show explain",
@@ -384,9 +384,10 @@ for module in (files, learning, facts, apps):
 app.add_typer(preferences.app, name="preferences")
 app.add_typer(rerank.app, name="rerank")
 for panel, names in _PANELS.items():
-    for known in (*app.registered_commands, *app.registered_groups):
-        if known.name in names.split():
-            known.rich_help_panel = panel
+    listed: list[Any] = [*app.registered_commands, *app.registered_groups]
+    for each in listed:
+        if each.name in names.split():
+            each.rich_help_panel = panel
 
 if __name__ == "__main__":
     sys.exit(main())

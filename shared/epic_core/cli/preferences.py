@@ -90,8 +90,10 @@ def _add(
 ) -> None:
     """Add one; the items that are held are matched with it, too."""
     from epic_core.types import Preference
+    from epic_core.types.validation import checked_moment
 
-    preference = Preference(text=text, expires_at=expires)
+    ends = None if expires is None else checked_moment(expires)
+    preference = Preference(text=text, expires_at=ends)
     with file.open(reader) as memory:
         file.show(memory.add_preference(preference, progress=True))
 

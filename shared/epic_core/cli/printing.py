@@ -34,7 +34,10 @@ def one_line(text: object, longest: int) -> Text:
     """Return the beginning of a text on one line."""
     # Cut first: what a page may hold must not be split into words for eighty characters of it.
     line = " ".join(str(text)[: 4 * longest].split())
-    return plain(line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…")
+    if len(line) <= longest:
+        return plain(line)
+    words, space, _ = line[:longest].rpartition(" ")
+    return plain(f"{(words if space else line[: longest - 1]).rstrip('.,;:')}…")
 
 
 class _Console(Console):
