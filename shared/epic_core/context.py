@@ -27,7 +27,7 @@ ALLOWANCE = 150
 # If any preference is likely to matter (chance of at least _ANY), each whose chance is at least _LEAST_CHANCE and this
 # share of the likeliest's gets a line: the model cannot follow one that is left out, while one that does not matter
 # costs only a few tokens.
-_LEAST_CHANCE, _LEAST_SHARE = 0.01, 0.05
+_LEAST_CHANCE, _LEAST_SHARE = 0.03, 0.06
 _ANY = 0.06
 _CHARACTERS_A_TOKEN = 5
 

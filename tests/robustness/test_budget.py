@@ -314,8 +314,6 @@ def used(memory: EpicMemory) -> None:
     [
         *((name, "plain") for name in STREAMS),
         ("passages", "judge"),
-        ("compressible", "judge"),
-        ("passages", "undecided"),
         ("compressible", "undecided"),
         ("passages", "second tier"),
     ],

@@ -28,4 +28,4 @@ def test_a_kill_at_any_statement_leaves_old_or_new(tmp_path: Path, name: str, bu
     assert run.returncode == 0, run.stderr
     left = json.loads(run.stdout)
     # It was killed both before the change was in force and, at the last, after it.
-    assert left["before"] > 5 and left["after"] >= 1
+    assert left["before"] > 3 and left["after"] >= 1
