@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from rich.console import RenderableType
+from rich.padding import Padding
 from rich.text import Text
 from typer import Argument, Option, Typer
 
@@ -102,7 +104,7 @@ def _typed() -> Iterator[str]:
         return
 
 
-def _answer(memory: EpicMemory, hits: Hits, *, verbose: bool) -> Iterator[Text]:
+def _answer(memory: EpicMemory, hits: Hits, *, verbose: bool) -> Iterator[RenderableType]:
     """Yield the parts of an answer: each hit with its reasons, or what there is to say instead."""
     from epic_core.cli.reasons import reasons
     from epic_core.context import those_that_matter
@@ -121,7 +123,7 @@ def _answer(memory: EpicMemory, hits: Hits, *, verbose: bool) -> Iterator[Text]:
         for words in reasons(hit):
             yield _indented(plain(words, "green"))
         for entry in hit.entries if verbose else ():
-            told = f"[{entry.stance}] {entry.preference} (cosine {entry.similarity:.2f}; {entry.rationale})"
+            told = f"[{entry.stance}] {entry.preference} (similarity {entry.similarity:.2f}; {entry.rationale})"
             yield _indented(plain(told, "dim"))
             if entry.instruction:
                 yield _indented(plain(entry.instruction, "dim"))
@@ -130,5 +132,5 @@ def _answer(memory: EpicMemory, hits: Hits, *, verbose: bool) -> Iterator[Text]:
         yield plain(f"steered by ({weight:.2f}, cosine {similarity:.2f}): {preference}", "dim")
 
 
-def _indented(text: Text) -> Text:
-    return Text("   ").append_text(text)
+def _indented(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, 3), expand=False)

@@ -55,13 +55,17 @@ def list_(
         {"id": item.id, "text": item.text, "kept_for": [entry.preference for entry in entries[item.id]]}
         for item in shown
     ]
-    rows = [
-        (one["id"], one_line(one["text"], _PREVIEW), one_line("; ".join(one["kept_for"]) or "its text only", _PREVIEW))
-        for one in kept
-    ]
+    rows = [(one["id"], _preview(one["text"]), _preview("; ".join(one["kept_for"]) or "its text only")) for one in kept]
     more = f"The newest {len(shown)} of {len(held)} items; --limit 0 lists all." if len(shown) < len(held) else ""
     nothing = "" if held else "Nothing in this memory yet."
     file.show(kept, table(("id", "text", "kept for"), rows), *filter(None, (more, nothing)))
+
+
+def _preview(text: str) -> Text:
+    """Return the beginning of a text, which a narrow terminal cuts once more."""
+    cell = one_line(text, _PREVIEW)
+    cell.no_wrap, cell.overflow = True, "ellipsis"
+    return cell
 
 
 def show(file: InFile, item_id: ItemId) -> None:

@@ -83,7 +83,7 @@ def _show(file: InFile, text: Which) -> None:
 def _add(
     file: InFile,
     reader: Reader,
-    text: Annotated[str, Argument(help="the preference")],
+    text: Annotated[str, Argument(metavar="TEXT", help="the preference")],
     expires: Annotated[
         str | None, Option(metavar="WHEN", help="until when it counts, like 2027-03-31T12:00:00+01:00")
     ] = None,
@@ -110,7 +110,7 @@ def _remove(file: InFile, model: Model, text: Which) -> None:
 
 @command(app)
 def _replace(
-    file: InFile, reader: Reader, old: Which, new: Annotated[str, Argument(help="the new preference")]
+    file: InFile, reader: Reader, old: Which, new: Annotated[str, Argument(metavar="NEW", help="the new preference")]
 ) -> None:
     """Put another in its place."""
     with file.open(reader) as memory:

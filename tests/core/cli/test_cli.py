@@ -280,7 +280,7 @@ def test_ask_verbose_shows_the_figures_and_a_log(built: Epic) -> None:
     result = built("ask", "me.epic", "Which hotel should I book?", "-k", "1", "-v")
 
     assert re.search(r"^1\. casino  -?\d\.\d+$", result.out, re.M)
-    assert f"[conflicts] {PREFERENCES[0]} (cosine 0." in result.out
+    assert f"[conflicts] {PREFERENCES[0]} (similarity 0." in result.out
     assert "search done in" in result.err
     assert built("ask", "me.epic", "Which hotel should I book?").err == ""
 
