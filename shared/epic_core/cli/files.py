@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.text import Text
 from typer import Argument, Option, Typer
@@ -51,7 +51,7 @@ def list_(
         held = memory.items()
         shown = held[-limit:] if limit > 0 else held
         entries = {item.id: memory.explain(item.id).entries for item in shown}
-    kept = [
+    kept: list[dict[str, Any]] = [
         {"id": item.id, "text": item.text, "kept_for": [entry.preference for entry in entries[item.id]]}
         for item in shown
     ]

@@ -78,8 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _refusal(error: Any) -> str:
     """Return what is wrong with a command line, what may have been meant, and where the help is."""
     message = error.format_message()
-    if likely := getattr(error, "possibilities", None):
-        message = f"{error.message}. Did you mean {', '.join(likely)}?"
+    likely = getattr(error, "possibilities", None)
+    if "Did you mean" in error.message:
+        message = error.message
+    elif likely:
+        message = f"{error.message.rstrip('.')}. Did you mean {', '.join(likely)}?"
     return f"{message}\nHelp: {error.ctx.command_path if error.ctx else 'epic'} --help"
 
 
