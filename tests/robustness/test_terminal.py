@@ -1,11 +1,13 @@
-"""What the command line writes to a terminal: names of files and arguments without characters that a terminal obeys."""
+"""What the command line writes to a terminal: file names, arguments and documents as nothing that a terminal obeys."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from epic_core import EpicMemory, Item
 from epic_core.cli.main import main
 
 ESCAPE = "\x1b[31m"
@@ -34,3 +36,44 @@ def test_no_message_carries_an_escape(
         assert ended.code == 2
     written = capsys.readouterr()
     assert written.err and "\x1b" not in written.out + written.err
+
+
+HOSTILE = (
+    "[bold red]hotel[/] [link=file:///etc/passwd]casino[/link] [/nothing] :bomb: \\[x]",
+    "hotel \x1b[2J\x1b[31m\x1b]8;;http://evil.example\x07casino\x1b]8;;\x07",
+    "hotel \x1b]0;title\x07\x1b]52;c;aGk=\x07 casino \x9b31m\x90q\x9c",
+    "hotel \u202eonisac\u202c \u2066casino\u2069 \u200f\u061c",
+    "hotel\rcasino\x08\x08\x7f\x0b\x0c",
+    "hotel\u2028casino\u2029\x85",
+    "hotel " + "casino" * 20_000,
+    "hotel with a casino <script>alert(1)</script>",
+    "hotel casino\n" * 1_000,
+)
+SHOWING = ("ask FILE hotel --all -v -k 20", "list FILE", "show FILE a0", "explain FILE a0", "explain FILE a0 -v")
+_STYLE = re.compile(r"\x1b\[[\d;]*m")
+_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_document_is_no_command_to_a_terminal(
+    hostile: str,
+    is_terminal: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = str(tmp_path / "me.epic")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("rich.console.Console.is_terminal", is_terminal)
+    with EpicMemory.open(path, ["I avoid hotels with casinos.", hostile[:2000]], coarse=False) as memory:
+        memory.add([Item(id="a0", text=hostile, metadata={"note": hostile[:200]})])
+        memory.add([Item(id=f"b {hostile[:40]}", text="A hotel with a casino.")])
+    for command in SHOWING:
+        assert main([path if word == "FILE" else word for word in command.split()]) == 0
+        shown = capsys.readouterr()
+        printed = _STYLE.sub("", shown.out + shown.err) if is_terminal else shown.out + shown.err
+        assert not _OBEYED.search(printed)
+        assert is_terminal is False or max(map(len, printed.splitlines())) <= 100 or "search done" in printed
+        if hostile.startswith("[bold"):
+            assert "[bold red]hotel[/]" in printed

@@ -2,57 +2,63 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import secrets
 import sys
-from typing import Any
+from typing import Annotated
 
-from epic_core.cli.options import add_command, visible
-from epic_core.errors import MissingExtraError
+from typer import Option, Typer
+
+from epic_core.cli.options import InFile, command
+from epic_core.cli.printing import visible
+from epic_core.errors import InvalidInputError, MissingExtraError
 
 _TOKEN = "EPIC_MCP_TOKEN"
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(app: Typer) -> None:
     """Add the commands."""
-    parser = add_command(commands, "mcp", _mcp, "let assistants that speak MCP use a memory")
-    access = parser.add_mutually_exclusive_group()
-    access.add_argument("--read-only", action="store_true", help="assistants may only read")
-    access.add_argument(
-        "--allow-writes",
-        action="store_true",
-        help="assistants may change and forget by themselves; without it they propose",
-    )
-    parser.add_argument("--any-user", action="store_true", help="calls may name other users of the file by user_id")
-    parser.add_argument(
-        "--http",
-        type=int,
-        metavar="PORT",
-        help=f"streamable HTTP on 127.0.0.1 instead of stdio; its token is {_TOKEN}, or a new one that is shown",
-    )
+    command(app)(mcp)
 
 
-def _mcp(options: argparse.Namespace) -> None:
+def mcp(
+    file: InFile,
+    read_only: Annotated[bool, Option("--read-only", help="assistants may only read")] = False,
+    allow_writes: Annotated[
+        bool,
+        Option("--allow-writes", help="assistants may change and forget by themselves; without it they propose"),
+    ] = False,
+    any_user: Annotated[bool, Option("--any-user", help="calls may name other users of the file by user_id")] = False,
+    http: Annotated[
+        int | None,
+        Option(
+            metavar="PORT",
+            help=f"streamable HTTP on 127.0.0.1 instead of stdio; its token is {_TOKEN}, or a new one that is shown",
+        ),
+    ] = None,
+) -> None:
+    """Let assistants that speak MCP use a memory."""
+    if read_only and allow_writes:
+        raise InvalidInputError("--allow-writes is not allowed with --read-only. Give one of them.")
     try:
         from epic_apps.mcp import HOST, PATH, Access, UserMemory, memory_server, run_http, run_stdio
     except ImportError as error:
         raise MissingExtraError(error.name or "mcp", "mcp") from None
 
-    access: Access = "read" if options.read_only else "write" if options.allow_writes else "propose"
+    access: Access = "read" if read_only else "write" if allow_writes else "propose"
     with UserMemory(
-        options.memory,
+        file.memory,
         access=access,
-        namespace=options.namespace,
-        any_user=options.any_user,
-        encoder=options.encoder,
+        namespace=file.namespace,
+        any_user=any_user,
+        encoder=file.encoder,
     ) as memory:
         server = memory_server(memory)
-        if options.http is None:
+        if http is None:
             run_stdio(server)
             return
         given = os.environ.get(_TOKEN)
         token = given or secrets.token_urlsafe(24)
         shown = f"the token in {_TOKEN}" if given else f"the header  Authorization: Bearer {token}"
-        sys.stderr.write(visible(f"http://{HOST}:{options.http}{PATH} with {shown}") + "\n")
-        run_http(server, port=options.http, token=token)
+        sys.stderr.write(visible(f"http://{HOST}:{http}{PATH} with {shown}") + "\n")
+        run_http(server, port=http, token=token)

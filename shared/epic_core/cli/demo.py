@@ -1,20 +1,39 @@
-"""Demo with a bundled user, her saved notes and clippings, and the memory made of them."""
+"""Demo: a bundled user, what she saved, the memory made of it, and plain retrieval beside it."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 
+import numpy as np
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from epic_core.cli.printing import one_line, plain, table
+from epic_core.cli.reasons import reasons
 from epic_core.cli.sources import Sources, read_preferences
 from epic_core.memory import EpicMemory
 from epic_core.text.chunking import WordChunker
-from epic_core.types import Preference
+from epic_core.types import Hits, Item, Preference
 from epic_core.types.preferences import Expansion
 
 _DATA = files("epic_core") / "data"
 _SHOWN = 2
+# The questions that are shown, by number; all eight are counted.
+_ASKED = (4, 5, 8)
+_LONGEST = 96
+# From this width on, two columns of text are readable.
+_WIDE = 100
+_SIGNS = {
+    "supports": ("✓ suits her", "green"),
+    "conflicts": ("✗ against what she said", "red"),
+    "mixed": ("~ suits her in part", "yellow"),
+}
 
 
 def demo_preferences() -> list[Preference]:
@@ -26,44 +45,107 @@ def demo_preferences() -> list[Preference]:
     ]
 
 
-def run_demo(path: str | None = None) -> Iterator[str]:
-    """Build a memory from the bundled corpus, ask the bundled questions, and yield the lines to print.
+def demo_questions() -> list[str]:
+    """Return the bundled questions: the n-th is about what the n-th preference says."""
+    return str((_DATA / "questions.txt").read_text(encoding="utf-8")).splitlines()
+
+
+def demo_key() -> dict[tuple[str, int], str]:
+    """Return how items stand to the preference of a number, by hand: "supports", "conflicts" or "mixed"."""
+    lines = (_DATA / "key.tsv").read_text(encoding="utf-8").splitlines()
+    return {(item, int(number)): stance for item, number, stance in (line.split("\t") for line in lines)}
+
+
+def run_demo(path: str | None = None) -> Iterator[RenderableType]:
+    """Build a memory from the bundled corpus, ask it and plain dense retrieval, and yield the parts to print.
 
     Args:
         path: The file for the memory; default: only in RAM.
     """
-    preferences = demo_preferences()
-    questions = str((_DATA / "questions.txt").read_text(encoding="utf-8")).splitlines()
-    yield f"Maya has {len(preferences)} preferences, expanded once by a language model:"
-    yield from (f"  {preference}" for preference in preferences)
+    preferences, questions, key = demo_preferences(), demo_questions(), demo_key()
+    yield Text("Maya told her memory what matters to her", "bold")
+    yield from (plain(f"  • {preference}") for preference in preferences)
+    yield plain("  A language model wrote once what each means in practice; none is asked from here on.", "dim")
 
-    started = time.perf_counter()
+    items = list(Sources([str(_DATA / "corpus.jsonl")], chunker=WordChunker()))
     memory = EpicMemory(preferences) if path is None else EpicMemory.open(path, preferences)
     with memory:
-        loaded = time.perf_counter()
-        report = memory.add(Sources([str(_DATA / "corpus.jsonl")], chunker=WordChunker()))
-        yield f"\nBuilding (encoder and preferences ready in {loaded - started:.2f} s)"
-        yield str(report)
+        report = memory.add(items)
+        stats = memory.stats()
+        yield Text("\nand gave it what she had saved: mails, notes, clippings", "bold")
+        rows = [
+            (report.seen, "texts came in"),
+            (report.passed, "are near something she said (coarse filter)"),
+            (stats.counts["items"], "were kept for a preference, each with the reason"),
+            (stats.counts["light"], "are held by their text only"),
+        ]
+        yield table((">", ""), [(f"  {count}", what) for count, what in rows])
+        yield f"  in {report.seconds:.1f} s; {stats.bytes['total'] / 1e6:.2f} MB in all"
 
+        vectors = memory.encoder.encode([item.text for item in items])
+        suits = {"epic": 0, "dense": 0}
         seconds = []
-        for question in questions:
+        for number, question in enumerate(questions, start=1):
             begun = time.perf_counter()
             hits = memory.search(question, k=_SHOWN)
             seconds.append(time.perf_counter() - begun)
-            yield f"\n{question}"
-            for hit in hits:
-                yield f"  {hit.score:5.2f}  {hit.item.text[:96]}..."
-                yield f"         {hit.stances[0]}: {hit.preferences[0]}" if hit.entries else f"         {hit.tier}"
-            if not hits:
-                yield "  nothing in memory"
+            nearest = np.argsort(-(vectors @ memory.encoder.encode([question])[0]))[:_SHOWN]
+            dense = [items[place] for place in nearest]
+            suits["epic"] += any(key.get((hit.item.id, number)) == "supports" for hit in hits[:1])
+            suits["dense"] += key.get((dense[0].id, number)) == "supports"
+            if number in _ASKED:
+                stances = [key.get((item.id, number), "") for item in (*(hit.item for hit in hits), *dense)]
+                yield Text.assemble("\n", (question, "bold"))
+                yield plain(f"she said: {preferences[number - 1]}", "dim")
+                yield _Beside(_of_memory(hits, stances[: len(hits)]), _of_dense(dense, stances[len(hits) :]))
 
-        kept = next((hit for question in questions for hit in memory.search(question, k=1) if hit.entries), None)
-        if kept is not None:
-            yield f"\nWhy was {kept.item.id} kept?"
-            yield str(memory.explain(kept.item.id))
-            yield "\nWhat a model is given:"
-            yield memory.context(questions[0], k=1)
-        yield "\nSizes"
-        yield str(memory.stats())
+        yield Text(
+            f"\nAll {len(questions)} questions, by a key made by hand: the first answer suits her"
+            f" {suits['epic']} times with epic, {suits['dense']} times with plain retrieval by the same encoder.",
+            "bold",
+        )
+        yield Text("\nWhat a model is given for the last of them", "bold")
+        yield plain(memory.context(questions[_ASKED[-1] - 1], k=1), "dim")
         median = sorted(seconds)[len(seconds) // 2]
-        yield f"\n{len(questions)} questions, median {median * 1000:.2f} ms each, query embedding included."
+        kept = f" It is kept: epic ask {path}" if path else " Keep the memory, and ask it: epic demo --out me.epic"
+        yield plain(
+            f"\n{len(questions)} questions, median {median * 1000:.2f} ms each, query embedding included.{kept}"
+        )
+
+
+def _of_memory(hits: Hits, stances: Sequence[str]) -> RenderableType:
+    """Return what the memory answers, each with the reason why it is there."""
+    parts = [
+        part
+        for hit, stance in zip(hits, stances, strict=True)
+        for part in (*_answer(hit.item, stance), plain(reasons(hit)[0], "italic"), Text(""))
+    ]
+    return Group(*parts[:-1]) if parts else Text("nothing")
+
+
+def _of_dense(items: Sequence[Item], stances: Sequence[str]) -> RenderableType:
+    parts = [part for item, stance in zip(items, stances, strict=True) for part in (*_answer(item, stance), Text(""))]
+    return Group(*parts[:-1])
+
+
+def _answer(item: Item, stance: str) -> tuple[Text, Text]:
+    return Text(*_SIGNS.get(stance, ("  about something else", "dim"))), one_line(item.text, _LONGEST)
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """Two answers beside each other on a wide terminal, else one below the other."""
+
+    left: RenderableType
+    right: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if not console.is_terminal or options.max_width < _WIDE:
+            yield from (Text("epic", "underline"), self.left, Text("\nplain retrieval", "underline"), self.right)
+            return
+        both = Table.grid(padding=(0, 1), expand=True)
+        both.add_column(ratio=1)
+        both.add_column(ratio=1)
+        left = Panel(self.left, title="epic", border_style="green")
+        both.add_row(left, Panel(self.right, title="plain retrieval", border_style="dim"))
+        yield both

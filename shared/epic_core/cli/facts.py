@@ -2,50 +2,68 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-from epic_core.cli.options import add_command, open_memory, show
+from typer import Argument, Option, Typer
+
+from epic_core.cli.options import InFile, command
+from epic_core.cli.printing import table
 from epic_core.errors import UnknownItemError
-from epic_core.types.edits import Edit
+
+if TYPE_CHECKING:
+    from epic_core.types.edits import Edit
 
 
-def add_commands(commands: Any) -> None:
-    """Add the commands to the parser of `epic`."""
-    note = add_command(commands, "note", _note, "add facts of the user, and show what each one changed")
-    note.add_argument("text", nargs="+", metavar="TEXT", help='a short statement, such as "I work night shifts"')
-    note.add_argument("--until", metavar="TIME", help="when it stops to hold, like 2027-03-31T12:00:00+01:00")
-    facts = add_command(commands, "facts", _facts, "list the facts of the user, forget one, or undo an edit")
-    facts.add_argument(
-        "--history", action="store_true", help="show the last edits with their numbers, and the ids of the facts"
+def add_commands(app: Typer) -> None:
+    """Add the commands."""
+    command(app)(note)
+    command(app)(facts)
+
+
+def note(
+    file: InFile,
+    texts: Annotated[list[str], Argument(metavar="TEXT...", help='a short statement, such as "I work night shifts"')],
+    until: Annotated[
+        str | None, Option(metavar="TIME", help="when it stops to hold, like 2027-03-31T12:00:00+01:00")
+    ] = None,
+) -> None:
+    """Add facts of the user, and show what each one changed."""
+    with file.open() as memory:
+        edits = [edit for text in texts for edit in memory.add_fact(text, expires_at=until).edits]
+    file.show(
+        edits, *(str(edit) + (f"  (epic facts {file.memory} --undo {edit.id})" if edit.id else "") for edit in edits)
     )
-    facts.add_argument("--undo", type=int, metavar="NUMBER", help="take an edit back")
-    facts.add_argument(
-        "--forget", metavar="ID", help="forget a fact and its history, also one that was replaced or ended"
-    )
 
 
-def _note(options: argparse.Namespace) -> None:
-    with open_memory(options) as memory:
-        for text in options.text:
-            for edit in memory.add_fact(text, expires_at=options.until).edits:
-                show(str(edit) + (f"  (epic facts {options.memory} --undo {edit.id})" if edit.id else ""))
-
-
-def _facts(options: argparse.Namespace) -> None:
-    with open_memory(options) as memory:
-        if options.undo is not None:
-            show(f"undone: {memory.undo(options.undo)}")
-        if options.forget is not None:
+def facts(
+    file: InFile,
+    history: Annotated[
+        bool, Option("--history", help="show the last edits with their numbers, and the ids of the facts")
+    ] = False,
+    undo: Annotated[int | None, Option(metavar="NUMBER", help="take an edit back")] = None,
+    forget: Annotated[
+        str | None,
+        Option(metavar="ID", help="forget a fact and its history, also one that was replaced or ended"),
+    ] = None,
+) -> None:
+    """List the facts of the user, forget one, or undo an edit."""
+    with file.open() as memory:
+        undone = None if undo is None else memory.undo(undo)
+        if forget is not None:
             past = {item for edit in memory.edits() for item in _ids(edit)}
-            if options.forget not in past | {fact.id for fact in memory.facts()}:
-                raise UnknownItemError(f"No fact has the id {options.forget!r}: epic facts {options.memory}")
-            memory.forget(options.forget)
-        for fact in memory.facts():
-            end = "" if fact.expires_at is None else f"  (until {fact.expires_at.isoformat()})"
-            show(f"{fact.id}  {fact.text}{end}")
-        for edit in memory.edits() if options.history else ():
-            show(f"{edit.id:>6}  {edit}  [{', '.join(_ids(edit))}]")
+            if forget not in past | {fact.id for fact in memory.facts()}:
+                raise UnknownItemError(f"No fact has the id {forget!r}: epic facts {file.memory}")
+            memory.forget(forget)
+        held, edits = memory.facts(), memory.edits() if history else []
+    rows = [
+        (fact.id, fact.text, "" if (end := fact.expires_at) is None else f"until {end.isoformat()}") for fact in held
+    ]
+    file.show(
+        {"facts": held, **({"history": edits} if history else {})},
+        *([] if undone is None else [f"undone: {undone}"]),
+        table(("id", "fact", ""), rows) if rows else "No facts of the user are held.",
+        *(f"{edit.id:>6}  {edit}  [{', '.join(_ids(edit))}]" for edit in edits),
+    )
 
 
 def _ids(edit: Edit) -> list[str]:

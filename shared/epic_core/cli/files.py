@@ -1,81 +1,156 @@
-"""Commands about a memory's file: stats, explain, verify, compact, backup, export, forget, not-kept."""
+"""Commands about a memory's file: stats, list, show, explain, verify, compact, backup, export, forget and others."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from epic_core.cli.options import add_command, open_memory, show
+from rich.text import Text
+from typer import Argument, Option, Typer
 
+from epic_core.cli.options import InFile, command, suggesting
+from epic_core.cli.printing import one_line, plain, table
 
-def add_shown(commands: Any) -> None:
-    """Add the commands that show what a memory holds."""
-    add_command(commands, "stats", _stats, "counts and sizes")
-    parser = add_command(commands, "explain", _explain, "why an item was kept")
-    parser.add_argument("id", help="the item's id, as `epic ask` shows it")
-
-
-def add_commands(commands: Any) -> None:
-    """Add the commands that check, copy or shorten a file."""
-    add_command(commands, "verify", _verify, "check that a memory's file is as it was written")
-    add_command(commands, "compact", _compact, "write a memory's file anew without gaps")
-    for name, run, about in (
-        ("backup", _backup, "copy a memory, also while it is in use"),
-        ("export", _export, "write a memory as lines of JSON"),
-    ):
-        parser = add_command(commands, name, run, about)
-        parser.add_argument("to", metavar="TO", help="the file to write")
-        parser.add_argument("--overwrite", action="store_true", help="replace a file that is there")
-    parser = add_command(commands, "forget", _forget, "forget items for good")
-    parser.add_argument("id", nargs="+", help="their ids, as `epic ask` shows them")
-    add_command(commands, "not-kept", _not_kept, "what is on record of items that were not kept, and why")
+ItemId = Annotated[str, Argument(metavar="ID", help="the item's id, as `epic ask` and `epic list` show it")]
+To = Annotated[str, Argument(metavar="TO", help="the file to write")]
+Overwrite = Annotated[bool, Option("--overwrite", help="replace a file that is there")]
+_PREVIEW = 80
 
 
-def _stats(options: argparse.Namespace) -> None:
-    with open_memory(options) as memory:
-        show(memory.stats())
+def add_commands(app: Typer) -> None:
+    """Add the commands."""
+    for function in (list_, show, explain, stats, namespaces, not_kept, verify, compact, backup, export, forget):
+        command(app)(function)
 
 
-def _explain(options: argparse.Namespace) -> None:
-    with open_memory(options) as memory:
-        show(memory.explain(options.id))
+def stats(file: InFile) -> None:
+    """Show counts and sizes."""
+    with file.open() as memory:
+        made = memory.stats()
+    counts = [(name, count) for name, count in made.counts.items() if count or name in ("items", "entries")]
+    sizes = [(name, size, f"{size / 1e6:.4f} MB") for name, size in made.bytes.items()]
+    if made.budget is not None:
+        sizes.append(("budget", made.budget, f"{made.budget / 1e6:.4f} MB"))
+    others = [("encoder", made.encoder), ("verifier", made.verifier), ("tau", f"{made.tau:.3f}")]
+    file.show(
+        made,
+        table(("count", "rows>"), counts),
+        "",
+        table(("part", "bytes>", ">"), sizes),
+        "",
+        table(("", ""), others),
+    )
 
 
-def _verify(options: argparse.Namespace) -> None:
-    with open_memory(options, read_only=True) as memory:
-        rows = memory.verify()
-        show(f"{options.memory}: sound, {rows} rows, {Path(options.memory).stat().st_size} bytes")
+def list_(
+    file: InFile,
+    limit: Annotated[int, Option("--limit", "-n", help="how many, the newest last; 0 for all")] = 50,
+) -> None:
+    """List the items that are held, with the preferences they are held for."""
+    with file.open() as memory:
+        held = memory.items()
+        shown = held[-limit:] if limit > 0 else held
+        entries = {item.id: memory.explain(item.id).entries for item in shown}
+    kept: list[dict[str, Any]] = [
+        {"id": item.id, "text": item.text, "kept_for": [entry.preference for entry in entries[item.id]]}
+        for item in shown
+    ]
+    rows = [(one["id"], _preview(one["text"]), _preview("; ".join(one["kept_for"]) or "its text only")) for one in kept]
+    more = f"The newest {len(shown)} of {len(held)} items; --limit 0 lists all." if len(shown) < len(held) else ""
+    nothing = "" if held else "Nothing in this memory yet."
+    file.show(kept, table(("id", "text", "kept for"), rows), *filter(None, (more, nothing)))
 
 
-def _compact(options: argparse.Namespace) -> None:
-    with open_memory(options) as memory:
-        saved = memory.compact()
-    show(f"{options.memory}: {Path(options.memory).stat().st_size} bytes, {max(0, saved)} fewer than before")
+def _preview(text: str) -> Text:
+    """Return the beginning of a text, which a narrow terminal cuts once more."""
+    cell = one_line(text, _PREVIEW)
+    cell.no_wrap, cell.overflow = True, "ellipsis"
+    return cell
 
 
-def _backup(options: argparse.Namespace) -> None:
-    with open_memory(options, read_only=True) as memory:
-        memory.backup(options.to, overwrite=options.overwrite)
-    show(f"{options.to}: {Path(options.to).stat().st_size} bytes")
+def show(file: InFile, item_id: ItemId) -> None:
+    """Show an item as it is held."""
+    from epic_core.types.validation import moment
+
+    with file.open() as memory, suggesting(memory, item_id):
+        explained = memory.explain(item_id)
+    item = explained.item
+    rows = [*item.metadata.items()]
+    if item.expires_at is not None:
+        rows.append(("until", item.expires_at))
+    if explained.entries:
+        rows.append(("added", f"{moment(explained.entries[0].added):%Y-%m-%d %H:%M} UTC"))
+    file.show(item, plain(item.id, "bold cyan"), item.text, *([table(("", ""), rows)] if rows else []))
 
 
-def _export(options: argparse.Namespace) -> None:
-    with open_memory(options, read_only=True) as memory:
-        items = memory.export(options.to, overwrite=options.overwrite)
-    show(f"{options.to}: {items} items")
+def explain(file: InFile, item_id: ItemId) -> None:
+    """Say why an item was kept, or why not."""
+    from epic_core.cli.reasons import reason
+
+    with file.open() as memory, suggesting(memory, item_id):
+        explained = memory.explain(item_id)
+    if file.verbose:
+        file.show(explained)
+        return
+    parts: list[str | Text] = [plain(explained.item.id, "bold cyan"), explained.item.text]
+    for entry in explained.entries:
+        parts.append(plain(f"\n{reason(entry, explained.item.text)}", "green"))
+        if told := entry.rewrite or entry.instruction:
+            parts.append(f"{'rewritten' if entry.rewrite else 'a model is told'}: {told}")
+    parts += [f"\n{explained.note}"] if explained.note else []
+    file.show(explained, *parts)
 
 
-def _forget(options: argparse.Namespace) -> None:
-    with open_memory(options) as memory:
-        memory.forget(*options.id)
-        show(f"forgotten; {len(memory)} items are left")
-
-
-def _not_kept(options: argparse.Namespace) -> None:
-    with open_memory(options, read_only=True) as memory:
+def not_kept(file: InFile) -> None:
+    """Show what is on record of items that were not kept, and why."""
+    with file.open(read_only=True) as memory:
         records = memory.not_kept()
-        for record in records:
-            show(record)
-        if not records:
-            show("Nothing is on record of what was not kept.")
+    file.show(records, *(map(str, records) if records else ["Nothing is on record of what was not kept."]))
+
+
+def namespaces(file: InFile) -> None:
+    """List the users of a file."""
+    with file.open(read_only=True) as memory:
+        names = memory.namespaces
+    file.show(names, "\n".join(names))
+
+
+def verify(file: InFile) -> None:
+    """Check that a memory's file is as it was written."""
+    with file.open(read_only=True) as memory:
+        rows = memory.verify()
+    size = Path(file.memory).stat().st_size
+    file.show({"rows": rows, "bytes": size}, f"{file.memory}: sound, {rows} rows, {size} bytes")
+
+
+def compact(file: InFile) -> None:
+    """Write a memory's file anew without gaps."""
+    with file.open() as memory:
+        saved = max(0, memory.compact())
+    size = Path(file.memory).stat().st_size
+    file.show({"bytes": size, "saved": saved}, f"{file.memory}: {size} bytes, {saved} fewer than before")
+
+
+def backup(file: InFile, to: To, overwrite: Overwrite = False) -> None:
+    """Copy a memory, also while it is in use."""
+    with file.open(read_only=True) as memory:
+        memory.backup(to, overwrite=overwrite)
+    size = Path(to).stat().st_size
+    file.show({"bytes": size}, f"{to}: {size} bytes")
+
+
+def export(file: InFile, to: To, overwrite: Overwrite = False) -> None:
+    """Write a memory as lines of JSON."""
+    with file.open(read_only=True) as memory:
+        items = memory.export(to, overwrite=overwrite)
+    file.show({"items": items}, f"{to}: {items} items")
+
+
+def forget(
+    file: InFile,
+    item_ids: Annotated[list[str], Argument(metavar="ID...", help="their ids, as `epic list` shows them")],
+) -> None:
+    """Forget items for good."""
+    with file.open() as memory, suggesting(memory, *item_ids):
+        memory.forget(*item_ids)
+        file.show({"items": len(memory)}, f"forgotten; {len(memory)} items are left")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from epic_core.cli.options import add_command, asked_model, show
+from typer import Argument, Option, Typer
+
+from epic_core.cli.options import InFile, Server, command
+from epic_core.cli.printing import show
 from epic_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -17,35 +19,10 @@ if TYPE_CHECKING:
     from epic_core.types.proposals import Proposal
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(app: Typer) -> None:
     """Add the commands."""
-    onboard = add_command(commands, "onboard", _onboard, "answer questions, each of them optional; makes a new memory")
-    onboard.add_argument(
-        "--answers", metavar="FILE", help="answers by the ids of the questions, as JSON; accepted as given"
-    )
-    onboard.add_argument("--questions", metavar="FILE", help="your own questions, as JSON")
-
-    learn = add_command(commands, "learn", _learn, "read a chat for what it says of the user, as proposals")
-    learn.add_argument("chat", metavar="CHAT", help="a chat log: .json (an export, too), .jsonl or .txt")
-    learn.add_argument("--user", action="append", default=[], metavar="NAME", help="a speaker who is the user")
-    learn.add_argument(
-        "--auto", type=float, metavar="CONFIDENCE", help="accept additions from this confidence on, as 0.9"
-    )
-    learn.add_argument("--llm", metavar="MODEL", help="a language model that reads the chat, too: ollama/MODEL")
-    learn.add_argument("--llm-url", metavar="URL", help="its server")
-    learn.add_argument("--timeout", type=float, metavar="S", help="seconds for an answer (default 120)")
-    learn.add_argument("--concurrency", type=int, metavar="N", help="calls at the same time (default 1)")
-
-    proposals = add_command(commands, "proposals", _proposals, "list what is proposed; accept or reject it")
-    proposals.add_argument("action", nargs="?", choices=("list", "accept", "reject"), default="list")
-    proposals.add_argument("id", nargs="*", metavar="ID", help="the beginning of an id, or all")
-    proposals.add_argument("--text", help="accept one in these words")
-
-
-def _opened(options: argparse.Namespace) -> EpicMemory:
-    from epic_core.memory import EpicMemory
-
-    return EpicMemory.open(options.memory, encoder=options.encoder, namespace=options.namespace)
+    for function in (onboard, learn, proposals):
+        command(app)(function)
 
 
 def _read_json(name: str) -> Any:
@@ -55,13 +32,21 @@ def _read_json(name: str) -> Any:
         raise InvalidInputError(f"{name} is no JSON: {error}.") from None
 
 
-def _onboard(options: argparse.Namespace) -> None:
+def onboard(
+    file: InFile,
+    answers: Annotated[
+        str | None,
+        Option(metavar="FILE", help="answers by the ids of the questions, as JSON; accepted as given"),
+    ] = None,
+    questions: Annotated[str | None, Option(metavar="FILE", help="your own questions, as JSON")] = None,
+) -> None:
+    """Answer questions, each of them optional; makes a new memory."""
     from epic_core.learning.onboarding import QUESTIONS, Onboarding, Question, read_questions, send
 
-    questions = QUESTIONS if options.questions is None else read_questions(_read_json(options.questions))
-    reply = _Terminal() if options.answers is None else _Answers(_read_json(options.answers), questions)
-    with _opened(options) as memory:
-        asking = Onboarding(questions).start(memory)
+    asked = QUESTIONS if questions is None else read_questions(_read_json(questions))
+    reply = _Terminal() if answers is None else _Answers(_read_json(answers), asked, shown=not file.json)
+    with file.open_or_make() as memory:
+        asking = Onboarding(asked).start(memory)
         step, accepted = next(asking, None), 0
         try:
             while step is not None:
@@ -70,9 +55,8 @@ def _onboard(options: argparse.Namespace) -> None:
                 step = send(asking, answer)
         except EOFError:
             show("")
-        show(
-            f"{options.memory}: {accepted} answers are kept. epic preferences {options.memory} list shows preferences."
-        )
+        lists = f"epic preferences {file.memory} list shows preferences."
+        file.show({"accepted": accepted}, f"{file.memory}: {accepted} answers are kept. {lists}")
 
 
 class _Terminal:
@@ -100,19 +84,21 @@ class _Terminal:
 class _Answers:
     """Answers that a file holds, all of which are meant."""
 
-    def __init__(self, answers: Any, questions: Sequence[Question]) -> None:
+    def __init__(self, answers: Any, questions: Sequence[Question], *, shown: bool) -> None:
         known = {question.id for question in questions}
         if not isinstance(answers, dict) or not all(isinstance(each, str) for each in answers.values()):
             raise InvalidInputError('Answers are an object of texts: {"work": "I am a nurse."}')
         if unknown := sorted(answers.keys() - known):
             raise InvalidInputError(f"There is no question {unknown[0]!r}. There are: {', '.join(sorted(known))}.")
         self._answers: dict[str, str] = answers
+        self._shown = shown
 
     def answer(self, question: Question) -> str:
         return self._answers.get(question.id, "")
 
     def decide(self, proposal: Proposal) -> bool:
-        show(_told(proposal))
+        if self._shown:
+            show(_told(proposal))
         return True
 
 
@@ -124,41 +110,62 @@ def _told(proposal: Proposal) -> str:
     return f"{proposal}{likes}"
 
 
-def _learn(options: argparse.Namespace) -> None:
+def learn(
+    file: InFile,
+    server: Server,
+    chat: Annotated[str, Argument(metavar="CHAT", help="a chat log: .json (an export, too), .jsonl or .txt")],
+    user: Annotated[list[str], Option(metavar="NAME", help="a speaker who is the user")] = [],  # noqa: B006
+    auto: Annotated[
+        float | None, Option(metavar="CONFIDENCE", help="accept additions from this confidence on, as 0.9")
+    ] = None,
+    llm: Annotated[
+        str | None, Option(metavar="MODEL", help="a language model that reads the chat, too: ollama/MODEL")
+    ] = None,
+) -> None:
+    """Read a chat for what it says of the user, as proposals."""
     from epic_core.cli.sources import read_messages
 
-    messages = read_messages(options.chat)
-    lm = None if options.llm is None else asked_model(options.llm, options)
-    with _opened(options) as memory:
-        made = memory.propose(messages, lm, options.auto, user=options.user)
-        _list(made)
-        for proposal in made.report.accepted:
-            show(f"accepted  {proposal}\n          {proposal.quote!r}")
-        show(made.report)
-        if made:
-            show(f"Nothing of this is in force yet: epic proposals {options.memory} accept ID ...")
+    messages = read_messages(chat)
+    lm = None if llm is None else server.model(llm)
+    with file.open_or_make() as memory:
+        made = memory.propose(messages, lm, auto, user=user)
+    accepted = [f"accepted  {each}\n          {each.quote!r}" for each in made.report.accepted]
+    waiting = [f"Nothing of this is in force yet: epic proposals {file.memory} accept ID ..."] if made else []
+    file.show(
+        {"proposals": list(made), "report": made.report},
+        *(_lines(each) for each in made),
+        *accepted,
+        str(made.report),
+        *waiting,
+    )
 
 
-def _list(proposals: Sequence[Proposal]) -> None:
-    for proposal in proposals:
-        show(f"{proposal.id[:8]}  {proposal}\n          {' '.join(proposal.quote.split())!r}, turn {proposal.turn}")
+def _lines(proposal: Proposal) -> str:
+    quote = " ".join(proposal.quote.split())
+    return f"{proposal.id[:8]}  {proposal}\n          {quote!r}, turn {proposal.turn}"
 
 
-def _proposals(options: argparse.Namespace) -> None:
-    with _opened(options) as memory:
-        if options.action == "list":
-            _list(memory.proposals())
-            show(f"{len(memory.proposals())} proposals wait for a decision.")
+def proposals(
+    file: InFile,
+    action: Annotated[Literal["list", "accept", "reject"], Argument(help="what to do")] = "list",
+    ids: Annotated[list[str], Argument(metavar="ID...", help="the beginning of an id, or all")] = [],  # noqa: B006
+    text: Annotated[str | None, Option(help="accept one in these words")] = None,
+) -> None:
+    """List what is proposed; accept or reject it."""
+    with file.open_or_make() as memory:
+        if action == "list":
+            waiting = memory.proposals()
+            file.show(waiting, *map(_lines, waiting), f"{len(waiting)} proposals wait for a decision.")
             return
-        chosen = _chosen(memory, options.id)
-        if options.text is not None and (options.action != "accept" or len(chosen) != 1):
+        chosen = _chosen(memory, ids)
+        if text is not None and (action != "accept" or len(chosen) != 1):
             raise InvalidInputError("--text is the wording of one proposal that is accepted.")
         decide: Callable[[Proposal], object] = memory.reject
-        if options.action == "accept":
-            decide = lambda proposal: memory.accept(proposal, options.text)  # noqa: E731
+        if action == "accept":
+            decide = lambda proposal: memory.accept(proposal, text)  # noqa: E731
         for proposal in chosen:
             decide(proposal)
-            show(f"{options.action}ed  {proposal}")
+        file.show(chosen, *(f"{action}ed  {proposal}" for proposal in chosen))
 
 
 def _chosen(memory: EpicMemory, ids: Sequence[str]) -> list[Proposal]:

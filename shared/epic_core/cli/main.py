@@ -1,210 +1,211 @@
-"""Command line: epic demo, build, ask and more; `files`, `learning` and `preferences` add the other commands."""
+"""Command line: epic build, add, ask and more; the other modules of this package add the other commands."""
 
 from __future__ import annotations
 
-import argparse
 import io
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
 
 from epic_core import __version__
-from epic_core.cli import apps, facts, files, forms, learning, rerank
-from epic_core.cli.options import (
-    Parser,
-    add_command,
-    add_verifying,
-    asked_expander,
-    asked_verifier,
-    open_memory,
-    show,
-    visible,
-)
-from epic_core.cli.preferences import add_actions
+from epic_core.cli import apps, asking, facts, files, forms, learning, preferences, rerank
+from epic_core.cli.options import Common, InFile, Model, Reader, command, new_app
+from epic_core.cli.printing import fail, show, warn
 from epic_core.errors import EpicError, InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from epic_core.filters import Filter
+    from epic_core.cli.sources import Sources
     from epic_core.memory import EpicMemory
-    from epic_core.text.tagging import Tagger
+    from epic_core.types.reports import BuildReport
+
+app = new_app(help="A memory that keeps what matters to one user.")
+# What the command line itself refuses: an unknown command or option, or a value that cannot be.
+_UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
+_COMPLETE = "_EPIC_COMPLETE"
+_PANELS = {
+    "Build and ask": "demo build add ask list show explain",
+    "What it knows of you": "preferences onboard learn proposals note facts fill due",
+    "The file": "stats namespaces not-kept retry verify compact backup export import reencode forget",
+    "More": "rerank eval mcp inspect",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0; 2 for an error that the user can correct; 130 after Ctrl-C."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    # What follows `eval` is for another package, which the core does not know, and which has options of its own.
-    options = argparse.Namespace(run=_eval, rest=given[1:]) if given[:1] == ["eval"] else _parser().parse_args(given)
+    program = typer.main.get_command(app)
+    if _COMPLETE in os.environ:
+        program(prog_name="epic")
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character shows a question mark, not a traceback.
         sys.stdout.reconfigure(errors="replace")
+    logger = logging.getLogger("epic_core")
+    logged = logger.level, logger.handlers
     try:
-        run: Callable[[argparse.Namespace], None] = options.run
-        run(options)
+        with program.make_context("epic", given) as context:
+            program.invoke(context)
         sys.stdout.flush()
+    except typer.Exit as ended:
+        return ended.exit_code
+    except _UsageError as error:
+        fail(_refusal(error))
+        return 2
     except EpicError as error:
-        print(visible(f"epic: {error}"), file=sys.stderr)
+        fail(error)
         return 2
     except KeyboardInterrupt:
-        print("epic: stopped. What was committed before is kept; run it again to go on.", file=sys.stderr)
+        fail("stopped. What was committed before is kept; run it again to go on.")
         return 130
     except BrokenPipeError:
         # The reader has gone (`epic ask ... | head`): print nothing more, and avoid a traceback at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(visible(f"epic: {error.filename or 'a file'}: {error.strerror or error}"), file=sys.stderr)
+        fail(f"{error.filename or 'a file'}: {error.strerror or error}")
         return 2
+    finally:
+        logger.level, logger.handlers = logged
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="epic", description="A memory that keeps what matters to one user.")
-    parser.add_argument("--version", action="version", version=f"epic-memory {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    demo = commands.add_parser("demo", help="build a memory from the bundled corpus and ask it questions")
-    demo.add_argument("--out", metavar="FILE", help="keep the memory in this file")
-    demo.set_defaults(run=_demo)
-
-    build = add_command(commands, "build", _build, "build a memory, or add to it", path=False)
-    build.add_argument("--preferences", metavar="FILE", help="one preference a line; needed for a new memory")
-    build.add_argument("--out", metavar="FILE", required=True, help="the memory's file")
-    build.add_argument("--sync", action="store_true", help="change the file's preferences to those given")
-    threshold = build.add_mutually_exclusive_group()
-    threshold.add_argument("--tau", type=float, help="threshold of the coarse filter, a cosine")
-    threshold.add_argument("--keep-rate", type=float, help="share of the first items that shall pass it, in (0, 1]")
-    build.add_argument(
-        "--reserve", metavar="SIZE", help='up to which size the file keeps what was not kept as text (default "1 MB")'
-    )
-    build.add_argument("--budget", metavar="SIZE", help='bytes the file never exceeds, such as "1 MB"')
-    build.add_argument("--tags", action="store_true", help="give items tags: names and noun phrases, for `ask --tag`")
-    build.add_argument("--quiet", action="store_true", help="no progress bar")
-    add_verifying(build, expanding=True)
-    build.add_argument(
-        "sources", nargs="+", metavar="SOURCE", help="notes, documents, .jsonl, .json, or folders of them"
-    )
-
-    ask = add_command(commands, "ask", _ask, "ask a memory")
-    ask.add_argument("question")
-    ask.add_argument("-k", type=int, default=5, help="how many items (default 5)")
-    ask.add_argument("--steering", choices=("signed", "paper", "off"), help="how preferences steer the question")
-    ask.add_argument("--stances", choices=("prefer", "only_supports", "any"), default="prefer", help="stance policy")
-    ask.add_argument("--keys", choices=("both", "instruction"), default="both", help="what items are found by")
-    ask.add_argument(
-        "--tag",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="only items with this tag or metadata; repeatable",
-    )
-    ask.add_argument("--all", action="store_true", help="show the nearest items, even if none is relevant")
-    ask.add_argument("--context", action="store_true", help="print what a model is given")
-
-    learning.add_commands(commands)
-    files.add_shown(commands)
-    add_verifying(add_command(commands, "retry", _retry, "verify the undecided items again"))
-    add_command(commands, "reencode", _reencode, "embed a memory anew with the encoder given")
-    about = "list, show, add, remove, replace or correct preferences"
-    add_actions(add_command(commands, "preferences", None, about))
-    facts.add_commands(commands)
-    forms.add_commands(commands)
-    rerank.add_commands(commands)
-    export = add_command(commands, "import", _import, "make a memory of what `epic export` wrote", path=False)
-    export.add_argument("export", metavar="EXPORT", help="the lines of JSON")
-    export.add_argument("memory", metavar="FILE", help="the memory's file")
-    files.add_commands(commands)
-    commands.add_parser("eval", help="the papers' evaluation, and that of your own memory (extra: eval)")
-    apps.add_commands(commands)
-    return parser
+def _refusal(error: Any) -> str:
+    """Return what is wrong with a command line, what may have been meant, and where the help is."""
+    message = error.format_message()
+    likely = getattr(error, "possibilities", None)
+    if "Did you mean" in error.message:
+        message = error.message
+    elif likely:
+        message = f"{error.message.rstrip('.')}. Did you mean {', '.join(likely)}?"
+    return f"{message}\nHelp: {error.ctx.command_path if error.ctx else 'epic'} --help"
 
 
-def _eval(options: argparse.Namespace) -> None:
-    try:
-        run: Callable[[Sequence[str]], None] = import_module("epic_eval.cli").main
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "epic_eval", "eval") from None
-    run(options.rest)
+def _version(asked: bool) -> None:
+    if asked:
+        show(f"epic-memory {__version__}")
+        raise typer.Exit
 
 
-def _import(options: argparse.Namespace) -> None:
+@app.callback()
+def _epic(
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="show the version")] = False,
+) -> None:
+    pass
+
+
+@command(app)
+def demo(
+    out: Annotated[str | None, Option(metavar="FILE", help="keep the memory in this file")] = None,
+) -> None:
+    """Build a memory from a bundled corpus, and ask it and plain retrieval the same questions."""
+    from epic_core.cli.demo import run_demo
+
+    for part in run_demo(out):
+        show(part)
+
+
+@command(app)
+def build(
+    common: Common,
+    reader: Reader,
+    sources: Annotated[
+        list[str], Argument(metavar="SOURCE...", help="notes, documents, .jsonl, .json, or folders of them")
+    ],
+    out: Annotated[str, Option(metavar="FILE", help="the memory's file")],
+    preferences: Annotated[
+        str | None, Option(metavar="FILE", help="one preference a line; needed for a new memory")
+    ] = None,
+    sync: Annotated[bool, Option("--sync", help="change the file's preferences to those given")] = False,
+    tau: Annotated[float | None, Option(help="threshold of the coarse filter, a cosine")] = None,
+    keep_rate: Annotated[
+        float | None, Option(help="share of the first items that shall pass it, above 0, at most 1")
+    ] = None,
+    reserve: Annotated[
+        str | None,
+        Option(metavar="SIZE", help='up to which size the file keeps what was not kept as text (default "1 MB")'),
+    ] = None,
+    budget: Annotated[str | None, Option(metavar="SIZE", help='bytes the file never exceeds, such as "1 MB"')] = None,
+    tags: Annotated[bool, Option("--tags", help="give items tags: names and noun phrases, for `ask --tag`")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="no progress bar")] = False,
+) -> None:
+    """Build a memory, or add to it."""
+    from epic_core.cli.sources import Sources, read_preferences
+    from epic_core.graph import PhraseTagger
     from epic_core.memory import EpicMemory
 
-    with EpicMemory.import_(
-        options.export, options.memory, encoder=options.encoder, namespace=options.namespace
+    if tau is not None and keep_rate is not None:
+        raise InvalidInputError("--keep-rate is not allowed with --tau. Give one of them.")
+    given = None if preferences is None else read_preferences(preferences)
+    read = Sources(sources)
+    read.files()  # a wrong path has to fail before anything is written
+    new = not Path(out).exists()
+    if given is None and new:
+        made = f"give --preferences FILE to make it, or make it by answering questions: epic onboard {out}"
+        raise InvalidInputError(f"{out} does not exist yet: {made}.")
+    with EpicMemory.open(
+        out,
+        given,
+        sync=sync,
+        encoder=common.encoder,
+        verifier=reader.verifier(),
+        expander=reader.expander(),
+        namespace=common.namespace,
+        tau=tau,
+        keep_rate=keep_rate,
+        budget=budget,
+        reserve=reserve,
+        tagger=PhraseTagger() if tags else None,
     ) as memory:
         _warn(memory)
-        show(f"{options.memory}: {len(memory)} items")
+        try:
+            report = memory.add(read, progress=not quiet)
+        except EpicError:
+            _remove_empty(memory, new)
+            raise
+        for skipped in read.skipped:
+            warn(skipped, "skipped")
+        for failure in read.failures:
+            warn(failure, "skipped")
+        if read.failures and not report.seen:
+            _remove_empty(memory, new)
+            raise InvalidInputError("Nothing could be read.")
+        _report(common, memory, report, read)
+        if read.failures:
+            raise InvalidInputError(f"{out} holds all of the sources but what could not be read.")
+
+
+@command(app)
+def add(
+    file: InFile, model: Model, texts: Annotated[list[str], Argument(metavar="TEXT...", help="what may be kept")]
+) -> None:
+    """Offer texts to a memory, which decides what it keeps."""
+    with file.open(model) as memory:
+        _report(file, memory, memory.add(texts))
+
+
+def _report(common: Common, memory: EpicMemory, report: BuildReport, read: Sources | None = None) -> None:
+    """Print what was taken in, and what the memory holds then."""
+    size = memory.stats().bytes["total"]
+    opened = memory.opening_report
+    lines = []
+    if opened.read or opened.unread or opened.expanded:
+        expanded = f", {opened.expanded} expanded" if opened.expanded else ""
+        lines.append(f"{opened.read} preferences read by the model, {len(opened.unread)} not{expanded}")
+    lines += [str(report), f"{memory.path}: {len(memory)} items, {size / 1e6:.3f} MB"]
+    unread = {} if read is None else {"skipped": read.skipped, "failures": read.failures}
+    common.show({"report": report, "items": len(memory), "bytes": size, **unread}, *lines)
 
 
 def _warn(memory: EpicMemory) -> None:
     """Print the warnings from making or opening a memory."""
     for warning in memory.opening_report.warnings:
-        show(f"warning: {warning}")
-
-
-def _demo(options: argparse.Namespace) -> None:
-    from epic_core.cli.demo import run_demo
-
-    for line in run_demo(options.out):
-        show(line)
-
-
-def _tagger() -> Tagger:
-    from epic_core.graph import PhraseTagger
-
-    return PhraseTagger()
-
-
-def _build(options: argparse.Namespace) -> None:
-    from epic_core.cli.sources import Sources, read_preferences
-    from epic_core.memory import EpicMemory
-
-    preferences = None if options.preferences is None else read_preferences(options.preferences)
-    sources = Sources(options.sources)
-    sources.files()  # a wrong path has to fail before anything is written
-    if preferences is None and not Path(options.out).exists():
-        made = f"give --preferences FILE to make it, or make it by answering questions: epic onboard {options.out}"
-        raise InvalidInputError(f"{options.out} does not exist yet: {made}.")
-    new = not Path(options.out).exists()
-    with EpicMemory.open(
-        options.out,
-        preferences,
-        sync=options.sync,
-        encoder=options.encoder,
-        verifier=asked_verifier(options),
-        expander=asked_expander(options),
-        namespace=options.namespace,
-        tau=options.tau,
-        keep_rate=options.keep_rate,
-        budget=options.budget,
-        reserve=options.reserve,
-        tagger=_tagger() if options.tags else None,
-    ) as memory:
-        opened = memory.opening_report
-        if opened.read or opened.unread or opened.expanded:
-            expanded = f", {opened.expanded} expanded" if opened.expanded else ""
-            show(f"{opened.read} preferences read by the model, {len(opened.unread)} not{expanded}")
-        _warn(memory)
-        try:
-            report = memory.add(sources, progress=not options.quiet)
-        except EpicError:
-            _remove_empty(memory, new)
-            raise
-        for skipped in sources.skipped:
-            show(f"skipped: {skipped}")
-        for failure in sources.failures:
-            print(visible(f"skipped: {failure}"), file=sys.stderr)
-        if sources.failures and not report.seen:
-            _remove_empty(memory, new)
-            raise InvalidInputError("Nothing could be read.")
-        show(report)
-        size = memory.stats().bytes["total"]
-        show(f"{options.out}: {len(memory)} items, {size / 1e6:.3f} MB")
-        if sources.failures:
-            raise InvalidInputError(f"{options.out} holds all of the sources but what could not be read.")
+        warn(warning)
 
 
 def _remove_empty(memory: EpicMemory, new: bool) -> None:
@@ -215,79 +216,67 @@ def _remove_empty(memory: EpicMemory, new: bool) -> None:
         memory.path.unlink()
 
 
-def _tag_filter(given: Sequence[str]) -> Filter | None:
-    """Return a filter for items that have all these tags, of metadata or of a tagger."""
-    from epic_core.filters import Filter
-    from epic_core.text.tagging import KINDS, PREFIX
-
-    found: Filter | None = None
-    for tag in given:
-        name, equals, value = tag.partition("=")
-        if not (name and equals and value):
-            raise InvalidInputError(f"--tag takes NAME=VALUE, such as topic=travel, not {tag!r}.")
-        kind = next((kind for kind in KINDS if name.lower() in (kind, kind[:-1], kind[:-3] + "y")), name)
-        has = Filter.contains(name, value) | Filter.icontains(f"{PREFIX}{kind}", value)
-        found = has if found is None else found & has
-    return found
-
-
-def _ask(options: argparse.Namespace) -> None:
-    from epic_core.context import format_context, those_that_matter
-
-    with open_memory(options) as memory:
-        hits = memory.search(
-            options.question,
-            options.k,
-            steering=options.steering,
-            stance_policy=options.stances,
-            filter=_tag_filter(options.tag),
-            keys=options.keys,
-            min_score=None if options.all else "auto",
-        )
-        if options.context:
-            show(format_context(hits))
-            return
-        if not hits:
-            held = len(memory) or memory.stats().counts["light"] or memory.facts()
-            show("Nothing relevant in this memory." if held else "Nothing in this memory yet.")
-            for stated in those_that_matter(hits.matters):
-                show(f"But you said: {stated}")
-        if not memory.preferences:
-            some = f"epic onboard {options.memory}, or epic learn {options.memory} CHAT"
-            show(f"It has no preferences to rank by: {some}\n")
-        for number, hit in enumerate(hits, start=1):
-            show(f"{number}. {hit.score:.3f}  {hit.item.id}" + ("" if hit.tier == "memory" else f"  ({hit.tier})"))
-            for entry in hit.entries:
-                show(f"   [{entry.stance}] {entry.preference}")
-                if entry.instruction:
-                    show(f"   {entry.instruction}")
-            show(f"   {hit.text}\n")
-        for preference, similarity, weight in hits.steered_by:
-            show(f"steered by ({weight:.2f}, cosine {similarity:.2f}): {preference}")
-
-
-def _reencode(options: argparse.Namespace) -> None:
-    from epic_core.memory import EpicMemory
-
-    with EpicMemory.open(
-        options.memory,
-        encoder=options.encoder,
-        namespace=options.namespace,
-        must_exist=True,
-        reencode=True,
-    ) as memory:
-        show(memory.stats())
-
-
-def _retry(options: argparse.Namespace) -> None:
-    with open_memory(options) as memory:
+@command(app)
+def retry(file: InFile, model: Model) -> None:
+    """Verify the undecided items again."""
+    with file.open(model) as memory:
         made_by = memory.stats().verified_by
-        if options.llm is None and made_by is not None:
+        if model.llm is None and made_by is not None:
             raise InvalidInputError(
                 f"These items wait for a language model ({made_by}). Say which decides: epic retry FILE --llm MODEL"
             )
-        show(memory.retry(progress=True))
+        file.show(memory.retry(progress=True))
 
+
+@command(app)
+def reencode(file: InFile) -> None:
+    """Embed a memory anew with the encoder given."""
+    from epic_core.memory import EpicMemory
+
+    with EpicMemory.open(
+        file.memory, encoder=file.encoder, namespace=file.namespace, must_exist=True, reencode=True
+    ) as memory:
+        file.show(memory.stats())
+
+
+@command(app)
+def import_(
+    common: Common,
+    export: Annotated[str, Argument(metavar="EXPORT", help="the lines of JSON")],
+    memory: Annotated[str, Argument(metavar="FILE", help="the memory's file")],
+) -> None:
+    """Make a memory of what `epic export` wrote."""
+    from epic_core.memory import EpicMemory
+
+    with EpicMemory.import_(export, memory, encoder=common.encoder, namespace=common.namespace) as made:
+        _warn(made)
+        common.show({"items": len(made)}, f"{memory}: {len(made)} items")
+
+
+# What follows `eval` is for another package, which the core does not know, and which has options of its own.
+@app.command(
+    "eval",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False},
+)
+def evaluate(context: typer.Context) -> None:
+    """Run the papers' evaluation, or that of your own memory (extra: eval)."""
+    try:
+        run: Callable[[Sequence[str]], None] = import_module("epic_eval.cli").main
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "epic_eval", "eval") from None
+    run(context.args)
+
+
+for module in (asking, files, learning, facts, apps):
+    module.add_commands(app)
+app.add_typer(preferences.app, name="preferences")
+app.add_typer(rerank.app, name="rerank")
+for panel, names in _PANELS.items():
+    listed: list[Any] = [*app.registered_commands, *app.registered_groups]
+    for each in listed:
+        if each.name in names.split():
+            each.rich_help_panel = panel
 
 if __name__ == "__main__":
     sys.exit(main())

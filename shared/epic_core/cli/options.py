@@ -1,127 +1,242 @@
-"""Options that several commands share, the memory that they name, and printing."""
+"""Options that several commands share, in groups; the memory and the models that they name."""
 
 from __future__ import annotations
 
-import argparse
+import inspect
+import logging
 import os
-import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
-from epic_core.encoders.by_name import NAMES as ENCODERS
-from epic_core.errors import InvalidInputError
+from rich.console import RenderableType
+from typer import Argument, Option, Typer
+from typer.core import TyperGroup
+
+from epic_core.cli.printing import show, show_json, visible
+from epic_core.errors import InvalidInputError, UnknownItemError
 
 if TYPE_CHECKING:
     from epic_core.lm import LanguageModel, OllamaLM, OpenAICompatibleLM
     from epic_core.memory import EpicMemory
     from epic_core.verification import Verifier
 
-# Control characters, and those that change the direction or the line of what is shown.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_MODELS = "ollama/MODEL, or openai/MODEL with --llm-url"
+_Command = TypeVar("_Command", bound=Callable[..., None])
+ENCODERS = "static (default), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
+"""As `epic_core.encoders.by_name.NAMES`, which would take numpy to show the help."""
 _KEY = "EPIC_LLM_KEY"
+_MODELS = "ollama/MODEL, or openai/MODEL with --llm-url"
+_PANEL = f"Language model (a key for its server is read from {_KEY})"
 
 
-def visible(text: object) -> str:
-    """Return text that may come from outside with a sign in place of control characters, which a terminal obeys."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text))
+class Group(TyperGroup):
+    """Commands that show their help if none is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments of the group itself."""
+        return super().parse_args(ctx, args or ([] if ctx.resilient_parsing else ["--help"]))
 
 
-def show(text: object) -> None:
-    """Print text that may come from a document."""
-    print(visible(text))
+def new_app(*, cls: type[Group] = Group, **settings: Any) -> Typer:
+    """Return an app, for all commands or those below one."""
+    return Typer(cls=cls, rich_markup_mode="rich", **settings)
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose messages show what was typed without control characters."""
+def command(app: Typer, name: str | None = None, **settings: Any) -> Callable[[_Command], _Command]:
+    """Add a function to an app as a command whose help is its docstring; parameters can be groups of options."""
 
-    def _print_message(self, message: str, file: Any = None) -> None:
-        super()._print_message(visible(message), file)
+    def add(function: _Command) -> _Command:
+        app.command(name or function.__name__.strip("_").replace("_", "-"), **settings)(_expanded(function))
+        return function
 
-
-def add_command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], None] | None, about: str, *, path: bool = True
-) -> argparse.ArgumentParser:
-    """Add a command with the options that every command has; with `path`, also the memory's file."""
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=about)
-    if path:
-        parser.add_argument("memory", metavar="FILE", help="the memory's file")
-    parser.add_argument("--encoder", default="static", help=ENCODERS)
-    parser.add_argument("--namespace", default="default", help="whose memory, in a file of several users")
-    if run is not None:
-        parser.set_defaults(run=run)
-    return parser
+    return add
 
 
-def add_verifying(parser: argparse.ArgumentParser, *, again: bool = False, expanding: bool = False) -> None:
-    """Add the options of a language model; `again` for a parser below one that has them.
+def _expanded(function: Callable[..., None]) -> Callable[..., None]:
+    """Return the function with the fields of each group of options as parameters in place of the group."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if is_dataclass(kind := hints[name]):
+            groups[name] = kind
+            inside = get_type_hints(kind, include_extras=True)
+            given = {
+                field.name: parameter.replace(
+                    name=field.name,
+                    default=parameter.empty if field.default is MISSING else field.default,
+                    annotation=inside[field.name],
+                )
+                for field in fields(kind)
+            }
+        else:
+            given = {name: parameter.replace(annotation=hints[name])}
+        parameters += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in given.values()]
 
-    With `expanding`, also add the option for a model that only reads preferences.
-    """
-    group = parser.add_argument_group(
-        "verification by a language model", f"A key for the server, if it wants one, is read from {_KEY}."
-    )
+    @wraps(function)
+    def run(**values: Any) -> None:
+        for name, kind in groups.items():
+            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        function(**values)
 
-    def option(name: str, **settings: Any) -> None:
-        group.add_argument(name, default=argparse.SUPPRESS if again else None, **settings)
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
-    option("--llm", metavar="MODEL", help=f"{_MODELS}; without it, the embedded verifier decides")
-    option("--llm-url", metavar="URL", help="the server: http://localhost:8000/v1 for openai/MODEL")
-    option("--way", choices=("single", "paper", "batch"), help="how the model is asked (default single)")
-    option("--refine", choices=("rewrite",), help="have kept items rewritten for their preferences")
-    option("--concurrency", type=int, metavar="N", help="calls at the same time (default 1)")
-    option("--timeout", type=float, metavar="S", help="seconds for an answer (default 120)")
-    if expanding:
-        group.add_argument(
-            "--expand", metavar="MODEL", help="only reads preferences, and writes what they mean in practice; as --llm"
+
+@dataclass(kw_only=True)
+class Common:
+    """Options of every command, and the way to print."""
+
+    encoder: Annotated[str, Option(help=ENCODERS)] = "static"
+    namespace: Annotated[str, Option(help="whose memory, in a file of several users")] = "default"
+    json: Annotated[bool, Option("--json", help="print JSON")] = False
+    verbose: Annotated[bool, Option("--verbose", "-v", help="figures behind the reasons, and a log on stderr")] = False
+
+    def __post_init__(self) -> None:
+        if self.verbose:
+            logger = logging.getLogger("epic_core")
+            logger.handlers = [handler for handler in logger.handlers if not isinstance(handler, _Log)] + [_Log()]
+            logger.setLevel(logging.DEBUG)
+
+    def show(self, value: Any, *parts: RenderableType) -> None:
+        """Print the value as JSON if that is asked for, else the parts; without parts, the value."""
+        if self.json:
+            show_json(value)
+        else:
+            show(*(parts or (str(value),)))
+
+
+class _Log(logging.StreamHandler[Any]):
+    """A log on stderr, harmless to a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
+@dataclass(kw_only=True)
+class InFile(Common):
+    """The memory in a file."""
+
+    memory: Annotated[str, Argument(metavar="FILE", help="the memory's file")]
+
+    def open(self, model: Model | None = None, *, read_only: bool = False) -> EpicMemory:
+        """Open the memory, with the language model if one is asked for."""
+        from epic_core.memory import EpicMemory
+
+        return EpicMemory.open(
+            self.memory,
+            encoder=self.encoder,
+            verifier=None if model is None else model.verifier(),
+            expander=None if model is None else model.expander(),
+            namespace=self.namespace,
+            must_exist=True,
+            read_only=read_only,
         )
 
+    def open_or_make(self) -> EpicMemory:
+        """Open the memory, or make one without preferences."""
+        from epic_core.memory import EpicMemory
 
-def asked_verifier(options: argparse.Namespace) -> Verifier | None:
-    """Return the verifier that the options ask for, once its server has answered; None without `--llm`."""
-    if options.llm is None:
-        asking = ("llm_url", "concurrency", "timeout") if _expanding(options) is None else ()
-        given = [name for name in (*asking, "way", "refine") if vars(options)[name] is not None]
-        if given:
-            raise InvalidInputError(f"--{given[0].replace('_', '-')} says how a model is asked; --llm says which.")
+        return EpicMemory.open(self.memory, encoder=self.encoder, namespace=self.namespace)
+
+
+@dataclass(kw_only=True)
+class Server:
+    """The server of a language model, and how it is asked."""
+
+    llm_url: Annotated[
+        str | None,
+        Option(metavar="URL", help="the server: http://localhost:8000/v1 for openai/MODEL", rich_help_panel=_PANEL),
+    ] = None
+    concurrency: Annotated[
+        int | None, Option(metavar="N", help="calls at the same time (default 1)", rich_help_panel=_PANEL)
+    ] = None
+    timeout: Annotated[
+        float | None, Option(metavar="S", help="seconds for an answer (default 120)", rich_help_panel=_PANEL)
+    ] = None
+
+    def model(self, name: str) -> OllamaLM | OpenAICompatibleLM:
+        """Return the language model of a name, once its server has answered."""
+        from epic_core.lm import lm_of
+
+        key = os.environ.get(_KEY) or None
+        lm = lm_of(name, url=self.llm_url, api_key=key, timeout=self.timeout, concurrency=self.concurrency)
+        # Check before anything is written: with its server down, a whole corpus would end in the retry queue.
+        lm.check()
+        return lm
+
+
+@dataclass(kw_only=True)
+class Model(Server):
+    """A language model that verifies."""
+
+    llm: Annotated[
+        str | None,
+        Option(metavar="MODEL", help=f"{_MODELS}; without it, the embedded verifier decides", rich_help_panel=_PANEL),
+    ] = None
+    way: Annotated[
+        Literal["single", "paper", "batch"] | None,
+        Option(help="how the model is asked (default single)", rich_help_panel=_PANEL),
+    ] = None
+    refine: Annotated[
+        Literal["rewrite"] | None,
+        Option(help="have kept items rewritten for their preferences", rich_help_panel=_PANEL),
+    ] = None
+
+    @property
+    def expanding(self) -> str | None:
+        """The name of the model that only reads preferences."""
         return None
-    from epic_core.verification import LMVerifier
 
-    return LMVerifier(asked_model(options.llm, options), way=options.way or "single", refine=options.refine)
+    def verifier(self) -> Verifier | None:
+        """Return the verifier that the options ask for, once its server has answered; None without `--llm`."""
+        if self.llm is None:
+            asking = ("llm_url", "concurrency", "timeout") if self.expanding is None else ()
+            given = [name for name in (*asking, "way", "refine") if getattr(self, name) is not None]
+            if given:
+                raise InvalidInputError(f"--{given[0].replace('_', '-')} says how a model is asked; --llm says which.")
+            return None
+        from epic_core.verification import LMVerifier
 
+        return LMVerifier(self.model(self.llm), way=self.way or "single", refine=self.refine)
 
-def asked_expander(options: argparse.Namespace) -> LanguageModel | None:
-    """Return the model that only reads preferences, if the options ask for one."""
-    name = _expanding(options)
-    return None if name is None else asked_model(name, options)
-
-
-def _expanding(options: argparse.Namespace) -> str | None:
-    name: str | None = vars(options).get("expand")
-    return name
-
-
-def asked_model(name: str, options: argparse.Namespace) -> OllamaLM | OpenAICompatibleLM:
-    """Return the language model of a name, once its server has answered."""
-    from epic_core.lm import lm_of
-
-    key = os.environ.get(_KEY) or None
-    lm = lm_of(name, url=options.llm_url, api_key=key, timeout=options.timeout, concurrency=options.concurrency)
-    # Check before anything is written: with its server down, a whole corpus would end in the retry queue.
-    lm.check()
-    return lm
+    def expander(self) -> LanguageModel | None:
+        """Return the model that only reads preferences, if the options ask for one."""
+        return None if self.expanding is None else self.model(self.expanding)
 
 
-def open_memory(options: argparse.Namespace, *, read_only: bool = False) -> EpicMemory:
-    """Open the memory that the options name."""
-    from epic_core.memory import EpicMemory
+@dataclass(kw_only=True)
+class Reader(Model):
+    """A language model that verifies, and one that reads preferences."""
 
-    return EpicMemory.open(
-        options.memory,
-        encoder=options.encoder,
-        verifier=asked_verifier(options) if "llm" in options else None,
-        expander=asked_expander(options),
-        namespace=options.namespace,
-        must_exist=True,
-        read_only=read_only,
-    )
+    expand: Annotated[
+        str | None,
+        Option(
+            metavar="MODEL",
+            help="only reads preferences, and writes what they mean in practice; as --llm",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+
+    @property
+    def expanding(self) -> str | None:
+        """The name of the model that only reads preferences."""
+        return self.expand
+
+
+@contextmanager
+def suggesting(memory: EpicMemory, *ids: str) -> Iterator[None]:
+    """Name the ids that are most like an unknown one in the error about it."""
+    try:
+        yield
+    except UnknownItemError as error:
+        known = [item.id for item in memory.items()]
+        unknown = next((each for each in ids if each not in known), "")
+        begun = [each for each in known if unknown and each.startswith(unknown)]
+        if not (near := (begun or get_close_matches(unknown, known))[:3]):
+            raise
+        raise UnknownItemError(f"{error} Did you mean {', '.join(near)}?") from None

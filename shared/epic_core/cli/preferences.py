@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from epic_core.cli.options import add_verifying, open_memory, show
+from typer import Argument, Option
+
+from epic_core.cli.options import Group, InFile, Model, Reader, command, new_app
+from epic_core.cli.printing import warn
 from epic_core.errors import InvalidInputError
-from epic_core.types.preferences import FIRMNESS, Aspects, Expansion
 
 if TYPE_CHECKING:
     from epic_core.memory import EpicMemory
+    from epic_core.types.preferences import Aspects
 
 _READ_BY = {
     "parser": "read by the parser",
@@ -28,136 +30,165 @@ _WRITTEN_BY = {
 _WIDTH = 12
 
 
-def add_actions(parser: argparse.ArgumentParser) -> None:
-    """Add the actions to the parser of `epic preferences FILE`."""
-    add_verifying(parser)
-    actions = parser.add_subparsers(required=True, metavar="ACTION")
-    made = {}
-    for name, (run, about) in _ACTIONS.items():
-        made[name] = actions.add_parser(name, help=about)
-        made[name].set_defaults(run=run)
-    for name in ("show", "add", "remove", "set", "edit", "reread"):
-        made[name].add_argument("text", help=None if name == "add" else "its text or id")
-    made["add"].add_argument("--expires", metavar="WHEN", help="until when it counts, like 2027-03-31T12:00:00+01:00")
-    made["replace"].add_argument("old", help="its text or id")
-    made["replace"].add_argument("new")
-    for side in ("likes", "avoids"):
-        made["set"].add_argument(f"--{side}", action="append", metavar="PHRASE", help="once or more; '' for nothing")
-    for option, about_it in (
-        ("--question", "what the user might ask for which it matters"),
-        ("--follows", "what suits the user"),
-        ("--breaks", "what it rules out"),
-    ):
-        made["edit"].add_argument(
-            option, action="append", metavar="PHRASE", help=f"{about_it}; once or more; '' for nothing"
-        )
-    made["set"].add_argument("--firmness", choices=tuple(FIRMNESS))
-    made["set"].add_argument("--scope", help="when or where it holds; '' for always")
-    for name in ("add", "remove", "replace", "reread"):
-        add_verifying(made[name], again=True, expanding=name != "remove")
+class _Actions(Group):
+    """Actions that are named behind the file: `epic preferences FILE list`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the action in front; without one, list."""
+        place = next((place for place, word in enumerate(args) if word in self.commands), None)
+        if place is None and args and not args[0].startswith("-"):
+            # What stands behind the file is no action, and is refused by its name.
+            place = 1 if len(args) > 1 and not args[1].startswith("-") else None
+            args = args if place else ["list", *args]
+        if place:
+            args = [args[place], *args[:place], *args[place + 1 :]]
+        return super().parse_args(ctx, args)
 
 
-def _list(options: argparse.Namespace) -> None:
-    options.llm = None  # nothing is verified
-    with open_memory(options) as memory:
+app = new_app(
+    cls=_Actions,
+    help="List, show, add, remove, replace or correct preferences: epic preferences FILE ACTION.",
+    subcommand_metavar="FILE [ACTION] [ARGS]...",
+)
+Which = Annotated[str, Argument(metavar="PREFERENCE", help="its text or id")]
+Phrases = list[str] | None
+
+
+@command(app)
+def _list(file: InFile) -> None:
+    """List them with what each likes and avoids, and who read it."""
+    with file.open() as memory:
         unread = memory.unread
+        listed = [
+            {"id": each.id, "text": each.text, "expires_at": each.expires_at, "aspects": memory.aspects(each)}
+            for each in memory.preferences
+        ]
+        lines = []
         for preference in memory.preferences:
             ends = preference.expires_at
             until = "" if ends is None else f"  (until {ends:%Y-%m-%d %H:%M} UTC)"
-            show(f"{preference.id}  {preference}{until}")
-            show(_line(memory.aspects(preference), again=preference.text in unread))
+            lines.append(f"{preference.id}  {preference}{until}")
+            lines.append(_line(memory.aspects(preference), again=preference.text in unread))
+    file.show(listed, *(lines or ["It has no preferences."]))
 
 
-def _show(options: argparse.Namespace) -> None:
-    options.llm = None  # nothing is verified
-    with open_memory(options) as memory:
-        for line in _shown(memory, options.text):
-            show(line)
+@command(app)
+def _show(file: InFile, text: Which) -> None:
+    """Show what one likes and avoids, what it means in practice, and who said so."""
+    with file.open() as memory:
+        _print(file, memory, text)
 
 
-def _add(options: argparse.Namespace) -> None:
+@command(app)
+def _add(
+    file: InFile,
+    reader: Reader,
+    text: Annotated[str, Argument(metavar="TEXT", help="the preference")],
+    expires: Annotated[
+        str | None, Option(metavar="WHEN", help="until when it counts, like 2027-03-31T12:00:00+01:00")
+    ] = None,
+) -> None:
+    """Add one; the items that are held are matched with it, too."""
     from epic_core.types import Preference
+    from epic_core.types.validation import checked_moment
 
-    preference = Preference(text=options.text, expires_at=options.expires)
-    with open_memory(options) as memory:
-        show(memory.add_preference(preference, progress=True))
+    ends = None if expires is None else checked_moment(expires)
+    preference = Preference(text=text, expires_at=ends)
+    with file.open(reader) as memory:
+        file.show(memory.add_preference(preference, progress=True))
 
 
-def _remove(options: argparse.Namespace) -> None:
-    with open_memory(options) as memory:
-        report = memory.remove_preference(options.text)
+@command(app)
+def _remove(file: InFile, model: Model, text: Which) -> None:
+    """Remove one, with the items that nothing else holds."""
+    with file.open(model) as memory:
+        report = memory.remove_preference(text)
         for warning in report.warnings:
-            show(f"warning: {warning}")
-        show(f"removed; {len(memory)} items are left")
+            warn(warning)
+        file.show({"items": len(memory)}, f"removed; {len(memory)} items are left")
 
 
-def _replace(options: argparse.Namespace) -> None:
-    with open_memory(options) as memory:
-        show(memory.replace_preference(options.old, options.new, progress=True))
+@command(app)
+def _replace(
+    file: InFile, reader: Reader, old: Which, new: Annotated[str, Argument(metavar="NEW", help="the new preference")]
+) -> None:
+    """Put another in its place."""
+    with file.open(reader) as memory:
+        file.show(memory.replace_preference(old, new, progress=True))
 
 
-def _set(options: argparse.Namespace) -> None:
-    options.llm = None  # nothing is read
-    with open_memory(options) as memory:
-        memory.set_aspects(options.text, _corrected(memory.aspects(options.text), options))
-        show(_line(memory.aspects(options.text)))
+@command(app)
+def _set(
+    file: InFile,
+    text: Which,
+    likes: Annotated[Phrases, Option(metavar="PHRASE", help="once or more; '' for nothing")] = None,
+    avoids: Annotated[Phrases, Option(metavar="PHRASE", help="once or more; '' for nothing")] = None,
+    firmness: Annotated[Literal["strict", "strong", "mild"] | None, Option(help="how firmly it is meant")] = None,
+    scope: Annotated[str | None, Option(help="when or where it holds; '' for always")] = None,
+) -> None:
+    """Say what it likes and avoids; what is not given stays."""
+    from epic_core.types.preferences import FIRMNESS, Aspects
+
+    with file.open() as memory:
+        held = memory.aspects(text)
+        corrected = Aspects(
+            liked=_corrected(likes, held.liked),
+            avoided=_corrected(avoids, held.avoided),
+            firmness=held.firmness if firmness is None else FIRMNESS[firmness],
+            scope=held.scope if scope is None else scope.strip(),
+            source="user",
+        )
+        memory.set_aspects(text, corrected)
+        file.show(memory.aspects(text), _line(memory.aspects(text)))
 
 
-def _edit(options: argparse.Namespace) -> None:
-    options.llm = None  # nothing is written by a model
-    with open_memory(options) as memory:
-        memory.set_expansion(options.text, _edited(memory.expansions(options.text), options))
-        for line in _shown(memory, options.text):
-            show(line)
+@command(app)
+def _edit(
+    file: InFile,
+    text: Which,
+    question: Annotated[
+        Phrases, Option(metavar="PHRASE", help="what the user might ask for which it matters; '' for nothing")
+    ] = None,
+    follows: Annotated[Phrases, Option(metavar="PHRASE", help="what suits the user; '' for nothing")] = None,
+    breaks: Annotated[Phrases, Option(metavar="PHRASE", help="what it rules out; '' for nothing")] = None,
+) -> None:
+    """Say what it means in practice; what is not given stays."""
+    from epic_core.types.preferences import Expansion
+
+    if question is follows is breaks is None:
+        raise InvalidInputError("Say what it means in practice: --question, --follows or --breaks, each once or more.")
+    with file.open() as memory:
+        held = memory.expansions(text)
+        known = ((), (), ()) if held is None else (held.questions, held.follows, held.breaks)
+        parts = [_corrected(*both) for both in zip((question, follows, breaks), known, strict=True)]
+        edited = Expansion(questions=parts[0], follows=parts[1], breaks=parts[2], source="user")
+        memory.set_expansion(text, edited)
+        _print(file, memory, text)
 
 
-def _reread(options: argparse.Namespace) -> None:
-    with open_memory(options) as memory:
-        report = memory.set_aspects(options.text, None)
-        held = memory.expansions(options.text)
-        if held is not None and held.source == "user" and not report.unread and (options.llm or options.expand):
+@command(app)
+def _reread(file: InFile, reader: Reader, text: Which) -> None:
+    """Have what it likes and avoids read anew, by --llm, --expand or the parser."""
+    with file.open(reader) as memory:
+        report = memory.set_aspects(text, None)
+        held = memory.expansions(text)
+        if held is not None and held.source == "user" and not report.unread and (reader.llm or reader.expand):
             # The model's own expansion was rewritten with the aspects; the user's is reset here, as the user's
             # aspects are.
-            report = memory.set_expansion(options.text, None)
+            report = memory.set_expansion(text, None)
         for reason in report.unread.values():
-            show(f"warning: {reason}")
-        show(_line(memory.aspects(options.text), again=bool(report.unread)))
+            warn(reason)
+        file.show(memory.aspects(text), _line(memory.aspects(text), again=bool(report.unread)))
 
 
-_ACTIONS = {
-    "list": (_list, "with what each likes and avoids, and who read it"),
-    "show": (_show, "what one likes and avoids, what it means in practice, and who said so"),
-    "add": (_add, "the items that are held are matched with it too"),
-    "remove": (_remove, "with the items that nothing else holds"),
-    "replace": (_replace, "put another in its place"),
-    "set": (_set, "say what it likes and avoids; what is not given stays"),
-    "edit": (_edit, "say what it means in practice; what is not given stays"),
-    "reread": (_reread, "have what it likes and avoids read anew, by --llm, --expand or the parser"),
-}
+def _corrected(given: Phrases, known: tuple[str, ...]) -> tuple[str, ...]:
+    return known if given is None else tuple(phrase for phrase in given if phrase.strip())
 
 
-def _corrected(held: Aspects, options: argparse.Namespace) -> Aspects:
-    def side(given: list[str] | None, known: tuple[str, ...]) -> tuple[str, ...]:
-        return known if given is None else tuple(phrase for phrase in given if phrase.strip())
-
-    return Aspects(
-        liked=side(options.likes, held.liked),
-        avoided=side(options.avoids, held.avoided),
-        firmness=held.firmness if options.firmness is None else FIRMNESS[options.firmness],
-        scope=held.scope if options.scope is None else options.scope.strip(),
-        source="user",
-    )
-
-
-def _edited(held: Expansion | None, options: argparse.Namespace) -> Expansion:
-    given = {"questions": options.question, "follows": options.follows, "breaks": options.breaks}
-    if all(phrases is None for phrases in given.values()):
-        raise InvalidInputError("Say what it means in practice: --question, --follows or --breaks, each once or more.")
-    parts: dict[str, tuple[str, ...]] = {}
-    for part, phrases in given.items():
-        known: tuple[str, ...] = () if held is None else getattr(held, part)
-        parts[part] = known if phrases is None else tuple(phrase for phrase in phrases if phrase.strip())
-    return Expansion(**parts, source="user")
+def _print(file: InFile, memory: EpicMemory, text: str) -> None:
+    """Print the aspects and the expansion of a preference."""
+    value = {"aspects": memory.aspects(text), "expansion": memory.expansions(text)}
+    file.show(value, *_shown(memory, text))
 
 
 def _shown(memory: EpicMemory, text: str) -> Iterator[str]:

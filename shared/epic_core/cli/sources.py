@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,14 @@ class Sources:
     failures: list[str] = field(default_factory=list)
     _places: dict[str, str] = field(default_factory=dict, repr=False)
     _reasons: int = field(default=0, repr=False)
+    # Items so far, bytes that they were made of, and bytes of all files: what is left is estimated by them.
+    _made: int = field(default=0, repr=False)
+    _taken: int = field(default=0, repr=False)
+    _size: int = field(default=0, repr=False)
+
+    def __length_hint__(self) -> int:
+        """Return how many items there will be: so many for the bytes that were read so far, then the number."""
+        return round(self._made * self._size / self._taken) if self._taken else 0
 
     def files(self) -> list[tuple[Path, str]]:
         """Return every file, with the name that its items' ids begin with.
@@ -108,10 +116,15 @@ class Sources:
         self.failures.clear()
         files, others = self._found()
         self.skipped += others
+        sizes = {path: path.stat().st_size for path, _ in files}
+        self._made, self._taken, self._size = 0, 0, sum(sizes.values())
+        before = 0
         for path, name in files:
             self._reasons = 0
             try:
-                yield from self._read(path, name)
+                for item in self._read(path, name):
+                    self._made += 1
+                    yield item
             except (InvalidInputError, MissingExtraError) as error:
                 told = str(error)
                 self._fail(told if str(path) in told else f"{path}: {told}")
@@ -121,6 +134,10 @@ class Sources:
                 self._fail(f"{path} cannot be read ({type(error).__name__}: {told})")
             if self._reasons > _MOST_REASONS:
                 self.failures.append(f"{path}: {self._reasons - _MOST_REASONS} more")
+            before = self._taken = before + sizes[path]
+
+    def _take(self, size: int) -> None:
+        self._taken += size
 
     def _fail(self, reason: str) -> None:
         self._reasons += 1
@@ -189,7 +206,7 @@ class Sources:
             )
 
     def _lines(self, path: Path, name: str) -> Iterator[Item]:
-        lines = _records(path)
+        lines = _records(path, self._take)
         first = next(lines, None)
         if first is None:
             self.skipped.append(f"{path} is empty")
@@ -323,12 +340,15 @@ def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
     return sorted(readable), Counter(f.suffix.lower() for f in set(found) - set(readable))
 
 
-def _records(path: Path) -> Iterator[tuple[int, dict[str, Any] | InvalidInputError]]:
-    """Yield the record of each line with its number, or what is wrong with it."""
+def _records(
+    path: Path, take: Callable[[int], None] = lambda size: None
+) -> Iterator[tuple[int, dict[str, Any] | InvalidInputError]]:
+    """Yield the record of each line with its number, or what is wrong with it; tell `take` the bytes that were read."""
     with opened(path) as lines:
         number = 0
         while raw := lines.readline(_LONGEST_LINE):
             number += 1
+            take(len(raw))
             if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
                 while (rest := lines.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):
                     pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import length_hint
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +16,19 @@ class Progress:
     """A counter of finished items, with or without a bar.
 
     Args:
-        items: The items to be processed; their number, if they have a length, is the total.
+        items: The items to be processed; their number is the total, also an estimate by `__length_hint__`.
         shown: Whether to show a bar.
     """
 
     def __init__(self, items: Any = None, *, shown: bool = False) -> None:
         self._bar: tqdm[Any] | None = None
+        self._source = () if isinstance(items, (str, Item)) else items
         self._items = self._pieces = 1
         self._done = self._counted = 0
         if shown:
             from tqdm import tqdm
 
-            total = len(items) if hasattr(items, "__len__") and not isinstance(items, (str, Item)) else None
-            self._bar = tqdm(total=total, unit=" items")
+            self._bar = tqdm(total=length_hint(self._source) or None, unit=" items")
 
     def expect(self, total: int) -> None:
         """Set the total, once it is known."""
@@ -38,6 +39,8 @@ class Progress:
         """Begin a batch of items that were cut into pieces, `done` of which are done already."""
         self._items, self._pieces = items, max(1, pieces)
         self._done = self._counted = 0
+        if self._bar is not None and (total := length_hint(self._source)):
+            self._bar.total = max(total, self._bar.n + items)
         self.advance(done)
 
     def advance(self, pieces: int) -> None:

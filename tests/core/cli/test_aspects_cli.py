@@ -25,12 +25,12 @@ Shown: TypeAlias = Callable[..., str]
 
 @pytest.fixture
 def epic(terminal: Epic) -> Shown:
-    """Runs a command beside me.epic; what it printed, after its exit code if that is not 0."""
+    """Runs a command beside me.epic; what it printed and warned of, after its exit code if that is not 0."""
     EpicMemory.open("me.epic", [AVOIDS, PREFERS]).close()
 
     def run(*arguments: str) -> str:
         result = terminal(*arguments)
-        return result.out if result.code == 0 else f"{result.code}: {result.err}"
+        return result.out + result.err if result.code == 0 else f"{result.code}: {result.err}"
 
     return run
 
@@ -75,8 +75,8 @@ def test_reread_takes_it_back(preferences: Shown) -> None:
     [
         (["set", "I love tea.", "--likes", "tea"], "No preference"),
         (["set", AVOIDS, "--likes", "", "--avoids", ""], "need something"),
-        (["set", AVOIDS, "--firmness", "somehow"], "invalid choice"),
-        (["set"], "text"),
+        (["set", AVOIDS, "--firmness", "somehow"], "is not one of"),
+        (["set"], "PREFERENCE"),
         (["reread", "I love tea."], "No preference"),
         (["reread", AVOIDS, "--way", "single"], "--llm says which"),
     ],

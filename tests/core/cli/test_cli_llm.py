@@ -113,10 +113,10 @@ def test_what_was_built_can_be_asked_without_a_server(epic: Epic, server: LMServ
     epic(*BUILD, *llm)
     server.stop()
 
-    asked = epic("ask", "me.epic", "Which hotel should I book?")
+    asked = epic("ask", "me.epic", "Which hotel should I book?", "-v")
     assert asked.code == 0
     assert instruction_for(TEXTS["casino"], CASINOS) in asked.out
-    explained = epic("explain", "me.epic", "vegan")
+    explained = epic("explain", "me.epic", "vegan", "-v")
     assert explained.code == 0
     assert "confidence   0." in explained.out
 
@@ -143,7 +143,7 @@ def test_kept_items_can_be_rewritten(epic: Epic, said: Script, llm: list[str]) -
 
     asked = epic("ask", "me.epic", "What may I eat on a vegan diet?", "-k", "1")
     assert rewritten in asked.out
-    assert f"rewritten    {rewritten}" in epic("explain", "me.epic", "vegan").out
+    assert f"rewritten: {rewritten}" in epic("explain", "me.epic", "vegan").out
 
 
 def test_concurrency_and_timeout_can_be_chosen(epic: Epic, server: LMServer, said: Script, llm: list[str]) -> None:

@@ -391,7 +391,7 @@ def test_the_command_line_prints_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     notes.write_text(CASINO_HOTEL)
 
     assert main(["build", "--preferences", str(preferences), "--out", str(path), "--quiet", str(notes)]) == 0
-    assert f"warning: The preference {CASINOS['de']!r} is in German" in capsys.readouterr().out
+    assert f"warning: The preference {CASINOS['de']!r} is in German" in capsys.readouterr().err
     assert main(["preferences", str(path), "list"]) == 0
     assert "not understood  (not read by the parser" in capsys.readouterr().out
     assert main(["preferences", str(path), "set", CASINOS["de"], "--avoids", "hotels with casinos"]) == 0
