@@ -35,7 +35,7 @@ from epic_core.pipeline.aspects import (
 )
 from epic_core.pipeline.choice import Feedback, Select, checked_choice, learn, own_reranker, set_reranker
 from epic_core.pipeline.expiry import drop_expired
-from epic_core.pipeline.explain import explain, stats
+from epic_core.pipeline.explain import embeddings, entries, explain, stats
 from epic_core.pipeline.export import export, read_export
 from epic_core.pipeline.facts import made_fact
 from epic_core.pipeline.fallback import checked_fallback
@@ -75,11 +75,13 @@ from epic_core.text.tagging import Rerank, Tagger, rerank_of
 from epic_core.types import (
     Aspects,
     BuildReport,
+    Embeddings,
     Expansion,
     Explanation,
     FloatArray,
     Hits,
     Item,
+    MemoryEntry,
     Preference,
     Stats,
     checked_string,
@@ -1162,6 +1164,20 @@ class EpicMemory:
         checked_text(item_id, "The item's id")
         with self._session.lock:
             return explain(self._session, item_id)
+
+    def entries(self, preference: str | Preference | None = None) -> list[MemoryEntry]:
+        """Return the entries that are held, oldest first: all, or those of one preference, by text, id or object.
+
+        Raises:
+            UnknownPreferenceError: if the preference is not held.
+        """
+        with self._session.lock, self._session.store.reading():
+            return entries(self._session, preference)
+
+    def embeddings(self) -> Embeddings:
+        """Return the embeddings of the held items and of the preferences, as copies."""
+        with self._session.lock, self._session.store.reading():
+            return embeddings(self._session)
 
     def stats(self) -> Stats:
         """Return the counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""

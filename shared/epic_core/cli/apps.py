@@ -1,4 +1,4 @@
-"""Commands that start a program of `epic_apps`: mcp."""
+"""Commands that start a program of `epic_apps`: mcp, inspect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import secrets
 import sys
 from typing import Any
 
-from epic_core.cli.options import add_command, visible
+from epic_core.cli.options import add_command, open_memory, visible
 from epic_core.errors import MissingExtraError
 
 _TOKEN = "EPIC_MCP_TOKEN"
@@ -31,6 +31,24 @@ def add_commands(commands: Any) -> None:
         metavar="PORT",
         help=f"streamable HTTP on 127.0.0.1 instead of stdio; its token is {_TOKEN}, or a new one that is shown",
     )
+
+    parser = add_command(commands, "inspect", _inspect, "look at a memory in your browser, and change it there")
+    parser.add_argument("--write", action="store_true", help="the page may change the memory; without it, it shows it")
+    parser.add_argument("--port", type=int, metavar="PORT", help="the port of 127.0.0.1; default: a free one")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    try:
+        from epic_apps.inspect import run_inspect
+    except ImportError as error:
+        raise MissingExtraError(error.name or "starlette", "inspect") from None
+
+    def announce(address: str) -> None:
+        sys.stderr.write(visible(f"{address}\nCtrl-C ends it. The address is for you alone.") + "\n")
+
+    with open_memory(options, read_only=not options.write) as memory:
+        run_inspect(memory, write=options.write, port=options.port, browser=not options.no_browser, announce=announce)
 
 
 def _mcp(options: argparse.Namespace) -> None:

@@ -52,6 +52,23 @@ class MemoryEntry:
         return stable_id("entry", self.namespace, self.item_id, self.preference_id or "")
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Embeddings:
+    """The unit vectors that a memory holds, for maps and measurements.
+
+    Attributes:
+        items: Ids of the held items of both tiers whose own text is embedded.
+        vectors: E(x) of each, shape `(n, d)`.
+        preferences: Ids of the preferences, in the user's order.
+        preference_vectors: E(p) of each, shape `(m, d)`.
+    """
+
+    items: list[str]
+    vectors: FloatArray = field(repr=False)
+    preferences: list[str]
+    preference_vectors: FloatArray = field(repr=False)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Hit:
     """One item of a search result, with the entries that matched.
