@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import threading
 import webbrowser
@@ -24,7 +23,7 @@ from starlette.staticfiles import StaticFiles
 
 from epic_apps.inspect import words
 from epic_apps.inspect.guard import Guard, form_token, is_own_form
-from epic_apps.inspect.views import Views, known_preference
+from epic_apps.inspect.views import Tier, Views, known_preference
 from epic_apps.local import HOST, listening_socket
 from epic_core import Aspects, EpicMemory, Expansion
 from epic_core.errors import EpicError, InvalidInputError
@@ -125,13 +124,9 @@ class _Page:
         return self._shown(request, "preferences.html", self.views.preferences())
 
     def held(self, request: Request) -> Response:
-        tier = request.query_params.get("tier", "all")
-        view = self.views.held(
-            self._preference(request),
-            "kept" if tier == "kept" else "light" if tier == "light" else "all",
-            _page(request),
-        )
-        return self._shown(request, "held.html", view)
+        asked = request.query_params.get("tier")
+        tier: Tier = "kept" if asked == "kept" else "light" if asked == "light" else "all"
+        return self._shown(request, "held.html", self.views.held(self._preference(request), tier, _page(request)))
 
     def item(self, request: Request) -> Response:
         return self._shown(request, "item.html", self.views.item(request.query_params.get("id", "") or "?"))
@@ -236,20 +231,20 @@ def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = Fals
 
 def run_inspect(
     memory: EpicMemory,
+    announce: Callable[[str], object],
     *,
     write: bool = False,
     port: int | None = None,
     browser: bool = True,
-    announce: Callable[[str], object] = logging.getLogger(__name__).info,
 ) -> None:
     """Serve the page on 127.0.0.1, until it is interrupted.
 
     Args:
         memory: As for `inspect_app`.
+        announce: Told the address, with its token.
         write: Whether the page may change the memory.
         port: The port; None for a free one.
         browser: Whether to open the page in the user's browser.
-        announce: Told the address, with its token.
 
     Raises:
         InvalidInputError: for a port that cannot be used.

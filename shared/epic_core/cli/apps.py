@@ -48,7 +48,7 @@ def _inspect(options: argparse.Namespace) -> None:
         sys.stderr.write(visible(f"{address}\nCtrl-C ends it. The address is for you alone.") + "\n")
 
     with open_memory(options, read_only=not options.write) as memory:
-        run_inspect(memory, write=options.write, port=options.port, browser=not options.no_browser, announce=announce)
+        run_inspect(memory, announce, write=options.write, port=options.port, browser=not options.no_browser)
 
 
 def _mcp(options: argparse.Namespace) -> None:

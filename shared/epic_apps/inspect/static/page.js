@@ -25,5 +25,6 @@ document.addEventListener("submit", (event) => {
 });
 addEventListener("pageshow", () => document.querySelectorAll("form").forEach((form) => delete form.dataset.sent));
 
+// Not scrollIntoView: the Tab key would go on from there.
 const current = document.querySelector("header nav [aria-current]");
-if (current) current.scrollIntoView({ inline: "center", block: "nearest" });
+if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.clientWidth / 2 + current.offsetWidth / 2;
