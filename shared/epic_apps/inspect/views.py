@@ -6,12 +6,14 @@ import threading
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from epic_core import EpicMemory, Hit, Hits, Item, MemoryEntry, Preference
+from epic_core import EpicMemory, Hit, Hits, MemoryEntry, Preference
 from epic_core.context import format_context
+from epic_core.types import Outline, Stats
 from epic_core.types.validation import moment
 
 Tier: TypeAlias = Literal["all", "kept", "light"]
@@ -29,27 +31,41 @@ _MOST_STEPS = 120
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The memory as it was at one revision.
+    """What is held at one revision, without the texts.
 
     Attributes:
         revision: The revision.
-        items: The held items by id, facts left out, the newest first.
-        entries: The entries by the item's id, the closest first.
-        nearest: For each item with an embedding, the id of the nearest preference.
-        kept: Ids of the items with an entry, by the preference's id.
+        outline: The memory's own.
+        stats: The memory's own.
+        items: Ids of the held items, facts left out, the newest first.
+        facts: Ids of the facts, the newest first.
+        kept: Ids of the items with an entry, by the preference's id, the newest first.
+        nearest: For each item, the id of the nearest preference.
         light: Ids of the items of the light tier, by the nearest preference's id.
-        points: Of each item with an embedding its place on the map, in [0, 1].
-        preference_points: The same for each preference.
     """
 
     revision: str
-    items: dict[str, Item]
-    entries: dict[str, list[MemoryEntry]]
-    nearest: dict[str, str]
+    outline: Outline
+    stats: Stats
+    items: list[str]
+    facts: list[str]
     kept: dict[str, list[str]]
+    nearest: dict[str, str]
     light: dict[str, list[str]]
-    points: dict[str, tuple[float, float]]
-    preference_points: dict[str, tuple[float, float]]
+
+    @cached_property
+    def with_entry(self) -> frozenset[str]:
+        """Ids of the items with an entry."""
+        return frozenset(item_id for ids in self.kept.values() for item_id in ids)
+
+    @cached_property
+    def places(self) -> dict[str, tuple[float, float]]:
+        """Places on the map of the items that have an embedding, and of the preferences, by their ids."""
+        outline = self.outline
+        embedded = np.flatnonzero(outline.vectors.any(axis=1) & ~outline.facts)
+        fitted = np.isin(embedded, outline.entries[:, 0])
+        found = plane(np.concatenate([outline.vectors[embedded], outline.preference_vectors]), fitted)
+        return dict(zip([*(outline.items[each] for each in embedded), *outline.preferences], found, strict=True))
 
 
 class Views:
@@ -79,19 +95,19 @@ class Views:
 
     def overview(self) -> dict[str, Any]:
         """Return counts, bytes by part, and when entries were written."""
-        stats, snapshot = self.memory.stats(), self.snapshot()
+        snapshot = self.snapshot()
+        stats = snapshot.stats
         parts = [(name, size) for name, size in stats.bytes.items() if size and name != "total"]
-        stances = Counter(str(entry.stance) for entries in snapshot.entries.values() for entry in entries)
         return {
             "stats": stats,
             "sizes": sorted(parts, key=lambda part: -part[1]),
-            "stances": stances,
-            "growth": growth([entry.added for entries in snapshot.entries.values() for entry in entries]),
-            "facts": len(self.memory.facts()),
+            "stances": Counter(map(str, snapshot.outline.stances)),
+            "growth": growth(snapshot.outline.added.tolist()),
+            "facts": len(snapshot.facts),
             "open": len(self.memory.proposals()),
-            "kept_count": len(snapshot.entries),
-            "light_count": len(snapshot.items) - len(snapshot.entries),
-            "by_preference": {each.id: len(snapshot.kept.get(each.id, ())) for each in self.memory.preferences},
+            "kept_count": len(snapshot.with_entry),
+            "light_count": len(snapshot.items) - len(snapshot.with_entry),
+            "by_preference": {each: len(snapshot.kept.get(each, ())) for each in snapshot.outline.preferences},
         }
 
     def preferences(self) -> dict[str, Any]:
@@ -116,14 +132,15 @@ class Views:
         if preference:
             kept, light = snapshot.kept.get(preference, []), snapshot.light.get(preference, [])
         else:
-            kept = [each for each in snapshot.items if each in snapshot.entries]
-            light = [each for each in snapshot.items if each not in snapshot.entries]
+            kept = [each for each in snapshot.items if each in snapshot.with_entry]
+            light = [each for each in snapshot.items if each not in snapshot.with_entry]
         ids = {"all": [*kept, *light], "kept": kept, "light": light}[tier]
         pages = max(1, -(-len(ids) // PAGE))
         page = min(max(page, 1), pages)
-        shown = [snapshot.items[each] for each in ids[PAGE * (page - 1) : PAGE * page]]
+        shown = self.memory.get(ids[PAGE * (page - 1) : PAGE * page])
+        entries = self.memory.entries([item.id for item in shown])
         return {
-            "rows": [(item, _first(snapshot.entries.get(item.id, []), preference)) for item in shown],
+            "rows": [(item, _first(entries.get(item.id, []), preference)) for item in shown],
             "nearest": snapshot.nearest,
             "preference": preference,
             "tier": tier,
@@ -155,11 +172,11 @@ class Views:
         page = min(max(page, 1), pages)
         return {
             "records": records[PAGE * (page - 1) : PAGE * page],
-            "held": self.snapshot().items,
+            "held": {item.id for item in self.memory.get(record.item_id for record in records)},
             "page": page,
             "pages": pages,
             "count": len(records),
-            "seen": self.memory.stats().counts.get("seen", 0),
+            "seen": self.snapshot().stats.counts.get("seen", 0),
         }
 
     def query(self, text: str, k: int) -> dict[str, Any]:
@@ -185,25 +202,27 @@ class Views:
     def map(self, preference: str) -> dict[str, Any]:
         """Return the places of items and preferences on the map, those of the light tier first, so below the others."""
         snapshot = self.snapshot()
-        kept = [each for each in snapshot.points if each in snapshot.entries]
-        light = [each for each in snapshot.points if each not in snapshot.entries and each in snapshot.items]
+        placed = [each for each in snapshot.items if each in snapshot.places]
+        kept = [each for each in placed if each in snapshot.with_entry]
+        light = [each for each in placed if each not in snapshot.with_entry]
         room = MOST_POINTS - min(len(kept), MOST_POINTS * 3 // 4)
         drawn = [*_spread(light, room), *_spread(kept, MOST_POINTS - min(len(light), room))]
-        points = []
-        for each in drawn:
-            entries = snapshot.entries.get(each, [])
-            belongs = _first(entries, preference)[0].preference_id if entries else snapshot.nearest.get(each)
-            points.append((each, snapshot.points[each], belongs, bool(entries), snapshot.items[each].text))
+        colour = snapshot.nearest | {each: name for name, ids in snapshot.kept.items() for each in ids}
+        colour |= dict.fromkeys(snapshot.kept.get(preference, ()), preference)
+        points = [
+            (item.id, snapshot.places[item.id], colour.get(item.id), item.id in snapshot.with_entry, item.text)
+            for item in self.memory.get(drawn)
+        ]
         return {
             "points": points,
             "preference": preference,
-            "marks": snapshot.preference_points,
-            "left_out": len(kept) + len(light) - len(drawn),
+            "marks": snapshot.places,
+            "left_out": len(placed) - len(drawn),
         }
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the user, and what adding them did."""
-        return {"facts": self.memory.facts()[::-1], "edits": self.memory.edits()[:50]}
+        return {"facts": self.memory.get(self.snapshot().facts), "edits": self.memory.edits()[:50]}
 
     def proposals(self) -> dict[str, Any]:
         """Return the proposals that wait."""
@@ -211,35 +230,29 @@ class Views:
 
 
 def _snapshot(memory: EpicMemory, revision: str) -> Snapshot:
-    items = {each.id: each for each in reversed(memory.items()) if not each.fact}
-    entries: dict[str, list[MemoryEntry]] = defaultdict(list)
-    for entry in sorted(memory.entries(), key=lambda each: -each.similarity):
-        if entry.item_id in items:
-            entries[entry.item_id].append(entry)
-    kept: dict[str, list[str]] = defaultdict(list)
-    for item_id, own in entries.items():
-        for entry in own:
-            kept[entry.preference_id or ""].append(item_id)
-    known = memory.embeddings()
+    outline = memory.outline()
+    newest = range(len(outline.items) - 1, -1, -1)
     nearest = {}
-    if known.items and known.preferences:
-        found = (known.vectors @ known.preference_vectors.T).argmax(axis=1)
-        nearest = {each: known.preferences[place] for each, place in zip(known.items, found.tolist(), strict=True)}
+    if outline.preferences:
+        found = (outline.vectors @ outline.preference_vectors.T).argmax(axis=1).tolist()
+        nearest = {item_id: outline.preferences[place] for item_id, place in zip(outline.items, found, strict=True)}
+    kept: dict[str, list[str]] = defaultdict(list)
+    for item, preference in outline.entries[::-1].tolist():
+        kept["" if preference < 0 else outline.preferences[preference]].append(outline.items[item])
+    with_entry = set(outline.entries[:, 0].tolist())
     light: dict[str, list[str]] = defaultdict(list)
-    for item_id in items:
-        if item_id not in entries and item_id in nearest:
-            light[nearest[item_id]].append(item_id)
-    fitted = np.array([each in entries for each in known.items], dtype=bool)
-    places = plane(np.concatenate([known.vectors, known.preference_vectors]), fitted)
+    for place in newest:
+        if place not in with_entry and not outline.facts[place]:
+            light[nearest.get(outline.items[place], "")].append(outline.items[place])
     return Snapshot(
         revision=revision,
-        items=items,
-        entries=dict(entries),
-        nearest=nearest,
+        outline=outline,
+        stats=memory.stats(),
+        items=[outline.items[place] for place in newest if not outline.facts[place]],
+        facts=[outline.items[place] for place in newest if outline.facts[place]],
         kept=dict(kept),
+        nearest=nearest,
         light=dict(light),
-        points=dict(zip(known.items, places, strict=False)),
-        preference_points=dict(zip(known.preferences, places[len(known.items) :], strict=True)),
     )
 
 
