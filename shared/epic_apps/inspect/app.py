@@ -6,6 +6,7 @@ import secrets
 import threading
 import webbrowser
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -257,10 +258,18 @@ def run_inspect(
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
         address = f"http://{HOST}:{number}/?token={token}"
         announce(address)
+        # Reading ahead while the browser starts; what fails here is said by the page that needs it.
+        threading.Thread(target=_read_ahead, args=(memory,), daemon=True).start()
         if browser:
             listening.listen()  # so that a browser which is faster than the server waits
             threading.Thread(target=partial(webbrowser.open, address), daemon=True).start()
         uvicorn.Server(config).run([listening])
+
+
+def _read_ahead(memory: EpicMemory) -> None:
+    with suppress(EpicError):
+        memory.outline()
+        memory.preferences_for("What is this about?")
 
 
 def _link(path: str, **query: object) -> str:
