@@ -230,8 +230,9 @@ FRONTED = re.compile(
         r"doesn't|do not|does not|never) (?:help|work for|suit|interest|appeal to|do it for|agree with|"
         r"sit well with) (?:me|my)|(?:do|does|did) nothing for me|itch(?:es)?\b.{0,12} me|keeps? (?:me|us) (?:awake|"
         r"up)|(?:in it)?, (?:count me out|i'm out|i pass|no thanks)|never again"
-        r"|(?:tastes?|looks?|smells?|sounds?) (?:\w+ly |so |just |too )?(?:like (?:soap|cardboard|plastic)|awful|foul|horrible|"
-        r"disgusting|vile|terrible|dreadful|daft|silly|ridiculous|stupid|cheap|tacky|ugly|wrong)(?: on me| to me)?"
+        r"|(?:tastes?|looks?|smells?|sounds?) (?:\w+ly |so |just |too )?(?:like (?:soap|cardboard|plastic)|awful|"
+        r"foul|horrible|disgusting|vile|terrible|dreadful|daft|silly|ridiculous|stupid|cheap|tacky|ugly|wrong)"
+        r"(?: on me| to me)?"
         r"|\? (?:no|never)\b))",
         r"(?P<liked>(?:(?:is|are) (?:\w+ly )?(?:an? )?(?:musts?|must-haves?|good|fine|fun|bliss|heaven|nice|"
         r"lovely|great|"
