@@ -25,7 +25,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from epic_apps.local import HOST, listening_socket
+from epic_apps import local
 from epic_core import EpicMemory, Hit, __version__
 from epic_core.context import without_tags
 from epic_core.errors import EpicError, InvalidInputError
@@ -34,6 +34,8 @@ from epic_core.integrations.tools import memory_tools
 Access: TypeAlias = Literal["read", "propose", "write"]
 """What an assistant may do: only read; propose changes, which the user accepts elsewhere; or change the memory itself.
 """
+HOST = local.HOST
+"""The only address that the server listens on."""
 PATH = "/mcp"
 """Path of the streamable HTTP endpoint."""
 
@@ -355,6 +357,6 @@ def run_http(server: MCPServer[Any], *, port: int, token: str) -> None:
         InvalidInputError: for a port that cannot be used, or a token that can be guessed.
     """
     app = http_app(server, port=port, token=token)
-    with listening_socket(port) as listening:
+    with local.listening_socket(port) as listening:
         # No access log: nobody needs to know from it what was asked for, and when.
         uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run([listening])

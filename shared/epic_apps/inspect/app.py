@@ -64,8 +64,10 @@ def _expansion(memory: EpicMemory, form: Form) -> None:
     if "again" in form:
         memory.set_expansion(form["id"], None)
         return
-    parts = {name: _lines(form, name) for name in ("questions", "follows", "breaks")}
-    memory.set_expansion(form["id"], Expansion(**parts))
+    written = Expansion(
+        questions=_lines(form, "questions"), follows=_lines(form, "follows"), breaks=_lines(form, "breaks")
+    )
+    memory.set_expansion(form["id"], written)
 
 
 # For each form: what it does, where it leads, and what is said then.
@@ -82,7 +84,7 @@ _CHANGES: dict[str, tuple[Change, str, str]] = {
     "items/forget": (lambda memory, form: memory.forget(form["id"]), "/held", "Forgotten for good."),
     "facts/add": (lambda memory, form: memory.add_fact(form["text"]), "/facts", "Remembered."),
     "facts/forget": (lambda memory, form: memory.forget(form["id"]), "/facts", "Forgotten for good."),
-    "facts/undo": (lambda memory, form: memory.undo(int(_number(form["id"]))), "/facts", "Undone."),
+    "facts/undo": (lambda memory, form: memory.undo(_whole(form["id"], 0)), "/facts", "Undone."),
     "proposals/accept": (
         lambda memory, form: memory.accept(form["id"], form.get("text") or None),
         "/proposals",
