@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
-import os
 import re
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,6 +25,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from epic_apps import local
 from epic_core import EpicMemory, Hit, __version__
 from epic_core.context import without_tags
 from epic_core.errors import EpicError, InvalidInputError
@@ -35,7 +34,7 @@ from epic_core.integrations.tools import memory_tools
 Access: TypeAlias = Literal["read", "propose", "write"]
 """What an assistant may do: only read; propose changes, which the user accepts elsewhere; or change the memory itself.
 """
-HOST = "127.0.0.1"
+HOST = local.HOST
 """The only address that the server listens on."""
 PATH = "/mcp"
 """Path of the streamable HTTP endpoint."""
@@ -358,14 +357,6 @@ def run_http(server: MCPServer[Any], *, port: int, token: str) -> None:
         InvalidInputError: for a port that cannot be used, or a token that can be guessed.
     """
     app = http_app(server, port=port, token=token)
-    with socket.socket() as listening:
-        if os.name == "posix":
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            if not port:
-                raise OverflowError("a server needs a number")
-            listening.bind((HOST, port))
-        except (OSError, OverflowError) as error:
-            raise InvalidInputError(f"Port {port} cannot be used: {error}. Give another.") from None
+    with local.listening_socket(port) as listening:
         # No access log: nobody needs to know from it what was asked for, and when.
         uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run([listening])

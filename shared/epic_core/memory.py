@@ -35,7 +35,7 @@ from epic_core.pipeline.aspects import (
 )
 from epic_core.pipeline.choice import Feedback, Select, checked_choice, learn, own_reranker, set_reranker
 from epic_core.pipeline.expiry import drop_expired
-from epic_core.pipeline.explain import explain, stats
+from epic_core.pipeline.explain import entries, explain, outline, stats
 from epic_core.pipeline.export import export, read_export
 from epic_core.pipeline.facts import made_fact
 from epic_core.pipeline.fallback import checked_fallback
@@ -80,6 +80,8 @@ from epic_core.types import (
     FloatArray,
     Hits,
     Item,
+    MemoryEntry,
+    Outline,
     Preference,
     Stats,
     checked_string,
@@ -875,9 +877,7 @@ class EpicMemory:
         Raises:
             InvalidInputError: for anything but several ids.
         """
-        if isinstance(item_ids, str) or not isinstance(item_ids, Iterable):
-            raise InvalidInputError(f"Give the ids in a list, not as {type(item_ids).__name__}.")
-        checked = [checked_string(item_id, "An item's id") for item_id in item_ids]
+        checked = checked_ids(item_ids)
         with self._session.lock, self._session.store.reading():
             name = self._session.space(namespace).namespace
             found = [self._session.store.items.row(name, item_id) for item_id in checked]
@@ -1244,6 +1244,21 @@ class EpicMemory:
         with self._session.lock:
             return explain(self._session, item_id)
 
+    def entries(self, item_ids: Iterable[str]) -> dict[str, list[MemoryEntry]]:
+        """Return the entries of held items: item id to entries, oldest first, for those that have any.
+
+        Raises:
+            InvalidInputError: for anything but several ids.
+        """
+        checked = checked_ids(item_ids)
+        with self._session.lock, self._session.store.reading():
+            return entries(self._session, checked)
+
+    def outline(self) -> Outline:
+        """Return what is held without the texts: ids, embeddings, and which item was kept for which preference."""
+        with self._session.lock, self._session.store.reading():
+            return outline(self._session)
+
     def stats(self) -> Stats:
         """Return the counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""
         with self._session.lock:
@@ -1451,6 +1466,17 @@ def _checked_report(report: BuildReport | None) -> BuildReport:
     if report is not None and not isinstance(report, BuildReport):
         raise InvalidInputError(f"report must be a BuildReport, not {report!r}.")
     return BuildReport() if report is None else report
+
+
+def checked_ids(item_ids: Iterable[str]) -> list[str]:
+    """Return the ids of items.
+
+    Raises:
+        InvalidInputError: for anything but several ids.
+    """
+    if isinstance(item_ids, str) or not isinstance(item_ids, Iterable):
+        raise InvalidInputError(f"Give the ids in a list, not as {type(item_ids).__name__}.")
+    return [checked_string(item_id, "An item's id") for item_id in item_ids]
 
 
 def checked_path(path: str | Path) -> Path:

@@ -1,4 +1,4 @@
-"""Commands that start a program of `epic_apps`: mcp."""
+"""Commands that start a program of `epic_apps`: mcp, inspect."""
 
 from __future__ import annotations
 
@@ -19,6 +19,28 @@ _TOKEN = "EPIC_MCP_TOKEN"
 def add_commands(app: Typer) -> None:
     """Add the commands."""
     command(app)(mcp)
+    command(app)(inspect)
+
+
+def inspect(
+    file: InFile,
+    write: Annotated[
+        bool, Option("--write", help="the page may change the memory; without it, it shows it")
+    ] = False,
+    port: Annotated[int | None, Option(metavar="PORT", help="the port of 127.0.0.1; default: a free one")] = None,
+    no_browser: Annotated[bool, Option("--no-browser", help="only print the address")] = False,
+) -> None:
+    """Look at a memory in your browser, and change it there."""
+    try:
+        from epic_apps.inspect import run_inspect
+    except ImportError as error:
+        raise MissingExtraError(error.name or "starlette", "inspect") from None
+
+    def announce(address: str) -> None:
+        sys.stderr.write(visible(f"{address}\nCtrl-C ends it. The address is for you alone.") + "\n")
+
+    with file.open(read_only=not write) as memory:
+        run_inspect(memory, announce, write=write, port=port, browser=not no_browser)
 
 
 def mcp(

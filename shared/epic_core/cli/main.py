@@ -268,7 +268,7 @@ def evaluate(context: typer.Context) -> None:
     run(context.args)
 
 
-for module in (asking, files, learning, facts, apps):
+for module in (asking, files, learning, facts, forms, apps):
     module.add_commands(app)
 app.add_typer(preferences.app, name="preferences")
 app.add_typer(rerank.app, name="rerank")

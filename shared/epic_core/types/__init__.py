@@ -19,7 +19,7 @@ from epic_core.types.preferences import (
     checked_expansion,
 )
 from epic_core.types.reports import BuildReport, Explanation, NotKept, Stats
-from epic_core.types.results import Hit, Hits, MemoryEntry
+from epic_core.types.results import Hit, Hits, MemoryEntry, Outline
 from epic_core.types.validation import checked_k, checked_moment, checked_string, checked_text, moment, stable_id
 from epic_core.types.verdicts import PENALTY, Alignment, Candidate, Decision, Stance, Usage, Verdict
 
@@ -43,6 +43,7 @@ __all__ = [
     "Item",
     "MemoryEntry",
     "NotKept",
+    "Outline",
     "Preference",
     "Stance",
     "Stats",

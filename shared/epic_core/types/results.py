@@ -52,6 +52,32 @@ class MemoryEntry:
         return stable_id("entry", self.namespace, self.item_id, self.preference_id or "")
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outline:
+    """What a memory holds without its texts, for lists, maps and measurements.
+
+    Attributes:
+        items: Ids of the n held items of both tiers and of the facts, oldest first.
+        facts: Which of them are facts, shape `(n,)`.
+        vectors: E(x) of each, shape `(n, d)`; zeros where none is kept.
+        preferences: Ids of the m preferences, in the user's order.
+        preference_vectors: E(p) of each, shape `(m, d)`.
+        entries: For each of e entries, oldest first, the positions of its item and its preference, shape `(e, 2)`; -1
+            for no preference.
+        stances: Of each entry.
+        added: When each entry was written, in Unix seconds, shape `(e,)`.
+    """
+
+    items: list[str]
+    facts: NDArray[np.bool_] = field(repr=False)
+    vectors: FloatArray = field(repr=False)
+    preferences: list[str]
+    preference_vectors: FloatArray = field(repr=False)
+    entries: NDArray[np.int64] = field(repr=False)
+    stances: list[Stance] = field(repr=False)
+    added: NDArray[np.float64] = field(repr=False)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Hit:
     """One item of a search result, with the entries that matched.

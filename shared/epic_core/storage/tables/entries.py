@@ -203,6 +203,21 @@ class Entries(Repository):
         with decoding(self.db.path):
             return [_entry(row, items, preferences, namespace, None) for row in self._of(item_row)]
 
+    def of(self, namespace: str, rows: Sequence[int]) -> dict[int, MemoryEntry]:
+        """Return entry row to entry, for some rows."""
+        found = self.db.rows(ENTRIES, "WHERE row IN", among=rows)
+        items = self.items.held_at(sorted({row["item"] for row in found}))
+        preferences = self.preferences.at(namespace)
+        with decoding(self.db.path):
+            return {row["row"]: _entry(row, items, preferences, namespace, None) for row in found}
+
+    def added(self, namespace: str) -> dict[int, float]:
+        """Return entry row to when it was written, in Unix seconds, for a namespace."""
+        return {
+            row: float(at)
+            for row, at in self.db.read(f"SELECT entries.row, entries.added FROM entries {_HERE}", (namespace,))
+        }
+
     def _of(self, item_row: int) -> list[sqlite3.Row]:
         return self.db.rows(ENTRIES, "WHERE item = ? ORDER BY row", item_row)
 

@@ -119,6 +119,11 @@ class Items(Repository):
         row = self.db.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
         return None if row is None else int(row)
 
+    def ids(self, namespace: str) -> dict[int, str]:
+        """Return row to id, for the items of a namespace, oldest first."""
+        found = self.db.read("SELECT row, id FROM items WHERE namespace = ? ORDER BY row", (namespace,))
+        return {int(row): str(item_id) for row, item_id in found}
+
     def all(self, namespace: str) -> Iterator[Item]:
         """Yield all held items, oldest first, read in blocks."""
         for _, held in self.held(namespace):

@@ -1,0 +1,299 @@
+"""ASGI application of the page: its addresses, its forms, and how it is served."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import webbrowser
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import parse_qs, urlencode
+
+import jinja2
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from epic_apps.inspect import words
+from epic_apps.inspect.guard import Guard, form_token, is_own_form
+from epic_apps.inspect.views import Tier, Views, known_preference
+from epic_apps.local import HOST, listening_socket
+from epic_core import Aspects, EpicMemory, Expansion
+from epic_core.errors import EpicError, InvalidInputError
+from epic_core.types.validation import moment
+
+Form: TypeAlias = dict[str, str]
+Change: TypeAlias = Callable[[EpicMemory, Form], object]
+
+_HERE = Path(__file__).parent
+_LONGEST_FORM = 1_000_000
+_LONGEST_QUERY = 10_000
+_MOST_CONTEXT = 20
+_TABS = {
+    "/": "Overview",
+    "/query": "Ask",
+    "/preferences": "Preferences",
+    "/held": "Held",
+    "/map": "Map",
+    "/turned-away": "Turned away",
+    "/facts": "Facts",
+    "/proposals": "Proposals",
+}
+
+
+def _aspects(memory: EpicMemory, form: Form) -> None:
+    if "again" in form:
+        memory.set_aspects(form["id"], None)
+        return
+    firmness = _number(form.get("firmness", "0.75"))
+    read = Aspects(
+        liked=_lines(form, "liked"), avoided=_lines(form, "avoided"), firmness=firmness, scope=form.get("scope", "")
+    )
+    memory.set_aspects(form["id"], read)
+
+
+def _expansion(memory: EpicMemory, form: Form) -> None:
+    if "again" in form:
+        memory.set_expansion(form["id"], None)
+        return
+    written = Expansion(
+        questions=_lines(form, "questions"), follows=_lines(form, "follows"), breaks=_lines(form, "breaks")
+    )
+    memory.set_expansion(form["id"], written)
+
+
+# For each form: what it does, where it leads, and what is said then.
+_CHANGES: dict[str, tuple[Change, str, str]] = {
+    "preferences/add": (lambda memory, form: memory.add_preference(form["text"]), "/preferences", "Added."),
+    "preferences/replace": (
+        lambda memory, form: memory.replace_preference(form["id"], form["text"]),
+        "/preferences",
+        "Changed. What is held was matched with it.",
+    ),
+    "preferences/remove": (lambda memory, form: memory.remove_preference(form["id"]), "/preferences", "Removed."),
+    "preferences/aspects": (_aspects, "/preferences", "Saved: it counts from the next question on."),
+    "preferences/expansion": (_expansion, "/preferences", "Saved: it counts from the next question on."),
+    "items/forget": (lambda memory, form: memory.forget(form["id"]), "/held", "Forgotten for good."),
+    "facts/add": (lambda memory, form: memory.add_fact(form["text"]), "/facts", "Remembered."),
+    "facts/forget": (lambda memory, form: memory.forget(form["id"]), "/facts", "Forgotten for good."),
+    "facts/undo": (lambda memory, form: memory.undo(_whole(form["id"], 0)), "/facts", "Undone."),
+    "proposals/accept": (
+        lambda memory, form: memory.accept(form["id"], form.get("text") or None),
+        "/proposals",
+        "Accepted: it is in force.",
+    ),
+    "proposals/reject": (
+        lambda memory, form: memory.reject(form["id"]),
+        "/proposals",
+        "Rejected: it will not be proposed again.",
+    ),
+}
+
+
+class _Page:
+    """The handlers of the page."""
+
+    def __init__(self, memory: EpicMemory, token: str, *, write: bool) -> None:
+        self.memory = memory
+        self.views = Views(memory)
+        self._token = token
+        self._write = write
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(
+            shown=words.shown, size=words.size, chance=words.chance, day=lambda at: f"{moment(at):%d %b %Y}"
+        )
+        self._templates.globals.update(
+            words=words, tabs=_TABS, link=_link, write=write, form_token=form_token(token), path=str(memory.path or "")
+        )
+
+    def overview(self, request: Request) -> Response:
+        return self._shown(request, "overview.html", self.views.overview())
+
+    def preferences(self, request: Request) -> Response:
+        return self._shown(request, "preferences.html", self.views.preferences())
+
+    def held(self, request: Request) -> Response:
+        asked = request.query_params.get("tier")
+        tier: Tier = "kept" if asked == "kept" else "light" if asked == "light" else "all"
+        return self._shown(request, "held.html", self.views.held(self._preference(request), tier, _page(request)))
+
+    def item(self, request: Request) -> Response:
+        return self._shown(request, "item.html", self.views.item(request.query_params.get("id", "") or "?"))
+
+    def turned_away(self, request: Request) -> Response:
+        return self._shown(request, "turned_away.html", self.views.turned_away(_page(request)))
+
+    def query(self, request: Request) -> Response:
+        text = request.query_params.get("q", "").strip()[:_LONGEST_QUERY]
+        k = min(max(_whole(request.query_params.get("k", ""), 5), 1), _MOST_CONTEXT)
+        view = self.views.query(text, k) if text else {"query": "", "k": k}
+        return self._shown(request, "query.html", view)
+
+    def map(self, request: Request) -> Response:
+        return self._shown(request, "map.html", self.views.map(self._preference(request)))
+
+    def facts(self, request: Request) -> Response:
+        return self._shown(request, "facts.html", self.views.facts())
+
+    def proposals(self, request: Request) -> Response:
+        return self._shown(request, "proposals.html", self.views.proposals())
+
+    async def change(self, request: Request) -> Response:
+        """Do what a form asks for, and lead to where it shows."""
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > _LONGEST_FORM:
+                return PlainTextResponse("The form is too long.", 413)
+        try:
+            fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=50)
+        except ValueError:
+            return PlainTextResponse("This is no form of the page.", 400)
+        form = {name: values[0].replace("\r\n", "\n") for name, values in fields.items()}
+        if not is_own_form(form, self._token):
+            return PlainTextResponse("A change must come from a form of this page.", 403)
+        name = request.path_params["name"]
+        if name not in _CHANGES:
+            return PlainTextResponse("There is no such change.", 404)
+        do, leads_to, _ = _CHANGES[name]
+        try:
+            await run_in_threadpool(do, self.memory, form)
+        except KeyError:
+            return PlainTextResponse("The form is not complete.", 400)
+        return RedirectResponse(_link(leads_to, done=name), 303)
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        """Say what went wrong, and what to do about it."""
+        unknown = isinstance(error, LookupError)
+        return self._shown(request, "error.html", {"message": words.shown(error, 2_000)}, 404 if unknown else 400)
+
+    def _shown(self, request: Request, name: str, view: Mapping[str, Any], status: int = 200) -> Response:
+        done = _CHANGES.get(request.query_params.get("done", ""))
+        around = {
+            **self.views.frame(),
+            "tab": request.url.path,
+            "done": done[2] if done else "",
+            "namespace": self.memory.namespace,
+        }
+        return HTMLResponse(self._templates.get_template(name).render({**around, **view}), status)
+
+    def _preference(self, request: Request) -> str:
+        return known_preference(self.memory.preferences, request.query_params.get("preference", ""))
+
+
+def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = False) -> Starlette:
+    """Return the ASGI application of the page.
+
+    Args:
+        memory: The memory, open as long as the page is served; opened with `read_only=True` unless `write`.
+        token: A secret of this run, as `secrets.token_urlsafe()` makes it.
+        port: The port of 127.0.0.1 that it is served on: requests for another address are refused.
+        write: Whether the page may change the memory.
+
+    Raises:
+        InvalidInputError: for a token that can be guessed.
+    """
+    if len(token) < 16 or not token.isascii():
+        raise InvalidInputError("The token must have at least 16 ASCII characters.")
+    page = _Page(memory, token, write=write)
+    views = {
+        "/": page.overview,
+        "/query": page.query,
+        "/preferences": page.preferences,
+        "/held": page.held,
+        "/item": page.item,
+        "/map": page.map,
+        "/turned-away": page.turned_away,
+        "/facts": page.facts,
+        "/proposals": page.proposals,
+    }
+    return Starlette(
+        routes=[
+            *(Route(path, view) for path, view in views.items()),
+            Route("/do/{name:path}", page.change, methods=["POST"]),
+            Mount("/static", StaticFiles(directory=_HERE / "static")),
+        ],
+        middleware=[Middleware(Guard, token=token, port=port, write=write)],
+        exception_handlers={EpicError: page.failed},
+    )
+
+
+def run_inspect(
+    memory: EpicMemory,
+    announce: Callable[[str], object],
+    *,
+    write: bool = False,
+    port: int | None = None,
+    browser: bool = True,
+) -> None:
+    """Serve the page on 127.0.0.1, until it is interrupted.
+
+    Args:
+        memory: As for `inspect_app`.
+        announce: Told the address, with its token.
+        write: Whether the page may change the memory.
+        port: The port; None for a free one.
+        browser: Whether to open the page in the user's browser.
+
+    Raises:
+        InvalidInputError: for a port that cannot be used.
+    """
+    token = secrets.token_urlsafe(24)
+    with listening_socket(port) as listening:
+        number = listening.getsockname()[1]
+        app = inspect_app(memory, token=token, port=number, write=write)
+        # No access log: nobody needs to know from it what was looked at, and when.
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+        address = f"http://{HOST}:{number}/?token={token}"
+        announce(address)
+        # Reading ahead while the browser starts; what fails here is said by the page that needs it.
+        threading.Thread(target=_read_ahead, args=(memory,), daemon=True).start()
+        if browser:
+            listening.listen()  # so that a browser which is faster than the server waits
+            threading.Thread(target=partial(webbrowser.open, address), daemon=True).start()
+        uvicorn.Server(config).run([listening])
+
+
+def _read_ahead(memory: EpicMemory) -> None:
+    with suppress(EpicError):
+        memory.outline()
+        memory.preferences_for("What is this about?")
+
+
+def _link(path: str, **query: object) -> str:
+    """Return an address of the page, without what is empty."""
+    given = {name: value for name, value in query.items() if value not in ("", None)}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _lines(form: Form, name: str) -> tuple[str, ...]:
+    return tuple(line.strip() for line in form.get(name, "").splitlines() if line.strip())
+
+
+def _whole(text: str, otherwise: int) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else otherwise
+
+
+def _page(request: Request) -> int:
+    return _whole(request.query_params.get("page", ""), 1)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInputError(f"A number is needed, not {text[:40]!r}.") from None

@@ -1,0 +1,137 @@
+"""Plain words and harmless texts: what the page says in place of figures, and how it shows what others wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from markupsafe import Markup, escape
+
+from epic_core import MemoryEntry, NotKept, Stance
+from epic_core.types.proposals import Proposal
+
+LONGEST = 20_000
+"""Most characters of a text on a page of its own."""
+SHORTENED = 700
+"""Most characters of a text in a list."""
+
+# Control characters, and those that change the direction of what follows.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# More marks above and below a letter than any script has would cover the lines around it.
+_MARKS = re.compile(r"([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")  # fmt: skip # noqa: E501
+_QUOTE = re.compile(r'"(.+)"\s*$', re.DOTALL)
+_FIGURE = re.compile(r"\d\.\d")
+_CLOSE, _NEAR = 0.5, 0.35
+
+STANCES = {
+    Stance.SUPPORTS: "suits you",
+    Stance.CONFLICTS: "goes against it",
+    Stance.MIXED: "suits in part",
+    Stance.NEUTRAL: "on the subject",
+}
+_SAYS = {
+    Stance.SUPPORTS: "and what it says suits you",
+    Stance.CONFLICTS: "and what it says goes against your wish, so an assistant is told to steer clear of it",
+    Stance.MIXED: "and part of it suits you while part does not",
+    Stance.NEUTRAL: "but whether it suits you its words do not settle",
+}
+_STAGES = {
+    "coarse filter": "None of your preferences is about this",
+    "verification": "It touches on a preference, but says nothing that matters for it",
+    "budget": "It was held, and had to make room for what matters more",
+    "expired": "Its time is over",
+}
+PARTS = {
+    "documents": "texts",
+    "index": "index of what is kept",
+    "instructions": "reasons and guidance",
+    "preferences": "preferences",
+    "verdicts": "a model's decisions",
+    "ledger": "what was seen and turned away",
+    "graph": "graph",
+    "rest": "the database's own structure",
+}
+"""Names of the parts of the file, as `Stats.bytes` has them."""
+_CHANGES = {
+    "add_preference": "New preference",
+    "replace_preference": "Changed preference",
+    "remove_preference": "No longer a preference",
+    "add_fact": "New fact",
+    "update_fact": "Changed fact",
+    "end_fact": "No longer true",
+}
+
+
+def shown(text: object, longest: int = LONGEST) -> str:
+    """Return a text without control characters, heaps of marks, and whatever comes after the longest length."""
+    whole = str(text)
+    clean = _MARKS.sub(r"\1", _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole[:longest]))
+    return clean if len(whole) <= longest else f"{clean}… ({len(whole) - longest:,} more characters)"
+
+
+def quote_of(entry: MemoryEntry) -> str:
+    """Return the sentence that the entry's instruction quotes from its item; empty if it quotes none."""
+    found = _QUOTE.search(entry.instruction)
+    # A preference may be quoted before: the item's sentence is the last.
+    return found[1].rsplit('"', 1)[-1].strip() if found else ""
+
+
+def quotes_of(entries: Iterable[MemoryEntry]) -> list[str]:
+    """Return the sentences that several entries quote from their item."""
+    return [quote_of(entry) for entry in entries]
+
+
+def with_quotes(text: str, quotes: list[str], longest: int = LONGEST) -> Markup:
+    """Return a text as HTML, with what was quoted from it marked."""
+    parts: list[str | Markup] = [shown(text, longest)]
+    for quote in filter(None, map(shown, dict.fromkeys(quotes))):
+        parts = [piece for part in parts for piece in _marked(part, quote)]
+    return Markup("").join(escape(part) for part in parts)
+
+
+def _marked(part: str | Markup, quote: str) -> list[str | Markup]:
+    before, found, after = part.partition(quote)
+    if isinstance(part, Markup) or not found:
+        return [part]
+    return [before, Markup("<mark>{}</mark>").format(quote), after]
+
+
+def reason(entry: MemoryEntry) -> str:
+    """Return why an item is kept for a preference, without figures; a language model's own reason stands as it is."""
+    if entry.rationale and not _FIGURE.search(entry.rationale):
+        return shown(entry.rationale)
+    if not entry.preference:
+        return "Kept without looking at preferences."
+    nearness = "close to" if entry.similarity >= _CLOSE else "about" if entry.similarity >= _NEAR else "related to"
+    return f"Kept because it is {nearness} what you said, {_SAYS[entry.stance]}."
+
+
+def why_not(record: NotKept) -> str:
+    """Return why an item was turned away, without figures."""
+    if record.reason and not _FIGURE.search(record.reason):
+        return f"{_STAGES.get(record.stage, record.stage)}: {shown(record.reason)}."
+    return _STAGES.get(record.stage, shown(record.stage)) + "."
+
+
+def note_in_words(note: str, held: bool) -> str:
+    """Return the note of an explanation, without figures."""
+    if not _FIGURE.search(note):
+        return shown(note)
+    return "In the light tier, held by its text only." if held else "Not held."
+
+
+def change_of(proposal: Proposal) -> str:
+    """Return what a proposal would do."""
+    return _CHANGES[proposal.kind]
+
+
+def chance(share: float) -> str:
+    """Return how much a preference matters to a query."""
+    return "matters" if share >= 0.5 else "may matter" if share >= 0.1 else "hardly matters"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes as people read it."""
+    if count < 1000:
+        return f"{count:.0f} B"
+    return f"{count / 1e3:,.1f} kB" if count < 1e6 else f"{count / 1e6:,.2f} MB"

@@ -1,0 +1,295 @@
+"""The page of `epic inspect`: its views, its changes, who may read and change, and hostile texts."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from command_line import runner
+from epic_apps.inspect import inspect_app, views
+from epic_core import EpicMemory, Item
+from epic_core.errors import InvalidInputError
+from epic_core.types.proposals import Proposal
+from hostile_texts import HOSTILE
+
+AVOIDS, LIKES = "I avoid hotels with on-site casinos.", "I like quiet hotels near the sea."
+GOLDEN, PALMS = "The Golden Ace is a hotel with an on-site casino.", "The Palms is a quiet hotel near the sea."
+STEAM = "The steam engine was improved by James Watt."
+TOKEN = "a-token-that-is-long-enough"
+PORT = 8123
+HOME = f"http://127.0.0.1:{PORT}"
+VIEWS = ["/", "/preferences", "/held", "/held?tier=light", "/map", "/turned-away", "/facts", "/proposals", "/query"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "me.epic"
+    with EpicMemory.open(made, [AVOIDS, LIKES]) as memory:
+        memory.add([Item(id="golden", text=GOLDEN), Item(id="palms", text=PALMS), Item(id="steam", text=STEAM)])
+        memory.add_fact("My sister is called Ines.")
+        memory.add_proposals([Proposal(kind="add_preference", text="I prefer night trains.", quote="rather a train")])
+    return made
+
+
+@pytest.fixture
+def memory(path: Path) -> Iterator[EpicMemory]:
+    with EpicMemory.open(path) as opened:
+        yield opened
+
+
+def visitor(memory: EpicMemory, *, write: bool = True, token: str | None = TOKEN) -> TestClient:
+    client = TestClient(inspect_app(memory, token=TOKEN, port=PORT, write=write), base_url=HOME)
+    if token is not None:
+        client.get("/", params={"token": token})
+    return client
+
+
+def form_token(client: TestClient) -> str:
+    found = re.search(r'name="form_token" value="(\w+)"', client.get("/preferences").text)
+    assert found
+    return found[1]
+
+
+def send(client: TestClient, name: str, **fields: str) -> str:
+    """Sends a form as a browser does; the text of the page that it leads to."""
+    data = {"form_token": form_token(client), **fields}
+    answer = client.post(f"/do/{name}", data=data, headers={"origin": HOME})
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def words_on(page: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+class Tags(HTMLParser):
+    """The tags of a page as a browser reads them, each with its attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    @classmethod
+    def of(cls, page: str) -> list[tuple[str, dict[str, str | None]]]:
+        parser = cls()
+        parser.feed(page)
+        return parser.found
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+@pytest.mark.light_tier
+def test_every_view_shows_what_is_held(memory: EpicMemory) -> None:
+    client = visitor(memory, write=False)
+    shown = {path: words_on(client.get(path).text) for path in VIEWS}
+
+    assert "2 preferences" in shown["/"] and "kept for them" in shown["/"] and "kB on disk" in shown["/"]
+    assert "hotels with on-site casinos" in shown["/preferences"] and "Rules out" in shown["/preferences"]
+    assert GOLDEN in shown["/held"] and "goes against it" in shown["/held"] and "suits you" in shown["/held"]
+    assert STEAM in shown["/held?tier=light"] and GOLDEN not in shown["/held?tier=light"]
+    assert "None of your preferences is about this" in shown["/turned-away"]
+    assert "My sister is called Ines." in shown["/facts"]
+    assert "I prefer night trains." in shown["/proposals"] and "rather a train" in shown["/proposals"]
+    item = client.get("/item", params={"id": "golden"}).text
+    assert f"<mark>{GOLDEN}</mark>" in item and "An assistant is told" in item
+    # Reasons are words; figures such as cosines are for `explain`.
+    for view in ("/held", "/turned-away", "/item?id=golden"):
+        assert not re.search(r"\b0\.\d", words_on(client.get(view).text))
+
+
+def test_the_way_of_a_query(memory: EpicMemory) -> None:
+    page = words_on(visitor(memory).get("/query", params={"q": "Which hotel should I book?"}).text)
+
+    assert page.index("Which preferences matter") < page.index("By the question alone") < page.index("With your pref")
+    steered = page[page.index("With your preferences") :]
+    assert steered.index(PALMS) < steered.index(GOLDEN)
+    assert "Document 1:" in page and "Steer clear" in page
+
+
+def test_every_change(memory: EpicMemory) -> None:
+    client = visitor(memory)
+    send(client, "preferences/add", text="I prefer trains.")
+    added = next(each for each in memory.preferences if each.text == "I prefer trains.")
+    send(client, "preferences/aspects", id=added.id, liked="trains\r\nnight trains", firmness="0.5")
+    assert memory.aspects(added).liked == ("trains", "night trains")
+    send(client, "preferences/aspects", id=added.id, again="1")
+    assert memory.aspects(added).source == "parser"
+    send(client, "preferences/expansion", id=added.id, questions="", follows="a sleeper", breaks="a shuttle flight")
+    assert memory.expansions(added).breaks == ("a shuttle flight",)
+    send(client, "preferences/expansion", id=added.id, again="1")
+    assert "Changed" in send(client, "preferences/replace", id=added.id, text="I prefer buses.")
+    send(client, "preferences/remove", id="I prefer buses.")
+    assert [each.text for each in memory.preferences] == [AVOIDS, LIKES]
+
+    send(client, "facts/add", text="I live in Porto.")
+    send(client, "facts/undo", id=str(memory.edits()[0].id))
+    assert [each.text for each in memory.facts()] == ["My sister is called Ines."]
+    send(client, "facts/forget", id=memory.facts()[0].id)
+    send(client, "items/forget", id="golden")
+    assert memory.facts() == [] and memory.get(["golden"]) == []
+    send(client, "proposals/accept", id=memory.proposals()[0].id, text="I prefer slow trains.")
+    assert "I prefer slow trains." in [each.text for each in memory.preferences]
+    memory.add_proposals([Proposal(kind="add_fact", text="I have a dog.", quote="my dog")])
+    send(client, "proposals/reject", id=memory.proposals()[0].id)
+    assert memory.proposals() == [] and memory.facts() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("preferences/add", {"text": " "}),
+        ("preferences/add", {"text": AVOIDS}),
+        ("preferences/aspects", {"id": AVOIDS, "firmness": "much"}),
+        ("preferences/remove", {"id": "none"}),
+        ("items/forget", {"id": "none"}),
+        ("facts/undo", {"id": "1e999"}),
+        ("facts/undo", {"id": "nan"}),
+        ("facts/add", {}),
+        ("none", {}),
+    ],
+)
+def test_a_change_that_cannot_be_says_why(memory: EpicMemory, name: str, fields: dict[str, str]) -> None:
+    client = visitor(memory)
+    before = memory.revision
+    answer = client.post(f"/do/{name}", data={"form_token": form_token(client), **fields}, headers={"origin": HOME})
+    assert answer.status_code in (400, 404) and answer.text
+    assert memory.revision == before
+
+
+def test_only_the_bearer_of_the_token_reads(memory: EpicMemory) -> None:
+    client = visitor(memory, token=None)
+    assert {client.get(path).status_code for path in (*VIEWS, "/static/style.css")} == {401}
+    assert client.get("/", params={"token": "another-token-as-long"}).status_code == 401
+    assert client.get("/", headers=[(b"cookie", f"epic_inspect_{PORT}=é".encode())]).status_code == 401
+
+    answer = client.get("/", params={"token": TOKEN}, follow_redirects=False)
+    assert answer.status_code == 303 and answer.headers["location"] == "/"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert "HttpOnly" in answer.headers["set-cookie"] and "SameSite=strict" in answer.headers["set-cookie"]
+    page = client.get("/")
+    assert page.status_code == 200 and TOKEN not in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert page.headers["cache-control"] == "no-store"
+    assert not [name for name in page.headers if name.startswith("access-control")]
+    assert re.findall(r'(?:src|href|action)="(?!/|#)[^"]*', page.text) == []
+
+
+@pytest.mark.parametrize("host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1:1", "127.0.0.1", f"[::1]:{PORT}"])
+def test_another_host_is_refused(memory: EpicMemory, host: str) -> None:
+    assert visitor(memory).get("/", headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_another_page_reads_nothing(memory: EpicMemory, site: str) -> None:
+    headers = {"sec-fetch-site": site, "sec-fetch-mode": "cors", "origin": "http://127.0.0.1:9999"}
+    assert visitor(memory).get("/", headers=headers).status_code == 403
+    assert visitor(memory).get("/static/page.js", headers={**headers, "sec-fetch-mode": "no-cors"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [None, "null", "https://evil.example", "http://127.0.0.1:9999", f"https://127.0.0.1:{PORT}", f"{HOME}.evil"],
+)
+def test_a_change_from_elsewhere_is_refused(memory: EpicMemory, origin: str | None) -> None:
+    client = visitor(memory)
+    data = {"form_token": form_token(client), "text": "evil"}
+    headers = {} if origin is None else {"origin": origin}
+    assert client.post("/do/facts/add", data=data, headers=headers).status_code == 403
+    assert "evil" not in [each.text for each in memory.facts()]
+
+
+def test_a_change_needs_the_token_of_the_form_and_permission(path: Path, memory: EpicMemory) -> None:
+    client, headers = visitor(memory), {"origin": HOME}
+    for wrong in ({}, {"form_token": ""}, {"form_token": TOKEN}):
+        assert client.post("/do/facts/add", data={"text": "evil", **wrong}, headers=headers).status_code == 403
+    token = form_token(client)
+    assert client.post("/do/facts/add", content=b"\xff", headers=headers).status_code == 400
+    assert client.post("/do/facts/add", content=b"a" * 1_100_000, headers=headers).status_code == 413
+    assert client.put("/do/facts/add", headers=headers).status_code == 405
+    assert client.get("/do/facts/add").status_code == 405
+    client.cookies.clear()
+    assert client.post("/do/facts/add", data={"form_token": token}, headers=headers).status_code == 401
+
+    with EpicMemory.open(path, read_only=True) as reading:
+        reader = visitor(reading, write=False)
+        data = {"form_token": token, "text": "evil"}
+        assert reader.post("/do/facts/add", data=data, headers=headers).status_code == 403
+        assert [view for view in VIEWS if 'method="post"' in reader.get(view).text] == []
+    assert [each.text for each in memory.facts()] == ["My sister is called Ines."]
+
+
+def test_a_token_that_can_be_guessed_is_refused(memory: EpicMemory) -> None:
+    with pytest.raises(InvalidInputError, match="16"):
+        inspect_app(memory, token="short", port=PORT)
+
+
+@pytest.mark.light_tier
+def test_hostile_texts_are_shown_harmlessly(memory: EpicMemory) -> None:
+    client = visitor(memory)
+    for number, text in enumerate(HOSTILE):
+        hostile_id = f"{number}\"'><script>{text[:50]}"
+        memory.add([Item(id=hostile_id, text=f"casino hotel {text}", metadata={text[:80]: text})])
+        memory.add_proposals([Proposal(kind="add_fact", text=text[:400], quote=text[:400])])
+    memory.add_preference(HOSTILE[0])
+
+    pages = [client.get(view).text for view in VIEWS]
+    pages += [client.get("/query", params={"q": text}).text for text in HOSTILE[:3]]
+    pages += [client.get("/item", params={"id": each.id}).text for each in memory.items()]
+    pages += [client.get("/item", params={"id": HOSTILE[0]}).text]
+    for page in pages:
+        tags = Tags.of(page)
+        assert [name for name, _ in tags].count("script") == 1 and "iframe" not in dict(tags)
+        assert [each for _, given in tags for each in given if each.startswith("on") or each == "style"] == []
+        links = [given.get(name) for _, given in tags for name in ("href", "src", "action") if name in given]
+        assert [link for link in links if not (link or "").startswith(("/", "#"))] == []
+        # An id stands as it is in a form's hidden field, where nobody sees it.
+        visible = re.sub(r'<input type="hidden"[^>]*>', "", page)
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", visible)
+        assert len(page) < 1_000_000
+    assert send(client, "items/forget", id=memory.items()[-1].id)
+
+
+@pytest.mark.light_tier
+def test_lists_have_pages_and_the_map_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "MOST_POINTS", 40)
+    memory = EpicMemory([AVOIDS, LIKES])
+    memory.add(f"Hotel number {number} is quiet and near the sea." for number in range(30))
+    memory.add(f"The steam engine of year {1800 + number}." for number in range(30))
+    shown = views.Views(memory)
+    first, last = shown.held("", "all", 1), shown.held("", "all", 10**6)
+    assert len(first["rows"]) == views.PAGE and first["pages"] == last["page"] == 3 and last["rows"]
+    drawn = shown.map("")
+    assert len(drawn["points"]) == 40 and drawn["left_out"] == 20
+    assert {kept for *_, kept, _ in drawn["points"]} == {True, False}
+
+
+def test_the_map_is_the_same_each_time_and_separates_what_differs() -> None:
+    random = np.random.default_rng(0)
+    groups = np.repeat(np.eye(8)[:2], 20, axis=0) + 0.05 * random.normal(size=(40, 8))
+    places = np.array(views.plane(groups, np.ones(40, dtype=bool)))
+    assert places.min() >= 0 and places.max() <= 1
+    assert abs(places[:20, 0].mean() - places[20:, 0].mean()) > 0.8
+    assert views.plane(np.empty((0, 8)), np.empty(0, dtype=bool)) == []
+    assert views.plane(np.ones((1, 8)), np.ones(1, dtype=bool)) == [(0.0, 0.0)]
+
+
+def test_an_empty_memory_has_every_view() -> None:
+    client = visitor(EpicMemory())
+    assert {client.get(view).status_code for view in (*VIEWS, "/query?q=hotel")} == {200}
+
+
+def test_the_command_says_what_is_wrong(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    epic = runner(capsys)
+    missing = epic("inspect", str(tmp_path / "none.epic"), "--no-browser")
+    assert missing.code != 0 and "none.epic" in missing.err
+    taken = epic("inspect", str(path), "--no-browser", "--port", "99999")
+    assert taken.code != 0 and "99999" in taken.err

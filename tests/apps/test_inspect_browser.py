@@ -1,0 +1,281 @@
+"""The page of `epic inspect` in a real browser: every view and every action, by mouse, keyboard and on a phone.
+
+With EPIC_SCREENSHOTS set to a folder, such as docs/figures, it writes the pictures of docs/inspect.md there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+pytest.importorskip("playwright")
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from epic_apps.inspect import inspect_app
+from epic_apps.local import listening_socket
+from epic_core import EpicMemory, Item
+from epic_core.cli.demo import run_demo
+from epic_core.types.proposals import Proposal
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+TOKEN = "a-token-that-is-long-enough"
+QUESTION = "Where should I stay in Lisbon?"
+SCREENSHOTS = os.environ.get("EPIC_SCREENSHOTS")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("inspect") / "maya.epic"
+    for _ in run_demo(str(path)):
+        pass
+    with EpicMemory.open(path) as memory:
+        memory.add_fact("I live in Porto.")
+        memory.add_fact("I work night shifts.")
+        memory.add_fact("I don't work night shifts any more, I work days.")
+        memory.add_proposals(
+            [
+                Proposal(kind="add_preference", text="I prefer night trains to planes.", quote="rather a night train"),
+                Proposal(kind="add_fact", text="My sister lives in Braga.", quote="my sister lives in Braga"),
+            ]
+        )
+    return path
+
+
+@pytest.fixture
+def memory(made: Path, tmp_path: Path) -> Iterator[EpicMemory]:
+    with EpicMemory.open(shutil.copy(made, tmp_path / "maya.epic")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def address(memory: EpicMemory) -> Iterator[str]:
+    with listening_socket(None) as listening:
+        port = listening.getsockname()[1]
+        app = inspect_app(memory, token=TOKEN, port=port, write=True)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+        serving = threading.Thread(target=server.run, args=([listening],))
+        serving.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{port}/"
+        server.should_exit = True
+        serving.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # The sandbox needs rights that a container does not give; only our own page is opened.
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
+    """Opens a page with the token; what its console complains of, and requests to elsewhere, fail the test."""
+    complaints: list[str] = []
+    contexts = []
+
+    def opened(**options: Any) -> Page:
+        contexts.append(browser.new_context(**{"viewport": {"width": 1100, "height": 800}, **options}))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda sent: None if sent.url.startswith(address) else complaints.append(sent.url))
+        page.goto(f"{address}?token={TOKEN}")
+        assert page.url == address
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def picture(page: Page, name: str) -> None:
+    if SCREENSHOTS:
+        page.screenshot(path=str(Path(SCREENSHOTS) / f"inspect_{name}.png"))
+
+
+def view(page: Page, name: str) -> None:
+    page.get_by_role("navigation", name="Views").get_by_role("link", name=name, exact=True).click()
+
+
+def done(page: Page, text: str) -> None:
+    expect(page.get_by_role("status")).to_contain_text(text)
+
+
+def test_every_view(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    picture(page, "overview")
+    for name, heading in {
+        "Preferences": "Your preferences",
+        "Held": "What is held",
+        "Map": "A map of the memory",
+        "Turned away": "Turned away",
+        "Facts": "Facts about you",
+        "Proposals": "Proposals",
+    }.items():
+        view(page, name)
+        expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+        picture(page, name.lower().replace(" ", "_"))
+
+    view(page, "Held")
+    page.get_by_role("link", name="Dairy disagrees", exact=False).click()
+    page.get_by_role("link", name="Kept for a preference").click()
+    page.get_by_role("link", name="Everything about it").first.click()
+    expect(page.get_by_role("heading", name="Why it is here")).to_be_visible()
+    assert page.locator("mark").count()
+    picture(page, "item")
+
+
+def test_a_question_with_the_keyboard_alone(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("/")
+    page.keyboard.type(QUESTION)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="What a model is given")).to_be_visible()
+    assert "Document 1:" in page.locator("pre.context").inner_text()
+    expect(page.get_by_role("searchbox")).to_have_value(QUESTION)
+    picture(page, "query")
+
+
+def test_preferences_are_changed(open_page: Callable[..., Page], memory: EpicMemory) -> None:
+    page = open_page()
+    view(page, "Preferences")
+    page.get_by_label("Add a preference").fill("I avoid hotels with casinos.")
+    page.get_by_role("button", name="Add").click()
+    done(page, "Added")
+    card = page.get_by_role("article").filter(has_text="I avoid hotels with casinos.")
+    card.get_by_text("Change…").click()
+    card.get_by_label("Likes, one a line").fill("quiet hotels\nhotels by the sea")
+    card.get_by_label("How firmly").select_option("strictly")
+    card.get_by_role("button", name="Save", exact=True).click()
+    done(page, "Saved")
+    aspects = memory.aspects("I avoid hotels with casinos.")
+    assert aspects.liked == ("quiet hotels", "hotels by the sea") and aspects.firmness == 1.0
+
+    card.get_by_text("Change…").click()
+    card.get_by_label("Suits, one a line").fill("a pension by the beach")
+    card.get_by_role("button", name="Save what it means").click()
+    done(page, "Saved")
+    expansion = memory.expansions("I avoid hotels with casinos.")
+    assert expansion is not None and expansion.follows == ("a pension by the beach",)
+
+    card.get_by_text("Change…").click()
+    card.get_by_role("button", name="Read from the words again").click()
+    done(page, "Saved")
+    assert memory.aspects("I avoid hotels with casinos.").avoided
+
+    card.get_by_text("Change…").click()
+    card.get_by_label("In your words").fill("I avoid casinos.")
+    card.get_by_role("button", name="Save the words").click()
+    done(page, "Changed")
+    card = page.get_by_role("article").filter(has_text="I avoid casinos.")
+    card.get_by_text("Change…").click()
+    card.get_by_text("Remove…").click()
+    card.get_by_role("button", name="Remove this preference").click()
+    done(page, "Removed")
+    assert "casinos" not in " ".join(each.text for each in memory.preferences)
+
+
+def test_items_and_facts_are_forgotten_and_edits_undone(open_page: Callable[..., Page], memory: EpicMemory) -> None:
+    page = open_page()
+    before = len(memory)
+    view(page, "Held")
+    article = page.get_by_role("article").first
+    article.get_by_text("Forget…").click()
+    article.get_by_role("button", name="Forget for good").click()
+    done(page, "Forgotten")
+    assert len(memory) == before - 1
+
+    view(page, "Facts")
+    page.get_by_role("button", name="Undo").first.click()
+    done(page, "Undone")
+    assert "I work night shifts." in [each.text for each in memory.facts()]
+    page.get_by_label("Add a fact").fill("I have a dog.")
+    page.get_by_role("button", name="Add").click()
+    done(page, "Remembered")
+    article = page.get_by_role("article").filter(has_text="I have a dog.")
+    article.get_by_text("Forget…").click()
+    article.get_by_role("button", name="Forget for good").click()
+    done(page, "Forgotten")
+    assert "I have a dog." not in [each.text for each in memory.facts()]
+
+
+def test_proposals_are_decided(open_page: Callable[..., Page], memory: EpicMemory) -> None:
+    page = open_page()
+    view(page, "Proposals")
+    article = page.get_by_role("article").filter(has_text="night trains")
+    article.get_by_text("In other words…").click()
+    article.get_by_label("Your wording").fill("I prefer trains to planes.")
+    article.get_by_role("button", name="Accept").click()
+    done(page, "Accepted")
+    page.get_by_role("button", name="Reject").click()
+    done(page, "Rejected")
+    assert "I prefer trains to planes." in [each.text for each in memory.preferences]
+    assert memory.proposals() == []
+
+
+@pytest.mark.parametrize("name", ["phone", "dark"])
+def test_phone_and_dark(open_page: Callable[..., Page], address: str, name: str) -> None:
+    phone = name == "phone"
+    size = {"width": 390, "height": 780} if phone else {"width": 1100, "height": 800}
+    page = open_page(viewport=size, color_scheme="light" if phone else "dark", has_touch=phone)
+    for path in ("", "preferences", "held", "map", "turned-away", "facts", "proposals"):
+        page.goto(address + path)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+    page.goto(address + ("held?tier=kept" if phone else "map"))
+    picture(page, name)
+
+
+def test_a_page_of_another_origin_reads_and_changes_nothing(
+    browser: Browser, address: str, memory: EpicMemory, tmp_path: Path
+) -> None:
+    context = browser.new_context()
+    context.new_page().goto(f"{address}?token={TOKEN}")  # the cookie is there, as it is while one looks at the page
+    page = context.new_page()
+    other = address.replace("127.0.0.1", "localhost")
+    page.route(f"{other}evil", lambda route: route.fulfill(body="<p>evil</p>", content_type="text/html"))
+    page.goto(f"{other}evil")
+    read = "address => fetch(address, {credentials: 'include'}).then(answer => answer.text()).catch(() => 'refused')"
+    assert page.evaluate(read, address) == "refused"
+    # Without CORS a change could be sent blindly: as a fetch, and as a form.
+    send = """address => fetch(address + 'do/facts/add', {method: 'POST', mode: 'no-cors', credentials: 'include',
+        headers: {'content-type': 'application/x-www-form-urlencoded'}, body: 'text=evil'})
+        .catch(() => 0).then(() => 0)"""
+    page.evaluate(send, address)
+    page.evaluate(
+        """address => { const form = document.createElement('form'); form.method = 'post';
+        form.action = address + 'do/facts/add'; document.body.append(form); form.submit() }""",
+        address,
+    )
+    page.wait_for_url(f"{address}do/facts/add")
+    assert page.locator("body").inner_text().startswith(("Another page", "This page needs"))
+    assert "evil" not in [each.text for each in memory.facts()]
+
+
+def test_hostile_texts_do_nothing(open_page: Callable[..., Page], address: str, memory: EpicMemory) -> None:
+    texts = ["<script>document.title='owned'</script> dairy", "<img src=x onerror=\"document.title='owned'\"> cheese"]
+    memory.add([Item(id=f"'\"><script>{number}", text=text) for number, text in enumerate(texts)])
+    page = open_page()
+    for path in ("held", "map", "query?q=<script>document.title='owned'</script> cheese", "preferences"):
+        page.goto(address + path)
+        assert page.locator("main script, main img").count() == 0 and page.title() != "owned"
