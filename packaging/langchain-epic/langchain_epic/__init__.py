@@ -5,7 +5,7 @@ from __future__ import annotations
 import epic_langchain
 from epic_langchain import *  # noqa: F403
 
-__all__ = epic_langchain.__all__  # noqa: PLE0605
+__all__ = epic_langchain.__all__
 
 
 def __getattr__(name: str) -> object:

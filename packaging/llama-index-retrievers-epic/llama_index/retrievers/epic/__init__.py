@@ -3,4 +3,4 @@
 import epic_llamaindex
 from epic_llamaindex import *  # noqa: F403
 
-__all__ = epic_llamaindex.__all__  # noqa: PLE0605
+__all__ = epic_llamaindex.__all__
