@@ -1,6 +1,6 @@
 """Bundled library of expanded preferences, from which a new preference borrows phrases of similar ones.
 
-It holds some 1,700 preferences of everyday life, each with questions for which it matters, things that follow it and
+It holds some 2,300 preferences of everyday life, each with questions for which it matters, things that follow it and
 things that break it. A preference without an expansion borrows from the nearest two, if they are near enough and point
 the same way: "I love casinos" borrows nothing from "I avoid hotels with casinos". Nearness is measured with the bundled
 static encoder, whatever the memory's own encoder is.

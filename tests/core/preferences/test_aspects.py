@@ -260,6 +260,8 @@ def test_a_reason_is_on_no_side(reason: str) -> None:
         ("Karaoke? No, thank you.", (), ("Karaoke",)),
         ("Celery tastes like soap to me.", (), ("Celery",)),
         ("I keep my desk free of paper.", (), ("paper",)),
+        ("I only wear silver, gold looks daft on me.", ("silver",), ("gold",)),
+        ("I like my lectures short, or else I fall asleep.", ("lectures short",), ()),
         ("I'm off caffeine at the moment.", (), ("caffeine",)),
         ("I can't have any sesame, proper allergy.", (), ("sesame",)),
         ("I avoid shows or movies that feature laugh tracks.", (), ("laugh tracks",)),

@@ -13,7 +13,7 @@ _SOMEBODY = any_of(
 )
 _FINITE = any_of(
     "is|are|was|were|isn't|aren't|has|have|can|can't|cannot|will|won't|does|do|doesn't|don't|just|always|never",
-    "makes?|gives?|leaves?|feels?|tends?|should|must|would|bores?|lose|loses|help|helps|turns?|gets?|ruins?|"
+    "makes?|gives?|leaves?|feels?|looks?|tastes?|smells?|sounds?|tends?|should|must|would|bores?|lose|loses|help|helps|turns?|gets?|ruins?|"
     "drives?|puts?|keeps?",
 )
 _VERDICT = any_of(
@@ -70,7 +70,8 @@ REASON = pattern(
     rf"for (?:\w+ )?(?:{_GROUND})(?: and \w+)? (?:reasons?|concerns?|purposes|benefits|motives)",
     rf"for (?:the sake|reasons)|for (?:its|their) (?:\w+ ){{0,4}}(?:{_GROUND}|benefits?|\w+ity|\w+ness)",
     r"(?<=, )(?:proper|bad|severe|serious|nasty|real) (?:allergy|allergies|intolerance)|"
-    r"on (?:\w+ )?(?:grounds|principle)|even (?:if|when|though|in|on|at)|regardless|no matter|whether|for fear",
+    r"on (?:\w+ )?(?:grounds|principle)|even (?:if|when|though|in|on|at)|regardless|no matter|whether|for fear|"
+    r"(?<=, )(?:or )?(?:else|otherwise) (?:i|we|it|they)(?= )",
     r"(?<=[\w,] )(?:and )?(?<!it )(?<!only )(?<!just )(?<!as )(?<!what )(?<!that )(?<!unless )"
     r"if (?:you can|you have|an?|the|it|there|that)(?= )",
     r"(?:it|they|this|that|these|those)(?:'s|'re| is| are| makes?| gives?| feels?| just| tends?| can| leaves?|"
@@ -229,7 +230,9 @@ FRONTED = re.compile(
         r"doesn't|do not|does not|never) (?:help|work for|suit|interest|appeal to|do it for|agree with|"
         r"sit well with) (?:me|my)|(?:do|does|did) nothing for me|itch(?:es)?\b.{0,12} me|keeps? (?:me|us) (?:awake|"
         r"up)|(?:in it)?, (?:count me out|i'm out|i pass|no thanks)|never again"
-        r"|tastes? (?:like soap|like cardboard|awful|foul|horrible|disgusting|vile)"
+        r"|(?:tastes?|looks?|smells?|sounds?) (?:\w+ly |so |just |too )?(?:like (?:soap|cardboard|plastic)|awful|"
+        r"foul|horrible|disgusting|vile|terrible|dreadful|daft|silly|ridiculous|stupid|cheap|tacky|ugly|wrong)"
+        r"(?: on me| to me)?"
         r"|\? (?:no|never)\b))",
         r"(?P<liked>(?:(?:is|are) (?:\w+ly )?(?:an? )?(?:musts?|must-haves?|good|fine|fun|bliss|heaven|nice|"
         r"lovely|great|"
