@@ -16,12 +16,13 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, types, and which room imports which."""
+    """Check style, types, which room imports which, and the links of the docs."""
     session.install("-e", ".[dev,lint]")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     session.run("lint-imports")
+    session.run("mkdocs", "build", "--strict", "--quiet", "--site-dir", "build/site")
 
 
 @nox.session

@@ -21,6 +21,7 @@ from epic_core.steering import Mode
 from epic_core.types import checked_k
 from epic_core.types.modes import StancePolicy
 from epic_langchain.arguments import per_call, without_settings
+from epic_langchain.callbacks import atell_search, tell_search
 from epic_langchain.documents import document_of, memory_item, several
 from epic_langchain.filters import MetadataFilter, filter_of
 from epic_langchain.models import EpicEmbeddings, encoder_of, memory_of
@@ -105,7 +106,10 @@ class MemoryRetriever(OptionsRetriever):
         filter: MetadataFilter | None = None,
         **options: Any,
     ) -> list[Document]:
-        return self._documents(self._searched.search(query, **self._search_options(k, filter, options)))
+        told = self._search_options(k, filter, options)
+        hits = self._searched.search(query, **told)
+        tell_search(run_manager.get_child(), hits, told["k"])
+        return self._documents(hits)
 
     @override
     async def _aget_relevant_documents(
@@ -117,7 +121,10 @@ class MemoryRetriever(OptionsRetriever):
         filter: MetadataFilter | None = None,
         **options: Any,
     ) -> list[Document]:
-        return self._documents(await self._searched.asearch(query, **self._search_options(k, filter, options)))
+        told = self._search_options(k, filter, options)
+        hits = await self._searched.asearch(query, **told)
+        await atell_search(run_manager.get_child(), hits, told["k"])
+        return self._documents(hits)
 
     def _search_options(
         self, k: int | None, filter: MetadataFilter | None, options: Mapping[str, Any]

@@ -23,6 +23,7 @@ from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
 from epic_core.types.verdicts import Judged
 from epic_langchain.arguments import per_call, without_settings
+from epic_langchain.callbacks import atell_judge, tell_judge
 from epic_langchain.documents import checked_document, checked_documents, documents_of, several
 from epic_langchain.models import calling_with, encoder_of, verifier_of
 
@@ -191,6 +192,7 @@ class EpicDocumentTransformer(
                 with calling_with(config):
                     judged = next(judging, None)
                 if judged is None:
+                    tell_judge((config or {}).get("callbacks"), run.report)
                     return
                 yield from run.kept(judged)
         finally:
@@ -214,6 +216,7 @@ class EpicDocumentTransformer(
                 with calling_with(config):
                     judged = await anext(judging, None)
                 if judged is None:
+                    await atell_judge((config or {}).get("callbacks"), run.report)
                     return
                 for document in run.kept(judged):
                     yield document

@@ -43,8 +43,8 @@ class EpicGraphRetriever(EpicRetriever):
         extractor: Finds entities and facts in the passages that are added: an Extractor of epic_core, or a model (an
             `LLM`, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
             GraphMemory has its own.
-        similarity_top_k, filters, preferences, guidance, steering, stance_policy, callback_manager, object_map,
-            objects, verbose: As for `EpicRetriever`.
+        similarity_top_k, filters, preferences, guidance, steering, stance_policy: As for `EpicRetriever`.
+        callback_manager, object_map, objects, verbose: As for `EpicRetriever`.
         embed_model: For opening a file, as for `EpicRetriever`.
 
     Attributes:

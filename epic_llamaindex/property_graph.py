@@ -78,8 +78,8 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         guidance: The EpicTransform that judged the passages, or the EpicMemory that it judged by.
         steering: "signed", "paper" or "off", as for `SteeredRetriever`.
         floor, overfetch, annotate: As for `SteeredRetriever`. `limit` grows in proportion to the entities fetched.
-        include_text, include_text_preamble, include_properties, similarity_top_k, path_depth, limit, similarity_score,
-            filters, callback_manager: As for `VectorContextRetriever`.
+        include_text, include_text_preamble, include_properties: As for `VectorContextRetriever`.
+        similarity_top_k, path_depth, limit, similarity_score, filters, callback_manager: As for it, too.
 
     Raises:
         InvalidInputError: if an argument is invalid; from a call, for a query without text.

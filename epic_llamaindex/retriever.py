@@ -39,6 +39,7 @@ from epic_core.runtime.threads import in_thread
 from epic_core.types import checked_k, checked_text
 from epic_core.types.modes import Mode, StancePolicy, checked_mode, checked_stance_policy
 from epic_core.verification import Verifier
+from epic_llamaindex.events import search_event
 from epic_llamaindex.filters import SOURCE, filter_of
 from epic_llamaindex.models import encoder_of, memory_of, verifier_of
 from epic_llamaindex.nodes import INDEX, Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of
@@ -298,6 +299,7 @@ class EpicRetriever(Copied, BaseRetriever):
         return self._nodes(await self._searched.asearch(query, self._similarity_top_k, embed=embed, **self._options))
 
     def _nodes(self, hits: Hits) -> list[NodeWithScore]:
+        dispatcher.event(search_event(hits, self._similarity_top_k))
         nodes = [self._node(hit, number) for number, hit in numbered_hits(hits)]
         opening = format_preferences(hits) if self._guidance == "text" else ""
         if nodes and opening:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.light_tier
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if "```python" in page.read_text()
+    page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if "```python" in page.read_text()
 ]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
@@ -113,11 +113,12 @@ def test_an_example_runs_on_ollama_with_one_line_changed(
     assert capsys.readouterr().out
 
 
-def test_the_commands_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/command_line.md"])
+def test_the_commands_of_a_page_exist(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     from epic_core.cli.main import main
 
     assert main(["--help"]) == 0
     known = capsys.readouterr().out
-    used = set(re.findall(r"^ {4}(?:.*&& )?epic (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE))
+    used = set(re.findall(r"(?:^ {4}|&& |`)epic (\w+)", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE))
     assert used
     assert all(command in known for command in used)

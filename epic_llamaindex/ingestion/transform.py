@@ -20,6 +20,7 @@ from epic_core.integrations.judging_memory import Judge, check_beside_memory, ch
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.types import FloatArray
 from epic_core.types.verdicts import Judged
+from epic_llamaindex.events import judge_event
 from epic_llamaindex.ingestion.reingest import reingested
 from epic_llamaindex.ingestion.run import Run
 from epic_llamaindex.models import encoder_of, verifier_of
@@ -205,6 +206,7 @@ class EpicTransform(JudgingComponent, TransformComponent):
             # Also if an effect fails, which closes this generator. A docstore may count the documents as known already.
             self._take(work.nodes, work.nodes)
             raise
+        _dispatcher.event(judge_event(work.report))
         return work.finish(judged, vectors)
 
     def _judging_memory(self) -> EpicMemory:

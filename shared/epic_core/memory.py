@@ -40,7 +40,7 @@ from epic_core.pipeline.export import export, read_export
 from epic_core.pipeline.facts import made_fact
 from epic_core.pipeline.fallback import checked_fallback
 from epic_core.pipeline.forget import forget
-from epic_core.pipeline.ingest import PARTS, add_batch, counts_of, retry, warn
+from epic_core.pipeline.ingest import PARTS, add_batch, retry, warn
 from epic_core.pipeline.judge import JUDGED_AT_ONCE, judge_batch
 from epic_core.pipeline.opening import found_namespace, hold_to, take_over, take_up
 from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
@@ -67,7 +67,7 @@ from epic_core.retention.policies import ByValue, RetentionPolicy, checked_polic
 from epic_core.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
-from epic_core.runtime.telemetry import span
+from epic_core.runtime.telemetry import counts_of, span
 from epic_core.runtime.threads import in_thread
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker, ConversationChunker

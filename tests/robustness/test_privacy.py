@@ -140,7 +140,8 @@ def loaded(code: str) -> set[str]:
 
 
 HEAVY = {"torch", "sentence_transformers", "transformers", "langchain_core", "llama_index", "langchain", "openai"}
-LAZY = {"faiss", "model2vec", "pydantic", "ollama", "httpx", "tokenizers", "tqdm", "asyncio"}
+HUB = {"huggingface_hub", "model2vec", "tokenizers"}
+LAZY = {"faiss", "safetensors", "pydantic", "ollama", "httpx", "tqdm", "asyncio", *HUB}
 
 
 def test_importing_the_core_brings_in_no_framework_and_nothing_heavy() -> None:
@@ -152,8 +153,8 @@ def test_using_a_memory_brings_in_no_framework() -> None:
     modules = loaded(
         f"{code}\nimport sys\nassert not [name for name in sys.modules if name.startswith('epic_core.graph.')]"
     )
-    assert not modules & (HEAVY | {"scipy", "igraph", "networkx"})
-    assert {"faiss", "model2vec"} <= modules
+    assert not modules & (HEAVY | HUB | {"scipy", "igraph", "networkx"})
+    assert {"faiss", "safetensors"} <= modules
 
 
 def test_every_public_name_can_be_imported() -> None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.errors import EncoderError
+from epic_core.encoders.wordpiece import WordPiece
+from epic_core.errors import EncoderError, MissingExtraError
 from epic_core.types import FloatArray
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 BUNDLED_NAME = "epic-static-v1"
 BUNDLED = Path(__file__).parent.parent / "data" / "static_encoder"
@@ -36,43 +35,42 @@ class StaticEncoder:
     has length one. Safe to use from several threads.
 
     Args:
-        path: A folder with a model2vec model; default: the one in the package.
+        path: A folder with a model2vec model (`model.safetensors`, `tokenizer.json`, `config.json`); default: the one
+            in the package. One whose tokenizer is not BERT's needs the extra `model2vec`.
 
     Raises:
         EncoderError: if the folder holds no readable model.
+        MissingExtraError: if it needs a tokenizer that is not installed.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
         folder = Path(path) if path is not None else BUNDLED
         if not folder.is_dir():
             raise EncoderError(f"There is no encoder in {folder}. Give a folder that holds a model2vec model.")
-        from model2vec import StaticModel
-
         try:
-            model = StaticModel.from_pretrained(folder)
+            arrays, config, description = _read(folder)
+            self._table = arrays["embeddings"]
+            weights = arrays.get("weights")
+            self._weights = None if weights is None else weights.astype(np.float32)
+            self._rows = arrays.get("mapping")
+            self._tokenizer = _tokenizer(description)
+        except MissingExtraError:
+            raise
         except Exception as error:
             raise EncoderError(f"Cannot load a model2vec model from {folder}: {error}") from error
-        self._table = model.embedding
-        self._weights = None if model.weights is None else model.weights.astype(np.float32)
-        self._rows = model.token_mapping
-        self._tokenizer: Tokenizer = model.tokenizer
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(MAX_TOKENS)
-        self._unknown = model.unk_token_id
         self.name = BUNDLED_NAME if path is None else f"model2vec:{folder.name}"
-        self.dimension = int(model.dim)
+        self.dimension = int(self._table.shape[1])
         self.languages: frozenset[str] | None = frozenset({"en"}) if path is None else None
-        self.fingerprint = self._fingerprint()
-        config: dict[str, Any] = {**model.config}
+        self.fingerprint = self._fingerprint(description)
         self.tau = float(config.get("epic_tau", 0.3))
         self.floor = float(config.get("epic_floor", 0.2))
         self.relevant = float(config.get("epic_relevant", 0.25))
 
-    def _fingerprint(self) -> str:
+    def _fingerprint(self, description: dict[str, Any]) -> str:
         digest = hashlib.sha256(np.ascontiguousarray(self._table).data)
         for array in (self._weights, self._rows):
             digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
-        digest.update(self._tokenizer.to_str().encode())
+        digest.update(json.dumps(description, sort_keys=True).encode())
         return digest.hexdigest()[:32]
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
@@ -84,11 +82,11 @@ class StaticEncoder:
         return out
 
     def _pool(self, texts: list[str]) -> FloatArray:
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        lists = [encoding.ids for encoding in encodings]
+        lists = self._tokenizer.encode(texts, MAX_TOKENS)
         tokens = np.fromiter(chain.from_iterable(lists), dtype=np.int64)
         sums = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        known = np.ones(len(tokens), dtype=bool) if self._unknown is None else tokens != self._unknown
+        unknown = self._tokenizer.unknown
+        known = np.ones(len(tokens), dtype=bool) if unknown is None else tokens != unknown
         if len(texts) > 1:
             owners = np.repeat(np.arange(len(texts)), [len(ids) for ids in lists])
             self._add_up(tokens[known], owners[known], sums)
@@ -124,6 +122,52 @@ class StaticEncoder:
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """Return embeddings as `encode` does, in a worker thread."""
         return await asyncio.to_thread(self.encode, texts)
+
+
+class _Tokenizer(Protocol):
+    """A tokenizer: texts in, ids of at most `longest` tokens each out."""
+
+    @property
+    def unknown(self) -> int | None:
+        """The id of what the vocabulary does not hold, if there is one."""
+
+    def encode(self, texts: Sequence[str], longest: int) -> list[list[int]]: ...
+
+
+class _OtherTokenizer:
+    """A tokenizer of another kind than BERT's, by the package `tokenizers`."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise MissingExtraError("tokenizers", "model2vec") from error
+        self._tokenizer = Tokenizer.from_str(json.dumps(description))
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(MAX_TOKENS)
+        model = description["model"]
+        name, number = model.get("unk_token"), model.get("unk_id")
+        self.unknown: int | None = number if name is None else self._tokenizer.token_to_id(name)
+
+    def encode(self, texts: Sequence[str], longest: int) -> list[list[int]]:
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids[:longest] for encoding in encodings]
+
+
+def _tokenizer(description: dict[str, Any]) -> _Tokenizer:
+    return WordPiece(description) if WordPiece.reads(description) else _OtherTokenizer(description)
+
+
+def _read(folder: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any], dict[str, Any]]:
+    """Return the arrays of a model2vec folder, its settings, and the description of its tokenizer."""
+    from safetensors.numpy import load_file
+
+    config, description = (json.loads((folder / name).read_text("utf-8")) for name in ("config.json", "tokenizer.json"))
+    arrays = load_file(folder / "model.safetensors")
+    rows, tokens = len(arrays.get("mapping", arrays["embeddings"])), len(description["model"]["vocab"])
+    if rows < tokens:
+        raise ValueError(f"The vocabulary has {tokens} tokens, the table {rows} rows.")
+    return arrays, config, description
 
 
 def _shortened(text: str) -> str:

@@ -25,7 +25,7 @@ from epic_core.preferences.foreign import count_foreign
 from epic_core.preferences.library import borrowed
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
-from epic_core.runtime.telemetry import span
+from epic_core.runtime.telemetry import counts_of, span
 from epic_core.storage.namespace import Namespace
 from epic_core.storage.tables.items import version_of
 from epic_core.types import BuildReport, Candidate, FloatArray, Item, Preference
@@ -39,12 +39,6 @@ _ENOUGH_TO_JUDGE = 50
 _EXPANDED_KEPT = 1024
 _WRITTEN_AT_ONCE = 256
 _VERDICTS = ("kept", "discarded", "undecided", "cached", "calls")
-_COUNTED = ("seen", "duplicates", "known", "waiting", "passed", "kept", "discarded", "undecided", "cached", "evicted")
-
-
-def counts_of(report: BuildReport) -> dict[str, int]:
-    """Return the counts of a report that its span carries."""
-    return {name: getattr(report, name) for name in _COUNTED} | {"calls": report.usage.calls}
 
 
 def add_batch(

@@ -20,7 +20,7 @@ from epic_core.pipeline.fallback import AskFallback, hits_of, merged
 from epic_core.pipeline.hits import fact_hits, made_hits
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
-from epic_core.runtime.telemetry import span
+from epic_core.runtime.telemetry import counts_of_search, span
 from epic_core.steering.base import SteeredQuery
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
@@ -64,7 +64,7 @@ def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
         encoder = session.encoder
         vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
         hits = yield from found_near(session, asked, encoder, vector, clock)
-        counts.update(k=asked.k, hits=len(hits), facts=len(hits.facts), steered_by=len(hits.steered_by))
+        counts.update(counts_of_search(hits, asked.k))
         return hits
 
 

@@ -13,10 +13,28 @@ from contextlib import contextmanager
 from typing import Any
 
 from epic_core.runtime.effects import Clock
+from epic_core.types import BuildReport, Hits
 
 _logger = logging.getLogger("epic_core")
 # Silent unless the application asks for it.
 _logger.addHandler(logging.NullHandler())
+_COUNTED = ("seen", "duplicates", "known", "waiting", "passed", "kept", "discarded", "undecided", "cached", "evicted")
+
+
+def counts_of(report: BuildReport) -> dict[str, int]:
+    """Return the counts of a report that its span carries."""
+    return {name: getattr(report, name) for name in _COUNTED} | {"calls": report.usage.calls}
+
+
+def counts_of_search(hits: Hits, k: int) -> dict[str, int]:
+    """Return the counts of a search that its span carries."""
+    return {"k": k, "hits": len(hits), "facts": len(hits.facts), "steered_by": len(hits.steered_by)}
+
+
+def measures(counts: Mapping[str, int], seconds: Mapping[str, float]) -> dict[str, int | float]:
+    """Return counts and seconds by part under the names that a span's attributes have, such as "epic.hits"."""
+    told: dict[str, int | float] = {f"epic.{key}": value for key, value in counts.items()}
+    return told | {f"epic.seconds.{part.replace(' ', '_')}": value for part, value in seconds.items()}
 
 
 @contextmanager
@@ -60,8 +78,7 @@ def _begun(name: str, above: Any) -> Any:
 
 
 def _ended(made: Any, counts: Mapping[str, int], seconds: Mapping[str, float], failure: str) -> None:
-    made.set_attributes({f"epic.{key}": value for key, value in counts.items()})
-    made.set_attributes({f"epic.seconds.{part.replace(' ', '_')}": value for part, value in seconds.items()})
+    made.set_attributes(measures(counts, seconds))
     if failure:
         made.set_attribute("error.type", failure)
         made.set_status(sys.modules["opentelemetry.trace"].StatusCode.ERROR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model2vec import StaticModel
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
 from epic_core import EpicMemory
 from epic_core.encoders import (
@@ -26,6 +31,7 @@ from epic_core.encoders import (
     embed,
 )
 from epic_core.encoders.static import BUNDLED
+from epic_core.encoders.wordpiece import WordPiece
 from epic_core.errors import EncoderError, MissingExtraError
 from helpers import BROKEN, AlteredEncoder, HashEncoder, KeepAll
 from lm_servers import LMServer
@@ -63,12 +69,31 @@ def test_strange_texts_have_unit_vectors(text: str) -> None:
 
 
 def test_it_equals_model2vecs_own_encode() -> None:
-    from model2vec import StaticModel
-
     expected = StaticModel.from_pretrained(BUNDLED).encode(NORMAL)
     # model2vec sums in float16, so the last digits differ.
     cosines = (default_encoder().encode(NORMAL) * expected).sum(axis=1) / lengths(expected)
     np.testing.assert_allclose(cosines, 1.0, atol=1e-5)
+
+
+DESCRIPTION = (BUNDLED / "tokenizer.json").read_text(encoding="utf-8")
+OURS, THEIRS = WordPiece(json.loads(DESCRIPTION)), Tokenizer.from_str(DESCRIPTION)
+LETTERS = st.characters(max_codepoint=0x5FF) | st.sampled_from("素食가한🙂…\u2028\u200bẞΣ")
+
+
+@given(text=st.text(LETTERS) | st.from_regex(r"[a-zA-Z'\[\]# é]{1,40}|.{0,9}\[(SEP|UNK)\].*"))
+@settings(deadline=None)
+def test_words_are_cut_as_the_package_tokenizers_cuts_them(text: str) -> None:
+    assert OURS.encode([text], 10_000) == [THEIRS.encode(text, add_special_tokens=False).ids]
+
+
+def test_a_tokenizer_of_another_kind_is_read_by_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = Tokenizer(WordLevel({"[UNK]": 0, "wine": 1, "train": 2}, unk_token="[UNK]"))
+    words.pre_tokenizer = Whitespace()
+    StaticModel(np.eye(3, dtype=np.float32), words).save_pretrained(tmp_path)
+    np.testing.assert_array_equal(StaticEncoder(tmp_path).encode(["wine and wine", "train"]), np.eye(3)[[1, 2]])
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingExtraError, match="model2vec"):
+        StaticEncoder(tmp_path)
 
 
 @given(texts=st.lists(st.text(), max_size=20))
