@@ -24,9 +24,7 @@ def add_commands(app: Typer) -> None:
 
 def inspect(
     file: InFile,
-    write: Annotated[
-        bool, Option("--write", help="the page may change the memory; without it, it shows it")
-    ] = False,
+    write: Annotated[bool, Option("--write", help="the page may change the memory; without it, it shows it")] = False,
     port: Annotated[int | None, Option(metavar="PORT", help="the port of 127.0.0.1; default: a free one")] = None,
     no_browser: Annotated[bool, Option("--no-browser", help="only print the address")] = False,
 ) -> None:

@@ -23,9 +23,7 @@ def fill(
     form: Annotated[
         str, Argument(metavar="FORM", help='JSON: {"fields": [{"name": ..., "question": ..., "type": ...}]}')
     ],
-    out: Annotated[
-        str | None, Option(metavar="FILE", help="write the values into this file, as JSON by name")
-    ] = None,
+    out: Annotated[str | None, Option(metavar="FILE", help="write the values into this file, as JSON by name")] = None,
     llm: Annotated[
         str | None, Option(metavar="MODEL", help="a language model that reads the values: ollama/MODEL")
     ] = None,

@@ -22,7 +22,9 @@ def _collect(
     file: InFile,
     server: Server,
     asked: Annotated[str, Argument(metavar="QUESTIONS", help='lines of JSON: {"question": ..., "reference": ...}')],
-    scorer: Annotated[str, Option(metavar="MODEL", help="openai/MODEL on vLLM, llamacpp/FILE.gguf, or any with --metric")],
+    scorer: Annotated[
+        str, Option(metavar="MODEL", help="openai/MODEL on vLLM, llamacpp/FILE.gguf, or any with --metric")
+    ],
     out: Annotated[str, Option(metavar="LOG", help="the log; an interrupted one is continued")],
     metric: Annotated[bool, Option("--metric", help="let the model answer, and compare words")] = False,
     lists: Annotated[int, Option(min=2, help="lists tried for a question")] = 16,
