@@ -15,7 +15,7 @@ from typing import TypeAlias
 from epic_core.forms.fields import Field, FilledField, FilledForm, Form, Value
 from epic_core.forms.values import MINE, clauses, values_in, without_dates
 from epic_core.lm.base import LanguageModel
-from epic_core.pipeline.fact_matching import answering
+from epic_core.pipeline.fact_matching import answer_scores, answering
 from epic_core.runtime.effects import Effects
 from epic_core.text.chunking import sentences
 from epic_core.text.slots import asked_slot, slot_of
@@ -79,7 +79,7 @@ def read_field(field: Field, sources: Sources) -> FilledField:
     said = [each for each in said if _may_answer(field.question, each.text)]
     if not said:
         return FilledField(field=field, reason=_NOTHING)
-    chances = answering(field.question, [each.text for each in said]).tolist()
+    chances = answering(answer_scores(field.question, [each.text for each in said])).tolist()
     shares: dict[Value, float] = {}
     stated: dict[Value, tuple[float, Said]] = {}
     for each, chance in zip(said, chances, strict=True):
@@ -109,7 +109,7 @@ def _is_rival(field: Field, other: tuple[float, Said], best: tuple[float, Said])
     asked, text = set(content_stems(field.question)), other[1].part
     if not asked & set(content_stems(best[1].part)) <= set(content_stems(text)):
         return False
-    return float(answering(field.question, [text])[0]) >= _SURE
+    return float(answering(answer_scores(field.question, [text]))[0]) >= _SURE
 
 
 def _sentences(text: str) -> list[str]:
@@ -132,7 +132,7 @@ def _stated(field: Field, text: str, chance: float) -> list[tuple[Value, float, 
     parts = [(part, stated) for part, stated in parts if len(stated) == 1]
     if not parts:
         return [(value, chance / len(values), text) for value in values]
-    shares = answering(field.question, [part for part, _ in parts])
+    shares = answering(answer_scores(field.question, [part for part, _ in parts]))
     # "On 3 May and again on 4 June": the second says nothing else, and so is as good as the first.
     for place, (part, _) in enumerate(parts):
         if place and not without_dates(part):

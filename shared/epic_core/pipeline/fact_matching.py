@@ -262,27 +262,16 @@ def matched(text: str, texts: Sequence[str]) -> Match | None:
     return decided(text, held, features, probabilities(features, alone, _weights()))
 
 
-@lru_cache(maxsize=1024)
-def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
-    """Return how likely a statement changes, ends or repeats each of some facts, shape `(n,)`.
-
-    It is 0 where the two are about things apart, or of different owners.
+def possible(text: str, held: FactWords, column: dict[str, FloatArray], shares: FloatArray) -> FloatArray:
+    """Return P(kind, o), shape `(n, 3)`, with zeros where a statement cannot be about what a fact is about.
 
     Args:
         text: The statement.
-        texts: The facts told before it, oldest first.
+        held: The facts.
+        column: Its features with each of them by name.
+        shares: P(kind, o) by the words alone.
     """
-    features, alone = beside(text, fact_words(texts))
-    shares: FloatArray = probabilities(features, alone, _weights()).sum(axis=1)
-    shares[features[:, BESIDE.index("apart")] > 0.0] = 0.0
-    shares[[of_others(text, old) for old in texts]] = 0.0
-    return shares
-
-
-def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray) -> Match | None:
-    """Return what is done for P(kind, o), within what may be done at all."""
     new = statement_of(text)
-    column = {name: features[:, place] for place, name in enumerate(BESIDE)}
     signed = not (CHANGES | {"ended"}).isdisjoint(new.signs)
     one_more = "also" in new.signs and {"now", "changed", "instead", "ended"}.isdisjoint(new.signs)
     shares = shares.copy()
@@ -293,6 +282,34 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
             shares[place] = 0.0
         elif one_more or (not signed and (column["siblings"][place] or new.numbers_unlike(old))):
             shares[place, [0, 2]] = 0.0
+    return shares
+
+
+@lru_cache(maxsize=1024)
+def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
+    """Return how likely a statement changes, ends or repeats each of some facts, shape `(n,)`, as long as it may.
+
+    Args:
+        text: The statement.
+        texts: The facts told before it, oldest first.
+    """
+    held = fact_words(texts)
+    features, alone = beside(text, held)
+    column = {name: features[:, place] for place, name in enumerate(BESIDE)}
+    shares: FloatArray = possible(text, held, column, probabilities(features, alone, _weights())).sum(axis=1)
+    if (CHANGES | {"ended"}).isdisjoint((new := statement_of(text)).signs):
+        shares[[not _may_replace(text, new, held, place, column) for place in range(len(texts))]] = 0.0
+    shares[[of_several(text, old) for old in texts]] = 0.0
+    return shares
+
+
+def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray) -> Match | None:
+    """Return what is done for P(kind, o), within what may be done at all."""
+    new = statement_of(text)
+    column = {name: features[:, place] for place, name in enumerate(BESIDE)}
+    signed = not (CHANGES | {"ended"}).isdisjoint(new.signs)
+    shares = possible(text, held, column, shares)
+    for place in range(len(held.statements)):
         if not signed and not _may_replace(text, new, held, place, column):
             shares[place, 0] = 0.0
         one_slot = column["same slot"][place] and not column["many"][place]
