@@ -6,6 +6,7 @@ import re
 from calendar import monthrange
 from datetime import datetime, time, timedelta
 
+from epic_core.learning.conversations import iso_time
 from epic_core.learning.grammar import anywhere, phrases
 from epic_core.text.statements import DAYS, MONTHS
 
@@ -26,9 +27,10 @@ WEEK = phrases("this (?:week|weekend)\n(?:till|until) (?:sunday|the weekend)\nfo
 MONTH = phrases("this month\n(?:till|until) the end of the month")
 UNTIL_DATE = re.compile(
     rf"\b(?:until|till|through) (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)?"
-    rf"(?: (?P<month>{'|'.join(MONTHS)}))?\b(?!:)",
+    rf"(?: (?P<month>{'|'.join(MONTHS)}))?\b(?![:/.-]\d)",
     re.I,
 )
+UNTIL_FIGURES = re.compile(r"\b(?:until|till|through) (?P<date>\d{1,4}([/.-])\d{1,2}\2\d{1,4})\b", re.I)
 UNTIL_DAY = re.compile(rf"\b(?:until|till|through) (?P<day>{'|'.join(DAYS)})\b", re.I)
 TIME_IN_FRONT = anywhere(
     r"(?<!\w)(?:(?:just|only|but|so|and) )*(?:for )?(?:today|tonight|tomorrow|(?:right|for) now|^now|once|this \w+|"
@@ -50,7 +52,13 @@ def end_of_day(now: datetime, days: int = 0) -> datetime:
 
 
 def end_of(scope: str, now: datetime) -> datetime | None:
-    """Return the end that is said: of the day, of the week, or of a day until which something holds."""
+    """Return the end that is said: of the day, of the week, or of a day until which something holds.
+
+    A date in figures that can be read in two ways, such as 03/04/2027, is none.
+    """
+    if match := UNTIL_FIGURES.search(scope):
+        date = iso_time(match["date"])
+        return None if date is None else datetime.combine(datetime.fromisoformat(date), time(23, 59, 59), now.tzinfo)
     if match := UNTIL_DATE.search(scope):
         return _end_of_date(int(match["day"]), match["month"], now)
     if match := UNTIL_DAY.search(scope):

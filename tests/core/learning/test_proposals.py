@@ -135,11 +135,17 @@ def test_only_the_users_own_turns_count(role: Any) -> None:
         ("My kitchen is being redone this month.", "2026-05-31"),
         ("I'm staying at my sister's until 3 June.", "2026-06-03"),
         ("For the rest of the day answer in one line.", "2026-05-06"),
+        ("I'm vegetarian until 23/06/2026.", "2026-06-23"),
     ],
 )
 def test_what_holds_for_once_expires(text: str, end: str) -> None:
     (statement,) = statements(Turn(role="user", speaker="x", text=text), MORNING)
     assert statement.until is not None and statement.until.isoformat().startswith(f"{end}T23:59:59")
+
+
+def test_a_date_in_figures_that_is_two_dates_is_never_guessed() -> None:
+    for each in statements(Turn(role="user", speaker="x", text="I'm vegetarian until 03/04/2027."), MORNING):
+        assert each.until is None
 
 
 def test_what_held_only_on_a_day_that_is_over_is_not_proposed(memory: EpicMemory) -> None:
