@@ -49,7 +49,8 @@ def due(
         str | None, Option(metavar="DAY", help="up to which day, like 2027-03-31 (default: 30 days from now)")
     ] = None,
 ) -> None:
-    """List what is held about the days that are coming up."""
+    """List the facts that name a day that is coming up, and what expires by then."""
     with file.open() as memory:
         found = memory.due(before)
-    file.show(found, *(map(str, found) if found else ["Nothing is coming up."]))
+    nothing = "No fact names a day that is coming up, and nothing expires by then."
+    file.show(found, *(map(str, found) if found else [nothing]))

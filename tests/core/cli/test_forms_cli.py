@@ -31,7 +31,7 @@ def test_a_form_is_filled_in_and_days_are_listed(tmp_path: Path, capsys: pytest.
     assert main(["due", path]) == 0
     assert f"{soon}  The exam" in capsys.readouterr().out
     assert main(["due", path, "--before", str(soon)]) == 0
-    assert "Nothing is coming up." in capsys.readouterr().out
+    assert "No fact names a day" in capsys.readouterr().out
     assert main(["due", path, "--before", "soon"]) == 2
 
 
