@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cases",
         default="2",
         help="how many cases of each test run; 'all'; or 'rest', what `pytest` alone leaves out: other cases and, with"
-        " -m and folders that allow them, slow tests and those of tests/robustness and tests/integration",
+        " folders that allow them, slow tests, those that need torch, robustness and integration",
     )
 
 
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _left_out(item: pytest.Item) -> bool:
     """Tell whether `pytest` alone never runs a test."""
     folders = {"robustness", "integration"} & set(item.path.parts)
-    return bool(folders) or item.get_closest_marker("slow") is not None
+    return bool(folders) or any(item.get_closest_marker(name) is not None for name in ("slow", "torch"))
 
 
 @pytest.fixture(autouse=True)

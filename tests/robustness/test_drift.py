@@ -275,7 +275,7 @@ class Drift:
     preferences=st.lists(PREFERENCES, min_size=1, max_size=3, unique_by=lambda text: text),
     operations=st.lists(OPERATIONS, min_size=1, max_size=12),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_changes_leave_what_a_fresh_build_with_the_final_preferences_holds(
     verifier: str, asynchronous: bool, preferences: list[str], operations: list[tuple[Any, ...]]
 ) -> None:

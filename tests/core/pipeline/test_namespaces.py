@@ -212,7 +212,7 @@ def _act(held: EpicMemory, name: str, path: Path, folder: Path) -> EpicMemory:
 NAMES = sorted([*ACTS, "open again", "open with sync", "no ledger", "import"])
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     acts=st.lists(st.sampled_from(NAMES), min_size=1, max_size=7),
     together=st.booleans(),
