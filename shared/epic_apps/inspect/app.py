@@ -261,17 +261,19 @@ def run_inspect(
         address = f"http://{HOST}:{number}/?token={token}"
         announce(address)
         # Reading ahead while the browser starts; what fails here is said by the page that needs it.
-        threading.Thread(target=_read_ahead, args=(memory,), daemon=True).start()
+        threading.Thread(target=read_ahead, args=(memory,), daemon=True).start()
         if browser:
             listening.listen()  # so that a browser which is faster than the server waits
             threading.Thread(target=partial(webbrowser.open, address), daemon=True).start()
         uvicorn.Server(config).run([listening])
 
 
-def _read_ahead(memory: EpicMemory) -> None:
+def read_ahead(memory: EpicMemory) -> None:
+    """Read what the first views need, so that they need not wait for it."""
     with suppress(EpicError):
         memory.outline()
-        memory.preferences_for("What is this about?")
+        # A search reads all that any search needs; no text is that near, so nothing counts as used.
+        memory.search("What is this about?", k=1, min_score=1.0)
 
 
 def _link(path: str, **query: object) -> str:
