@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from markupsafe import Markup, escape
 
 from epic_core import MemoryEntry, NotKept, Stance
+from epic_core.cli import reasons
 from epic_core.types.proposals import Proposal
 
 LONGEST = 20_000
@@ -21,19 +22,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u2
 _MARKS = re.compile(r"([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")  # fmt: skip # noqa: E501
 _QUOTE = re.compile(r'"(.+)"\s*$', re.DOTALL)
 _FIGURE = re.compile(r"\d\.\d")
-_CLOSE, _NEAR = 0.5, 0.35
 
 STANCES = {
     Stance.SUPPORTS: "suits you",
     Stance.CONFLICTS: "goes against it",
     Stance.MIXED: "suits in part",
     Stance.NEUTRAL: "on the subject",
-}
-_SAYS = {
-    Stance.SUPPORTS: "and what it says suits you",
-    Stance.CONFLICTS: "and what it says goes against your wish, so an assistant is told to steer clear of it",
-    Stance.MIXED: "and part of it suits you while part does not",
-    Stance.NEUTRAL: "but whether it suits you its words do not settle",
 }
 _STAGES = {
     "coarse filter": "None of your preferences is about this",
@@ -96,14 +90,10 @@ def _marked(part: str | Markup, quote: str) -> list[str | Markup]:
     return [before, Markup("<mark>{}</mark>").format(quote), after]
 
 
-def reason(entry: MemoryEntry) -> str:
-    """Return why an item is kept for a preference, without figures; a language model's own reason stands as it is."""
-    if entry.rationale and not _FIGURE.search(entry.rationale):
-        return shown(entry.rationale)
-    if not entry.preference:
-        return "Kept without looking at preferences."
-    nearness = "close to" if entry.similarity >= _CLOSE else "about" if entry.similarity >= _NEAR else "related to"
-    return f"Kept because it is {nearness} what you said, {_SAYS[entry.stance]}."
+def reason(entry: MemoryEntry, text: str) -> str:
+    """Return why a text is kept for a preference, as the command line says it."""
+    said = shown(reasons.reason(entry, text))
+    return f"{said[:1].upper()}{said[1:].rstrip('.')}."
 
 
 def why_not(record: NotKept) -> str:
