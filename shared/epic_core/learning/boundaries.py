@@ -77,6 +77,15 @@ COLON = re.compile(
     r"(?:my|our) rule|scratch that|correction)\s?:\s",
     re.I,
 )
+# What the user asks to be remembered follows, whatever it is about.
+REMEMBER = re.compile(
+    r"\s*(?:(?:hey|hi|ok|okay|also|and|so|oh|right),? )*(?:(?:can|could|will|would) you )?(?:please |just )*"
+    r"(?:remember|(?:don't|do not|never) forget|keep in mind|bear in mind|make a note|take (?:a )?note|note(?: down)?|"
+    r"jot down|write down|remind yourself|note to self|for your memory)(?: for me| please| of this| this)?"
+    r"(?:,? that\b|:|,)? (?!to\b|me\b|when|how|what|who|where|why|if\b|you\b|the time|this\b|it\b|that\b|about\b|"
+    r"your\b|us\b|there)(?=\S+ \S+ \S)",
+    re.I,
+)
 I_SAID = re.compile(r"\b(?:as |like )?i(?:'ve| have)? (?:already )?(?:said|told|mentioned)\b|\bhave i told\b", re.I)
 QUESTION = re.compile(
     r"(?:(?:so|and|but|ok|okay|hi|hello|hey|well|also|now|please|then|btw|by the way),? )*(?:what|which|where|when|"

@@ -29,7 +29,12 @@ DOUBTFUL = 0.5  # confidence in what may have been pasted: for the user to decid
 _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d\u201e", "''''\"\"\"")
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _SENTENCE = re.compile(r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|\s*\n\s*")
-_LEAD = re.compile(r"\s*(?:(?:so|and|but|also|please|ok|well|hi|for the record),? )?")
+_LEAD = re.compile(
+    r"\s*(?:(?:so|and|but|also|please|ok|okay|well|hi|honestly|really|just|look|yes|no(?=,)),? |for the record,? )*",
+    re.I,
+)
+# Where a rule may begin within a sentence: "I get seasick, so no boats, ever".
+_RULE = re.compile(r"(?:[,;:\u2013\u2014]|\s-)\s+|\b(?:so|because|but|and|since)\s+")
 _BOTH = re.compile(r"my \w+ and i\b", re.I)
 # Signs of something that may change a fact.
 _NEWS = frozenset({"now", "changed", "ended", "instead"})
@@ -130,6 +135,12 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         return
     if told_by_others(sentence):
         return
+    if (given := boundaries.REMEMBER.match(sentence)) and not boundaries.NOT_MEANT.search(sentence):
+        words = sentence[given.end() :].rstrip(" .,;:!?-\u2013\u2014(")
+        words = re.sub(r",? (?:please|ok|okay|thanks|will you|would you)$", "", words, flags=re.I)
+        about = (_first(words, 0) or (0, None, "none"))[1] or "fact"
+        yield start + given.end(), start + given.end() + len(words), about, "none"
+        return
     asks = sentence.rstrip(" )\"'").endswith("?")
     place = 0
     while (found := _first(sentence, place)) is not None:
@@ -195,9 +206,13 @@ def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
     for rank, (cue, about, change) in enumerate(_CUES):
         if match := cue.search(sentence, place):
             found.append((match.start(), rank, about, change))
-    lead = _LEAD.match(sentence)
-    if place == 0 and lead is not None and any(cue.match(sentence, lead.end()) for cue in _AT_THE_FRONT):
-        found.append((lead.end(), len(_CUES), "preference", "none"))
+    places = [0] if place == 0 else []
+    for begin in [*places, *(rule.end() for rule in _RULE.finditer(sentence, place))]:
+        lead = _LEAD.match(sentence, begin)
+        begin = lead.end() if lead else begin
+        if any(cue.match(sentence, begin) for cue in _AT_THE_FRONT):
+            found.append((begin, len(_CUES), "preference", "none"))
+            break
     if not found:
         return None
     start, _, about, change = min(found, key=lambda one: one[:2])

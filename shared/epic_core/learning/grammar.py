@@ -30,6 +30,11 @@ def phrases(text: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w'-])(?:{'|'.join(ended)})", re.I)
 
 
+def front(text: str) -> re.Pattern[str]:
+    """Return a pattern for any of its lines, for the beginning of what is matched."""
+    return re.compile("|".join(f"(?:{line.strip()})" for line in _filled(text).splitlines()), re.I)
+
+
 def anywhere(text: str) -> re.Pattern[str]:
     """Return a pattern for any of its lines, within words too."""
     return re.compile("|".join(line.strip() for line in _filled(text).splitlines()), re.I)
@@ -118,6 +123,13 @@ _define(
 )
 
 PREFERENCE = phrases(r"""
+    the (?:only|best|worst) [\w' -]{2,40} (?:i|we) (?:really |ever |truly )?(?:like|love|enjoy|eat|drink|wear|read|watch|
+        trust|use|can \w+) (?:is|are)\b(?! (?:that|this|the)\b)
+    <I> (?:go to bed|get up|wake up|(?:have|eat) (?:breakfast|lunch|dinner|supper)) (?:at|by|
+        around|before|after|early|late)\b
+    (?:i'll|i will|i'd|we'll) (?:always )?(?:take|choose|pick|have) [^,.;]{2,40} over [^,.;]{2,40}
+    <I> (?:don't|do not|dont|never|can't|cannot) (?:get along|get on|agree) with<THING>
+    (?:i've|i have|we've|i) (?:got |have )?a (?:thing|horror|dread|fear|love|passion|hatred) (?:about|of|for)<THING> \w
     <I> (?!<ONCE>)\w+ (?:only|nothing but|mostly|exclusively|mainly) (?!(?:if|when|because|know|knew|what|this|that|
         it|the)\b)\w
     <I> (?!<ONCE>)\w+ [^.,;?]{2,40} (?:wherever|whenever) (?:i|we) can
@@ -184,67 +196,80 @@ PREFERENCE = phrases(r"""
         aversion|phobia|soft spot|weakness|sweet tooth|preference|coeliac disease|celiac disease)
     i (?:need|sleep|sit|eat|drink|walk|wear|take|use|work|sit) [\w' -]{2,50} because (?:of my|i'm|i am|i have)\b
 """)
-# The thing stands in front: "Beach holidays are torture for me".
-THING_FIRST = re.compile(
-    _filled(
-        r"(?!(?:it|this|that|these|those|they|he|she|you|there|what|which|who|how|the (?:one|answer|first|second|"
-        r"last))\b)[\w' -]{3,60}?(?:,? (?:(?:is|are) (?:\w+ ){0,2}(?:a must|torture|a no-?go|essential|a nightmare|"
-        r"a dealbreaker|out of the question|non-negotiable|off limits|a pleasure|heaven|hell|too \w+|important|"
-        r"sacred) (?:for|to) (?:me|us)|(?:is|are)(?:n't| not)? (?:\w+ ){0,3}(?:my thing|for me|my cup of tea|"
-        r"my favou?rite\w*|how (?:i|we) )|does? my head in\b|is all (?:i|we) \w|(?:could|would|will) kill (?:me|"
-        r"us)\b|(?:is|are) (?:an? )?(?:hard |firm |big |absolute )?no "
-        r"for (?:me|us)\b|(?:is|are) (?:my|our) (?:colou?r|style|jam|weakness|passion|comfort food|happy place|guilty "
-        r"pleasure)\b|(?:bore|bother|tire|worry|fascinate|thrill|soothe|unsettle|annoy|scare|"
-        r"terrify|frighten|stress|overwhelm|exhaust|irritate|depress|disgust|drain|upset|calm|relax|delight)s? me\b|"
-        r"terrif(?:y|ies) me|(?:make|drive)s? me (?:feel |very |so )?(?:sick|ill|nervous|anxious|happy|sad|dizzy|"
-        r"sleepy|uncomfortable|mad|crazy|calm|tired|itch|sneeze)|gives? me (?:an? |the )?(?:headaches?|migraines?|"
-        r"hives|heartburn|creeps|nightmares|rash|wind|energy|joy|stomach \w+)|(?:don't|doesn't|do not|"
-        r"does not) (?:agree with|work for|do it for|suit) (?:me|us)|suits? (?:me|us)(?: best| better)?\b|"
-        r"works? (?:best|better) for (?:me|us)|wears? me (?:out|down)|(?:is|are) (?!clear|unclear|new|news|fine|sent|"
-        r"given|known|available|confusing|up)[\w' -]{2,30} (?:for|to) me\b|keeps? me (?:sane|going|calm|awake|happy|"
-        r"fit)|tastes? (?:like|of) [\w' -]{2,20} to me|puts? me off|gets? on my nerves|that's (?:how|the way) (?:i|"
-        r"we)\b|only(?:,? please)?,? for (?:me|us)\b))"
-    ),
-    re.I,
+# What stands in front of it: "Beach holidays are torture for me".
+_define(
+    r"""
+    SUBJECT = (?!(?:it|this|that|these|those|they|he|she|you|there|what|which|who|how|the (?:one|answer|first|second|
+        last))\b)[\w' -]{3,60}?,?
+    FEEL = bore|bother|tire|worry|fascinate|thrill|soothe|unsettle|annoy|scare|terrify|frighten|stress|overwhelm|
+        exhaust|irritate|depress|disgust|drain|upset|calm|relax|delight|lose|floor
+    HELPS = write|suggest|answer|explain|recommend|plan|cook|book|code|summari[sz]e|translate|draft|talk|reply|give|
+        send|show|list|describe|quote|schedule|propose|pick|choose|order|speak|mention|name|offer|serve
+    KINDS = questions|recipes|trips|e-?mails|messages|code|answers|flights|hotels|restaurants|bookings|presents|gifts|
+        films|books|routes|meetings
+    FOR_GOOD = from now on|in future|going forward|period|full stop
+    US = me|us
+"""
 )
+THING_FIRST = front(r"""
+    [\w' -]{3,40} and (?:i|me) (?:do not|don't|dont|never) (?:get (?:along|on)|agree|mix)\b
+    <SUBJECT> (?:is|are) (?:\w+ ){0,2}(?:a must|torture|a no-?go|essential|a nightmare|a dealbreaker|
+        out of the question|non-negotiable|off limits|a pleasure|heaven|hell|too \w+|important|sacred) (?:for|to) <US>
+    <SUBJECT> (?:is|are)(?:n't| not)? (?:\w+ ){0,3}(?:my thing|for me|my cup of tea|my favou?rite\w*|how (?:i|we) )
+    <SUBJECT> (?:is|are) (?:an? )?(?:hard |firm |big |absolute |definite )?(?:no|yes|win|turn-?off) (?:for|from) <US>\b
+    <SUBJECT> (?:is|are) (?:my|our) (?:colou?r|style|jam|weakness|passion|comfort food|happy place|guilty pleasure)\b
+    <SUBJECT> (?:is|are) (?!clear|unclear|new|news|fine|sent|given|known|available|confusing|up)[\w' -]{2,30} (?:for|
+        to) me\b
+    <SUBJECT> (?:does? my head in|is all (?:i|we) \w|(?:could|would|will) kill <US>\b|<FEEL>s? me\b|
+        terrif(?:y|ies) me|brings? me out in|puts? me off|wears? me (?:out|down)|gets? on my nerves|
+        (?:puts?|sets?) my (?:teeth|nerves) on edge)
+    <SUBJECT> (?:make|drive)s? me (?!think|wonder|laugh|want|smile|reali[sz]e|look|feel like|an?\b|question|curious|
+        believe|suspect|cry\b|late|miss|lose)(?:feel )?\w+
+    <SUBJECT> gives? me (?:an? |the )?(?:headaches?|migraines?|hives|heartburn|creeps|nightmares|rash|wind|energy|joy|
+        stomach \w+)
+    <SUBJECT> (?:(?:don't|doesn't|do not|does not) (?:agree with|work for|do it for|suit) <US>|
+        suits? <US>(?: best| better)?\b|works? (?:best|better) for <US>)
+    <SUBJECT> keeps? me (?:sane|going|calm|awake|happy|fit)
+    <SUBJECT> tastes? (?:like|of) [\w' -]{2,20} to me
+    <SUBJECT> (?:that's (?:how|the way) (?:i|we)\b|only(?:,? please)?,? for <US>\b)
+""")
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
-TOLD = re.compile(
-    _filled(
-        r"(?:please |and |but )*(?:(?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|"
-        r"not (?:into|"
-        r"keen on|a fan of)|all?ergic to|intolerant to)<THING> (?!to\b|or\b)\w|(?:<DIET>|(?:night owl|early bird|"
-        r"coeliac|"
-        r"celiac)) here\b|give me [\w' -]{2,40} over [\w' -]{2,40} any (?:day|time)|anything with \w+ and i'm \w|"
-        r"nothing "
-        r"(?:with|over|under|after|before) [\w' -]{2,30} for (?:me|us|my|our)\b|nothing (?:with|over|under|after|"
-        r"before) "
-        r"[\w' -]{2,30}, (?=i |we )|keep (?:your (?:answers?|replies|responses|messages|explanations|emails)|(?:the|"
-        r"all) (?:answers|replies)) "
-        r"(?!as|in the|for)\w|address me (?:as|by|in|informally|formally)\b|talk to me (?:like|in|as)\b|"
-        r"call me "
-        r"(?-i:[A-Z])|when(?:ever)? you (?:write|suggest|answer|explain|recommend|plan|cook|book|code|summari[sz]e|"
-        r"translate|"
-        r"draft|talk|reply)\b[^,.?]{0,40}\b(?:me|recipes|code|answers|emails|texts|trips|hotels|"
-        r"restaurants)\b[^,.?]{0,20},"
-        r" \w|[\w' -]{3,40} everywhere, please|(?!the\b|this|that|it\b)[\w -]{3,30} only,? please\b|(?:don't|"
-        r"do not) [\w' -]{5,60}, ever\b|call me (?!back|later|when|if|"
-        r"an?\b|"
-        r"tomorrow|at)\w|(?:write|answer|reply|give me|use|show me|tell me|"
-        r"add) [^?.,]{3,60}\bwhen(?:ever)? you (?!are done|have)\w|(?:don't|do not) (?:suggest|recommend|book|offer|"
-        r"serve) (?:me )?(?:anything|any|\w+s)\b<THING>|(?:never|always|don't ever|do not ever) (?:ever )?(?:suggest|"
-        r"book|recommend|send|give|show|offer|include|put me|seat|use|add|serve|call me|write|answer|reply|order|"
-        r"schedule|plan|pick|choose|buy|assume|mention|tell|list)\b<THING>|no (?!problem|worries|idea|need|rush|"
-        r"matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|"
-        r"this|my) (?:family|house|home|household|kitchen)|ever)\b|"
-        r"[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|[\w -]{3,40} please, always\b|"
-        r"(?!(?:how|what|which|why|who|where|when|should|can|could|is|are|do|does|"
-        r"will)\b)[\w' ,-]{5,80} (?:from now on|"
-        r"in future|going forward)[.!]*$|(?:from now on|going forward|(?:for|"
-        r"in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |no |only |use |give |answer |"
-        r"write |keep |call |book |show |short |long |more |less |fewer )[\w ])"
-    ),
-    re.I,
-)
+TOLD = front(r"""
+    (?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|not (?:into|keen on|a fan of)|
+        all?ergic to|intolerant to)<THING> (?!to\b|or\b)\w
+    (?:<DIET>|night owl|early bird|coeliac|celiac) here\b
+    give me [\w' -]{2,40} (?:over [\w' -]{2,40} any (?:day|time)|and (?:i'm|i am) (?:happy|set|content))
+    anything with \w+ and i'm \w
+    nothing (?:with|over|under|after|before) [\w' -]{2,30}(?: for (?:me|us|my|our)\b|, (?=i |we ))
+    (?:skip|avoid|leave out|steer clear of|keep away from|rule out) (?:anything|everything|all|any) (?:with|that|made|
+        on|in|over|under|after)\b(?! (?:this|that|the)\b)
+    keep (?:your (?:answers?|replies|responses|messages|explanations|emails)|(?:the|all) (?:answers|
+        replies)) (?!as|in the|for)\w
+    address me (?:as|by|in|informally|formally)\b
+    talk to me (?:like|in|as)\b
+    call me (?:(?-i:[A-Z])|(?!back|later|when|if|an?\b|tomorrow|at)\w)
+    when(?:ever)? you <HELPS>\b[^,.?]{0,60}(?:, ?\w| (?:i want|i'd like|please|use|keep|always|never)\b)
+    (?:(?:for|with|in|on) )(?!this|that|the|my|example|instance|what)(?:\w+ ){0,2}<KINDS>[:,] (?!i\b|we\b|is|are|what|how|
+        can|could|do|does|which|where)\w
+    [\w' -]{3,40} everywhere, please
+    (?!the\b|this|that|it\b)[\w -]{3,30} only,? please\b
+    (?:don't|do not) [\w' -]{5,60}, ever\b
+    (?:don't|dont|do not|never|stop) (?!worry|bother)\w+ (?:\w+ ){1,5}(?:with|to|at|on) <US>(?= *(?:[.,;!]|pls|
+        please|ok|thanks|$))
+    (?:could|can|would|will) you (?:please )?stop \w+ing [\w' -]{0,40}\b(?:every|each|all|always|any)\b
+    (?:write|answer|reply|give me|use|show me|tell me|add) [^?.,]{3,60}\bwhen(?:ever)? you (?!are done|have)\w
+    (?:don't|do not) (?:suggest|recommend|book|offer|serve) (?:me )?(?:anything|any|\w+s)\b<THING>
+    (?:never|always|don't ever|do not ever) (?:ever )?(?:<HELPS>|include|put me|seat|use|add|call me|buy|assume|tell)\b<THING>
+    no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|
+        but)[\w -]{2,40}? (?:for <US>|in (?:our|this|my) (?:family|house|home|household|kitchen)|ever)\b
+    no (?!problem|worries|idea|need|rush|one|way)[\w' -]{2,40}, (?:ever|period|full stop|at all)\b
+    [\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$
+    [\w -]{3,40} please, always\b
+    (?!(?:how|what|which|why|who|where|when|should|can|could|is|are|do|does|will)\b)[\w' ,-]{5,80}
+        (?:,? <FOR_GOOD>)(?= *(?:[.,;!]|$))
+    (?:from now on|going forward|(?:for|in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |
+        no |only |use |give |answer |write |keep |call |book |show |short |long |more |less |fewer |<NUMBER> )[\w ]
+""")
 FACT = phrases(r"""
     (?:my|our) (?!<WORK>)[\w -]{2,30}?(?:'s| is| are) (?:called|named) (?-i:[A-Z])\w+
     (?:my|our) (?!<WORK>)(?!favou?rite)
@@ -273,6 +298,10 @@ FACT = phrases(r"""
         about|what)\w
     <AM> (?:four|five|six|seven) (?:foot|feet|ft)\b|<AM> \d'\d
     my name(?:'s| is) \w
+    (?:my|our|the) (?:[\w']+ ){0,3}(?:code|number|pin|password|combination|plate|extension|login|username|locker)(?: for
+        [\w' ]{2,30}| (?:to|of|at) [\w' ]{2,30})?(?:'s| is|:) \w*\d
+    (?:my )?blood (?:type|group)(?:'s| is| -|:)? (?:ab|a|b|o)\b
+    got (?:two |three |an? )?(?:twins|triplets|kids|children|sons?|daughters?|dogs?|cats?)\b
     (?:everybody|everyone|people|friends) calls? me \w
     <AM> (?:<NUMBER>(?= *(?:$|[,.;]| years| and ))|\d{1,2} years old|a \d{1,2}-year-old)
     <AM> \d(?:\.\d+)? ?(?:m|cm|kg|feet|foot)\b
@@ -361,7 +390,10 @@ WISH = phrases(r"""
         (?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
     (?:for this (?:trip|one|time)|this time|just this once|just for (?:today|once|now)),? (?!(?:can|could|would|what|
         how|is|are|do|does|which|where|why|i|we)\b)\w
-    (?:let's|let us) (?:keep|skip|stay|have|go|make it|do|eat)
+    (?:let's|let us) (?:keep|skip|stay|stick to|avoid|have|go|make it|do|eat)
+    (?:don't|dont|do not) (?:put|book|send|call|give|schedule|show|suggest|ask|ring|disturb)\b[^.;?]{2,60}
+    [\w' -]{2,40} only\b
+    (?:make|write|keep|do|answer|reply)(?: me)? [^,.;?]{2,40}, just (?:this|for)\b
     (?:no|nothing|only|skip|make it) (?!problem|worries|idea|need|rush|matter|one|way|thanks)\w
     (?:an? |the )?(?!(?:it|this|that|what|which) )[\w' -]{3,40} (?:will do|would be (?:nice|good|great|lovely))
     (?:keep|make|book|leave|skip|use|cook|pick|choose|take) [^,.;?]{2,50}(?= (?:this (?:time|once)|
@@ -370,6 +402,7 @@ WISH = phrases(r"""
         this (?:week|evening|weekend)|at the moment|right now)
     my \w+(?:'s| is| are) (?:broken|down|out of order|closed|away|ill|sick)
     <AM> (?:off|on|not|only|in (?-i:[A-Z])\w+|at (?-i:[A-Z])\w+|staying)
+    (?:no|nothing) (?!problem|worries|idea|need|rush|matter|one|way|thanks)[\w' -]{2,40}
     (?:<I> (?:have|'ve got|have got|had)|(?:i|we)'ve(?: got)?) (?:an? |the )?<ILL>
 """)
 STATE = anywhere(
