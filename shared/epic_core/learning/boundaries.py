@@ -82,7 +82,7 @@ REMEMBER = re.compile(
     r"\s*(?:(?:hey|hi|ok|okay|also|and|so|oh|right),? )*(?:(?:can|could|will|would) you )?(?:please |just )*"
     r"(?:remember|(?:don't|do not|never) forget|keep in mind|bear in mind|make a note|take (?:a )?note|note(?: down)?|"
     r"jot down|write down|remind yourself|note to self|for your memory)(?: for me| please| of this| this)?"
-    r"(?:,? that\b|:|,)? (?!to\b|me\b|when|how|what|who|where|why|if\b|you\b|the time|this\b|it\b|that\b|about\b|"
+    r"(?:,? that\b|:)? (?!to\b|me\b|when|how|what|who|where|why|if\b|you\b|the time|this\b|it\b|that\b|about\b|"
     r"your\b|us\b|there)(?=\S+ \S+ \S)",
     re.I,
 )

@@ -30,10 +30,11 @@ _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d\u201e", "''''
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _SENTENCE = re.compile(r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|\s*\n\s*")
 _LEAD = re.compile(
-    r"\s*(?:(?:so|and|but|also|please|ok|okay|well|hi|honestly|really|just|look|yes|no(?=,)),? |for the record,? )*",
+    r"\s*(?:(?:so|and|but|also|ok|okay|well|hi|honestly|really|just|look|yes|no(?=,)),? |for the record,? )*",
     re.I,
 )
 # Where a rule may begin within a sentence: "I get seasick, so no boats, ever".
+_PLEASE = re.compile(r",? (?:please|ok|okay|thanks|will you|would you)$", re.I)
 _RULE = re.compile(r"(?:[,;:\u2013\u2014]|\s-)\s+|\b(?:so|because|but|and|since)\s+")
 _BOTH = re.compile(r"my \w+ and i\b", re.I)
 # Signs of something that may change a fact.
@@ -135,11 +136,9 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         return
     if told_by_others(sentence):
         return
-    if (given := boundaries.REMEMBER.match(sentence)) and not boundaries.NOT_MEANT.search(sentence):
-        words = sentence[given.end() :].rstrip(" .,;:!?-\u2013\u2014(")
-        words = re.sub(r",? (?:please|ok|okay|thanks|will you|would you)$", "", words, flags=re.I)
-        about = (_first(words, 0) or (0, None, "none"))[1] or "fact"
-        yield start + given.end(), start + given.end() + len(words), about, "none"
+    if given := _to_remember(sentence):
+        first, last, about = given
+        yield start + first, start + last, about, "none"
         return
     asks = sentence.rstrip(" )\"'").endswith("?")
     place = 0
@@ -147,11 +146,7 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         begin, about, change = found
         place = begin + 2
         front = sentence[:begin]
-        if not boundaries.BEGINNING.search(front) or boundaries.NOT_MEANT.search(front):
-            continue
-        if boundaries.QUESTION.match(front.lstrip()) or (": " in front and not boundaries.COLON.match(front)):
-            continue
-        if boundaries.REPORTED.search(front) and not boundaries.I_SAID.search(front):
+        if not _states(front):
             continue
         stop = len(sentence)
         opening = len(both.group()) if (both := _BOTH.match(sentence, begin)) else 0
@@ -167,13 +162,33 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         words = sentence[begin:stop]
         if boundaries.NOT_MEANT.search(words) and change == "none":
             continue
-        words = words.rstrip(" .,;:!-\u2013\u2014(")
+        begin += len(words) - len(words.lstrip())
+        words = words.strip(" .,;:!-\u2013\u2014(")
         place = max(place, begin + len(words))
         if about is None and change == "none":
             continue  # the taste of somebody else
         if fronted := durations.TIME_IN_FRONT.search(front):
             begin, words = fronted.start(), sentence[fronted.start() : begin] + words
         yield start + begin, start + begin + len(words), about, change
+
+
+def _states(front: str) -> bool:
+    """Tell whether a statement of the user's own may begin behind these words of its sentence."""
+    if not boundaries.BEGINNING.search(front) or boundaries.NOT_MEANT.search(front):
+        return False
+    if boundaries.QUESTION.match(front.lstrip()) or (": " in front and not boundaries.COLON.match(front)):
+        return False
+    return not boundaries.REPORTED.search(front) or boundaries.I_SAID.search(front) is not None
+
+
+def _to_remember(sentence: str) -> tuple[int, int, About] | None:
+    """Return where what the user asks to be remembered begins and ends, and what it is about."""
+    given = boundaries.REMEMBER.match(sentence)
+    if given is None or boundaries.NOT_MEANT.search(sentence):
+        return None
+    words = _PLEASE.sub("", sentence[given.end() :].rstrip(" .,;:!?-\u2013\u2014("))
+    cue = _first(words, 0)
+    return given.end(), given.end() + len(words), (cue[1] if cue else None) or "fact"
 
 
 def _is_told(sentence: str, begin: int) -> bool:
@@ -207,9 +222,9 @@ def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
         if match := cue.search(sentence, place):
             found.append((match.start(), rank, about, change))
     places = [0] if place == 0 else []
-    for begin in [*places, *(rule.end() for rule in _RULE.finditer(sentence, place))]:
-        lead = _LEAD.match(sentence, begin)
-        begin = lead.end() if lead else begin
+    for after in [*places, *(rule.end() for rule in _RULE.finditer(sentence, place))]:
+        lead = _LEAD.match(sentence, after)
+        begin = lead.end() if lead else after
         if any(cue.match(sentence, begin) for cue in _AT_THE_FRONT):
             found.append((begin, len(_CUES), "preference", "none"))
             break

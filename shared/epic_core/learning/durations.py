@@ -37,14 +37,11 @@ UNTIL_FIGURES = re.compile(r"\b(?:until|till|through) (?P<date>\d{1,4}([/.-])\d{
 UNTIL_DAY = re.compile(rf"\b(?:until|till|through) (?P<day>{'|'.join(DAYS)})\b", re.I)
 UNTIL_FEAST = re.compile(r"\b(?:until|till|through|before) (?P<feast>easter|christmas|xmas|new year)\b", re.I)
 NEXT_DAYS = re.compile(
-    r"\b(?:for |over |in )?the next (?P<count>\d{1,2}|a|one|two|three|four|five|six|seven|eight|nine|ten|twelve)"
+    r"\b(?:for |over |in )?the next (?P<count>\d{1,2}|a|one|two|three|four|five|six|seven|eight|nine)"
     r"(?: or so)? (?P<unit>day|week|month)s?\b",
     re.I,
 )
-_COUNTS = {
-    name: count
-    for count, name in enumerate("one two three four five six seven eight nine ten eleven twelve".split(), start=1)
-} | {"a": 1}
+_COUNTS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30}
 TIME_IN_FRONT = anywhere(
     r"(?<!\w)(?:(?:just|only|but|so|and) )*(?:for )?(?:today|tonight|tomorrow|(?:right|for) now|^now|once|this \w+|"

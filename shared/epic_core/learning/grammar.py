@@ -31,8 +31,8 @@ def phrases(text: str) -> re.Pattern[str]:
 
 
 def front(text: str) -> re.Pattern[str]:
-    """Return a pattern for any of its lines, for the beginning of what is matched."""
-    return re.compile("|".join(f"(?:{line.strip()})" for line in _filled(text).splitlines()), re.I)
+    """Return a pattern for any of its lines, after a "please" or none."""
+    return re.compile(rf"(?:please )?(?:{'|'.join(line.strip() for line in _filled(text).splitlines())})", re.I)
 
 
 def anywhere(text: str) -> re.Pattern[str]:
@@ -50,7 +50,8 @@ _define(
         seriously|tend to|especially|particularly|certainly|kind of|far|genuinely|both|all|pretty|rather|have|
         try to) )*
     THING = (?! *(?:it[.!,]?$|it (?:so|very|a lot|when|how|here|now|again|too|there)|(?:this|that|these|those|them|
-        yours?|you|theirs|him|her|he|she|how|what|where|why|who|both|either|neither|ones?|everything about)\b|
+        yours?|you|theirs?|him|her|his|he|she|all the|everyone|everybody|how|what|where|why|who|both|either|neither|
+        ones?|everything about)\b|
         to (?:know|see|
         hear|ask|go|visit|try|learn|think|believe|imagine|thank|point|add|mention|have|get|bother|be(?! (?:called|told|
         addressed|left|near|outside|outdoors|alone)\b)|do|say)\b|not to (?:say|
@@ -61,7 +62,8 @@ _define(
     LIKE = love|adore|enjoy|like|prefer|value|favou?r|boycott|go for|opt for|
         lean towards?|gravitate towards?|stick with|live for|could live on|shun|hate|loathe|detest|dislike|despise|
         avoid|crave|swear by|
-        insist on|appreciate|steer clear of|stay away from|stick to|react (?:\w+ )?to|can live without
+        insist on|appreciate(?! (?:the|you|your|having|that|how|it|this)\b)|steer clear of|stay away from|stick to|
+        react (?:\w+ )?to|can live without
     CANNOT = (?:can't|cannot|can not|cant|couldn't) (?:really )?(?:stand|bear|stomach|abide|tolerate|eat|drink|have|
         digest|deal with|handle|do(?! (?:it|this|that|much|anything)\b)|sleep|get enough of|live without|resist|wear|
         be doing|(?:work|sleep|read|think|concentrate|travel|sit|function|relax) (?:on|in|with|at|without|near|next))
@@ -123,7 +125,8 @@ _define(
 )
 
 PREFERENCE = phrases(r"""
-    the (?:only|best|worst) [\w' -]{2,40} (?:i|we) (?:really |ever |truly )?(?:like|love|enjoy|eat|drink|wear|read|watch|
+    the (?:only|best|worst) [\w' -]{2,40} (?:i|we) (?:really |ever |truly )?(?:like|love|enjoy|eat|drink|wear|read|
+        watch|
         trust|use|can \w+) (?:is|are)\b(?! (?:that|this|the)\b)
     <I> (?:go to bed|get up|wake up|(?:have|eat) (?:breakfast|lunch|dinner|supper)) (?:at|by|
         around|before|after|early|late)\b
@@ -178,7 +181,8 @@ PREFERENCE = phrases(r"""
     <I> (?:sleep|work|think|learn|concentrate|function|travel) (?:best|badly|better|poorly|well) (?:in|with|when|on|
         at|by|if)
     <I> (?:follow|keep|eat|stick to|am on|'m on) (?:an? )?(?:\w+ ){0,3}(?:diet|kosher|halal|vegan|vegetarian|keto)
-    <I> (?:take|drink|eat|have|want|need) (?:my|our)\b(?! (?:\w+ )?(?:time|help|word))
+    <I> (?:take|drink|eat|have|want|need) (?:my|our)\b(?! (?:\w+ )?(?:time|help|word|kids|children|family|friends|son|
+        daughter|partner|wife|husband))
     <I> find (?!it (?:in|on|here|out)|out|that|the|this|your|any|no )[\w' -]{2,40}? (?:dull|boring|hard|difficult|
         annoying|relaxing|exhausting|soothing|too \w+|overrated|disgusting|tiring|stressful|charming|calming|
         unbearable|delicious)
@@ -199,8 +203,10 @@ PREFERENCE = phrases(r"""
 # What stands in front of it: "Beach holidays are torture for me".
 _define(
     r"""
-    SUBJECT = (?!(?:it|this|that|these|those|they|he|she|you|there|what|which|who|how|the (?:one|answer|first|second|
-        last))\b)[\w' -]{3,60}?,?
+    SUBJECT = (?!(?:it|its|this|that|these|those|they|their|his|her|your|mine|yours|he|she|you|there|what|which|who|how|
+        why|when|where|do|does|did|is|are|was|can|could|will|would|should|yeah|the (?:one|answer|first|second|last|
+        matter|
+        rest|whole))\b)[\w' -]{3,60}?,?
     FEEL = bore|bother|tire|worry|fascinate|thrill|soothe|unsettle|annoy|scare|terrify|frighten|stress|overwhelm|
         exhaust|irritate|depress|disgust|drain|upset|calm|relax|delight|lose|floor
     HELPS = write|suggest|answer|explain|recommend|plan|cook|book|code|summari[sz]e|translate|draft|talk|reply|give|
@@ -236,7 +242,7 @@ THING_FIRST = front(r"""
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = front(r"""
     (?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|not (?:into|keen on|a fan of)|
-        all?ergic to|intolerant to)<THING> (?!to\b|or\b)\w
+        all?ergic to|intolerant to)<THING> (?!to\b|or\b|is\b|are\b|was\b|hearing|seeing|everywhere|from\b)\w
     (?:<DIET>|night owl|early bird|coeliac|celiac) here\b
     give me [\w' -]{2,40} (?:over [\w' -]{2,40} any (?:day|time)|and (?:i'm|i am) (?:happy|set|content))
     anything with \w+ and i'm \w
@@ -249,7 +255,8 @@ TOLD = front(r"""
     talk to me (?:like|in|as)\b
     call me (?:(?-i:[A-Z])|(?!back|later|when|if|an?\b|tomorrow|at)\w)
     when(?:ever)? you <HELPS>\b[^,.?]{0,60}(?:, ?\w| (?:i want|i'd like|please|use|keep|always|never)\b)
-    (?:(?:for|with|in|on) )(?!this|that|the|my|example|instance|what)(?:\w+ ){0,2}<KINDS>[:,] (?!i\b|we\b|is|are|what|how|
+    (?:(?:for|with|in|on) )(?!this|that|the|my|example|instance|what)(?:\w+ ){0,2}<KINDS>[:,] (?!i\b|we\b|is|are|what|
+        how|
         can|could|do|does|which|where)\w
     [\w' -]{3,40} everywhere, please
     (?!the\b|this|that|it\b)[\w -]{3,30} only,? please\b
@@ -259,8 +266,9 @@ TOLD = front(r"""
     (?:could|can|would|will) you (?:please )?stop \w+ing [\w' -]{0,40}\b(?:every|each|all|always|any)\b
     (?:write|answer|reply|give me|use|show me|tell me|add) [^?.,]{3,60}\bwhen(?:ever)? you (?!are done|have)\w
     (?:don't|do not) (?:suggest|recommend|book|offer|serve) (?:me )?(?:anything|any|\w+s)\b<THING>
-    (?:never|always|don't ever|do not ever) (?:ever )?(?:<HELPS>|include|put me|seat|use|add|call me|buy|assume|tell)\b<THING>
-    no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|
+    (?:never|always|don't ever|do not ever) (?:ever )?(?!give up)(?:<HELPS>|include|put me|seat|use|add|call me|buy|
+        assume|tell)\b<THING>
+    no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|change|luck|news|
         but)[\w -]{2,40}? (?:for <US>|in (?:our|this|my) (?:family|house|home|household|kitchen)|ever)\b
     no (?!problem|worries|idea|need|rush|one|way)[\w' -]{2,40}, (?:ever|period|full stop|at all)\b
     [\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$

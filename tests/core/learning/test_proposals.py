@@ -70,6 +70,12 @@ def quotes(text: str, role: Any = "user") -> list[str]:
         ("I collect stamps, well, I collect only ships.", "I collect only ships"),
         ("I have macular degeneration. E-reader?", "I have macular degeneration"),
         ("My wife's called Hana. Gifts?", "My wife's called Hana"),
+        ("Remember that the code of the bike shed is 4471.", "the code of the bike shed is 4471"),
+        ("Can you remember that Ines hates olives, please?", "Ines hates olives"),
+        ("Money is tight, so no hotels, ever.", "no hotels, ever"),
+        ("Shellfish brings me out in hives, what else?", "Shellfish brings me out in hives"),
+        ("Gyms make me miserable. Ideas?", "Gyms make me miserable"),
+        ("Dont use emojis with me pls", "Dont use emojis with me pls"),
     ],
 )
 def test_plain_statements_are_quoted(text: str, quote: str) -> None:
@@ -113,6 +119,11 @@ def test_plain_statements_are_quoted(text: str, quote: str) -> None:
         "I hate to bother you.",
         "Love the second verse.",
         "Prefer A or B?",
+        "Remember to buy milk.",
+        "Do you remember when we went to Spain?",
+        "Remember what I told you of the car?",
+        "Their encouragement keeps me going.",
+        "I appreciate the advice.",
     ],
 )
 def test_what_is_no_statement_of_the_users_yields_nothing(text: str) -> None:
@@ -136,6 +147,9 @@ def test_only_the_users_own_turns_count(role: Any) -> None:
         ("I'm staying at my sister's until 3 June.", "2026-06-03"),
         ("For the rest of the day answer in one line.", "2026-05-06"),
         ("I'm vegetarian until 23/06/2026.", "2026-06-23"),
+        ("Soft food only for the next four days.", "2026-05-10"),
+        ("I'm off alcohol until Christmas.", "2026-12-25"),
+        ("No meat until Easter.", "2027-03-28"),
     ],
 )
 def test_what_holds_for_once_expires(text: str, end: str) -> None:
