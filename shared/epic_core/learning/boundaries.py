@@ -62,7 +62,7 @@ NOT_MEANT = phrases(r"""
     because i (?:totally|absolutely|really|so)
     my favou?rite (?:part|thing) (?:of|about|is (?:when|being|waiting))
     in (?:the|this|a) (?:film|movie|book|song|show|series|play|story|episode|poem|novel|game|dream)
-    (?:the|this|that|these|your|its) (?:\w+ ){0,2}(?:paragraph|sentence|section|slide|bullet|column|row|table|chart|
+    (?:the|this|that|these|your|its) (?:\w+ ){0,2}(?:paragraph|sentence|section|slide|bullet|column|row|chart|
         wording|reply|response|output|file|image|picture|tone)s?
 """)
 REPORTED = phrases(r"""
@@ -73,8 +73,8 @@ REPORTED = phrases(r"""
 COLON = re.compile(
     r"^(?:.*[.!?]\s)?(?:(?:for|with|on|about|at|as for|when|in) [\w' -]{2,30}|(?:please )?(?:note|remember|"
     r"keep in mind)|one (?:more )?thing|heads up|(?:before|while|when) you [\w' ]{2,20}|by the way|btw|fyi|also|"
-    r"important|reminder|ps|p\.s\.|context|background|update|just so you know|oh|"
-    r"(?:my|our) rule|scratch that|correction)\s?:\s",
+    r"important|reminder|ps|p\.s\.|context|background|update(?: for you)?|just so you know|oh|"
+    r"(?:my|our) rule|scratch that|(?:small |quick |one )?correction)\s?:\s",
     re.I,
 )
 # What the user asks to be remembered follows, whatever it is about.
@@ -101,7 +101,7 @@ BEGINNING = re.compile(
     r"hello|thanks|sorry|please|record|honestly|frankly|lately|know|remember|"
     r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|up|one|ps|mornings?|evenings?|travel\w*|"
     r"months?|years?|"
-    r"for me|rest of the day|(?:until|till) [\w ]{2,20}|(?:for|on|in) (?:this|tonight's) \w+))\s*$",
+    r"for me|rest of the day|whenever [\w' ]{2,30}|every time [\w' ]{2,30}|(?:until|till) [\w ]{2,20}|(?:for|on|in) (?:this|tonight's) \w+))\s*$",
     re.I,
 )
 # Where it ends: a question, a request or a consequence follows.
@@ -111,7 +111,7 @@ CUT = re.compile(
     r"should|will|does|is)|is|are|do|does|can|could|would you|would|will|should|any|ideas?|please (?!always|never)|"
     r"keep|tell|give|find|show|suggest|recommend|plan|book|let's|if that|if you|just so|by the way|btw|fyi|help|"
     r"believe it|you|put|make|thanks|thx|thank)\b|,?\s+(?:so|and so|so that|and then|hence|therefore)\s+(?=\w)|"
-    r",?\s+if that (?:matters|helps)|\s+(?=i (?:need|want|wonder)\b)|\s+(?:and|but)\s+(?:want to|need|would like|"
+    r",?\s+if that (?:matters|helps)|,?\s+even (?:if|when|though)\b|\s+(?=i (?:need|want|wonder)\b)|\s+(?:and|but)\s+(?:want to|need|would like|"
     r"am looking|i need|i want to|i'd like to|wonder|was wondering|what|how|"
     r"which|where|can|could|miss)\b|\s+(?:and|but)\s+(?=(?:that|this|it)\b)",
     re.I,

@@ -7,10 +7,14 @@ import re
 from epic_core.learning.grammar import phrases
 
 UNDO = phrases(r"""
+    (?:forget|ignore|disregard|never mind) (?:that |about |how )?(?:i|me|my)\b[^.;?]{3,80}
+    (?:don't|do not|no need to) (?:bother|worry about) (?:keep|avoid|skip|leav|exclud|check|look)\w*\b[^.;?]{2,60}
     (?:scratch|scrap) (?:that|what i said|the|my)
     (?:forget|ignore|disregard|drop|delete|cancel|undo|strike) (?:what i (?:said|told)|that (?:about|thing|bit|rule)|
         my (?:rule|request|preference|wish|thing)|the (?:rule|thing|bit|part|no-))
     you can (?:use|suggest|offer|include|add|book|recommend) [\w' -]{2,30} (?:again|after all)
+    you can (?:forget|drop|ditch|scrap|lose|bin|stop with) (?:the|my|all|that) \w
+    no (?:more )?need (?:for|to (?:avoid|skip|leave out|keep)) (?:the|my|any)?\b[^.;?]{2,40}
     (?:i|we)(?:'ve| have)? (?:changed (?:my|our) minds?(?!.*\b(?:i|we) (?:now |quite |really |do )*(?:like|love|want|
         prefer))|take (?:that|it) back|take back)
     (?:you|there's|there is) (?:needn't|don't need to|don't have to|do not have to|need not|can stop|
@@ -42,6 +46,13 @@ INSTEAD = re.compile(
     re.I,
 )
 TURN = phrases(r"""
+    [\w' -]{2,40} (?:has|have) (?:won me (?:over|round)|grown on me)
+    (?:switch|move|change|swap|put) me (?:over |back )?(?:from|to|on to|onto|off)\b[^.;?]{2,60}
+    make (?:that|it|mine) [^.;?]{2,60}\b(?:instead|now|from now on)\b
+    [\w' -]{2,40} (?:don't|doesn't|no longer|do not|does not) (?:suit|work for) (?:me|us)[\w ]{0,20} (?:now|any ?more|
+        these days|any longer)
+    [\w' -]{2,40} (?:no longer) (?:suits?|works? for) (?:me|us)
+    [\w' -]{2,40} (?:is|are) (?:fine|ok|okay|welcome|good) (?:by me |with me )?(?:these days|nowadays|from now on)
     (?:i|we)(?:'ve| have)? changed (?:my|our) minds? [^.;]{2,60}\b(?:i|we) (?:now |quite |really |do )*(?:like|love|
         want|
         prefer)\b.*
@@ -72,7 +83,7 @@ UPDATE = phrases(r"""
     (?:i|we) now (?:live|work|study|have)
     (?:i|we)(?:'ve| have)? (?:just )?got(?:ten)? (?:married|engaged|divorced|promoted)
     (?:i|we)(?:'ve| have)? (?:started|got|taken|accepted|landed) (?:an? |the |my )?(?:new )?(?:\w+ )?(?:job|position|
-        post)
+        post)(?! (?:interview|offer|application|advert|centre))
 """)
 
 # A word of change: a statement with one is of interest where it shares words with what is known.

@@ -30,7 +30,7 @@ _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d\u201e", "''''
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _SENTENCE = re.compile(r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|\s*\n\s*")
 _LEAD = re.compile(
-    r"\s*(?:(?:so|and|but|also|ok|okay|well|hi|honestly|really|just|look|yes|no(?=,)),? |for the record,? )*",
+    r"\s*(?:(?:so|and|but|also|ok|okay|oh|well|hi|fyi|honestly|really|just|look|yes|no(?=,)),? |for the record,? )*",
     re.I,
 )
 # Where a rule may begin within a sentence: "I get seasick, so no boats, ever".
@@ -141,7 +141,7 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         yield start + first, start + last, about, "none"
         return
     asks = sentence.rstrip(" )\"'").endswith("?")
-    place = 0
+    place = done = 0
     while (found := _first(sentence, place)) is not None:
         begin, about, change = found
         place = begin + 2
@@ -167,9 +167,10 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         place = max(place, begin + len(words))
         if about is None and change == "none":
             continue  # the taste of somebody else
-        if fronted := durations.TIME_IN_FRONT.search(front):
+        if (fronted := durations.TIME_IN_FRONT.search(front)) and fronted.start() >= done:
             begin, words = fronted.start(), sentence[fronted.start() : begin] + words
-        yield start + begin, start + begin + len(words), about, change
+        done = begin + len(words)
+        yield start + begin, start + done, about, change
 
 
 def _states(front: str) -> bool:
@@ -184,7 +185,7 @@ def _states(front: str) -> bool:
 def _to_remember(sentence: str) -> tuple[int, int, About] | None:
     """Return where what the user asks to be remembered begins and ends, and what it is about."""
     given = boundaries.REMEMBER.match(sentence)
-    if given is None or boundaries.NOT_MEANT.search(sentence):
+    if given is None or (sentence.rstrip().endswith("?") and " you " not in given.group()) or boundaries.NOT_MEANT.search(sentence):
         return None
     words = _PLEASE.sub("", sentence[given.end() :].rstrip(" .,;:!?-\u2013\u2014("))
     cue = _first(words, 0)

@@ -79,7 +79,7 @@ _define(
     NUMBER = \d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|
         seventeen|eighteen|twenty|thirty|forty|fifty|sixty|seventy|eighty
     KIN = (?:(?:ex-?)?(?:wife|husband)|partner|boyfriend|girlfriend|fianc\w+|spouse|mother|father|mum|mom|dad|parent|
-        sister|brother|twin|triplet|eldest|youngest|son|daughter|kid|child|baby|toddler|grand(?:ma|pa|mother|father|son|
+        sister|brother|twin|triplet|eldest|youngest|son|daughter|kid|child|baby|toddler|lad|lass|boy|girl|little one|grand(?:ma|pa|mother|father|son|
         daughter|parent|child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|
         parrot|pet)(?:s|ren)?
     OWN = (?:birthday|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|
@@ -135,7 +135,9 @@ PREFERENCE = phrases(r"""
     (?:i've|i have|we've|i) (?:got |have )?a (?:thing|horror|dread|fear|love|passion|hatred) (?:about|of|for)<THING> \w
     <I> (?!<ONCE>)\w+ (?:only|nothing but|mostly|exclusively|mainly) (?!(?:if|when|because|know|knew|what|this|that|
         it|the)\b)\w
-    <I> (?!<ONCE>)\w+ [^.,;?]{2,40} (?:wherever|whenever) (?:i|we) can
+    <I> (?!<ONCE>)\w+ [^.,;?]{2,50} (?:whatever the|wherever (?:i|we|it)|whenever (?:i|we|there)|no matter|every time)\b
+    you(?:'ll| will) never (?:catch|find|see|get) me \w
+    count me out (?:of|for|when|if) \w
     <I> (?!<ONCE>)\w+ [^.,;?]{2,40}, never (?:on|in|with|by|from|\w+ing)
     <I> (?:don't|do not|dont) (?:drink|smoke|fly|cook|gamble|eat out)(?= *(?:[.,;!]|$))
     <I> need [^.,;?]{3,40} (?:(?:in order )?to (?:work|sleep|think|function|concentrate|relax|focus|fall asleep|study)|
@@ -150,7 +152,7 @@ PREFERENCE = phrases(r"""
     (?:my|our) (?:\w+ )?(?:style|taste|rule|policy) (?:is|are) (?!(?:that|this|it)\b)\w
     <I> <ADV><LIKE><THING> \w
     <I> <ADV>(?:hate|dislike|detest|can't stand|prefer|like) it when \w
-    (?:my|our) (?:go-to|usual|ideal|idea of) [\w' ]{2,30} (?:is|are)
+    (?:my|our) (?:go-to|usual|ideal|idea of)[\w' ]{0,30} (?:is|are)
     <I> <ADV><CANNOT><THING>
     <I> <ADV><DONT><THING> \w
     <I> (?:never|always|only|hardly ever|rarely|exclusively|refuse to|mostly|invariably)(?: ever| really|
@@ -227,9 +229,9 @@ THING_FIRST = front(r"""
     <SUBJECT> (?:is|are) (?!clear|unclear|new|news|fine|sent|given|known|available|confusing|up)[\w' -]{2,30} (?:for|
         to) me\b
     <SUBJECT> (?:does? my head in|is all (?:i|we) \w|(?:could|would|will) kill <US>\b|<FEEL>s? me\b|
-        terrif(?:y|ies) me|brings? me out in|puts? me off|wears? me (?:out|down)|gets? on my nerves|
+        terrif(?:y|ies) me|brings? me out in|puts? me off|wears? me (?:out|down)|makes? sense to me|leaves? me (?!a\b|an\b|with|alone|no\b|the\b)\w+|sends? me to\b|gets? on my nerves|
         (?:puts?|sets?) my (?:teeth|nerves) on edge)
-    <SUBJECT> (?:make|drive)s? me (?!think|wonder|laugh|want|smile|reali[sz]e|look|feel like|an?\b|question|curious|
+    <SUBJECT> (?:make|drive)s? me (?!think|wonder|laugh|want(?! to (?:hide|scream|run|leave|cry|vomit|puke|die))|smile|reali[sz]e|look|feel like|an?\b|question|curious|
         believe|suspect|cry\b|late|miss|lose)(?:feel )?\w+
     <SUBJECT> gives? me (?:an? |the )?(?:headaches?|migraines?|hives|heartburn|creeps|nightmares|rash|wind|energy|joy|
         stomach \w+)
@@ -237,10 +239,15 @@ THING_FIRST = front(r"""
         suits? <US>(?: best| better)?\b|works? (?:best|better) for <US>)
     <SUBJECT> keeps? me (?:sane|going|calm|awake|happy|fit)
     <SUBJECT> tastes? (?:like|of) [\w' -]{2,20} to me
+    (?:(?!(?:what|that|which|who|when|where|if|how|why|because|and|but|like|as|than|the|an?|until|since)\b)[\w'-]+ ){1,4}
+        i (?:do not|don't|dont|never|can't|cannot|won't|avoid|leave)(?: [\w' ]{2,30})?(?= *(?:[.,;!]|$))
+    <SUBJECT> (?:is|are) [\w' ]{2,30} as far as i'm concerned
     <SUBJECT> (?:that's (?:how|the way) (?:i|we)\b|only(?:,? please)?,? for <US>\b)
 """)
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = front(r"""
+    can't be doing with<THING> \w
+    am (?:an? )?(?:\w+ )?<DIET>\b
     (?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|not (?:into|keen on|a fan of)|
         all?ergic to|intolerant to)<THING> (?!to\b|or\b|is\b|are\b|was\b|hearing|seeing|everywhere|from\b)\w
     (?:<DIET>|night owl|early bird|coeliac|celiac) here\b
@@ -266,6 +273,7 @@ TOLD = front(r"""
     (?:could|can|would|will) you (?:please )?stop \w+ing [\w' -]{0,40}\b(?:every|each|all|always|any)\b
     (?:write|answer|reply|give me|use|show me|tell me|add) [^?.,]{3,60}\bwhen(?:ever)? you (?!are done|have)\w
     (?:don't|do not) (?:suggest|recommend|book|offer|serve) (?:me )?(?:anything|any|\w+s)\b<THING>
+    never (?!mind\b|give\b|heard|seen|been|got|had|thought|knew|did)\w+ (?:me|my|any|an?)\b
     (?:never|always|don't ever|do not ever) (?:ever )?(?!give up)(?:<HELPS>|include|put me|seat|use|add|call me|buy|
         assume|tell)\b<THING>
     no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|change|luck|news|
@@ -291,7 +299,13 @@ FACT = phrases(r"""
     <AM> (?:the )?(?:treasurer|secretary|chair|chairman|head|manager|captain|owner|founder|organiser|conductor) of
     <I> take \w+(?:rin|olol|pril|statin|azole|pine|oxetine|aline|formin|pam|sartan|oxin|roxine)\b
     <I> (?:manage|lead|supervise|employ|chair) (?:an? |the |\d+ |<NUMBER> )\w
-    (?:i|we)'ve (?:got )?<NUMBER> (?:acres|hectares|hens|bikes|rooms)
+    <I> lost (?:most of |all of |all )?my (?:sight|hearing|leg|arm|eye|voice|sense of \w+)
+    (?:i|we)(?:'ve| have) (?:\w+ ){1,5}since (?:i was|i left|birth|childhood|school|uni\w*|my \w|(?:19|20)\d\d)
+    (?:i|we)(?:'ve| have) got (?:two|three|four|five|six) (?!questions|ideas|options|things|minutes|hours|days|weeks|
+        months|tickets|problems|files|meetings|points|errors|versions|choices|exams|jobs)\w+s
+    (?:the|my|our) (?:kids|children|girls|boys|twins) (?:are|stay|live) with (?:me|us|their|my)\b
+    <I> (?!<ONCE>)\w+ [\w' -]{2,40} for an? (?:\w+ ){0,2}(?:firm|company|charity|council|hospital|school|agency|
+        university|paper|magazine|shop|hotel|bank|startup)
     <I> had (?:my|an?) (?:\w+ ){0,2}(?:replacement|operation|surgery|transplant|bypass|stroke|heart attack|baby|
         caesarean|
         stent)
@@ -314,7 +328,7 @@ FACT = phrases(r"""
     <AM> (?:<NUMBER>(?= *(?:$|[,.;]| years| and ))|\d{1,2} years old|a \d{1,2}-year-old)
     <AM> \d(?:\.\d+)? ?(?:m|cm|kg|feet|foot)\b
     <AM> (?:<NUMBER> (?:weeks|months) )?(?:pregnant|hard of hearing|in a wheelchair|an? (?:\w+ )?beginner (?:at|in|
-        with)|left-handed|married|divorced|widowed|retired|unemployed|deaf|blind|autistic|colou?r-?blind|dyslexic|
+        with)|left[ -]handed|married|divorced|widowed|retired|unemployed|deaf|blind|autistic|colou?r-?blind|dyslexic|
         self-employed|freelance|engaged|expecting|based in|from (?-i:[A-Z])\w+)
     <AM> (?:(?:an? )?(?:family|couple|household) of|the (?:eldest|oldest|youngest|only child))
     <AM> (?:really |pretty |quite )?(?:terrible|bad|good|hopeless|useless|no good|rubbish) (?:at|with)\b<THING>
@@ -380,6 +394,8 @@ TASTE_OF_OTHERS = phrases(r"""
 
 # Wishes, which count only where they are for once: "Tonight I fancy something greasy".
 WISH = phrases(r"""
+    (?:i|we) want you to \w
+    only (?:need|want) (?!to\b|you\b|the\b|this\b|it\b)\w
     <AM> (?:working|living|staying|house-?sitting|dog-?sitting|cat-?sitting|visiting|away|travel(?:l)?ing) \w
     <AM> without \w
     <AM> in (?:quarantine|hospital|bed|isolation|a cast)
