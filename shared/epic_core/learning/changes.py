@@ -13,8 +13,12 @@ UNDO = phrases(r"""
     (?:forget|ignore|disregard|drop|delete|cancel|undo|strike) (?:what i (?:said|told)|that (?:about|thing|bit|rule)|
         my (?:rule|request|preference|wish|thing)|the (?:rule|thing|bit|part|no-))
     you can (?:use|suggest|offer|include|add|book|recommend) [\w' -]{2,30} (?:again|after all)
-    you can (?:forget|drop|ditch|scrap|lose|bin|stop with) (?:the|my|all|that) \w
-    no (?:more )?need (?:for|to (?:avoid|skip|leave out|keep)) (?:the|my|any)?\b[^.;?]{2,40}
+    you can (?:forget|drop|ditch|scrap|lose|bin|let go|stop)(?: with| of)? (?:the|my|all|that|it)\b
+    (?:delete|bin|scrap|drop|forget|ditch|lose|erase|remove) (?:the|that|my|whatever|what|everything|
+        all)\b [^.;?]{3,80}
+    you (?:needn't|don't need to|don't have to|can stop|no longer need to) [^.;?]{3,80}
+    [\w' -]{3,60} is (?:history|out of date|no longer true|wrong now)\b
+    no (?:more )?need (?:for|to) [^.;?]{2,60}
     (?:i|we)(?:'ve| have)? (?:changed (?:my|our) minds?(?!.*\b(?:i|we) (?:now |quite |really |do )*(?:like|love|want|
         prefer))|take (?:that|it) back|take back)
     (?:you|there's|there is) (?:needn't|don't need to|don't have to|do not have to|need not|can stop|
@@ -29,10 +33,9 @@ UNDO = phrases(r"""
 """)
 STOP = phrases(r"""
     (?:i|we)(?:'ve| have)? (?:finally |just |recently )?(?:quit|gave up|given up|stopped|dropped|ditched|cut out|
-        gone off|went off|fallen out of love with|had enough of|sold|cancelled|canceled|got rid of|
-        finished|sworn off|swore off|(?<='ve )left|(?<=have )left)\b(?! (?:it|this|that|here|there|reading|
-        working on|by|at|off|out|over|the (?:house|office|
-        room))\b)
+        gone off|went off|fallen out of love with|had enough of|sold|cancelled|canceled|got rid of|finished|sworn off|
+        swore off|(?<='ve )left|(?<=have )left)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|
+        the (?:house|office|room))\b)
     (?:i|we)(?:'m| am|'re| are)? no longer \w
     (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>
     (?:i|we) (?:had to )?(?:give|gave) [\w' -]{2,30} away
@@ -46,6 +49,8 @@ INSTEAD = re.compile(
     re.I,
 )
 TURN = phrases(r"""
+    (?:i|we)(?:'ve| have) (?:swapped|traded|exchanged) [^.;?]{2,40} for \w
+    put me down (?:as|for) [^.;?]{2,60}
     [\w' -]{2,40} (?:has|have) (?:won me (?:over|round)|grown on me)
     (?:switch|move|change|swap|put) me (?:over |back )?(?:from|to|on to|onto|off)\b[^.;?]{2,60}
     make (?:that|it|mine) [^.;?]{2,60}\b(?:instead|now|from now on)\b
@@ -54,15 +59,13 @@ TURN = phrases(r"""
     [\w' -]{2,40} (?:no longer) (?:suits?|works? for) (?:me|us)
     [\w' -]{2,40} (?:is|are) (?:fine|ok|okay|welcome|good) (?:by me |with me )?(?:these days|nowadays|from now on)
     (?:i|we)(?:'ve| have)? changed (?:my|our) minds? [^.;]{2,60}\b(?:i|we) (?:now |quite |really |do )*(?:like|love|
-        want|
-        prefer)\b.*
+        want|prefer)\b.*
     [\w' -]{3,40} (?:is|are|suits?|works?) (?:me )?(?:better|best|nicer|fine) (?:for me )?(?:after all|now|these days)
     (?:i|we)(?:'ve| have)? (?:now |recently |just )?(?:come (?:round|around) to|come to (?:like|love|prefer|hate)|
         grown to \w+|warmed to|got(?:ten)? into|gone (?:vegan|vegetarian|off|back to)|(?:turned|
         become) (?:an? )?(?!<NUMBER>)\w+|switched (?:from [^,.;]{2,40} )?to|moved (?:on|over) to|taken (?:to|up)|
         started (?:eating|drinking|liking|having|taking|to (?:like|enjoy|love|appreciate))|developed|
-        fallen (?:in love with|for))\b(?! (?:this|
-        that|it)\b)
+        fallen (?:in love with|for))\b(?! (?:this|that|it)\b)
     (?:i|we) used to [^.;]{2,80}\b(?:but|now|these days)\b.*
     (?:these days|nowadays|lately),? (?:i|we) (?:eat|drink|like|love|prefer|go|take|have|want|always|never|only)
     (?:i|we) now (?:prefer|like|love|hate|eat|drink|avoid|want|always|only|never)\b<THING>
@@ -91,5 +94,8 @@ SHIFT = phrases(
     r"""
     back on the menu|(?:has|have) grown on me|cut [\w ]{2,20} out|moved out|got (?:married|engaged)
     (?:has|have|i've|we've|was|were|been) (?:moved|postponed|brought forward) [^.;]{0,40}\bto (?:the )?<DAY>
+    (?:i|me|my|we|us|our)\b[^.;?]{0,60} (?:nowadays|these days|no more|any ?more|instead)
+    (?:nowadays|these days),? (?:i|we)
+    will do me now
 """
 )

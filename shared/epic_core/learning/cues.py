@@ -185,7 +185,11 @@ def _states(front: str) -> bool:
 def _to_remember(sentence: str) -> tuple[int, int, About] | None:
     """Return where what the user asks to be remembered begins and ends, and what it is about."""
     given = boundaries.REMEMBER.match(sentence)
-    if given is None or (sentence.rstrip().endswith("?") and " you " not in given.group()) or boundaries.NOT_MEANT.search(sentence):
+    if (
+        given is None
+        or (sentence.rstrip().endswith("?") and " you " not in given.group())
+        or boundaries.NOT_MEANT.search(sentence)
+    ):
         return None
     words = _PLEASE.sub("", sentence[given.end() :].rstrip(" .,;:!?-\u2013\u2014("))
     cue = _first(words, 0)
@@ -226,7 +230,8 @@ def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
     for after in [*places, *(rule.end() for rule in _RULE.finditer(sentence, place))]:
         lead = _LEAD.match(sentence, after)
         begin = lead.end() if lead else after
-        if any(cue.match(sentence, begin) for cue in _AT_THE_FRONT):
+        cues = (grammar.ELLIPTIC, *_AT_THE_FRONT) if after == 0 else _AT_THE_FRONT
+        if any(cue.match(sentence, begin) for cue in cues):
             found.append((begin, len(_CUES), "preference", "none"))
             break
     if not found:
@@ -264,4 +269,6 @@ def _timed(quote: str, scope: str, about: About, change: Change, now: datetime, 
 
 def _is_wish(quote: str) -> bool:
     """Tell whether nothing but a wish is said, which counts only where it is for once."""
-    return not any(cue.search(quote) for cue, *_ in _CUES[:-1]) and not any(cue.match(quote) for cue in _AT_THE_FRONT)
+    return not any(cue.search(quote) for cue, *_ in _CUES[:-1]) and not any(
+        cue.match(quote) for cue in (grammar.ELLIPTIC, *_AT_THE_FRONT)
+    )

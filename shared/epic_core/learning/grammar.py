@@ -51,70 +51,63 @@ _define(
         try to) )*
     THING = (?! *(?:it[.!,]?$|it (?:so|very|a lot|when|how|here|now|again|too|there)|(?:this|that|these|those|them|
         yours?|you|theirs?|him|her|his|he|she|all the|everyone|everybody|how|what|where|why|who|both|either|neither|
-        ones?|everything about)\b|
-        to (?:know|see|
-        hear|ask|go|visit|try|learn|think|believe|imagine|thank|point|add|mention|have|get|bother|be(?! (?:called|told|
-        addressed|left|near|outside|outdoors|alone)\b)|do|say)\b|not to (?:say|
-        answer|tell|discuss)|the (?:\w+ )?(?:first|second|third|last|idea|sound|look|new|other|one|option|answer|
-        version|draft|plan|suggestion|title|name|colou?r|picture|design|ending|way|former|latter|above|previous|same|
-        result|tone)\b|(?:\w+ )?(?:idea|answer|version|suggestion|option) *$|
-        (?:ideas|answers|versions|suggestions|options) *$|[.,!]?$))
-    LIKE = love|adore|enjoy|like|prefer|value|favou?r|boycott|go for|opt for|
-        lean towards?|gravitate towards?|stick with|live for|could live on|shun|hate|loathe|detest|dislike|despise|
-        avoid|crave|swear by|
-        insist on|appreciate(?! (?:the|you|your|having|that|how|it|this)\b)|steer clear of|stay away from|stick to|
+        ones?|everything about)\b|to (?:know|see|hear|ask|go|visit|try|learn|think|believe|imagine|thank|point|add|
+        mention|have|get|bother|be(?! (?:called|told|addressed|left|near|outside|outdoors|alone)\b)|do|say)\b|
+        not to (?:say|answer|tell|discuss)|the (?:\w+ )?(?:first|second|third|last|idea|sound|look|new|other|one|
+        option|answer|version|draft|plan|suggestion|title|name|colou?r|picture|design|ending|way|former|latter|above|
+        previous|same|result|tone)\b|(?:\w+ )?(?:idea|answer|version|suggestion|option) *$|(?:ideas|answers|versions|
+        suggestions|options) *$|[.,!]?$))
+    LIKE = love|adore|enjoy|like|prefer|value|favou?r|boycott|go for|opt for|lean towards?|gravitate towards?|
+        stick with|live for|could live on|shun|hate|loathe|detest|dislike|despise|avoid|crave|swear by|insist on|
+        appreciate(?! (?:the|you|your|having|that|how|it|this)\b)|steer clear of|stay away from|stick to|
         react (?:\w+ )?to|can live without
     CANNOT = (?:can't|cannot|can not|cant|couldn't) (?:really )?(?:stand|bear|stomach|abide|tolerate|eat|drink|have|
         digest|deal with|handle|do(?! (?:it|this|that|much|anything)\b)|sleep|get enough of|live without|resist|wear|
         be doing|(?:work|sleep|read|think|concentrate|travel|sit|function|relax) (?:on|in|with|at|without|near|next))
     DONT = (?:don't|do not|dont|won't|will not|wouldn't) (?:really |ever |usually |particularly |much )?(?:like|eat|
         drink|do|wear|watch|tolerate|care for|touch|fly|smoke|enjoy|cook|use|drive|want (?:any|to (?:be (?:near|
-        called|in|on|around|disturbed|woken)|fly|drive|eat|
-        stay)|\w+ (?:of any|in my|on my|with))|buy|read|go (?:to|near|for)|stay (?:in|at)|take|get on with|trust)
+        called|in|on|around|disturbed|woken)|fly|drive|eat|stay)|\w+ (?:of any|in my|on my|with))|buy|read|go (?:to|
+        near|for)|stay (?:in|at)|take|get on with|trust)
     DIET = all?ergic|intolerant|vegans?|veg[ei]t[ae]rians?|veggies?|pescatarians?|coeliac|celiac|diabetic|lactose|
-        gluten|teetotal\w*|
-        sober|kosher|halal|muslim|jewish|hindu
+        gluten|teetotal\w*|sober|kosher|halal|muslim|jewish|hindu
     DAY = (?:mon|tues|wednes|thurs|fri|satur|sun)days?|weekdays|weekends|january|february|march|april|may|june|july|
         august|september|october|november|december|\d{1,2}(?:st|nd|rd|th)?|morning|evening|night|week|day
     NUMBER = \d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|
         seventeen|eighteen|twenty|thirty|forty|fifty|sixty|seventy|eighty
     KIN = (?:(?:ex-?)?(?:wife|husband)|partner|boyfriend|girlfriend|fianc\w+|spouse|mother|father|mum|mom|dad|parent|
-        sister|brother|twin|triplet|eldest|youngest|son|daughter|kid|child|baby|toddler|lad|lass|boy|girl|little one|grand(?:ma|pa|mother|father|son|
-        daughter|parent|child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|
-        parrot|pet)(?:s|ren)?
+        sister|brother|twin|triplet|eldest|youngest|son|daughter|kid|child|baby|toddler|lad|lass|boy|girl|little one|
+        grand(?:ma|pa|mother|father|son|daughter|parent|child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|
+        puppy|kitten|rabbit|hamster|horse|parrot|pet)(?:s|ren)?
     OWN = (?:birthday|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|
         garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|salary|
-        mortgage|loan|tenancy|insurance|band|choir|office|
-        studio|name|surname|nickname|doctor|dentist|therapist|landlord|landlady|flatmate|roommate|school|company|
-        budget|deadline|exam|marathon|visa|passport|lease|contract|warranty|
-        blood type|prescription)s?
+        mortgage|loan|tenancy|insurance|band|choir|office|studio|name|surname|nickname|doctor|dentist|therapist|
+        landlord|landlady|flatmate|roommate|school|company|budget|deadline|exam|marathon|visa|passport|lease|contract|
+        warranty|blood type|prescription)s?
     EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|
         lease|wedding|move|marathon|race|concert|visa|passport)s?
     HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|twins|triplets|garden|
-        allotment|balcony|car|
-        van|bikes?|motorbike|boat|piano|flat|house|licence|asthma|arthritis|diabetes|migraines?|adhd|dyslexia|
-        epilepsy|eczema|hay fever|tinnitus|pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|
+        allotment|balcony|car|van|bikes?|motorbike|boat|piano|flat|house|licence|asthma|arthritis|diabetes|migraines?|
+        adhd|dyslexia|epilepsy|eczema|hay fever|tinnitus|pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|
         low) (?:blood (?:pressure|sugar)|cholesterol)|tv|television|smartphone|oven|freezer|dishwasher|microwave|
-        washing machine|\w+ (?:disease|syndrome|disorder|condition|degeneration)|\w*(?:itis|osis|a?emia|algia|
-        opathy)|glaucoma|
-        cataracts|ibs|copd|lupus|psoriasis|gout|sciatica|vertigo|hernia
-    TRADE = nurse|teacher|doctor|engineer|developer|programmer|student|lawyer|carpenter|farmer|pensioner|baker|chef|
-        cook|electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|
-        plumber|builder|mechanic|joiner|roofer|waiter|waitress|barista|cleaner|carer|social worker|
-        childminder|headteacher|lecturer|professor|solicitor|barrister|surgeon|consultant|trucker|courier|postman|
-        fisherman|
+        washing machine|\w+ (?:disease|syndrome|disorder|condition|degeneration)|\w*(?:itis|osis|a?emia|algia|opathy)|
+        glaucoma|cataracts|ibs|copd|lupus|psoriasis|gout|sciatica|vertigo|hernia
+    TRADE = twin|nurse|teacher|doctor|engineer|developer|programmer|student|lawyer|carpenter|farmer|pensioner|baker|
+        chef|cook|electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|
+        plumber|builder|mechanic|joiner|roofer|waiter|waitress|barista|cleaner|carer|social worker|childminder|
+        headteacher|lecturer|professor|solicitor|barrister|surgeon|consultant|trucker|courier|postman|fisherman|
         policeman|police officer|soldier|civil servant|\w+(?:grapher|ologist|trician|ustrator|onomist|itian|apist)|
         dentist|vet|midwife|paramedic|firefighter|pilot|driver|translator|scientist|researcher|physicist|biologist|
         chemist|psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|(?:father|mother|dad|
         mum) of|wheelchair user|shift worker|single (?:mother|father|parent|mum|mom|dad)
     ONCE = need|want|have|had|get|got|see|saw|use|used|know|knew|think|thought|run|said|say|read (?:the|this|that|it|
-        about)|mean|
-        meant|found|find|understand|remember|ask|asked|made|make|can|could|will|would|should|might|may|must|was|were|am|
-        are|just|only|never|always|did|do|don't|didn't|tried|try|wrote|write (?:the|this)|run (?:the|this)|\w+ed
-    WORK = (?:question|point|guess|answer|code|goal|topic|title|idea|plan|text|problem|draft|essay|story|poem|book|song|
-        file|character|project|script|paper|thesis|game|app|website|report|table|query|function)\b
-    ASKED = recipe|table|hotel|flight|train|bus|taxi|cab|ticket|idea|name|list|plan|gift|present|advice|example|summary|
-        translation|suggestion|tip|answer|draft|text|speech|script|template|restaurant|explanation|word|way|quote
+        about)|mean|meant|found|find|understand|remember|ask|asked|made|make|can|could|will|would|should|might|may|
+        must|was|were|am|are|just|only|never|always|did|do|don't|didn't|tried|try|wrote|write (?:the|this)|run (?:the|
+        this)|\w+ed
+    WORK = (?:question|point|guess|answer|code|goal|topic|title|idea|plan|text|problem|draft|essay|story|poem|book|
+        song|file|character|project|script|paper|thesis|game|app|website|report|table|query|function)\b
+    ASKED = recipe|table|hotel|flight|train|bus|taxi|cab|ticket|idea|name|list|plan|gift|present|advice|example|
+        summary|translation|suggestion|tip|answer|draft|text|speech|script|template|restaurant|explanation|word|way|
+        quote
     ILL = (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|
         toothache|hangover|migraine|guests?|visitors)
     HABIT = (?:often |mostly |regularly |usually )?(?:grow|keep|raise|run|sing|swim|cycle|bake|cook|paint|knit|sew|
@@ -125,23 +118,25 @@ _define(
 )
 
 PREFERENCE = phrases(r"""
+    <I> (?:don't|do not|dont) (?!<ONCE>)[a-z]+ (?:on|in|at|with|by|from|for)<THING> (?!the\b|an?\b|my\b|here|there)\w
     the (?:only|best|worst) [\w' -]{2,40} (?:i|we) (?:really |ever |truly )?(?:like|love|enjoy|eat|drink|wear|read|
-        watch|
-        trust|use|can \w+) (?:is|are)\b(?! (?:that|this|the)\b)
-    <I> (?:go to bed|get up|wake up|(?:have|eat) (?:breakfast|lunch|dinner|supper)) (?:at|by|
-        around|before|after|early|late)\b
+        watch|trust|use|can \w+) (?:is|are)\b(?! (?:that|this|the)\b)
+    <I> (?:go to bed|get up|wake up|(?:have|eat) (?:breakfast|lunch|dinner|supper)) (?:at|by|around|before|after|
+        early|late)\b
     (?:i'll|i will|i'd|we'll) (?:always )?(?:take|choose|pick|have) [^,.;]{2,40} over [^,.;]{2,40}
     <I> (?:don't|do not|dont|never|can't|cannot) (?:get along|get on|agree) with<THING>
-    (?:i've|i have|we've|i) (?:got |have )?a (?:thing|horror|dread|fear|love|passion|hatred) (?:about|of|for)<THING> \w
+    (?:i've|i have|we've|i) (?:got |have )?a (?:thing|horror|dread|fear|love|passion|hatred) (?:about|of|
+        for)<THING> \w
     <I> (?!<ONCE>)\w+ (?:only|nothing but|mostly|exclusively|mainly) (?!(?:if|when|because|know|knew|what|this|that|
         it|the)\b)\w
-    <I> (?!<ONCE>)\w+ [^.,;?]{2,50} (?:whatever the|wherever (?:i|we|it)|whenever (?:i|we|there)|no matter|every time)\b
+    <I> (?!<ONCE>)\w+ [^.,;?]{2,50} (?:whatever the|wherever (?:i|we|it)|whenever (?:i|we|there)|no matter|
+        every time)\b
     you(?:'ll| will) never (?:catch|find|see|get) me \w
     count me out (?:of|for|when|if) \w
     <I> (?!<ONCE>)\w+ [^.,;?]{2,40}, never (?:on|in|with|by|from|\w+ing)
     <I> (?:don't|do not|dont) (?:drink|smoke|fly|cook|gamble|eat out)(?= *(?:[.,;!]|$))
-    <I> need [^.,;?]{3,40} (?:(?:in order )?to (?:work|sleep|think|function|concentrate|relax|focus|fall asleep|study)|
-        at night|every (?:day|morning|night))
+    <I> need [^.,;?]{3,40} (?:(?:in order )?to (?:work|sleep|think|function|concentrate|relax|focus|fall asleep|
+        study)|at night|every (?:day|morning|night))
     i(?:'d| would) (?:prefer|like|love) (?:it if )?you (?:to|would|could)? ?(?:always|never) \w
     i(?:'d| would) (?:prefer|like|love) it if you(?:'d| would) (?:always|never) \w
     it(?:'s| is) (?:very |really |quite )?important to (?:me|us) that \w
@@ -155,10 +150,10 @@ PREFERENCE = phrases(r"""
     (?:my|our) (?:go-to|usual|ideal|idea of)[\w' ]{0,30} (?:is|are)
     <I> <ADV><CANNOT><THING>
     <I> <ADV><DONT><THING> \w
-    <I> (?:never|always|only|hardly ever|rarely|exclusively|refuse to|mostly|invariably)(?: ever| really|
-         even)? (?!(?:know|knew|thought|think|said|heard|hear|saw|had|did|been|got|get|remember|understood|ask|asked|
-        wanted|need|forget|wonder|meant|was|were|found|noticed|learned|seem|end up|see|have|use this|just|understand|
-        mix|confuse|fail|struggle|want (?:the|an?)|meant)\b|\w+ed\b)\w+
+    <I> (?:never|always|only|hardly ever|rarely|exclusively|refuse to|mostly|
+        invariably)(?: ever| really| even)? (?!(?:know|knew|thought|think|said|heard|hear|saw|had|did|been|got|get|
+        remember|understood|ask|asked|wanted|need|forget|wonder|meant|was|were|found|noticed|learned|seem|end up|see|
+        have|use this|just|understand|mix|confuse|fail|struggle|want (?:the|an?)|meant)\b|\w+ed\b)\w+
     <I> (?:never|always|only) (?:have(?! (?:to|trouble|a problem|an? error|a few|the|<NUMBER>)\b)|use)\b<THING> \w
     <I> (?:can|may) only (?:eat|drink|sleep|use|wear|walk|sit|travel|work)\b<THING>
     <I> (?:need to|have to|must|should) (?:avoid|watch|limit|stay away from|stay off)<THING> \w
@@ -205,12 +200,11 @@ PREFERENCE = phrases(r"""
 # What stands in front of it: "Beach holidays are torture for me".
 _define(
     r"""
-    SUBJECT = (?!(?:it|its|this|that|these|those|they|their|his|her|your|mine|yours|he|she|you|there|what|which|who|how|
-        why|when|where|do|does|did|is|are|was|can|could|will|would|should|yeah|the (?:one|answer|first|second|last|
-        matter|
-        rest|whole))\b)[\w' -]{3,60}?,?
+    SUBJECT = (?!(?:it|its|this|that|these|those|they|their|his|her|your|mine|yours|he|she|you|there|what|which|who|
+        how|why|when|where|do|does|did|is|are|was|can|could|will|would|should|yeah|the (?:one|answer|first|second|
+        last|matter|rest|whole))\b)[\w' -]{3,60}?,?
     FEEL = bore|bother|tire|worry|fascinate|thrill|soothe|unsettle|annoy|scare|terrify|frighten|stress|overwhelm|
-        exhaust|irritate|depress|disgust|drain|upset|calm|relax|delight|lose|floor
+        exhaust|irritate|depress|disgust|drain|upset|calm|relax|delight|lose|floor|wreck|ruin|finish
     HELPS = write|suggest|answer|explain|recommend|plan|cook|book|code|summari[sz]e|translate|draft|talk|reply|give|
         send|show|list|describe|quote|schedule|propose|pick|choose|order|speak|mention|name|offer|serve
     KINDS = questions|recipes|trips|e-?mails|messages|code|answers|flights|hotels|restaurants|bookings|presents|gifts|
@@ -223,76 +217,87 @@ THING_FIRST = front(r"""
     [\w' -]{3,40} and (?:i|me) (?:do not|don't|dont|never) (?:get (?:along|on)|agree|mix)\b
     <SUBJECT> (?:is|are) (?:\w+ ){0,2}(?:a must|torture|a no-?go|essential|a nightmare|a dealbreaker|
         out of the question|non-negotiable|off limits|a pleasure|heaven|hell|too \w+|important|sacred) (?:for|to) <US>
-    <SUBJECT> (?:is|are)(?:n't| not)? (?:\w+ ){0,3}(?:my thing|for me|my cup of tea|my favou?rite\w*|how (?:i|we) )
-    <SUBJECT> (?:is|are) (?:an? )?(?:hard |firm |big |absolute |definite )?(?:no|yes|win|turn-?off) (?:for|from) <US>\b
-    <SUBJECT> (?:is|are) (?:my|our) (?:colou?r|style|jam|weakness|passion|comfort food|happy place|guilty pleasure)\b
+    <SUBJECT> (?:is|are)(?:n't| not)? (?:\w+ ){0,3}(?:my thing|for me|my cup of tea|my favou?rite\w*|how i )
+    <SUBJECT> (?:is|are) (?:an? )?(?:hard |firm |big |absolute |definite )?(?:no|yes|win|turn-?off) (?:for|
+        from) <US>\b
+    <SUBJECT> (?:is|are) (?:my|our) (?:\w+ )?(?:colou?r|style|thing|rule|nightmare|idea of \w+|blanket|jam|weakness|
+        passion|comfort food|happy place|guilty pleasure)\b
     <SUBJECT> (?:is|are) (?!clear|unclear|new|news|fine|sent|given|known|available|confusing|up)[\w' -]{2,30} (?:for|
         to) me\b
-    <SUBJECT> (?:does? my head in|is all (?:i|we) \w|(?:could|would|will) kill <US>\b|<FEEL>s? me\b|
-        terrif(?:y|ies) me|brings? me out in|puts? me off|wears? me (?:out|down)|makes? sense to me|leaves? me (?!a\b|an\b|with|alone|no\b|the\b)\w+|sends? me to\b|gets? on my nerves|
-        (?:puts?|sets?) my (?:teeth|nerves) on edge)
-    <SUBJECT> (?:make|drive)s? me (?!think|wonder|laugh|want(?! to (?:hide|scream|run|leave|cry|vomit|puke|die))|smile|reali[sz]e|look|feel like|an?\b|question|curious|
-        believe|suspect|cry\b|late|miss|lose)(?:feel )?\w+
+    <SUBJECT> (?:does? my head in|is all (?:i|we) \w|(?:could|would|will) kill <US>\b|<FEEL>s? me\b|terrif(?:y|
+        ies) me|brings? me out in|puts? me off|wears? me (?:out|down)|makes? sense to me|leaves? me (?!a\b|an\b|with|
+        alone|no\b|the\b)\w+|sends? me to\b|gets? on my nerves|(?:puts?|sets?) my (?:teeth|nerves) on edge)
+    <SUBJECT> (?:make|drive)s? me (?!think|wonder|laugh|want(?! to (?:hide|scream|run|leave|cry|vomit|puke|die))|
+        smile|reali[sz]e|look|feel like|an?\b|question|curious|believe|suspect|cry\b|late|miss|lose)(?:feel )?\w+
     <SUBJECT> gives? me (?:an? |the )?(?:headaches?|migraines?|hives|heartburn|creeps|nightmares|rash|wind|energy|joy|
         stomach \w+)
     <SUBJECT> (?:(?:don't|doesn't|do not|does not) (?:agree with|work for|do it for|suit) <US>|
         suits? <US>(?: best| better)?\b|works? (?:best|better) for <US>)
     <SUBJECT> keeps? me (?:sane|going|calm|awake|happy|fit)
     <SUBJECT> tastes? (?:like|of) [\w' -]{2,20} to me
-    (?:(?!(?:what|that|which|who|when|where|if|how|why|because|and|but|like|as|than|the|an?|until|since)\b)[\w'-]+ ){1,4}
-        i (?:do not|don't|dont|never|can't|cannot|won't|avoid|leave)(?: [\w' ]{2,30})?(?= *(?:[.,;!]|$))
+    (?:(?!(?:what|that|which|who|when|where|if|how|why|because|and|but|like|as|than|the|an?|until|
+        since)\b)[\w'-]+ ){1,4}i (?:do not|don't|dont|never|can't|cannot|won't|avoid|
+        leave)(?: [\w' ]{2,30})?(?= *(?:[.,;!]|$))
     <SUBJECT> (?:is|are) [\w' ]{2,30} as far as i'm concerned
     <SUBJECT> (?:that's (?:how|the way) (?:i|we)\b|only(?:,? please)?,? for <US>\b)
 """)
-# What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
-TOLD = front(r"""
+# Without a subject, at the beginning of a sentence only: "Hate olives", "vegan here".
+ELLIPTIC = front(r"""
     can't be doing with<THING> \w
     am (?:an? )?(?:\w+ )?<DIET>\b
     (?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|not (?:into|keen on|a fan of)|
-        all?ergic to|intolerant to)<THING> (?!to\b|or\b|is\b|are\b|was\b|hearing|seeing|everywhere|from\b)\w
+        all?ergic to|intolerant to)<THING> (?!to\b|or\b|and\b|for\b|is\b|are\b|was\b|the\b|hearing|seeing|everywhere|
+        from\b)\w
     (?:<DIET>|night owl|early bird|coeliac|celiac) here\b
+""")
+# What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
+TOLD = front(r"""
+    spare me (?:the|any|your|all)\b
+    [\w' -]{3,40} over [\w' -]{3,40}, (?:any \w+ of the \w+|any day|any time|every time|always)\b
     give me [\w' -]{2,40} (?:over [\w' -]{2,40} any (?:day|time)|and (?:i'm|i am) (?:happy|set|content))
     anything with \w+ and i'm \w
     nothing (?:with|over|under|after|before) [\w' -]{2,30}(?: for (?:me|us|my|our)\b|, (?=i |we ))
     (?:skip|avoid|leave out|steer clear of|keep away from|rule out) (?:anything|everything|all|any) (?:with|that|made|
         on|in|over|under|after)\b(?! (?:this|that|the)\b)
-    keep (?:your (?:answers?|replies|responses|messages|explanations|emails)|(?:the|all) (?:answers|
-        replies)) (?!as|in the|for)\w
+    keep (?:your (?:answers?|replies|responses|messages|explanations|emails)|(?:the|all) (?:answers|replies)) (?!as|
+        in the|for)\w
     address me (?:as|by|in|informally|formally)\b
     talk to me (?:like|in|as)\b
     call me (?:(?-i:[A-Z])|(?!back|later|when|if|an?\b|tomorrow|at)\w)
     when(?:ever)? you <HELPS>\b[^,.?]{0,60}(?:, ?\w| (?:i want|i'd like|please|use|keep|always|never)\b)
     (?:(?:for|with|in|on) )(?!this|that|the|my|example|instance|what)(?:\w+ ){0,2}<KINDS>[:,] (?!i\b|we\b|is|are|what|
-        how|
-        can|could|do|does|which|where)\w
+        how|can|could|do|does|which|where)\w
     [\w' -]{3,40} everywhere, please
     (?!the\b|this|that|it\b)[\w -]{3,30} only,? please\b
     (?:don't|do not) [\w' -]{5,60}, ever\b
-    (?:don't|dont|do not|never|stop) (?!worry|bother)\w+ (?:\w+ ){1,5}(?:with|to|at|on) <US>(?= *(?:[.,;!]|pls|
-        please|ok|thanks|$))
+    (?:don't|dont|do not|never|stop) (?!worry|bother)\w+ (?:\w+ ){1,5}(?:with|to|at|on) <US>(?= *(?:[.,;!]|pls|please|
+        ok|thanks|$))
     (?:could|can|would|will) you (?:please )?stop \w+ing [\w' -]{0,40}\b(?:every|each|all|always|any)\b
     (?:write|answer|reply|give me|use|show me|tell me|add) [^?.,]{3,60}\bwhen(?:ever)? you (?!are done|have)\w
     (?:don't|do not) (?:suggest|recommend|book|offer|serve) (?:me )?(?:anything|any|\w+s)\b<THING>
     never (?!mind\b|give\b|heard|seen|been|got|had|thought|knew|did)\w+ (?:me|my|any|an?)\b
     (?:never|always|don't ever|do not ever) (?:ever )?(?!give up)(?:<HELPS>|include|put me|seat|use|add|call me|buy|
         assume|tell)\b<THING>
-    no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|change|luck|news|
-        but)[\w -]{2,40}? (?:for <US>|in (?:our|this|my) (?:family|house|home|household|kitchen)|ever)\b
+    no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|change|luck|
+        news|but)[\w -]{2,40}? (?:for <US>|in (?:our|this|my) (?:family|house|home|household|kitchen)|ever)\b
     no (?!problem|worries|idea|need|rush|one|way)[\w' -]{2,40}, (?:ever|period|full stop|at all)\b
     [\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$
     [\w -]{3,40} please, always\b
-    (?!(?:how|what|which|why|who|where|when|should|can|could|is|are|do|does|will)\b)[\w' ,-]{5,80}
-        (?:,? <FOR_GOOD>)(?= *(?:[.,;!]|$))
-    (?:from now on|going forward|(?:for|in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |
-        no |only |use |give |answer |write |keep |call |book |show |short |long |more |less |fewer |<NUMBER> )[\w ]
+    (?!(?:how|what|which|why|who|where|when|should|can|could|is|are|do|does|
+        will)\b)[\w' ,-]{5,80}(?:,? <FOR_GOOD>)(?= *(?:[.,;!]|$))
+    (?:from now on|going forward|(?:for|in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |
+        do not |no |only |use |give |answer |write |keep |call |book |show |short |long |more |less |fewer |
+        <NUMBER> )[\w ]
 """)
 FACT = phrases(r"""
+    <AM> (?:an? )?(?-i:[A-Z])[a-z]+(?= *(?:[.,;!]|$| and\b| by\b| but\b))
+    (?:my|our) (?:first|native|second|mother) (?:language|tongue) is
     (?:my|our) (?!<WORK>)[\w -]{2,30}?(?:'s| is| are) (?:called|named) (?-i:[A-Z])\w+
-    (?:my|our) (?!<WORK>)(?!favou?rite)
-        (?:\w+ ){1,2}?is (?:an? )?(?-i:[A-Z])\w
+    (?:my|our) (?!<WORK>)(?!favou?rite)(?:\w+ ){1,2}?is (?:an? )?(?-i:[A-Z])\w
     (?:my|our) (?:\w+ ){1,3}?\w+s (?:every|on) (?:the (?:first|last|second|third) )?<DAY>
-    (?:my|our) (?:\w+ )?(?:mortgage|loan|lease|tenancy|budget|salary|rent|insurance|visa|passport|contract|garden|flat|
-        house)\b (?:[\w ]{0,30} )?(?:is|ends?|expires?|runs? out|costs?|faces?)\b(?! (?:not|too|broken|slow|wrong)\b)
+    (?:my|our) (?:\w+ )?(?:mortgage|loan|lease|tenancy|budget|salary|rent|insurance|visa|passport|contract|garden|
+        flat|house)\b (?:[\w ]{0,30} )?(?:is|ends?|expires?|runs? out|costs?|faces?)\b(?! (?:not|too|broken|slow|
+        wrong)\b)
     <I> (?:broke|tore|fractured|sprained|twisted|dislocated) (?:my|an?) \w
     (?:i've|we've|i have|we have) (?:run|kept|owned|taught|lived|worked|played|had) [\w' -]{2,40} (?:for|since) \w
     <AM> in my (?:first|second|third|fourth|fifth|final|last) (?:year|term|semester)
@@ -301,27 +306,26 @@ FACT = phrases(r"""
     <I> (?:manage|lead|supervise|employ|chair) (?:an? |the |\d+ |<NUMBER> )\w
     <I> lost (?:most of |all of |all )?my (?:sight|hearing|leg|arm|eye|voice|sense of \w+)
     (?:i|we)(?:'ve| have) (?:\w+ ){1,5}since (?:i was|i left|birth|childhood|school|uni\w*|my \w|(?:19|20)\d\d)
+    (?:i|we)'ve (?:got )?<NUMBER> (?:acres|hectares|hens|bikes|rooms)
     (?:i|we)(?:'ve| have) got (?:two|three|four|five|six) (?!questions|ideas|options|things|minutes|hours|days|weeks|
         months|tickets|problems|files|meetings|points|errors|versions|choices|exams|jobs)\w+s
     (?:the|my|our) (?:kids|children|girls|boys|twins) (?:are|stay|live) with (?:me|us|their|my)\b
     <I> (?!<ONCE>)\w+ [\w' -]{2,40} for an? (?:\w+ ){0,2}(?:firm|company|charity|council|hospital|school|agency|
         university|paper|magazine|shop|hotel|bank|startup)
     <I> had (?:my|an?) (?:\w+ ){0,2}(?:replacement|operation|surgery|transplant|bypass|stroke|heart attack|baby|
-        caesarean|
-        stent)
+        caesarean|stent)
     <I> (?:retired|graduated|qualified|emigrated)\b
     <I> (?:was|were|got) (?:made redundant|laid off|widowed|raised|brought up|fired)
     <I> (?:started|began) (?:(?:a|my) new job|(?:my|an) apprenticeship|(?:my|a) phd|(?:at|with) (?-i:[A-Z]))\w*
     <I> get paid (?:on|every|by|weekly|monthly)
     <I> (?:use|need|wear) (?:an? |my )?(?:wheelchair|walking stick|walking frame|hearing aids?|inhaler|crutches|
-        guide dog|
-        cpap)
-    (?:i've|we've|i have) been (?:learning|training|teaching|studying|saving|dating|practi[sc]ing|volunteering) (?!how|
-        about|what)\w
+        guide dog|cpap)
+    (?:i've|we've|i have) been (?:learning|training|teaching|studying|saving|dating|practi[sc]ing|
+        volunteering) (?!how|about|what)\w
     <AM> (?:four|five|six|seven) (?:foot|feet|ft)\b|<AM> \d'\d
     my name(?:'s| is) \w
-    (?:my|our|the) (?:[\w']+ ){0,3}(?:code|number|pin|password|combination|plate|extension|login|username|locker)(?: for
-        [\w' ]{2,30}| (?:to|of|at) [\w' ]{2,30})?(?:'s| is|:) \w*\d
+    (?:my|our|the) (?:[\w']+ ){0,3}(?:code|number|pin|password|combination|plate|extension|login|username|
+        locker)(?: for[\w' ]{2,30}| (?:to|of|at) [\w' ]{2,30})?(?:'s| is|:) \w*\d
     (?:my )?blood (?:type|group)(?:'s| is| -|:)? (?:ab|a|b|o)\b
     got (?:two |three |an? )?(?:twins|triplets|kids|children|sons?|daughters?|dogs?|cats?)\b
     (?:everybody|everyone|people|friends) calls? me \w
@@ -408,8 +412,7 @@ WISH = phrases(r"""
     (?:leave out|use|put) (?!(?:it|this|that|the following)\b)\w[^.;?]{2,40}
     give me only \w
     <I> (?:fancy|feel like|want|need|only want|would like|am after|'m after|crave)\b(?! (?:to (?!be\b|eat\b|drink\b|
-        stay\b)|you|help|it|this|
-        that|your|(?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
+        stay\b)|you|help|it|this|that|your|(?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
     (?:i|we)(?:'d| would) (?:like|love|rather|prefer)\b(?! (?:to (?!be\b|eat\b|drink\b|stay\b)|you|it|this|that|your|
         (?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
     (?:for this (?:trip|one|time)|this time|just this once|just for (?:today|once|now)),? (?!(?:can|could|would|what|
