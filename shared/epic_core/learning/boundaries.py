@@ -111,7 +111,10 @@ CUT = re.compile(
     r"who|why|when (?:do|can|"
     r"should|will|does|is)|is|are|do|does|can|could|would you|would|will|should|any|ideas?|please (?!always|never)|"
     r"keep|tell|give|find|show|suggest|recommend|plan|book|let's|if that|if you|just so|by the way|btw|fyi|help|"
-    r"believe it|you|put|make|thanks|thx|thank)\b|,?\s+(?:so|and so|so that|and then|hence|therefore)\s+(?=\w)|"
+    r"believe it|you|put|make|thanks|thx|thank)\b|,\s+so\s+(?=\w)|"
+    r",?\s+(?:and so|so that|and then|hence|therefore)\s+(?=\w)|"
+    r"\s+so\s+(?=(?:i|we|you|no|not|please|never|always|can|could|that|any|what|which|who|how|where|when|why|is|are|do|does|"
+    r"would|should|the|my|our|it|if|nothing|only|don'?t|keep|give|make|skip)\b)|"
     r",?\s+if that (?:matters|helps)|,?\s+even (?:if|when|though)\b|\s+(?=i (?:need|want|wonder)\b)|"
     r"\s+(?:and|but)\s+(?:want to|need|would like|am looking|i need|i want to|i'd like to|wonder|was wondering|what|"
     r"how|which|where|can|could|miss)\b|\s+(?:and|but)\s+(?=(?:that|this|it)\b)",

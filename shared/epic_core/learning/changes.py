@@ -33,9 +33,11 @@ UNDO = phrases(r"""
 """)
 STOP = phrases(r"""
     (?:i|we)(?:'ve| have)? (?:finally |just |recently )?(?:quit|gave up|given up|stopped|dropped|ditched|cut out|
-        gone off|went off|fallen out of love with|had enough of|sold|cancelled|canceled|got rid of|finished|sworn off|
+        gone off|went off|fallen out of love with|had enough of|sold|cancelled|canceled|got rid of|sworn off|
         swore off|(?<='ve )left|(?<=have )left)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|
         the (?:house|office|room))\b)
+    (?:i|we)(?:'ve| have)? (?:finally |just |recently )?finished (?:my|our|the) (?:course|degree|phd|studies|
+        treatment|diet|training|exams|apprenticeship|antibiotics|pills|job)
     (?:i|we)(?:'m| am|'re| are)? no longer \w
     (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>
     (?:i|we) (?:had to )?(?:give|gave) [\w' -]{2,30} away
@@ -63,9 +65,10 @@ TURN = phrases(r"""
     [\w' -]{3,40} (?:is|are|suits?|works?) (?:me )?(?:better|best|nicer|fine) (?:for me )?(?:after all|now|these days)
     (?:i|we)(?:'ve| have)? (?:now |recently |just )?(?:come (?:round|around) to|come to (?:like|love|prefer|hate)|
         grown to \w+|warmed to|got(?:ten)? into|gone (?:vegan|vegetarian|off|back to)|(?:turned|
-        become) (?:an? )?(?!<NUMBER>)\w+|switched (?:from [^,.;]{2,40} )?to|moved (?:on|over) to|taken (?:to|up)|
-        started (?:eating|drinking|liking|having|taking|to (?:like|enjoy|love|appreciate))|developed|
-        fallen (?:in love with|for))\b(?! (?:this|that|it)\b)
+        become) (?:an? )?(?!<NUMBER>|it\b|this|that|them|him|her|my|the|out|up|around|into|to\b|back|on|off|in\b|
+        down)\w+|switched (?:from [^,.;]{2,40} )?to|moved (?:on|over) to|taken (?:to|up)|started (?:eating|drinking|
+        liking|having|taking|to (?:like|enjoy|love|appreciate))|developed|fallen (?:in love with|for))\b(?! (?:this|
+        that|it)\b)
     (?:i|we) used to [^.;]{2,80}\b(?:but|now|these days)\b.*
     (?:these days|nowadays|lately),? (?:i|we) (?:eat|drink|like|love|prefer|go|take|have|want|always|never|only)
     (?:i|we) now (?:prefer|like|love|hate|eat|drink|avoid|want|always|only|never)\b<THING>

@@ -36,6 +36,16 @@ _LEAD = re.compile(
 # Where a rule may begin within a sentence: "I get seasick, so no boats, ever".
 _PLEASE = re.compile(r",? (?:please|ok|okay|thanks|will you|would you)$", re.I)
 _RULE = re.compile(r"(?:[,;:\u2013\u2014]|\s-)\s+|\b(?:so|because|but|and|since)\s+")
+# The end of a statement of which a part is missing.
+_STUB = re.compile(
+    r"\b(?:to|be|feel|can|is|are|was|it's|the|an?|and|or|but|my|your|(?<!or )so|very|those|these)$", re.I
+)
+_POINTS = re.compile(
+    r"\b(?:(?:this|these|those)\b(?! (?:kinds?|sorts?|types?|time|week\w*|month|year|morning|evening|afternoon|summer|"
+    r"winter|spring|autumn|trip|once|one|house|home|family|household|flat|kitchen|who|with|of|in need)\b)|"
+    r"(?:of|to|in|for|with|on|at|like) that) ?(?!is\b|i\b|we\b)",
+    re.I,
+)
 _BOTH = re.compile(r"my \w+ and i\b", re.I)
 # Signs of something that may change a fact.
 _NEWS = frozenset({"now", "changed", "ended", "instead"})
@@ -165,7 +175,7 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         begin += len(words) - len(words.lstrip())
         words = words.strip(" .,;:!-\u2013\u2014(")
         place = max(place, begin + len(words))
-        if about is None and change == "none":
+        if (about is None and change == "none") or (change == "none" and about == "preference" and _is_part(words)):
             continue  # the taste of somebody else
         if (fronted := durations.TIME_IN_FRONT.search(front)) and fronted.start() >= done:
             begin, words = fronted.start(), sentence[fronted.start() : begin] + words
@@ -194,6 +204,11 @@ def _to_remember(sentence: str) -> tuple[int, int, About] | None:
     words = _PLEASE.sub("", sentence[given.end() :].rstrip(" .,;:!?-\u2013\u2014("))
     cue = _first(words, 0)
     return given.end(), given.end() + len(words), (cue[1] if cue else None) or "fact"
+
+
+def _is_part(words: str) -> bool:
+    """Tell whether a statement lacks a part, or is about something that only its context names."""
+    return _STUB.search(words) is not None or (grammar.TOLD.match(words) is None and _POINTS.search(words) is not None)
 
 
 def _is_told(sentence: str, begin: int) -> bool:

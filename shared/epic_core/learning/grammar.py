@@ -49,21 +49,22 @@ _define(
         deeply|do|very|absolutely|strictly|so|quite|completely|totally|honestly|still|mostly|mainly|definitely|
         seriously|tend to|especially|particularly|certainly|kind of|far|genuinely|both|all|pretty|rather|have|
         try to) )*
-    THING = (?! *(?:it[.!,]?$|it (?:so|very|a lot|when|how|here|now|again|too|there)|(?:this|that|these|those|them|
-        yours?|you|theirs?|him|her|his|he|she|all the|everyone|everybody|how|what|where|why|who|both|either|neither|
-        ones?|everything about)\b|to (?:know|see|hear|ask|go|visit|try|learn|think|believe|imagine|thank|point|add|
-        mention|have|get|bother|be(?! (?:called|told|addressed|left|near|outside|outdoors|alone)\b)|do|say)\b|
-        not to (?:say|answer|tell|discuss)|the (?:\w+ )?(?:first|second|third|last|idea|sound|look|new|other|one|
-        option|answer|version|draft|plan|suggestion|title|name|colou?r|picture|design|ending|way|former|latter|above|
-        previous|same|result|tone)\b|(?:\w+ )?(?:idea|answer|version|suggestion|option) *$|(?:ideas|answers|versions|
-        suggestions|options) *$|[.,!]?$))
+    THING = (?! *(?:it(?= *(?:[.,;!]|$))|to(?= *(?:[.,;!?]|$))|it (?:so|very|a lot|when|how|here|now|again|too|there)|
+        (?:this|that|these|those|them|yours?|you|theirs?|him|her|his|he|she|all the|everyone|everybody|how|what|where|
+        why|who|both|either|neither|ones?|everything about)\b|to (?:know|see|hear|ask|go|visit|try|learn|think|
+        believe|imagine|thank|point|add|mention|have|get|bother|be(?! (?:called|told|addressed|left|near|outside|
+        outdoors|alone)\b)|do|say)\b|not to (?:say|answer|tell|discuss)|the (?:\w+ )?(?:first|second|third|last|idea|
+        sound|look|new|other|one|option|answer|version|draft|plan|suggestion|title|name|colou?r|picture|design|ending|
+        way|former|latter|above|previous|same|result|tone)\b|(?:\w+ )?(?:idea|answer|version|suggestion|option) *$|
+        (?:ideas|answers|versions|suggestions|options) *$|[.,!]?$))
     LIKE = love|adore|enjoy|like|prefer|value|favou?r|boycott|go for|opt for|lean towards?|gravitate towards?|
         stick with|live for|could live on|shun|hate|loathe|detest|dislike|despise|avoid|crave|swear by|insist on|
         appreciate(?! (?:the|you|your|having|that|how|it|this)\b)|steer clear of|stay away from|stick to|
         react (?:\w+ )?to|can live without
-    CANNOT = (?:can't|cannot|can not|cant|couldn't) (?:really )?(?:stand|bear|stomach|abide|tolerate|eat|drink|have|
-        digest|deal with|handle|do(?! (?:it|this|that|much|anything)\b)|sleep|get enough of|live without|resist|wear|
-        be doing|(?:work|sleep|read|think|concentrate|travel|sit|function|relax) (?:on|in|with|at|without|near|next))
+    CANNOT = (?:can't|cannot|can not|cant|couldn't(?! have)) (?:really )?(?:stand|bear|stomach|abide|tolerate|eat|
+        drink|have|digest|deal with|handle|do(?! (?:it|this|that|much|anything)\b)|sleep|get enough of|live without|
+        resist|wear|be doing|(?:work|sleep|read|think|concentrate|travel|sit|function|relax) (?:on|in|with|at|without|
+        near|next))
     DONT = (?:don't|do not|dont|won't|will not|wouldn't) (?:really |ever |usually |particularly |much )?(?:like|eat|
         drink|do|wear|watch|tolerate|care for|touch|fly|smoke|enjoy|cook|use|drive|want (?:any|to (?:be (?:near|
         called|in|on|around|disturbed|woken)|fly|drive|eat|stay)|\w+ (?:of any|in my|on my|with))|buy|read|go (?:to|
@@ -185,11 +186,13 @@ PREFERENCE = phrases(r"""
         unbearable|delicious)
     <AM> (?:not )?<ADV>(?:an? )?(?:\w+ ){0,3}?(?:<DIET>)
     <AM> (?:not )?<ADV>(?:(?:scared|afraid|terrified|frightened|fond|sick|tired|wary) of<THING>(?= )|into(?= )|
-        (?:keen|big|hooked) on|partial to|sensitive to|obsessed with|crazy about|all for|more into|claustrophobic|
-        averse to|happiest|at my best)
-    <AM> (?:not )?(?:really )?(?:an? |much of an? |more of an? )?(?:\w+ ){0,3}(?:person|people|fan|lover|eater|
-        drinker|owl|bird|minimalist|bookworm|foodie|sucker|purist|sleeper|walker|reader|riser|believer|stickler|
-        addict|snob|enthusiast|traveller|traveler)
+        (?:keen|big|hooked) on|partial to|sensitive to|obsessed with<THING>|crazy about<THING>|all for|more into|
+        claustrophobic|averse to|happiest|at my best)
+    <AM> (?:not )?(?:really )?(?:an? |much of an? |more of an? )?(?!(?:really )?(?:an? )?(?:(?:really|such|so|quite|
+        big|huge|massive|great|true|total) )*(?:an? )?fan(?! of))(?:\w+ ){0,3}(?:person|fan|lover|eater|drinker|owl|
+        bird|minimalist|bookworm|foodie|sucker|purist|sleeper|walker|reader|riser|believer|stickler|addict|snob|
+        enthusiast|traveller|traveler)
+    (?:we're|we are) (?:not )?(?:really )?(?!\w+ing )(?:\w+ ){1,3}people
     <AM> (?:trying|planning) to (?:eat|drink|cut|avoid|lose|stop|quit|sleep|spend|use|fly|walk)
     (?:my|our) (?:all-time |absolute |least )?favou?rite (?:\w+ ){0,3}(?:is|are|has always been)\b(?! (?:it|this|
         that)\b)
@@ -209,7 +212,7 @@ _define(
         send|show|list|describe|quote|schedule|propose|pick|choose|order|speak|mention|name|offer|serve
     KINDS = questions|recipes|trips|e-?mails|messages|code|answers|flights|hotels|restaurants|bookings|presents|gifts|
         films|books|routes|meetings
-    FOR_GOOD = from now on|in future|going forward|period|full stop
+    FOR_GOOD = from now on|in future|going forward|(?<=, )period|(?<=, )full stop
     US = me|us
 """
 )
@@ -247,7 +250,7 @@ ELLIPTIC = front(r"""
     am (?:an? )?(?:\w+ )?<DIET>\b
     (?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|not (?:into|keen on|a fan of)|
         all?ergic to|intolerant to)<THING> (?!to\b|or\b|and\b|for\b|is\b|are\b|was\b|the\b|hearing|seeing|everywhere|
-        from\b)\w
+        from\b|can\b|could\b|will\b|would\b|does\b|has\b|may\b|might\b)\w
     (?:<DIET>|night owl|early bird|coeliac|celiac) here\b
 """)
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
@@ -340,7 +343,7 @@ FACT = phrases(r"""
     i was diagnosed with|i've been diagnosed with
     (?:i'd|i would) (?:describe|call) myself|i consider myself
     (?:i've|i have|we've|we have) (?:lived|worked|been living|been working|been married|been learning) (?!on this|
-        on it)\w
+        on it|hard|so |really|out\b|to\b)\w
     i can't (?:swim|drive|ride|ski|read music|speak)
     my (?-i:[A-Z])\w+ is (?:at|good|bad|poor|rusty|fluent|basic|[abc][12])
     <I> <HABIT> (?!(?:it|this|that|these|him|her|them|you|me|the|tired|weary|up|out|away|an? (?:script|program|test)|
@@ -388,7 +391,8 @@ FACT = phrases(r"""
         faces|needs|studies|attends|teaches|plays|is called)\b(?! (?:it|this|that|not sure|driving me|asking|
         always asking|been asking|wrong|here|coming (?:over|round)|to|terrified|scared|afraid|mad|obsessed|crazy|
         allergic|vegan|vegetarian|a (?:vegan|vegetarian|fan|coeliac)|into|fond|keen|so|too|very|really|\w+ing (?:me|
-        us)|being|annoying|angry|begging|complaining|nagging|trying|broken|about|late|on sick|gone|stuck)\b)
+        us)|being|annoying|angry|begging|complaining|nagging|trying|broken|about|late|on sick|gone|stuck|awesome|
+        amazing|great|wonderful|lovely|my|always|everything|been|there)\b)
 """)
 TASTE_OF_OTHERS = phrases(r"""
     (?:my|our) (?:\w+ ){1,3}(?:loves?|likes?|hates?|prefers?|enjoys?|wants?|thinks?|dislikes?|detests?|can't|cannot|

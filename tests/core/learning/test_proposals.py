@@ -124,6 +124,13 @@ def test_plain_statements_are_quoted(text: str, quote: str) -> None:
         "Remember what I told you of the car?",
         "Their encouragement keeps me going.",
         "I appreciate the advice.",
+        "Yeah, I love to. Do you paint?",
+        "Emma supports equality too. I'm a huge fan.",
+        "I'm a huge fan of this genre!",
+        "Love can be so powerful, huh?",
+        "I couldn't have done it without them.",
+        "I'm getting people together to talk about it.",
+        "I love getting lost in those worlds.",
     ],
 )
 def test_what_is_no_statement_of_the_users_yields_nothing(text: str) -> None:
