@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from epic_core.learning.grammar import anywhere, phrases
+from epic_core.learning.vocabulary import anywhere, phrases
 
 # A turn with one of these says nothing about the user at all: it is steered, played or made up.
 NO_TURN = anywhere(r"""
@@ -99,7 +99,8 @@ QUESTION = re.compile(
 BEGINNING = re.compile(
     r"(?:^(?:(?:as (?:an?|someone|somebody)|being|since|because) [\w' -]{2,40})?|[,;:(\u2013\u2014!.]|\s[-/]|\b(?:and|"
     r"but|because|since|so|as|btw|way|reference|note|that|also|actually|fyi|now|well|anyway|though|yes|no|ok|okay|hi|"
-    r"hello|thanks|sorry|please|record|honestly|frankly|lately|know|remember|"
+    r"hello|thanks|sorry|please|record|sadly|unfortunately|luckily|recently|personally|usually|generally|normally|currently|"
+    r"basically|typically|finally|apparently|honestly|frankly|lately|know|remember|"
     r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|up|one|ps|mornings?|evenings?|travel\w*|"
     r"months?|years?|for me|rest of the day|whenever [\w' ]{2,30}|every time [\w' ]{2,30}|"
     r"(?:until|till) [\w ]{2,20}|(?:for|on|in) (?:this|tonight's) \w+))\s*$",

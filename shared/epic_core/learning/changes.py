@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
-from epic_core.learning.grammar import phrases
+from epic_core.learning.vocabulary import phrases
 
 UNDO = phrases(r"""
+    turns out (?:that )?(?:i|we) (?:don't|do not|dont) mind [^.;?]{2,40}
+    turns out (?:that )?(?:i|we) (?:do |quite |really )?(?:like|love|can (?:eat|drink|have)) [^.;?]{2,40} after all
+    (?:i|we) (?:don't|do not|dont) mind [^.;?]{2,40} (?:after all|again|now|any ?more)
     (?:forget|ignore|disregard|never mind) (?:that |about |how )?(?:i|me|my)\b[^.;?]{3,80}
     (?:don't|do not|no need to) (?:bother|worry about) (?:keep|avoid|skip|leav|exclud|check|look)\w*\b[^.;?]{2,60}
     (?:scratch|scrap) (?:that|what i said|the|my)
@@ -38,6 +41,9 @@ STOP = phrases(r"""
         the (?:house|office|room))\b)
     (?:i|we)(?:'ve| have)? (?:finally |just |recently )?finished (?:my|our|the) (?:course|degree|phd|studies|
         treatment|diet|training|exams|apprenticeship|antibiotics|pills|job)
+    (?:i|we)(?:'ve| have)? (?:sadly )?lost (?:our |my )?(?:old |dear |poor )?(?-i:[A-Z])\w+
+    (?:i|we) had to (?:put|have) [\w' -]{2,30} (?:down|to sleep|put down)
+    (?:my|our) (?:[\w-]+ )?(?-i:[A-Z])\w+(?: has|'s) (?:just )?(?:left|moved (?:out|away|on)|gone back|resigned)
     (?:i|we)(?:'m| am|'re| are)? no longer \w
     (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>
     (?:i|we) (?:had to )?(?:give|gave) [\w' -]{2,30} away

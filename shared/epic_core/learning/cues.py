@@ -36,13 +36,16 @@ _LEAD = re.compile(
 # Where a rule may begin within a sentence: "I get seasick, so no boats, ever".
 _PLEASE = re.compile(r",? (?:please|ok|okay|thanks|will you|would you)$", re.I)
 _RULE = re.compile(r"(?:[,;:\u2013\u2014]|\s-)\s+|\b(?:so|because|but|and|since)\s+")
+# A quotation longer than a few words; a shorter one may stand in a statement: "I never sign off with 'Best'".
+_QUOTED = re.compile("\x00{24}")
 # The end of a statement of which a part is missing.
 _STUB = re.compile(
-    r"\b(?:to|be|feel|can|is|are|was|it's|the|an?|and|or|but|my|your|(?<!or )so|very|those|these)$", re.I
+    r"\b(?:to|be|feel|(?<!i )(?<!we )can|is|are|was|it's|the|an?|and|or|but|my|your|(?<!or )so|very|those|these)$", re.I
 )
 _POINTS = re.compile(
     r"\b(?:(?:this|these|those)\b(?! (?:kinds?|sorts?|types?|time|week\w*|month|year|morning|evening|afternoon|summer|"
-    r"winter|spring|autumn|trip|once|one|house|home|family|household|flat|kitchen|who|with|of|in need)\b)|"
+    r"winter|spring|autumn|january|february|march|april|may|june|july|august|september|october|november|december|term|"
+    r"trip|once|one|house|home|family|household|flat|kitchen|who|with|of|in need)\b)|"
     r"(?:of|to|in|for|with|on|at|like) that) ?(?!is\b|i\b|we\b)",
     re.I,
 )
@@ -142,7 +145,7 @@ def own_words(text: str) -> str:
 def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, About, Change]]:
     """Yield where the statements of a sentence begin and end, and what they are about."""
     sentence = text[start:end]
-    if "\x00" in sentence or not sentence.strip():
+    if _QUOTED.search(sentence) or not sentence.strip():
         return
     if told_by_others(sentence):
         return
@@ -167,7 +170,8 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
                 cut := mark.search(sentence, begin + max(4, opening), stop)
             ):
                 stop = cut.start()
-        if (asks and stop == len(sentence)) or boundaries.CORRECTED.match(sentence, stop):
+        asked = asks and not grammar.ASKED.match(sentence, begin)
+        if (asked and stop == len(sentence)) or boundaries.CORRECTED.match(sentence, stop):
             continue
         words = sentence[begin:stop]
         if boundaries.NOT_MEANT.search(words) and change == "none":

@@ -9,7 +9,7 @@ from datetime import date, datetime, time, timedelta
 from dateutil.easter import easter
 
 from epic_core.learning.conversations import iso_time
-from epic_core.learning.grammar import anywhere, phrases
+from epic_core.learning.vocabulary import anywhere, phrases
 from epic_core.text.statements import DAYS, MONTHS
 
 TODAY = phrases(r"""
@@ -29,13 +29,14 @@ WEEK = phrases("this (?:week|weekend)\n(?:till|until) (?:sunday|the weekend|next
 MONTH = phrases("this month\n(?:till|until) (?:the end of the|next) month\nfor the rest of the month")
 YEAR = phrases("this year\n(?:till|until) (?:the end of the|next) year\nfor the rest of the year")
 UNTIL_DATE = re.compile(
-    rf"\b(?:until|till|through) (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)?"
+    rf"\b(?:until|till|through) (?:[\w' ]{{0,25}} on )?(?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)?"
     rf"(?: (?P<month>{'|'.join(MONTHS)}))?\b(?![:/.-]\d)",
     re.I,
 )
 UNTIL_FIGURES = re.compile(r"\b(?:until|till|through) (?P<date>\d{1,4}([/.-])\d{1,2}\2\d{1,4})\b", re.I)
-UNTIL_DAY = re.compile(rf"\b(?:until|till|through) (?P<day>{'|'.join(DAYS)})\b", re.I)
+UNTIL_DAY = re.compile(rf"\b(?:until|till|through) (?:[\w' ]{{0,25}} on )?(?P<day>{'|'.join(DAYS)})\b", re.I)
 UNTIL_FEAST = re.compile(r"\b(?:until|till|through|before) (?P<feast>easter|christmas|xmas|new year)\b", re.I)
+THIS_MONTH = re.compile(rf"\b(?:for|in|during|all)? ?this (?P<month>{'|'.join(MONTHS)})\b", re.I)
 NEXT_DAYS = re.compile(
     r"\b(?:for |over |in )?the next (?P<count>\d{1,2}|a|one|two|three|four|five|six|seven|eight|nine)"
     r"(?: or so)? (?P<unit>day|week|month)s?\b",
@@ -79,6 +80,10 @@ def end_of(scope: str, now: datetime) -> datetime | None:
     if match := NEXT_DAYS.search(scope):
         count = match["count"].casefold()
         return end_of_day(now, (_COUNTS.get(count) or int(count)) * _UNIT_DAYS[match["unit"].casefold()])
+    if match := THIS_MONTH.search(scope):
+        month = MONTHS.index(match["month"].casefold()) + 1
+        year = now.year + (month < now.month)
+        return datetime(year, month, monthrange(year, month)[1], 23, 59, 59, tzinfo=now.tzinfo)
     if YEAR.search(scope):
         return datetime(now.year, 12, 31, 23, 59, 59, tzinfo=now.tzinfo)
     if WEEK.search(scope):

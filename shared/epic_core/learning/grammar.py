@@ -1,124 +1,17 @@
-"""Grammar of statements about oneself: English patterns of what is stated, changed, or limited in time.
-
-Each line of a pattern is one alternative; what is indented further goes on with the line before. A word in angle
-brackets stands for a part of `_PARTS`.
-"""
+"""Grammar of statements about oneself: English patterns of what is stated and wished; `vocabulary.py` has the words."""
 
 from __future__ import annotations
 
-import re
-
-_PARTS: dict[str, str] = {}
-
-
-def _filled(text: str) -> str:
-    joined = re.sub(r"\n {8}", "", text.strip())
-    return re.sub(r"<([A-Z_]+)>", lambda match: _PARTS[match.group(1)], joined)
-
-
-def _define(text: str) -> None:
-    """Define parts, one a line: "NAME = alternatives"."""
-    for line in re.sub(r"\n {8}", "", text.strip()).splitlines():
-        name, _, alternatives = line.strip().partition(" = ")
-        _PARTS[name] = f"(?:{_filled(alternatives)})"
-
-
-def phrases(text: str) -> re.Pattern[str]:
-    r"""Return a pattern for phrases of whole words; one that ends in \w ends in the first letter of any word."""
-    lines = [line.strip() for line in _filled(text).splitlines()]
-    ended = [each if each.endswith(r"\w") else rf"{each}(?![\w'])" for each in lines]
-    return re.compile(rf"(?<![\w'-])(?:{'|'.join(ended)})", re.I)
-
-
-def front(text: str) -> re.Pattern[str]:
-    """Return a pattern for any of its lines, after a "please" or none."""
-    return re.compile(rf"(?:please )?(?:{'|'.join(line.strip() for line in _filled(text).splitlines())})", re.I)
-
-
-def anywhere(text: str) -> re.Pattern[str]:
-    """Return a pattern for any of its lines, within words too."""
-    return re.compile("|".join(line.strip() for line in _filled(text).splitlines()), re.I)
-
-
-# THING keeps out what is no kind of thing: "I like it", "I love that idea", "I prefer the second one".
-_define(
-    r"""
-    I = i|we|my \w+ and i
-    AM = i'm|i am|im|we're|we are|my \w+ and i are
-    ADV = (?:(?:really|truly|just|generally|usually|normally|actually|simply|also|much|always|personally|strongly|
-        deeply|do|very|absolutely|strictly|so|quite|completely|totally|honestly|still|mostly|mainly|definitely|
-        seriously|tend to|especially|particularly|certainly|kind of|far|genuinely|both|all|pretty|rather|have|
-        try to) )*
-    THING = (?! *(?:it(?= *(?:[.,;!]|$))|to(?= *(?:[.,;!?]|$))|it (?:so|very|a lot|when|how|here|now|again|too|there)|
-        (?:this|that|these|those|them|yours?|you|theirs?|him|her|his|he|she|all the|everyone|everybody|how|what|where|
-        why|who|both|either|neither|ones?|everything about)\b|to (?:know|see|hear|ask|go|visit|try|learn|think|
-        believe|imagine|thank|point|add|mention|have|get|bother|be(?! (?:called|told|addressed|left|near|outside|
-        outdoors|alone)\b)|do|say)\b|not to (?:say|answer|tell|discuss)|the (?:\w+ )?(?:first|second|third|last|idea|
-        sound|look|new|other|one|option|answer|version|draft|plan|suggestion|title|name|colou?r|picture|design|ending|
-        way|former|latter|above|previous|same|result|tone)\b|(?:\w+ )?(?:idea|answer|version|suggestion|option) *$|
-        (?:ideas|answers|versions|suggestions|options) *$|[.,!]?$))
-    LIKE = love|adore|enjoy|like|prefer|value|favou?r|boycott|go for|opt for|lean towards?|gravitate towards?|
-        stick with|live for|could live on|shun|hate|loathe|detest|dislike|despise|avoid|crave|swear by|insist on|
-        appreciate(?! (?:the|you|your|having|that|how|it|this)\b)|steer clear of|stay away from|stick to|
-        react (?:\w+ )?to|can live without
-    CANNOT = (?:can't|cannot|can not|cant|couldn't(?! have)) (?:really )?(?:stand|bear|stomach|abide|tolerate|eat|
-        drink|have|digest|deal with|handle|do(?! (?:it|this|that|much|anything)\b)|sleep|get enough of|live without|
-        resist|wear|be doing|(?:work|sleep|read|think|concentrate|travel|sit|function|relax) (?:on|in|with|at|without|
-        near|next))
-    DONT = (?:don't|do not|dont|won't|will not|wouldn't) (?:really |ever |usually |particularly |much )?(?:like|eat|
-        drink|do|wear|watch|tolerate|care for|touch|fly|smoke|enjoy|cook|use|drive|want (?:any|to (?:be (?:near|
-        called|in|on|around|disturbed|woken)|fly|drive|eat|stay)|\w+ (?:of any|in my|on my|with))|buy|read|go (?:to|
-        near|for)|stay (?:in|at)|take|get on with|trust)
-    DIET = all?ergic|intolerant|vegans?|veg[ei]t[ae]rians?|veggies?|pescatarians?|coeliac|celiac|diabetic|lactose|
-        gluten|teetotal\w*|sober|kosher|halal|muslim|jewish|hindu
-    DAY = (?:mon|tues|wednes|thurs|fri|satur|sun)days?|weekdays|weekends|january|february|march|april|may|june|july|
-        august|september|october|november|december|\d{1,2}(?:st|nd|rd|th)?|morning|evening|night|week|day
-    NUMBER = \d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|
-        seventeen|eighteen|twenty|thirty|forty|fifty|sixty|seventy|eighty
-    KIN = (?:(?:ex-?)?(?:wife|husband)|partner|boyfriend|girlfriend|fianc\w+|spouse|mother|father|mum|mom|dad|parent|
-        sister|brother|twin|triplet|eldest|youngest|son|daughter|kid|child|baby|toddler|lad|lass|boy|girl|little one|
-        grand(?:ma|pa|mother|father|son|daughter|parent|child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|
-        puppy|kitten|rabbit|hamster|horse|parrot|pet)(?:s|ren)?
-    OWN = (?:birthday|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|
-        garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|salary|
-        mortgage|loan|tenancy|insurance|band|choir|office|studio|name|surname|nickname|doctor|dentist|therapist|
-        landlord|landlady|flatmate|roommate|school|company|budget|deadline|exam|marathon|visa|passport|lease|contract|
-        warranty|blood type|prescription)s?
-    EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|
-        lease|wedding|move|marathon|race|concert|visa|passport)s?
-    HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|twins|triplets|garden|
-        allotment|balcony|car|van|bikes?|motorbike|boat|piano|flat|house|licence|asthma|arthritis|diabetes|migraines?|
-        adhd|dyslexia|epilepsy|eczema|hay fever|tinnitus|pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|
-        low) (?:blood (?:pressure|sugar)|cholesterol)|tv|television|smartphone|oven|freezer|dishwasher|microwave|
-        washing machine|\w+ (?:disease|syndrome|disorder|condition|degeneration)|\w*(?:itis|osis|a?emia|algia|opathy)|
-        glaucoma|cataracts|ibs|copd|lupus|psoriasis|gout|sciatica|vertigo|hernia
-    TRADE = twin|nurse|teacher|doctor|engineer|developer|programmer|student|lawyer|carpenter|farmer|pensioner|baker|
-        chef|cook|electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|
-        plumber|builder|mechanic|joiner|roofer|waiter|waitress|barista|cleaner|carer|social worker|childminder|
-        headteacher|lecturer|professor|solicitor|barrister|surgeon|consultant|trucker|courier|postman|fisherman|
-        policeman|police officer|soldier|civil servant|\w+(?:grapher|ologist|trician|ustrator|onomist|itian|apist)|
-        dentist|vet|midwife|paramedic|firefighter|pilot|driver|translator|scientist|researcher|physicist|biologist|
-        chemist|psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|(?:father|mother|dad|
-        mum) of|wheelchair user|shift worker|single (?:mother|father|parent|mum|mom|dad)
-    ONCE = need|want|have|had|get|got|see|saw|use|used|know|knew|think|thought|run|said|say|read (?:the|this|that|it|
-        about)|mean|meant|found|find|understand|remember|ask|asked|made|make|can|could|will|would|should|might|may|
-        must|was|were|am|are|just|only|never|always|did|do|don't|didn't|tried|try|wrote|write (?:the|this)|run (?:the|
-        this)|\w+ed
-    WORK = (?:question|point|guess|answer|code|goal|topic|title|idea|plan|text|problem|draft|essay|story|poem|book|
-        song|file|character|project|script|paper|thesis|game|app|website|report|table|query|function)\b
-    ASKED = recipe|table|hotel|flight|train|bus|taxi|cab|ticket|idea|name|list|plan|gift|present|advice|example|
-        summary|translation|suggestion|tip|answer|draft|text|speech|script|template|restaurant|explanation|word|way|
-        quote
-    ILL = (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|
-        toothache|hangover|migraine|guests?|visitors)
-    HABIT = (?:often |mostly |regularly |usually )?(?:grow|keep|raise|run|sing|swim|cycle|bake|cook|paint|knit|sew|
-        hike|climb|ski|surf|dance|practi[sc]e|meditate|coach|brew|breed|ride|row|jog|smoke|fast|pray|tutor|sail|
-        restore)
-    NO_MORE = any ?more|any longer
-"""
-)
+from epic_core.learning.vocabulary import anywhere, front, phrases
 
 PREFERENCE = phrases(r"""
+    (?:i|we)(?:'d| would)? (?:really )?(?:prefer|like|love) it (?:if|when) you \w
+    (?:for|in|with) (?!this|that|the\b|tonight|today|my\b|our\b|now\b|once|an?\b|which|what)[\w' -]{2,25},? (?:i|
+        we) (?:use|go for|take|stick to|prefer|like|want|choose)\b<THING> \w
+    <I> (?!<ONCE>|lost)\w+ (?:everything|all my|all our|most of my) \w
+    <I> (?:train|study|write|run|cook|read|exercise|shop) (?:best|better|only) (?:in|with|when|on|at|by|if|after|
+        before)\b
+    <I> (?:don't|do not|dont|never) (?:give|let|allow) (?:the|my|our) \w
     <I> (?:don't|do not|dont) (?!<ONCE>)[a-z]+ (?:on|in|at|with|by|from|for)<THING> (?!the\b|an?\b|my\b|here|there)\w
     the (?:only|best|worst) [\w' -]{2,40} (?:i|we) (?:really |ever |truly )?(?:like|love|enjoy|eat|drink|wear|read|
         watch|trust|use|can \w+) (?:is|are)\b(?! (?:that|this|the)\b)
@@ -179,12 +72,12 @@ PREFERENCE = phrases(r"""
     <I> (?:sleep|work|think|learn|concentrate|function|travel) (?:best|badly|better|poorly|well) (?:in|with|when|on|
         at|by|if)
     <I> (?:follow|keep|eat|stick to|am on|'m on) (?:an? )?(?:\w+ ){0,3}(?:diet|kosher|halal|vegan|vegetarian|keto)
-    <I> (?:take|drink|eat|have|want|need) (?:my|our)\b(?! (?:\w+ )?(?:time|help|word|kids|children|family|friends|son|
-        daughter|partner|wife|husband))
+    <I> (?:take|drink|eat|have|want|need) (?:my|our)\b(?! \w+ in an? )(?! (?:\w+ )?(?:time|help|word|kids|children|
+        family|friends|son|daughter|partner|wife|husband))
     <I> find (?!it (?:in|on|here|out)|out|that|the|this|your|any|no )[\w' -]{2,40}? (?:dull|boring|hard|difficult|
         annoying|relaxing|exhausting|soothing|too \w+|overrated|disgusting|tiring|stressful|charming|calming|
         unbearable|delicious)
-    <AM> (?:not )?<ADV>(?:an? )?(?:\w+ ){0,3}?(?:<DIET>)
+    <AM> (?:not )?<ADV>(?:an? )?(?:(?!so|and|but|because|who)\w+ ){0,3}?(?:<DIET>)
     <AM> (?:not )?<ADV>(?:(?:scared|afraid|terrified|frightened|fond|sick|tired|wary) of<THING>(?= )|into(?= )|
         (?:keen|big|hooked) on|partial to|sensitive to|obsessed with<THING>|crazy about<THING>|all for|more into|
         claustrophobic|averse to|happiest|at my best)
@@ -201,21 +94,6 @@ PREFERENCE = phrases(r"""
     i (?:need|sleep|sit|eat|drink|walk|wear|take|use|work|sit) [\w' -]{2,50} because (?:of my|i'm|i am|i have)\b
 """)
 # What stands in front of it: "Beach holidays are torture for me".
-_define(
-    r"""
-    SUBJECT = (?!(?:it|its|this|that|these|those|they|their|his|her|your|mine|yours|he|she|you|there|what|which|who|
-        how|why|when|where|do|does|did|is|are|was|can|could|will|would|should|yeah|the (?:one|answer|first|second|
-        last|matter|rest|whole))\b)[\w' -]{3,60}?,?
-    FEEL = bore|bother|tire|worry|fascinate|thrill|soothe|unsettle|annoy|scare|terrify|frighten|stress|overwhelm|
-        exhaust|irritate|depress|disgust|drain|upset|calm|relax|delight|lose|floor|wreck|ruin|finish
-    HELPS = write|suggest|answer|explain|recommend|plan|cook|book|code|summari[sz]e|translate|draft|talk|reply|give|
-        send|show|list|describe|quote|schedule|propose|pick|choose|order|speak|mention|name|offer|serve
-    KINDS = questions|recipes|trips|e-?mails|messages|code|answers|flights|hotels|restaurants|bookings|presents|gifts|
-        films|books|routes|meetings
-    FOR_GOOD = from now on|in future|going forward|(?<=, )period|(?<=, )full stop
-    US = me|us
-"""
-)
 THING_FIRST = front(r"""
     [\w' -]{3,40} and (?:i|me) (?:do not|don't|dont|never) (?:get (?:along|on)|agree|mix)\b
     <SUBJECT> (?:is|are) (?:\w+ ){0,2}(?:a must|torture|a no-?go|essential|a nightmare|a dealbreaker|
@@ -248,13 +126,24 @@ THING_FIRST = front(r"""
 ELLIPTIC = front(r"""
     can't be doing with<THING> \w
     am (?:an? )?(?:\w+ )?<DIET>\b
-    (?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|not (?:into|keen on|a fan of)|
-        all?ergic to|intolerant to)<THING> (?!to\b|or\b|and\b|for\b|is\b|are\b|was\b|the\b|hearing|seeing|everywhere|
-        from\b|can\b|could\b|will\b|would\b|does\b|has\b|may\b|might\b)\w
+    (?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|not (?:really |that |so |too |
+        overly )?(?:into|keen on|(?:a )?(?:big |huge )?fan of|fond of)|all?ergic to|intolerant to)<THING> (?!to\b|
+        or\b|and\b|for\b|is\b|are\b|was\b|the\b|hearing|seeing|everywhere|from\b|can\b|could\b|will\b|would\b|does\b|
+        has\b|may\b|might\b)\w
     (?:<DIET>|night owl|early bird|coeliac|celiac) here\b
+""")
+# A rule in the form of a question.
+ASKED = front(r"""
+    <ASK>(?:always|never|stop)\b
 """)
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = front(r"""
+    <ASK>(?:always|never) \w
+    no [\w' -]{2,30} ever\b
+    only [\w' -]{2,30} for <US>\b
+    (?!(?:how|what|which|why|who|where|when)\b)[\w' ,-]{5,80}, (?:house|family) rule\b
+    (?:don't|dont|do not|never) (?:use|write|say|add|put|include|send|give)\b[^.?;]{3,60} when(?:ever)? you \w
+    when(?:ever)? you <HELPS>\b[^.?]{0,60}, [^.?]{3,60} (?:please|pls)\b
     spare me (?:the|any|your|all)\b
     [\w' -]{3,40} over [\w' -]{3,40}, (?:any \w+ of the \w+|any day|any time|every time|always)\b
     give me [\w' -]{2,40} (?:over [\w' -]{2,40} any (?:day|time)|and (?:i'm|i am) (?:happy|set|content))
@@ -287,12 +176,24 @@ TOLD = front(r"""
     [\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$
     [\w -]{3,40} please, always\b
     (?!(?:how|what|which|why|who|where|when|should|can|could|is|are|do|does|
-        will)\b)[\w' ,-]{5,80}(?:,? <FOR_GOOD>)(?= *(?:[.,;!]|$))
+        will)\b)[\w' ,-]{5,80}(?:,? <FOR_GOOD>)(?= *(?:[.,;!]|$|rather than|instead of|please))
     (?:from now on|going forward|(?:for|in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |
         do not |no |only |use |give |answer |write |keep |call |book |show |short |long |more |less |fewer |
         <NUMBER> )[\w ]
 """)
 FACT = phrases(r"""
+    <AM> (?:an? )?(?:\w+ )?(?:muslim|jewish|hindu|christian|catholic|buddhist|sikh|quakers?|orthodox)s?\b
+    (?:(?:i|we)(?:'ve| have) (?:got )?|(?:i|we) (?:have|drive|own) )an? (?:19|20)\d\d (?-i:[A-Z])\w
+    <I> (?:taught|worked|served|nursed|drove|farmed|played|lived|coached|volunteered|ran) [^.;?]{2,50} for (?:\d+|
+        <NUMBER>|many) years
+    (?:my|our) (?:(?:wife|husband|partner|son|daughter|youngest|eldest|oldest|middle one|little one|baby|toddler|
+        kids?|children|girls?|boys?|twins?)|(?:\w+ )?(?:son|daughter|boy|girl))(?:'s| is| are) (?:\w+ )?(?:all?ergic|
+        coeliac|celiac|diabetic|(?:lactose |gluten )?intolerant|asthmatic|autistic)\b
+    (?:my|our) [\w-]+(?: [\w-]+)? (?:is|are)(?: still)? (?:staying|visiting)\b(?: with us| with me| here)? (?:until|
+        till|for the next|this)\b
+    <I> have my \w+ in an? (?:cast|sling|plaster|splint|brace|boot)
+    (?:we've|i've|we have|i have) (?:got )?(?:the )?(?:builders|painters|plumbers?|roofers|decorators|in-laws|
+        guests) (?:in|here|over|staying)\b
     <AM> (?:an? )?(?-i:[A-Z])[a-z]+(?= *(?:[.,;!]|$| and\b| by\b| but\b))
     (?:my|our) (?:first|native|second|mother) (?:language|tongue) is
     (?:my|our) (?!<WORK>)[\w -]{2,30}?(?:'s| is| are) (?:called|named) (?-i:[A-Z])\w+
@@ -402,6 +303,10 @@ TASTE_OF_OTHERS = phrases(r"""
 
 # Wishes, which count only where they are for once: "Tonight I fancy something greasy".
 WISH = phrases(r"""
+    (?:the|our) (?:oven|boiler|fridge|freezer|hob|cooker|kitchen|shower|bath|wifi|internet|washing machine|dishwasher|
+        lift|heating|car|shop)(?:'s| is) (?:\w+ )?(?:broken|out|off|down|closed|shut|gone|unusable|being \w+)
+    (?:on|doing) (?:nights|earlies|lates|days|call) (?:until|till|this|for)\b
+    money(?:'s| is) tight (?:until|till|this)\b
     (?:i|we) want you to \w
     only (?:need|want) (?!to\b|you\b|the\b|this\b|it\b)\w
     <AM> (?:working|living|staying|house-?sitting|dog-?sitting|cat-?sitting|visiting|away|travel(?:l)?ing) \w
@@ -436,11 +341,15 @@ WISH = phrases(r"""
     (?:no|nothing) (?!problem|worries|idea|need|rush|matter|one|way|thanks)[\w' -]{2,40}
     (?:<I> (?:have|'ve got|have got|had)|(?:i|we)'ve(?: got)?) (?:an? |the )?<ILL>
 """)
-STATE = anywhere(
-    r"(?:i'm|i am|we're|we are) (?:in|at|staying|on|working from|[a-z]+-?sitting|away)\b|(?:my|"
-    r"our) \w+(?: \w+)?(?:'s| is| are) "
-    r"(?:in|at|being|out|off|under|with|broken|closed)\b|\b<ILL>\b"
-)
+# States are facts; "I'm off dairy this week" is a wish.
+STATE = anywhere(r"""
+    ^(?!(?:i'm|i am|we're|we are) (?:off|not)\b)(?:.*\b)?(?:(?:i'm|i am|we're|we are) (?:in|at|staying|on|
+        working from|[a-z]+-?sitting|away)|<ILL>)\b
+    (?:my|our) \w+(?: \w+)?(?:'s| is| are) (?:in|at|being|out|off|under|with|broken|closed)\b
+    ^(?:on|doing) (?:nights|earlies|lates|days|call)\b
+    \bthe (?:\w+ )?\w+(?:'s| is) (?:broken|out|off|down|closed|shut)\b
+    \bmy \w+ in an? (?:cast|sling|plaster|splint|brace|boot)\b
+""")
 
 HEDGED = anywhere(
     r"\b(?:i think|i believe|kind of|sort of|somewhat|probably|sometimes|a bit|mostly|usually|often|tend to|trying)\b"

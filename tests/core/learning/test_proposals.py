@@ -76,6 +76,14 @@ def quotes(text: str, role: Any = "user") -> list[str]:
         ("Shellfish brings me out in hives, what else?", "Shellfish brings me out in hives"),
         ("Gyms make me miserable. Ideas?", "Gyms make me miserable"),
         ("Dont use emojis with me pls", "Dont use emojis with me pls"),
+        ("pls keep your answers short, i read them at work.", "pls keep your answers short, i read them at work"),
+        ("Can you always give me recipes in grams?", "Can you always give me recipes in grams?"),
+        ("I hate flying and avoid it whenever I can.", "I hate flying and avoid it whenever I can"),
+        ("For hotels I go for small places. Ideas?", "For hotels I go for small places"),
+        ("I never sign off with 'Best'.", "I never sign off with 'Best'"),
+        ("Not really into mushrooms.", "Not really into mushrooms"),
+        ("We've got a 2016 Skoda Octavia. Is it safe?", "We've got a 2016 Skoda Octavia"),
+        ("My youngest is allergic to eggs. Cakes?", "My youngest is allergic to eggs"),
     ],
 )
 def test_plain_statements_are_quoted(text: str, quote: str) -> None:
@@ -157,6 +165,8 @@ def test_only_the_users_own_turns_count(role: Any) -> None:
         ("Soft food only for the next four days.", "2026-05-10"),
         ("I'm off alcohol until Christmas.", "2026-12-25"),
         ("No meat until Easter.", "2027-03-28"),
+        ("I'm not drinking this June.", "2026-06-30"),
+        ("The oven's broken until the man comes on Friday.", "2026-05-08"),
     ],
 )
 def test_what_holds_for_once_expires(text: str, end: str) -> None:
