@@ -132,8 +132,9 @@ class Items(Repository):
     def held(self, namespace: str) -> Iterator[tuple[int, HeldItem]]:
         """Yield rows and items as they are stored, oldest first, read in blocks."""
         last = 0
+        # The plus keeps SQLite from sorting the whole namespace for each block.
         while rows := self.db.rows(
-            ITEMS, "WHERE namespace = ? AND row > ? ORDER BY row LIMIT ?", namespace, last, _BLOCK
+            ITEMS, "WHERE +namespace = ? AND row > ? ORDER BY row LIMIT ?", namespace, last, _BLOCK
         ):
             with decoding(self.db.path):
                 block = [(int(row["row"]), _held(row)) for row in rows]
