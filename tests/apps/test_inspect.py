@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from starlette.testclient import TestClient
 
 from command_line import runner
 from epic_apps.inspect import inspect_app, views
-from epic_core import EpicMemory, Item
+from epic_core import Aspects, EpicMemory, Expansion, Item
 from epic_core.errors import InvalidInputError
 from epic_core.types.proposals import Proposal
 from hostile_texts import HOSTILE
@@ -230,6 +231,59 @@ def test_a_change_needs_the_token_of_the_form_and_permission(path: Path, memory:
 def test_a_token_that_can_be_guessed_is_refused(memory: EpicMemory) -> None:
     with pytest.raises(InvalidInputError, match="16"):
         inspect_app(memory, token="short", port=PORT)
+
+
+def submitted(page: str, name: str) -> dict[str, str]:
+    """The fields that a browser sends of the last form of a page for a change, untouched."""
+    form = re.findall(rf'<form method="post" action="/do/{name}">.*?</form>', page, re.DOTALL)[-1]
+    fields = dict(re.findall(r'<input[^>]* name="(\w+)" value="([^"]*)"', form))
+    fields |= dict(re.findall(r'<(?:textarea|select) name="(\w+)"[^>]*>(.*?)</(?:textarea|select)>', form, re.DOTALL))
+    for field, options in fields.items():
+        chosen = re.search(r'value="([^"]*)" selected', options)
+        fields[field] = chosen[1] if chosen else html.unescape(options)
+    return fields
+
+
+def test_an_untouched_form_changes_nothing(memory: EpicMemory) -> None:
+    # A mark that Hebrew needs and the page does not show, two lines, and more than fits into a line of a list.
+    text = "I prefer food that is \u200f\u05db\u05e9\u05e8\u200f\nand served hot." + " Always." * 300
+    client = visitor(memory)
+    memory.add_preference(text)
+    aspects = Aspects(liked=("a\u200fb", "c"), firmness=0.8, scope="d\u200fe " + "when travelling " * 40)
+    expansion = Expansion(questions=(), follows=("f\u200fg",), breaks=("h",))
+    memory.set_aspects(text, aspects)
+    memory.set_expansion(text, expansion)
+    memory.add_proposals([Proposal(kind="add_fact", text=text[:500].strip(), quote="hot")])
+    for name in ("preferences/aspects", "preferences/expansion", "preferences/replace", "proposals/accept"):
+        view = "/proposals" if name.startswith("proposals") else "/preferences"
+        send(client, name, **submitted(client.get(view).text, name))
+        assert memory.preferences[-1].text == text
+        assert (memory.aspects(text), memory.expansions(text)) == (aspects, expansion)
+    assert text[:500].strip() in [each.text for each in memory.facts()]
+
+
+def test_a_view_bears_a_change_by_another_process_while_it_is_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EpicMemory.open(path) as memory, EpicMemory.open(path) as other:
+        client = visitor(memory)
+        changes = [other.remove_preference, other.add_preference]
+
+        def interrupted(read: Any) -> Any:
+            def call(*given: Any, **options: Any) -> Any:
+                found = read(*given, **options)
+                changes[0](AVOIDS)
+                changes.reverse()
+                return found
+
+            return call
+
+        for view, owner, read in (
+            ("/", EpicMemory, "proposals"),
+            ("/preferences", EpicMemory, "aspects"),
+            ("/query?q=Which+hotel+has+no+casino%3F", views.Views, "query"),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, read, interrupted(getattr(owner, read)))
+                assert {client.get(view).status_code for _ in range(2)} == {200}
 
 
 @pytest.mark.light_tier

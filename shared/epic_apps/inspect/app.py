@@ -53,9 +53,12 @@ def _aspects(memory: EpicMemory, form: Form) -> None:
     if "again" in form:
         memory.set_aspects(form["id"], None)
         return
-    firmness = _number(form.get("firmness", "0.75"))
+    was = memory.aspects(form["id"])
     read = Aspects(
-        liked=_lines(form, "liked"), avoided=_lines(form, "avoided"), firmness=firmness, scope=form.get("scope", "")
+        liked=_edited_lines(form, "liked", was.liked),
+        avoided=_edited_lines(form, "avoided", was.avoided),
+        firmness=_number(form.get("firmness", "0.75")),
+        scope=_edited(form.get("scope", ""), was.scope),
     )
     memory.set_aspects(form["id"], read)
 
@@ -64,17 +67,28 @@ def _expansion(memory: EpicMemory, form: Form) -> None:
     if "again" in form:
         memory.set_expansion(form["id"], None)
         return
-    written = Expansion(
-        questions=_lines(form, "questions"), follows=_lines(form, "follows"), breaks=_lines(form, "breaks")
-    )
-    memory.set_expansion(form["id"], written)
+    was = memory.expansions(form["id"])
+    fields = ("questions", "follows", "breaks")
+    written = {name: _edited_lines(form, name, getattr(was, name, ())) for name in fields}
+    memory.set_expansion(form["id"], Expansion(**written))
+
+
+def _replace(memory: EpicMemory, form: Form) -> None:
+    was = next((each.text for each in memory.preferences if form["id"] in (each.id, each.text)), "")
+    memory.replace_preference(form["id"], _edited(form["text"], was))
+
+
+def _accept(memory: EpicMemory, form: Form) -> None:
+    was = next((each.text for each in memory.proposals() if each.id == form["id"]), "")
+    text = _edited(form.get("text", ""), was)
+    memory.accept(form["id"], text if text and text != was else None)
 
 
 # For each form: what it does, where it leads, and what is said then.
 _CHANGES: dict[str, tuple[Change, str, str]] = {
     "preferences/add": (lambda memory, form: memory.add_preference(form["text"]), "/preferences", "Added."),
     "preferences/replace": (
-        lambda memory, form: memory.replace_preference(form["id"], form["text"]),
+        _replace,
         "/preferences",
         "Changed. What is held was matched with it.",
     ),
@@ -86,7 +100,7 @@ _CHANGES: dict[str, tuple[Change, str, str]] = {
     "facts/forget": (lambda memory, form: memory.forget(form["id"]), "/facts", "Forgotten for good."),
     "facts/undo": (lambda memory, form: memory.undo(_whole(form["id"], 0)), "/facts", "Undone."),
     "proposals/accept": (
-        lambda memory, form: memory.accept(form["id"], form.get("text") or None),
+        _accept,
         "/proposals",
         "Accepted: it is in force.",
     ),
@@ -114,7 +128,11 @@ class _Page:
             lstrip_blocks=True,
         )
         self._templates.filters.update(
-            shown=words.shown, size=words.size, chance=words.chance, day=lambda at: f"{moment(at):%d %b %Y}"
+            shown=words.shown,
+            editable=_editable,
+            size=words.size,
+            chance=words.chance,
+            day=lambda at: f"{moment(at):%d %b %Y}",
         )
         self._templates.globals.update(
             words=words, tabs=_TABS, link=_link, write=write, form_token=form_token(token), path=str(memory.path or "")
@@ -282,8 +300,24 @@ def _link(path: str, **query: object) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def _lines(form: Form, name: str) -> tuple[str, ...]:
-    return tuple(line.strip() for line in form.get(name, "").splitlines() if line.strip())
+def _edited(typed: str, stored: str) -> str:
+    """Return what was typed; the stored text if that is what the field showed, without what cannot be shown."""
+    return stored if typed.strip() == _editable(stored).strip() else typed
+
+
+def _edited_lines(form: Form, name: str, stored: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines that were typed; those stored if the field has them as they were shown."""
+    typed = _lines(form.get(name, ""))
+    return stored if typed == _lines(_editable("\n".join(stored))) else typed
+
+
+def _editable(text: str) -> str:
+    """Return a text for a field, whole."""
+    return words.shown(text, _LONGEST_FORM)
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
 def _whole(text: str, otherwise: int) -> int:
