@@ -86,6 +86,15 @@ def test_words_are_cut_as_the_package_tokenizers_cuts_them(text: str) -> None:
     assert OURS.encode([text], 10_000) == [THEIRS.encode(text, add_special_tokens=False).ids]
 
 
+def test_a_special_token_is_one_whatever_it_begins_with() -> None:
+    description = json.loads(DESCRIPTION)
+    description["added_tokens"].append(
+        {**description["added_tokens"][0], "id": len(description["model"]["vocab"]), "content": "<s>"}
+    )
+    text, theirs = "wine <s>and <s", Tokenizer.from_str(json.dumps(description))
+    assert WordPiece(description).encode([text], 99) == [theirs.encode(text, add_special_tokens=False).ids]
+
+
 def test_a_tokenizer_of_another_kind_is_read_by_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = Tokenizer(WordLevel({"[UNK]": 0, "wine": 1, "train": 2}, unk_token="[UNK]"))
     words.pre_tokenizer = Whitespace()
