@@ -99,6 +99,13 @@ class WordPiece:
         self._beginnings = {content[0] for content in self._special}
         self._pieces = lru_cache(_REMEMBERED)(self._cut)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_pieces"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._pieces = lru_cache(_REMEMBERED)(self._cut)
+
     @staticmethod
     def reads(description: Mapping[str, Any]) -> bool:
         """Tell whether a `tokenizer.json` describes a tokenizer of this kind, with the usual options."""
