@@ -15,7 +15,6 @@ from epic_core import EpicMemory
 from epic_core.integrations.learned_reranking import PROBABILITY, ranked_texts
 from epic_core.reranking import LearnedReranker
 
-
 _LARGEST = 1e300  # JSON holds greater whole numbers, which are no score
 
 
