@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import helpers
 from epic_core import EpicMemory, Hits, Item
 from epic_core.errors import EncoderMismatchError
 from epic_core.storage.sqlite import database as database_module
+from epic_core.storage.tables.items import Items
 from helpers import HashEncoder, KeepAll
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
@@ -242,6 +244,40 @@ def test_a_search_sees_the_old_state_or_the_new_one(path: Path, process: bool) -
 
 
 # writers
+
+
+@pytest.mark.parametrize("where", ["row", "light_sizes"])
+def test_what_another_forgets_in_between_is_there_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    generator = random.Random(0)
+    texts = [Item(id=str(number), text=f"{generator.randbytes(500).hex()}") for number in range(60)]
+    more = [Item(id=f"new {number}", text=f"{generator.randbytes(500).hex()}") for number in range(60)]
+    path, read, others = tmp_path / "me.epic", getattr(Items, where), []
+    with (
+        EpicMemory.open(path, [WINE], budget="120 kB", reserve="1 MB") as other,
+        EpicMemory.open(path, coarse=False, verifier=KeepAll()) as memory,
+    ):
+        other.add(texts)
+        held = [item.id for item in other.items()]
+
+        def interrupted(*given: Any) -> Any:
+            found = read(*given) if where == "row" else None
+            if not others:
+                # What is read after it belongs to what was read before: the other has to wait, or is not seen.
+                others.append(threading.Thread(target=other.forget, args=held))
+                others[0].start()
+                others[0].join(0.5)
+            return found if where == "row" else read(*given)
+
+        monkeypatch.setattr(Items, where, interrupted)
+        if where == "row":
+            assert memory.explain(held[0]).item.id == held[0]
+        else:
+            memory.add(more)
+        others[0].join(FOREVER)
+        assert not {item.id for item in memory.items()} & set(held)
+        memory.verify()
 
 
 def test_two_writers_in_turn_hold_the_work_of_both(path: Path) -> None:
