@@ -9,17 +9,20 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import helpers
-from epic_core import EpicMemory, Hits, Item
+from epic_core import EpicMemory, Hits, Item, Preference
 from epic_core.errors import EncoderMismatchError
 from epic_core.storage.sqlite import database as database_module
+from epic_core.storage.tables.edits import Edits
 from epic_core.storage.tables.items import Items
 from helpers import HashEncoder, KeepAll
 
@@ -277,6 +280,28 @@ def test_what_another_forgets_in_between_is_there_or_not(
             memory.add(more)
         others[0].join(FOREVER)
         assert not {item.id for item in memory.items()} & set(held)
+        memory.verify()
+
+
+def test_what_another_adds_anew_in_between_does_not_expire(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soon, later = (datetime.now(timezone.utc) + timedelta(seconds=seconds) for seconds in (0.5, 1000.0))
+    with opened(path) as memory, opened(path) as other:
+        other.replace_preference(SEA, Preference(text=SEA, expires_at=soon))
+        other.add([Item(id="wine", text="red wine today", expires_at=soon)])
+        memory.search(SEA)
+        whole = Edits.has_expired
+
+        def interrupted(*given: Any) -> bool:
+            monkeypatch.setattr(Edits, "has_expired", whole)
+            other.add_preference(Preference(text=SEA, expires_at=later))
+            other.add([Item(id="wine", text="red wine today", expires_at=later)])
+            return True
+
+        time.sleep(max(0.0, (soon - datetime.now(timezone.utc)).total_seconds()) + 0.01)
+        monkeypatch.setattr(Edits, "has_expired", interrupted)
+        memory.add([Item(id="new", text="blue sea today")])
+        assert [preference.text for preference in memory.preferences] == [WINE, SEA]
+        assert {"wine", "new"} <= {item.id for item in memory.items()}
         memory.verify()
 
 

@@ -64,7 +64,9 @@ def take_away(
         row = store.preferences.row(namespace, preference.id)
         if row is None:
             return
-        with session.changing(session.encoder):
+        with session.changing(session.encoder) as space:
+            if reason is not None and preference not in space.expired:
+                return  # another process has added it anew
             items = [] if reason is None else store.entries.items_under(row)
             held = store.items.held_at(items)
             store.remove_preference(namespace, preference.id, keep_texts=session.reserve > 0)
