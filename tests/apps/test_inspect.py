@@ -341,6 +341,16 @@ def test_an_empty_memory_has_every_view() -> None:
     assert {client.get(view).status_code for view in (*VIEWS, "/query?q=hotel")} == {200}
 
 
+def test_a_file_that_is_written_over_is_said(path: Path, memory: EpicMemory) -> None:
+    client, token = visitor(memory), form_token(visitor(memory))
+    path.write_bytes(b"")
+    for view in VIEWS[:-1]:
+        answer = client.get(view)
+        assert answer.status_code == 400 and "That did not work" in answer.text and "me.epic" in words_on(answer.text)
+    answer = client.post("/do/facts/add", data={"form_token": token, "text": "I have a dog."}, headers={"origin": HOME})
+    assert answer.status_code == 400 and "me.epic" in words_on(answer.text)
+
+
 def test_the_command_says_what_is_wrong(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     epic = runner(capsys)
     missing = epic("inspect", str(tmp_path / "none.epic"), "--no-browser")

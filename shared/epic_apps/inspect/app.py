@@ -202,12 +202,13 @@ class _Page:
     def _shown(self, request: Request, name: str, view: Mapping[str, Any], status: int = 200) -> Response:
         done = _CHANGES.get(request.query_params.get("done", ""))
         around = {
-            **self.views.frame(),
             "tab": request.url.path,
             "done": done[2] if done else "",
             "namespace": self.memory.namespace,
         }
-        return HTMLResponse(self._templates.get_template(name).render({**around, **view}), status)
+        # An error page is without what frames the others: the file may be what fails.
+        frame = self.views.frame() if status == 200 else {}
+        return HTMLResponse(self._templates.get_template(name).render({**around, **frame, **view}), status)
 
     def _preference(self, request: Request) -> str:
         return known_preference(self.memory.preferences, request.query_params.get("preference", ""))
