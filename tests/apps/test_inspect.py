@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from command_line import runner
-from epic_apps.inspect import inspect_app, views
+from epic_apps.inspect import inspect_app, run_inspect, views
 from epic_core import Aspects, EpicMemory, Expansion, Item
 from epic_core.errors import InvalidInputError
 from epic_core.types.proposals import Proposal
@@ -182,6 +183,20 @@ def test_only_the_bearer_of_the_token_reads(memory: EpicMemory) -> None:
     assert page.headers["cache-control"] == "no-store"
     assert not [name for name in page.headers if name.startswith("access-control")]
     assert re.findall(r'(?:src|href|action)="(?!/|#)[^"]*', page.text) == []
+
+
+def test_the_address_that_a_browser_is_started_with_opens_the_page_once(
+    memory: EpicMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: Queue[str] = Queue()
+    told: list[str] = []
+    apps: list[Any] = []
+    monkeypatch.setattr("webbrowser.open", opened.put)
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: apps.append(server.config.app))
+    run_inspect(memory, told.append)
+    address, first, second = opened.get(timeout=30), *(TestClient(apps[0]) for _ in range(2))
+    assert first.get(address).status_code == first.get(address).status_code == 200  # it has the cookie then
+    assert second.get(address).status_code == 401 and second.get(told[0]).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1:1", "127.0.0.1", f"[::1]:{PORT}"])

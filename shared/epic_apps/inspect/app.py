@@ -214,7 +214,7 @@ class _Page:
         return known_preference(self.memory.preferences, request.query_params.get("preference", ""))
 
 
-def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = False) -> Starlette:
+def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = False, once: str = "") -> Starlette:
     """Return the ASGI application of the page.
 
     Args:
@@ -222,6 +222,7 @@ def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = Fals
         token: A secret of this run, as `secrets.token_urlsafe()` makes it.
         port: The port of 127.0.0.1 that it is served on: requests for another address are refused.
         write: Whether the page may change the memory.
+        once: Another secret, which opens the page once: for an address that others on this machine may see.
 
     Raises:
         InvalidInputError: for a token that can be guessed.
@@ -246,7 +247,7 @@ def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = Fals
             Route("/do/{name:path}", page.change, methods=["POST"]),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
-        middleware=[Middleware(Guard, token=token, port=port, write=write)],
+        middleware=[Middleware(Guard, token=token, port=port, write=write, once=once)],
         exception_handlers={EpicError: page.failed},
     )
 
@@ -271,19 +272,20 @@ def run_inspect(
     Raises:
         InvalidInputError: for a port that cannot be used.
     """
-    token = secrets.token_urlsafe(24)
+    # Whoever lists the processes of this machine sees the address that a browser is started with.
+    token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     with listening_socket(port) as listening:
         number = listening.getsockname()[1]
-        app = inspect_app(memory, token=token, port=number, write=write)
+        app = inspect_app(memory, token=token, port=number, write=write, once=once)
         # No access log: nobody needs to know from it what was looked at, and when.
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
-        address = f"http://{HOST}:{number}/?token={token}"
-        announce(address)
+        address = f"http://{HOST}:{number}/?token="
+        announce(address + token)
         # Reading ahead while the browser starts; what fails here is said by the page that needs it.
         threading.Thread(target=read_ahead, args=(memory,), daemon=True).start()
         if browser:
             listening.listen()  # so that a browser which is faster than the server waits
-            threading.Thread(target=partial(webbrowser.open, address), daemon=True).start()
+            threading.Thread(target=partial(webbrowser.open, address + once), daemon=True).start()
         uvicorn.Server(config).run([listening])
 
 
