@@ -68,9 +68,10 @@ def _expansion(memory: EpicMemory, form: Form) -> None:
         memory.set_expansion(form["id"], None)
         return
     was = memory.expansions(form["id"])
-    fields = ("questions", "follows", "breaks")
-    written = {name: _edited_lines(form, name, getattr(was, name, ())) for name in fields}
-    memory.set_expansion(form["id"], Expansion(**written))
+    questions, follows, breaks = (
+        _edited_lines(form, name, getattr(was, name, ())) for name in ("questions", "follows", "breaks")
+    )
+    memory.set_expansion(form["id"], Expansion(questions=questions, follows=follows, breaks=breaks))
 
 
 def _replace(memory: EpicMemory, form: Form) -> None:
