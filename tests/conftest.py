@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # There are as many workers as cores: more threads in each would only wait for each other. Before numpy is imported.
 for _library in ("OMP", "OPENBLAS", "MKL"):
@@ -23,6 +24,10 @@ pytest.register_assert_rewrite("command_line", "graph_helpers", "helpers", "lm_s
 
 
 from helpers import Clock  # its assertions are rewritten
+
+if TYPE_CHECKING:
+    from command_line import Epic
+    from scripted import Add
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,3 +87,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def kind(request: pytest.FixtureRequest) -> str:
     """The protocol a model's server speaks."""
     return str(request.param)
+
+
+@pytest.fixture(params=["sync", "async"])
+def add(request: pytest.FixtureRequest) -> Add:
+    """Adds the items of the scripted models, or others, by one path or the other."""
+    from scripted import adding
+
+    return adding(request.param)
+
+
+@pytest.fixture
+def epic(capsys: pytest.CaptureFixture[str]) -> Epic:
+    """Runs commands in this process."""
+    from command_line import runner
+
+    return runner(capsys)

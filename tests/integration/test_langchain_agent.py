@@ -341,6 +341,3 @@ async def test_a_memory_is_not_opened_on_the_event_loop() -> None:
     agent = create_agent(ScriptedChat(answers=["Hotels."]), middleware=[EpicMemoryMiddleware(opened)])
     await agent.ainvoke(ask("Which hotels?"), context={"namespace": "anna"})
     assert threads and threading.get_ident() not in threads
-
-
-# the store

@@ -269,9 +269,6 @@ async def test_hanging_calls_at_the_same_time_are_bounded_too(
     nothing_lost(memory, report, waiting=60)
 
 
-# what is long
-
-
 # several at once
 
 

@@ -202,12 +202,6 @@ def complete(request: pytest.FixtureRequest) -> Complete:
     return completed
 
 
-@pytest.fixture(params=["sync", "async"])
-def add(request: pytest.FixtureRequest) -> Add:
-    """Adds items by one path or the other."""
-    return adding(request.param)
-
-
 def scripted(call: Call) -> str:
     """Answers prompts as the script has it."""
     roles = {"human": "user", "system": "system", "ai": "assistant"}

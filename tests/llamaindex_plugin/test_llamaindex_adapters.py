@@ -37,7 +37,7 @@ from epic_core.verification import EmbeddedVerifier, LMVerifier
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexLM, lm_of, verifier_of
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
-from scripted import EXPECTED, WAYS, Add, Own, adding, memory_with, nothing_lost, pairs_of, patient, script
+from scripted import EXPECTED, WAYS, Add, Own, memory_with, nothing_lost, pairs_of, patient, script
 
 ASKED = [
     Message("system", "You judge."),
@@ -120,12 +120,6 @@ def complete(request: pytest.FixtureRequest) -> Complete:
         return lm.complete(messages, **options) if request.param == "sync" else await lm.acomplete(messages, **options)
 
     return completed
-
-
-@pytest.fixture(params=["sync", "async"])
-def add(request: pytest.FixtureRequest) -> Add:
-    """Adds items by one path or the other."""
-    return adding(request.param)
 
 
 def scripted(messages: list[ChatMessage]) -> str:

@@ -1097,6 +1097,3 @@ def test_a_file_that_another_writes_can_be_read_and_is_not_waited_for_forever(pa
             assert everything(made) == right
             db.execute("ROLLBACK")
         assert made.add([record(1)]) == ["r1"]
-
-
-# nothing is sent, nothing is run

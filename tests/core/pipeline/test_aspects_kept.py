@@ -379,9 +379,6 @@ def test_under_a_budget(tmp_path: Path) -> None:
         assert (tmp_path / "m").stat().st_size <= 100_000
 
 
-# sync and async
-
-
 # untrusted text, and what models answer
 
 

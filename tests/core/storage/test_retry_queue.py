@@ -36,11 +36,6 @@ def wines(*numbers: int) -> list[Item]:
     return [Item(id=f"wine {n}", text=f"red wine {n}") for n in numbers]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "me.epic"
-
-
 # waiting
 
 

@@ -47,11 +47,6 @@ def verdicts(memory: EpicMemory) -> int:
     return memory.stats().counts["verdicts"]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "me.epic"
-
-
 # asked once
 
 

@@ -34,7 +34,6 @@ from scripted import (
     Add,
     Own,
     Script,
-    adding,
     anew,
     candidate,
     first_properties,
@@ -48,12 +47,6 @@ from scripted import (
     until,
     user_text,
 )
-
-
-@pytest.fixture(params=["sync", "async"])
-def add(request: pytest.FixtureRequest) -> Add:
-    """Adds `ITEMS`, or others, with or without blocking the event loop."""
-    return adding(request.param)
 
 
 @pytest.fixture(autouse=True)
