@@ -93,11 +93,6 @@ def test_documents_carry_flat_guidance_and_their_own_metadata(retriever: EpicRet
     assert all(type(value) in {str, int, float} for value in first.metadata.values())
 
 
-def test_an_unknown_constructor_argument_is_an_error(memory: EpicMemory) -> None:
-    with pytest.raises(ValidationError, match="search_kwargs"):
-        EpicRetriever(memory=memory, search_kwargs={"k": 3})
-
-
 def test_a_memory_is_needed(tmp_path: Path) -> None:
     with pytest.raises(ValidationError):
         EpicRetriever(memory=3)

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from epic_core import EpicMemory, QuerySteering, Stance
 from epic_core.encoders import default_encoder
-from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
+from epic_core.errors import DuplicatePreferenceError, EncoderMismatchError, InvalidInputError
 from epic_core.steering.vector_stores import SteeredSearch
 from epic_core.types import FloatArray
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever
@@ -285,13 +285,6 @@ def test_a_calls_options_give_what_a_retriever_made_with_them_gives(
     ).invoke(question)
 
 
-async def test_an_argument_wins_over_the_configuration(hotels: InMemoryVectorStore) -> None:
-    retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS])
-    config: Any = {"configurable": {"epic_k": 1}}
-    assert len(retriever.invoke(QUERY, config)) == len(await retriever.ainvoke(QUERY, config)) == 1
-    assert len(retriever.invoke(QUERY, config, k=3)) == len(await retriever.ainvoke(QUERY, config, k=3)) == 3
-
-
 async def test_one_retriever_serves_many_users_at_once(hotels: InMemoryVectorStore) -> None:
     retriever = SteeredRetriever(vectorstore=hotels, k=1)
     configs: list[Any] = [
@@ -450,25 +443,6 @@ def test_a_store_that_does_not_know_its_embeddings_needs_them() -> None:
     for embeddings in (EpicEmbeddings(), default_encoder()):
         retriever = SteeredRetriever(vectorstore=store, preferences=[AVOIDS], embeddings=embeddings)
         assert texts(retriever.invoke("Which hotel should I book?"))[0] == HOTELS[1]
-
-
-class Failing(Embeddings):
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        raise ConnectionError("nobody there")
-
-    def embed_query(self, text: str) -> list[float]:
-        if "Query" in text:
-            raise ConnectionError("nobody there")
-        return [1.0] * 256
-
-
-@pytest.mark.parametrize("query", ["Query", "preferences"])
-async def test_embeddings_that_fail_are_a_clear_error(hotels: InMemoryVectorStore, query: str) -> None:
-    retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS], embeddings=Failing())
-    with pytest.raises(EncoderError, match=r"Failing.*nobody there"):
-        retriever.invoke(query)
-    with pytest.raises(EncoderError, match=r"Failing.*nobody there"):
-        await retriever.ainvoke(query)
 
 
 # what cannot be
