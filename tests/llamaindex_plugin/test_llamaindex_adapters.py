@@ -37,7 +37,7 @@ from epic_core.verification import EmbeddedVerifier, LMVerifier
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexLM, lm_of, verifier_of
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
-from scripted import EXPECTED, WAYS, Add, Own, memory_with, nothing_lost, pairs_of, patient, script
+from scripted import EXPECTED, Add, Own, memory_with, nothing_lost, pairs_of, patient, script
 
 ASKED = [
     Message("system", "You judge."),
@@ -146,9 +146,9 @@ class StatusError(Exception):
 # a memory
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize("kind", [ScriptedLLM, Limited, OpenAILike])
+@pytest.mark.parametrize(
+    ("kind", "way", "concurrency"), [(ScriptedLLM, "single", 1), (Limited, "paper", 4), (OpenAILike, "batch", 4)]
+)
 async def test_any_llm_verifies(kind: type[ScriptedLLM], way: Any, concurrency: int, add: Add) -> None:
     lm = LlamaIndexLM(kind(answers=scripted), concurrency=concurrency)
     memory = memory_with(patient(lm, way=way))
@@ -243,9 +243,8 @@ async def test_copies_share_the_clients_of_the_model(complete: Complete) -> None
 # what is refused
 
 
-@pytest.mark.parametrize("error", [StatusError(400), TypeError("response_format"), NotImplementedError()], ids=repr)
-async def test_what_is_refused_is_left_out_from_then_on(error: Exception, complete: Complete) -> None:
-    llm = OpenAI(answers=[KEEP], refuses=lambda given: error if "response_format" in given else None)
+async def test_what_is_refused_is_left_out_from_then_on(complete: Complete) -> None:
+    llm = OpenAI(answers=[KEEP], refuses=lambda given: StatusError(400) if "response_format" in given else None)
     lm = LlamaIndexLM(llm)
     for _ in range(2):
         assert (await complete(lm, schema=SCHEMA, max_tokens=50)).text == KEEP
@@ -365,13 +364,6 @@ async def test_an_answer_that_breaks_off_is_none(complete: Complete) -> None:
         await complete(answering(response(raw={"done": False})))
 
 
-async def test_a_connection_of_an_ended_event_loop_is_tried_again() -> None:
-    closed = RuntimeError("Event loop is closed")
-    assert (await LlamaIndexLM(ScriptedLLM(answers=[closed, closed, KEEP])).acomplete(ASKED)).text == KEEP
-    with pytest.raises(RuntimeError, match="closed"):
-        await answering(closed).acomplete(ASKED)
-
-
 # names, arguments
 
 
@@ -407,11 +399,6 @@ def test_a_structured_llm_is_an_error() -> None:
 def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         LlamaIndexLM(ScriptedLLM(answers=[]), **arguments)
-
-
-def test_unknown_arguments_are_errors() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword"):
-        LlamaIndexLM(ScriptedLLM(answers=[]), temperature=0)  # type: ignore[call-arg]
 
 
 def test_what_is_given_as_a_model_becomes_a_verifier() -> None:
@@ -480,9 +467,9 @@ async def aadds(memory: Any) -> None:
     await memory.aadd(["A vegan diet of beans.", "Old churches.", "Night trains."])
 
 
-@pytest.mark.parametrize("concurrency", [1, 3])
-@pytest.mark.parametrize("kind", [ScriptedLLM, MockLLM])
-@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("kind", "concurrency", "way"), [(ScriptedLLM, 1, "sync"), (ScriptedLLM, 3, "async"), (MockLLM, 3, "sync")]
+)
 async def test_calls_are_spans_below_the_callers(
     heard: tuple[Heard, SimpleSpanHandler], kind: Any, concurrency: int, way: str
 ) -> None:

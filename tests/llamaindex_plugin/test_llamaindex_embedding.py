@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import pickle
 import threading
 from collections.abc import Callable
@@ -35,15 +34,6 @@ from llamaindex_models import ScriptedEmbedding, SyncEmbedding
 Encode = Callable[..., Any]
 KINDS = {"batches": ScriptedEmbedding, "synchronous": SyncEmbedding}
 TEXTS = ["a red wine", "a night train", "an old church"]
-
-
-class Gives(ScriptedEmbedding):
-    """Gives what it was made with, or what a function makes of the texts."""
-
-    given: Any = Field(default=None, exclude=True)
-
-    def vectors(self, texts: Any, shift: float = 0.0) -> Any:
-        return self.given(texts) if callable(self.given) else self.given
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -195,30 +185,6 @@ def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
         LlamaIndexEncoder(ScriptedEmbedding(), **arguments)
 
 
-def test_unknown_arguments_are_errors() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword"):
-        LlamaIndexEncoder(ScriptedEmbedding(), batch=3)  # type: ignore[call-arg]
-    with pytest.raises(ValidationError, match="batch"):
-        EpicEmbedding(batch=3)
-
-
-BAD = {
-    "zero": lambda texts: [[0.0, 0.0] for _ in texts],
-    "nan": lambda texts: [[1.0, math.nan] for _ in texts],
-    "infinite": lambda texts: [[1.0, math.inf] for _ in texts],
-    "no numbers": lambda texts: [["a", "b"] for _ in texts],
-    "empty": lambda texts: [[] for _ in texts],
-    "too few": lambda texts: [[1.0, 2.0] for _ in texts[1:]],
-    "ragged": lambda texts: [[1.0] * (n + 1) for n, _ in enumerate(texts)],
-}
-
-
-@pytest.mark.parametrize("given", BAD.values(), ids=BAD)
-async def test_what_is_no_embedding_is_an_encoder_error(given: Any, encode: Encode) -> None:
-    with pytest.raises(EncoderError, match="llamaindex:Gives"):
-        await encode(LlamaIndexEncoder(Gives(given=given)), ["red", "wine"])
-
-
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_error_of_the_model_says_which_and_what(kind: str, encode: Encode, encode_query: Encode) -> None:
     model = KINDS[kind]()
@@ -230,20 +196,6 @@ async def test_an_error_of_the_model_says_which_and_what(kind: str, encode: Enco
         assert isinstance(raised.value.__cause__, RuntimeError)
     model.fail_with(None)
     assert (await encode(encoder, ["red"])).shape == (1, 96)
-
-
-async def test_a_connection_of_an_ended_event_loop_is_tried_again() -> None:
-    class Reopens(ScriptedEmbedding):
-        failing: list[int] = Field(default=[1, 2])
-
-        def vectors(self, texts: Any, shift: float = 0.0) -> Any:
-            if self.failing:
-                self.failing.pop()
-                raise RuntimeError("Event loop is closed")
-            return super().vectors(texts, shift)
-
-    assert (await LlamaIndexEncoder(Reopens()).aencode(TEXTS)).shape == (3, 96)
-    assert (await LlamaIndexEncoder(Reopens()).aencode_query("wine")).shape == (96,)
 
 
 def test_what_is_given_as_an_embedding_model_becomes_an_encoder() -> None:
@@ -361,13 +313,6 @@ async def test_what_is_no_text_is_not_embedded() -> None:
             embedding.get_text_embedding_batch(wrong)  # type: ignore[arg-type]
         with pytest.raises(InvalidInputError):
             await embedding.aget_query_embedding(wrong[-1])  # type: ignore[arg-type]
-
-
-def test_an_encoders_error_comes_through() -> None:
-    model = ScriptedEmbedding()
-    model.fail_with(RuntimeError("out of memory"))
-    with pytest.raises(EncoderError, match="out of memory"):
-        EpicEmbedding(LlamaIndexEncoder(model)).get_query_embedding("a")
 
 
 def test_it_is_an_embedding_model_that_others_hear_of() -> None:
