@@ -796,6 +796,8 @@ async def test_unknown_arguments_are_errors(store: EpicVectorStore) -> None:
         with pytest.raises(TypeError, match="'top_k'"):
             await both(store, name, argument, top_k=3)
     assert store.similarity_search("red") == []
+    with pytest.raises(InvalidInputError, match="vector"):
+        await both(store, "similarity_search_by_vector", None)
     for embedding in ("nomic-embed-text", 3, RandomEmbeddings, object()):
         with pytest.raises(InvalidInputError, match="embeddings must be"):
             EpicVectorStore(embedding)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, Stance, Verdict
@@ -198,7 +198,6 @@ def test_batches_before_a_bad_item_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @given(text=st.text(min_size=1).filter(lambda t: t.strip() and "\x00" not in t))
-@settings(deadline=None, max_examples=60)
 def test_any_text_comes_back_as_it_went_in(text: str) -> None:
     memory = EpicMemory([WINE], tau=-1.0, verifier=KeepAll())
     memory.add([Item(id="a", text=text, metadata={"text": text})])
@@ -458,7 +457,6 @@ def test_entry_ids_are_distinct_for_each_namespace_item_and_preference_and_the_s
 
 
 @given(remainder=st.integers(0, 6), k=st.integers(1, 40))
-@settings(deadline=None, max_examples=30)
 @pytest.mark.slow
 def test_a_filter_is_part_of_the_search_so_k_means_k(remainder: int, k: int) -> None:
     memory = memory_of()
@@ -530,7 +528,6 @@ JSON = st.recursive(
 
 
 @given(metadata=st.dictionaries(st.text(max_size=3), JSON, max_size=5), reverse=st.booleans())
-@settings(max_examples=60, deadline=None)
 def test_any_metadata_come_back_as_they_went_in_the_order_of_keys_included(
     metadata: dict[str, Any], reverse: bool
 ) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import Item
@@ -209,7 +209,6 @@ def decided(candidates: Sequence[Candidate], verdicts: Sequence[Verdict]) -> dic
     }
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     lists=st.lists(
         st.lists(st.integers(0, 40), min_size=1, max_size=40, unique=True).flatmap(st.permutations),
