@@ -13,10 +13,10 @@ import pytest
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import ConfigurableField
 from pydantic import ValidationError
 
+from chat_models import Words
 from epic_core import EpicMemory, Item, Stance
 from epic_core.context import format_hit, format_preferences
 from epic_core.encoders.static import StaticEncoder
@@ -36,16 +36,6 @@ ITEMS = [
     Item(id="soup", text="Vegan soup fits a strict diet.", metadata={"kind": "food", "year": 2022}),
 ]
 QUERY = "Where should I stay, are there hotels with casinos?"
-
-
-class Words(Embeddings):
-    """LangChain embeddings by words."""
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [self.embed_query(text) for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        return [float(number) for number in HashEncoder(64).vector(text)]
 
 
 def generous() -> StaticEncoder:

@@ -17,7 +17,6 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
@@ -33,6 +32,7 @@ from epic_core.types import FloatArray
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever
 from epic_langchain.steered_retriever import SteeredRetriever
 from helpers import HashEncoder, KeepAll
+from langchain_runs import Runs
 
 DATA = files("epic_core") / "data"
 RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -324,22 +324,6 @@ async def test_a_call_that_cannot_be_is_an_error(
 # the fallback
 
 
-class Runs(BaseCallbackHandler):
-    """The names of retriever runs, each with its parent's."""
-
-    def __init__(self) -> None:
-        self.names: dict[Any, str] = {}
-        self.started: list[tuple[str, str | None]] = []
-        self.ended: list[Sequence[Document]] = []
-
-    def on_retriever_start(self, serialized: Any, query: str, *, run_id: Any, parent_run_id: Any, **kwargs: Any) -> Any:
-        self.names[run_id] = kwargs["name"]
-        self.started.append((kwargs["name"], self.names.get(parent_run_id)))
-
-    def on_retriever_end(self, documents: Sequence[Document], **kwargs: Any) -> Any:
-        self.ended.append(documents)
-
-
 class Web(BaseRetriever):
     """A retriever with documents of its own."""
 
@@ -378,8 +362,9 @@ async def test_the_fallback_is_a_run_below_the_retrievers(hotels: InMemoryVector
         found = call(QUERY, {"callbacks": [runs], "run_name": "outer"})
         if asyncio.iscoroutine(found):
             await found
-        assert runs.started == [("outer", None), ("Web", "outer")]
-        assert len(runs.ended) == 2
+        outer, web = runs.of_kind("retriever")
+        assert (outer.name, outer.parent) == ("outer", None) and runs.above(web) == [outer]
+        assert web.name == "Web" and outer.found and web.found == PAGES
 
 
 async def test_the_fallback_is_given_what_the_call_is_configured_with(hotels: InMemoryVectorStore) -> None:

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core import exceptions
-from langchain_core.callbacks import BaseCallbackHandler, CallbackManager
+from langchain_core.callbacks import CallbackManager
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel, FakeListLLM
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -44,6 +44,7 @@ from epic_langchain.models import (
     verifier_of,
 )
 from helpers import HashEncoder, KeepAll
+from langchain_runs import Runs
 from scripted import (
     EXPECTED,
     ITEMS,
@@ -659,41 +660,11 @@ def test_what_is_no_model_is_an_error_that_says_what_to_give(wrong: Any) -> None
 # callbacks
 
 
-class Runs(BaseCallbackHandler):
-    """Remembers the runs that began: id, parent, name, kind and tags."""
-
-    def __init__(self) -> None:
-        self.parents: dict[Any, Any] = {}
-        self.names: dict[Any, str] = {}
-        self.models: list[Any] = []
-        self.tags: dict[Any, list[str]] = {}
-
-    def _began(self, run_id: Any, parent_run_id: Any, name: Any, tags: Any) -> None:
-        self.parents[run_id] = parent_run_id
-        self.names[run_id] = name
-        self.tags[run_id] = tags
-
-    def on_chain_start(
-        self, serialized: Any, inputs: Any, *, run_id: Any, parent_run_id: Any = None, tags: Any = None, **more: Any
-    ) -> None:
-        self._began(run_id, parent_run_id, more.get("name"), tags)
-
-    def on_chat_model_start(
-        self, serialized: Any, messages: Any, *, run_id: Any, parent_run_id: Any = None, tags: Any = None, **more: Any
-    ) -> None:
-        self._began(run_id, parent_run_id, more.get("name"), tags)
-        self.models.append(run_id)
-
-    def below(self, parent: Any) -> list[str]:
-        """For each call of a model, the name of the run above it that is a child of `parent`."""
-        found = []
-        for model in self.models:
-            run = model
-            while self.parents[run] not in (parent, None):
-                run = self.parents[run]
-            assert self.parents[run] == parent
-            found.append(self.names[run])
-        return found
+def below(runs: Runs, name: str) -> list[str | None]:
+    """The names of the runs right below one, in which models are called."""
+    ways = [[*reversed(runs.above(model)), model] for model in runs.models]
+    assert all(way[0] is runs.one(name) for way in ways)
+    return [way[1].name for way in ways]
 
 
 @pytest.mark.parametrize(
@@ -706,9 +677,8 @@ async def test_calls_are_children_of_the_run_in_which_they_happen(kind: str, way
     memory = memory_with(patient(LangChainLM(KINDS[kind](answer=scripted), concurrency=concurrency)))
     with calling_with({"callbacks": parent.get_child(), "run_id": parent.run_id, "metadata": {"user": "ada"}}):
         await adding(way)(memory)
-    assert runs.below(parent.run_id) == [RUN_NAME] * len(PASSED)
-    assert len(set(runs.models)) == len(PASSED)
-    assert all({"mine", "nostream"} <= set(runs.tags[run]) for run in runs.models)
+    assert below(runs, "parent") == [RUN_NAME] * len(PASSED)
+    assert all({"mine", "nostream"} <= run.tags for run in runs.models)
     seen = len(runs.models)
     await memory.aadd([Item(text="Vegan casinos beside night trains.")])
     assert len(runs.models) == seen
@@ -719,8 +689,7 @@ async def test_a_call_inside_a_runnable_is_its_child_without_more_ado(concurrenc
     runs = Runs()
     memory = memory_with(patient(LangChainLM(Formed(answer=scripted), concurrency=concurrency)))
     RunnableLambda(memory.add).invoke(ITEMS, {"callbacks": [runs], "run_name": "step"})
-    (step,) = [run for run, name in runs.names.items() if name == "step"]
-    assert runs.below(step) == [RUN_NAME] * len(PASSED)
+    assert below(runs, "step") == [RUN_NAME] * len(PASSED)
 
 
 async def test_two_users_at_once_have_their_own_callbacks() -> None:
@@ -733,7 +702,7 @@ async def test_two_users_at_once_have_their_own_callbacks() -> None:
     both = Runs(), Runs()
     await asyncio.gather(*map(one, both))
     assert [len(runs.models) for runs in both] == [len(PASSED)] * 2
-    assert not set(both[0].models) & set(both[1].models)
+    assert not set(both[0].all) & set(both[1].all)
 
 
 def test_the_config_holds_inside_only() -> None:

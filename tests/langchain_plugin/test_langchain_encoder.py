@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.embeddings import Embeddings
 
+from chat_models import Words
 from epic_core import EpicMemory, Item
 from epic_core.encoders import default_encoder
 from epic_core.encoders.base import aembed_query, embed_query
@@ -32,48 +32,6 @@ from epic_langchain.models import (
     encoder_of,
 )
 from helpers import HashEncoder, KeepAll
-
-
-class Words(Embeddings):
-    """One axis for each word, as long as one likes; queries may be embedded otherwise.
-
-    Attributes:
-        documents, queries: The texts that were embedded as one or the other.
-        sync_calls: How many calls were synchronous.
-    """
-
-    def __init__(self, *, model: str = "words", length: float = 7.0, shift: float = 0.0) -> None:
-        self.model = model
-        self.length = length
-        self.shift = shift
-        self.documents: list[str] = []
-        self.queries: list[str] = []
-        self.sync_calls = 0
-        self._words = HashEncoder(64)
-
-    def _document(self, text: str) -> list[float]:
-        self.documents.append(text)
-        return (self.length * self._words.vector(text)).tolist()
-
-    def _query(self, text: str) -> list[float]:
-        self.queries.append(text)
-        return (self.length * (self._words.vector(text) + self.shift)).tolist()
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.sync_calls += 1
-        return [self._document(text) for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        self.sync_calls += 1
-        return self._query(text)
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        await asyncio.sleep(0)
-        return [self._document(text) for text in texts]
-
-    async def aembed_query(self, text: str) -> list[float]:
-        await asyncio.sleep(0)
-        return self._query(text)
 
 
 class Gives(Embeddings):

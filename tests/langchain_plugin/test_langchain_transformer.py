@@ -21,13 +21,12 @@ from hypothesis import strategies as st
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from pydantic import ValidationError
 
-from chat_models import ScriptedChat
+from chat_models import ScriptedChat, Words
 from epic_core import Stance
 from epic_core.errors import InvalidInputError, LMError, NoPreferencesError
 from epic_core.pipeline.judge import JUDGED_AT_ONCE
@@ -534,32 +533,14 @@ async def test_any_kind_of_model_decides(model: str, transform: Transform) -> No
         assert len(made.seen) == 16  # type: ignore[attr-defined]
 
 
-class Words(Embeddings):
-    """LangChain embeddings by words."""
-
-    def __init__(self) -> None:
-        self.encoder = HashEncoder()
-        self.calls: list[str] = []
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.calls.append("sync")
-        return [[float(number) for number in 3 * self.encoder.vector(text)] for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        raise AssertionError("documents and preferences are no queries")
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.calls.append("async")
-        return [[float(number) for number in 3 * self.encoder.vector(text)] for text in texts]
-
-
 async def test_any_kind_of_embeddings_filters() -> None:
-    words = Words()
+    words = Words(dimension=1024)
     keep = transformer(embeddings=words)
     expected = transformer().invoke(docs())
     assert keep.invoke(docs()) == expected
-    words.calls.clear()
-    assert await keep.ainvoke(docs()) == expected and words.calls == ["async"]
+    calls = words.sync_calls
+    assert await keep.ainvoke(docs()) == expected and words.sync_calls == calls
+    assert words.queries == []  # documents and preferences are no queries
     assert transformer(embeddings=EpicEmbeddings(HashEncoder())).invoke(docs()) == expected
 
 
