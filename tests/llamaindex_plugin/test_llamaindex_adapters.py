@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,10 +23,7 @@ from llama_index.core.base.llms.types import (
     ThinkingBlock,
 )
 from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events.llm import LLMChatEndEvent, LLMChatStartEvent
-from llama_index.core.instrumentation.span.simple import SimpleSpan
-from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.llms import CustomLLM, MockLLM
 from llama_index.core.llms.callbacks import llm_completion_callback
 from pydantic import BaseModel, Field, PrivateAttr
@@ -36,7 +33,7 @@ from epic_core.lm import Completion, LanguageModel, Message, Token
 from epic_core.verification import EmbeddedVerifier, LMVerifier
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexLM, lm_of, verifier_of
 from helpers import HashEncoder, KeepAll
-from llamaindex_models import ScriptedEmbedding, ScriptedLLM
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM, heard
 from scripted import EXPECTED, Add, Own, memory_with, nothing_lost, pairs_of, patient, script
 
 ASKED = [
@@ -435,25 +432,6 @@ def test_a_message_never_shows_a_model() -> None:
 # who hears of it
 
 
-class Heard(BaseEventHandler):
-    """Remembers events."""
-
-    events: list[Any] = Field(default_factory=list)
-
-    def handle(self, event: Any, **kwargs: Any) -> None:
-        self.events.append(event)
-
-
-@pytest.fixture
-def heard() -> Iterator[tuple[Heard, SimpleSpanHandler]]:
-    root, events, spans = get_dispatcher(), Heard(), SimpleSpanHandler()
-    root.add_event_handler(events)
-    root.add_span_handler(spans)
-    yield events, spans
-    root.event_handlers.remove(events)
-    root.span_handlers.remove(spans)
-
-
 dispatcher = get_dispatcher(__name__)
 
 
@@ -470,17 +448,15 @@ async def aadds(memory: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "concurrency", "way"), [(ScriptedLLM, 1, "sync"), (ScriptedLLM, 3, "async"), (MockLLM, 3, "sync")]
 )
-async def test_calls_are_spans_below_the_callers(
-    heard: tuple[Heard, SimpleSpanHandler], kind: Any, concurrency: int, way: str
-) -> None:
-    events, spans = heard
+async def test_calls_are_spans_below_the_callers(kind: Any, concurrency: int, way: str) -> None:
     llm = kind(answers=['{"decision": "Discard", "rationale": "no"}'] * 9) if kind is ScriptedLLM else kind()
     memory = memory_with(patient(LlamaIndexLM(llm, concurrency=concurrency), retries=0))
-    await (aadds(memory) if way == "async" else asyncio.to_thread(adds, memory))
+    with heard() as (events, spans):
+        await (aadds(memory) if way == "async" else asyncio.to_thread(adds, memory))
 
-    done: dict[str, SimpleSpan] = {span.id_: span for span in spans.completed_spans}
-    chats = [event for event in events.events if isinstance(event, LLMChatStartEvent)]
-    ends = [event for event in events.events if isinstance(event, LLMChatEndEvent)]
+    done = {span.id_: span for span in spans}
+    chats = [event for event in events if isinstance(event, LLMChatStartEvent)]
+    ends = [event for event in events if isinstance(event, LLMChatEndEvent)]
     assert len(chats) == len(ends) >= 3
     for chat in chats:
         assert chat.span_id in done

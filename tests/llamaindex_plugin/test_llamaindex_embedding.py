@@ -19,9 +19,7 @@ from hypothesis import strategies as st
 from llama_index.core import MockEmbedding
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from epic_core import EpicMemory
 from epic_core.encoders import Encoder, default_encoder
@@ -29,7 +27,7 @@ from epic_core.errors import EncoderError, InvalidInputError
 from epic_core.steering.relevance import sample_texts
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, encoder_of
 from helpers import HashEncoder, KeepAll
-from llamaindex_models import ScriptedEmbedding, SyncEmbedding
+from llamaindex_models import ScriptedEmbedding, SyncEmbedding, heard
 
 Encode = Callable[..., Any]
 KINDS = {"batches": ScriptedEmbedding, "synchronous": SyncEmbedding}
@@ -316,17 +314,7 @@ async def test_what_is_no_text_is_not_embedded() -> None:
 
 
 def test_it_is_an_embedding_model_that_others_hear_of() -> None:
-    class Heard(BaseEventHandler):
-        names: list[str] = Field(default_factory=list)
-
-        def handle(self, event: Any, **kwargs: Any) -> None:
-            self.names.append(event.class_name())
-
     embedding: BaseEmbedding = EpicEmbedding()
-    heard = Heard()
-    get_dispatcher().add_event_handler(heard)
-    try:
+    with heard() as (events, _):
         embedding.get_text_embedding_batch(TEXTS)
-    finally:
-        get_dispatcher().event_handlers.remove(heard)
-    assert heard.names == ["EmbeddingStartEvent", "EmbeddingEndEvent"]
+    assert [event.class_name() for event in events] == ["EmbeddingStartEvent", "EmbeddingEndEvent"]

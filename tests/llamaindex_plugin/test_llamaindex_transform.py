@@ -9,8 +9,7 @@ import json
 import logging
 import pickle
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
@@ -20,8 +19,6 @@ from hypothesis import strategies as st
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import instrumentation
-from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.schema import (
     BaseNode,
     Document,
@@ -50,7 +47,7 @@ from epic_core.types import BuildReport
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, encoder_of
 from helpers import HashEncoder, KeepAll
-from llamaindex_models import ScriptedEmbedding, ScriptedLLM, SyncEmbedding
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM, SyncEmbedding, heard
 from scripted import (
     BOTH,
     TRAIN,
@@ -439,24 +436,10 @@ async def test_preferences_may_change_while_others_run() -> None:
     assert len(await running) == 200
 
 
-@contextmanager
-def spans() -> Iterator[list[str]]:
-    """The names of the spans that are opened meanwhile."""
-    handler = SimpleSpanHandler()
-    names: list[str] = []
-    dispatcher = instrumentation.get_dispatcher()
-    dispatcher.add_span_handler(handler)
-    try:
-        yield names
-    finally:
-        names += [span.id_.rsplit("-", 5)[0] for span in handler.completed_spans]
-        dispatcher.span_handlers.remove(handler)
-
-
 async def test_there_is_a_span(run: Run) -> None:
-    with spans() as names:
+    with heard() as (_, spans):
         await run(step(), nodes(1))
-    assert len([name for name in names if name.startswith("EpicTransform.")]) == 1
+    assert len([span for span in spans if span.id_.startswith("EpicTransform.")]) == 1
 
 
 # reports, and what has no verdict

@@ -185,7 +185,7 @@ def test_a_stream_asks_again_once() -> None:
     lm = Failing(WINE, error=LMError("no answer"))
     memory = made(lm, WINE, TRAIN)
     asked = lm.read.count(WINE)
-    report = memory.add(f"red wine {n}" for n in range(1200))
+    report = memory.add(f"red wine {n}" for n in range(600))
     assert lm.read.count(WINE) == asked + 1 and list(report.unread) == [WINE]
 
 
