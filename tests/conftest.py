@@ -23,11 +23,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 pytest.register_assert_rewrite("command_line", "graph_helpers", "helpers", "lm_servers", "scripted")
 
 
-from helpers import Clock  # its assertions are rewritten
+from helpers import Clock, Encode, encoding  # its assertions are rewritten
 
 if TYPE_CHECKING:
     from command_line import Epic
-    from scripted import Add
+    from scripted import Add, Complete
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -95,6 +95,26 @@ def add(request: pytest.FixtureRequest) -> Add:
     from scripted import adding
 
     return adding(request.param)
+
+
+@pytest.fixture(params=["sync", "async"])
+def complete(request: pytest.FixtureRequest) -> Complete:
+    """Completes messages by one path or the other."""
+    from scripted import completing
+
+    return completing(request.param)
+
+
+@pytest.fixture(params=["sync", "async"])
+def encode(request: pytest.FixtureRequest) -> Encode:
+    """Embeds texts by one path or the other."""
+    return encoding(request.param, "encode")
+
+
+@pytest.fixture(params=["sync", "async"])
+def encode_query(request: pytest.FixtureRequest) -> Encode:
+    """Embeds a query by one path or the other."""
+    return encoding(request.param, "encode_query")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -33,7 +33,7 @@ from epic_core.errors import (
     LMSetupError,
     LMUnavailableError,
 )
-from epic_core.lm import Completion, LanguageModel, Message, Token
+from epic_core.lm import Completion, LanguageModel, Token
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
 from epic_langchain import EpicEmbeddings
 from epic_langchain.models import (
@@ -46,10 +46,12 @@ from epic_langchain.models import (
 from helpers import HashEncoder, KeepAll
 from langchain_runs import Runs
 from scripted import (
+    ASKED,
     EXPECTED,
     ITEMS,
     PASSED,
     Add,
+    Complete,
     Own,
     adding,
     memory_with,
@@ -59,12 +61,6 @@ from scripted import (
     script,
 )
 
-ASKED = [
-    Message("system", "You judge."),
-    Message("user", "Keep it?"),
-    Message("assistant", "?"),
-    Message("user", "Do."),
-]
 SCHEMA = {
     "type": "object",
     "properties": {"decision": {"type": "string", "enum": ["Keep", "Discard"]}},
@@ -189,17 +185,6 @@ class Calling(Limited):
 
 
 KINDS = {"plain": Chat, "limited": Limited, "formed": Formed, "calling": Calling}
-Complete = Callable[..., Any]
-
-
-@pytest.fixture(params=["sync", "async"])
-def complete(request: pytest.FixtureRequest) -> Complete:
-    """Completes `ASKED` by one path or the other."""
-
-    async def completed(lm: LanguageModel, messages: Sequence[Message] = ASKED, **options: Any) -> Completion:
-        return lm.complete(messages, **options) if request.param == "sync" else await lm.acomplete(messages, **options)
-
-    return completed
 
 
 def scripted(call: Call) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from epic_langchain.models import (
     LangChainEncoder,
     encoder_of,
 )
-from helpers import HashEncoder, KeepAll
+from helpers import Encode, HashEncoder, KeepAll
 
 
 class Gives(Embeddings):
@@ -47,29 +46,6 @@ class Gives(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         return self.embed_documents([text])[0]
-
-
-Encode = Callable[[LangChainEncoder, Sequence[str]], Any]
-
-
-@pytest.fixture(params=["sync", "async"])
-def encode(request: pytest.FixtureRequest) -> Encode:
-    """Encodes texts by one path or the other."""
-
-    async def encoded(encoder: LangChainEncoder, texts: Sequence[str]) -> FloatArray:
-        return encoder.encode(texts) if request.param == "sync" else await encoder.aencode(texts)
-
-    return encoded
-
-
-@pytest.fixture(params=["sync", "async"])
-def encode_query(request: pytest.FixtureRequest) -> Encode:
-    """Encodes a query by one path or the other."""
-
-    async def encoded(encoder: LangChainEncoder, text: str) -> FloatArray:
-        return encoder.encode_query(text) if request.param == "sync" else await encoder.aencode_query(text)
-
-    return encoded
 
 
 async def test_embeddings_become_unit_vectors_in_order(encode: Encode) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,19 +29,13 @@ from llama_index.core.llms.callbacks import llm_completion_callback
 from pydantic import BaseModel, Field, PrivateAttr
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
-from epic_core.lm import Completion, LanguageModel, Message, Token
+from epic_core.lm import Completion, Message, Token
 from epic_core.verification import EmbeddedVerifier, LMVerifier
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexLM, lm_of, verifier_of
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM, heard
-from scripted import EXPECTED, Add, Own, memory_with, nothing_lost, pairs_of, patient, script
+from scripted import ASKED, EXPECTED, Add, Complete, Own, memory_with, nothing_lost, pairs_of, patient, script
 
-ASKED = [
-    Message("system", "You judge."),
-    Message("user", "Keep it?"),
-    Message("assistant", "?"),
-    Message("user", "Do."),
-]
 SCHEMA = {"type": "object", "properties": {"decision": {"type": "string"}}, "required": ["decision"]}
 KEEP = '{"decision": "Keep"}'
 
@@ -104,19 +98,6 @@ class Completing(CustomLLM):
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         raise NotImplementedError
-
-
-Complete = Callable[..., Any]
-
-
-@pytest.fixture(params=["sync", "async"])
-def complete(request: pytest.FixtureRequest) -> Complete:
-    """Completes `ASKED` by one path or the other."""
-
-    async def completed(lm: LanguageModel, messages: Sequence[Message] = ASKED, **options: Any) -> Completion:
-        return lm.complete(messages, **options) if request.param == "sync" else await lm.acomplete(messages, **options)
-
-    return completed
 
 
 def scripted(messages: list[ChatMessage]) -> str:

@@ -6,7 +6,6 @@ import copy
 import json
 import pickle
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,32 +25,11 @@ from epic_core.encoders import Encoder, default_encoder
 from epic_core.errors import EncoderError, InvalidInputError
 from epic_core.steering.relevance import sample_texts
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, encoder_of
-from helpers import HashEncoder, KeepAll
+from helpers import Encode, HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, SyncEmbedding, heard
 
-Encode = Callable[..., Any]
 KINDS = {"batches": ScriptedEmbedding, "synchronous": SyncEmbedding}
 TEXTS = ["a red wine", "a night train", "an old church"]
-
-
-@pytest.fixture(params=["sync", "async"])
-def encode(request: pytest.FixtureRequest) -> Encode:
-    """Embeds texts by one path or the other."""
-
-    async def encoded(encoder: Any, texts: list[str]) -> Any:
-        return encoder.encode(texts) if request.param == "sync" else await encoder.aencode(texts)
-
-    return encoded
-
-
-@pytest.fixture(params=["sync", "async"])
-def encode_query(request: pytest.FixtureRequest) -> Encode:
-    """Embeds a query by one path or the other."""
-
-    async def encoded(encoder: Any, text: str) -> Any:
-        return encoder.encode_query(text) if request.param == "sync" else await encoder.aencode_query(text)
-
-    return encoded
 
 
 # an embedding model as an encoder
