@@ -101,11 +101,11 @@ def obeyed(path: Path, *, show: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=WRITTEN)
-    parser.add_argument("--turns", action="append", help="files of labelled turns; default: all of them")
+    parser.add_argument("--turns", action="append", help="a file of labelled turns (repeatable); default: all of them")
     parser.add_argument("--no-hostile", action="store_true")
     parser.add_argument("--show", action="store_true", help="print what was wrong and missed")
     options = parser.parse_args()
-    for name in options.turns or ["turns_a.jsonl", "turns_b.jsonl", "turns_own.jsonl", "turns_c.jsonl"]:
+    for name in options.turns or [f"turns_{name}.jsonl" for name in ("a", "b", "c", "d", "own", "e")]:
         measure(options.folder / name, show=options.show)
     if not options.no_hostile:
         obeyed(options.folder / "hostile.jsonl", show=options.show)

@@ -42,7 +42,7 @@ from epic_core.retention.policies import (
     choose,
 )
 from epic_core.types import Candidate, Item, Preference, Stance
-from epic_core.verification.embedded import EmbeddedVerifier
+from epic_core.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier
 
 DAY = 86_400.0
 DAYS = 90.0
@@ -348,7 +348,7 @@ def main() -> None:
     made = parser(__doc__.splitlines()[0])
     made.add_argument("--orders", type=int, default=5)
     made.add_argument("--others", type=int, default=2000, help="unlabelled chunks that each stream is drawn from")
-    made.add_argument("--threshold", type=float, default=0.5, help="confidence from which the verifier keeps")
+    made.add_argument("--threshold", type=float, default=DEFAULT_THRESHOLD, help="confidence that the verifier keeps")
     made.add_argument("--capacity", type=float, default=0.1, help="share of a user's entries that fits")
     made.add_argument("--floor", type=int, default=0, help="entries that each preference keeps")
     made.add_argument("--questions", type=int, default=100, help="asked of each user while the stream runs")

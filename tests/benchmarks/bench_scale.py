@@ -37,7 +37,10 @@ PROFILED = 14
 
 
 class Bags:
-    """Embeds a text as the sum of fixed random vectors, one for each word; topics weigh more than words."""
+    """Embeds a text as the sum of fixed random vectors, one for each word; topics weigh more than words.
+
+    Other words, such as those of the questions that every query is compared with, stand for the first word.
+    """
 
     name = "bags"
     dimension = DIMENSION
@@ -59,7 +62,7 @@ class Bags:
     def _vector(self, text: str) -> np.ndarray:
         topics = [int(number) for number in re.findall(r"\btopic(\d+)\b", text)]
         words = [int(number) for number in re.findall(r"\bword(\d+)\b", text)]
-        return self.topics[topics].sum(axis=0) + self.words[words].sum(axis=0)
+        return self.topics[topics].sum(axis=0) + self.words[words or [0]].sum(axis=0)
 
 
 class KeepsAll:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from epic_core.learning.grammar import anywhere, phrases
+from epic_core.learning.vocabulary import anywhere, phrases
 
 # A turn with one of these says nothing about the user at all: it is steered, played or made up.
 NO_TURN = anywhere(r"""
@@ -13,9 +13,10 @@ NO_TURN = anywhere(r"""
     \b(?:ignore|disregard|forget|override) (?:\w+ ){0,3}(?:instructions|rules|prompts?)\b
     \brole-?play|\bpretend\b|\bimagine\b|\bsuppos(?:e|ing)\b|\bhypothetical|\blet's (?:play|say)\b|\bin character\b|
         \bact as\b
+    \b(?:carry on|continue|finish) (?:this|the|my) (?:\w+ )?(?:story|fiction|chapter|scene|text|tale)\b
     \bonce upon\b|\b(?:first|second|third) person\b|\bpoint of view\b|\bexample\b|\bsample\b
-    \bfictional\b|\bthought experiment\b|\bdevil's advocate\b|\bfor the sake of argument\b|\bback-?story\b|
-        \bcampaign\b
+    \bfictional\b|\b(?:flash|short|fan) ?fiction\b|\bthought experiment\b|\bdevil's advocate\b|
+        \bfor the sake of argument\b|\bback-?story\b|\bcampaign\b
     \byou(?:'re| are) (?:now )?(?:an? |my )?(?:\w+ ){0,2}now\b|\byou(?:'re| are) now\b|\bcosplay|\bwho (?:sang|
         sings)\b|\bwhat song\b|\bmeme\b|\bd&d\b|\bnpc\b
     \b(?:my|our|the|a) (?:\w+ )?(?:novel|screenplay|short story|fanfic\w*|dungeon|protagonist|narrator|character|
@@ -39,8 +40,8 @@ PASTED = anywhere(r"""
     (?:^|\n)[ \t]*(?:dear|(?:hi|hello|hey)(?!(?: there| again| all)?,)|to whom)\b[^\n?!.]{0,40},[ \t]*\n
     (?:^|\n)-{3,}|\bfwd?:
     (?:^|\n)[ \t]*(?:from|to|cc|subject|sent|date|re|fwd?)[ \t]?:|\b(?:translat\w+|proof-?read\w*)\b|\b(?:grammar|
-        spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[?:]|\b(?:check|correct|fix|improve|mind|polish)\b
-        [^\n?.!:]{0,40}\b(?:grammar|spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[.!]
+        spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[?:]|\b(?:check|correct|fix|improve|mind|
+        polish)\b[^\n?.!:]{0,40}\b(?:grammar|spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[.!]
 """)
 MASKED = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]{1,200}`|(?m:^[ \t]{0,8}[>|].*$)|(?m:^[ \t]*[-*\u2022][ \t].*$)|\"[^\"]{0,600}(?:\"|\Z)|"
@@ -62,8 +63,8 @@ NOT_MEANT = phrases(r"""
     because i (?:totally|absolutely|really|so)
     my favou?rite (?:part|thing) (?:of|about|is (?:when|being|waiting))
     in (?:the|this|a) (?:film|movie|book|song|show|series|play|story|episode|poem|novel|game|dream)
-    (?:the|this|that|these|your|its) (?:\w+ ){0,2}(?:paragraph|sentence|section|slide|bullet|column|row|table|chart|
-        wording|reply|response|output|file|image|picture|tone)s?
+    (?:the|this|that|these|your|its) (?:\w+ ){0,2}(?:paragraph|sentence|section|slide|bullet|column|row|chart|wording|
+        reply|response|output|file|image|picture|tone)s?
 """)
 REPORTED = phrases(r"""
     says?|said|saying|wrote|writes?|asks?|asked|claims?|tells?|told|thinks?|believes?|insists?|heard|according to|
@@ -73,8 +74,17 @@ REPORTED = phrases(r"""
 COLON = re.compile(
     r"^(?:.*[.!?]\s)?(?:(?:for|with|on|about|at|as for|when|in) [\w' -]{2,30}|(?:please )?(?:note|remember|"
     r"keep in mind)|one (?:more )?thing|heads up|(?:before|while|when) you [\w' ]{2,20}|by the way|btw|fyi|also|"
-    r"important|reminder|ps|p\.s\.|context|background|update|just so you know|oh|"
-    r"(?:my|our) rule|scratch that|correction)\s?:\s",
+    r"important|reminder|ps|p\.s\.|context|background|update(?: for you)?|just so you know|oh|"
+    r"(?:my|our) rule|scratch that|(?:small |quick |one )?correction)\s?:\s",
+    re.I,
+)
+# What the user asks to be remembered follows, whatever it is about.
+REMEMBER = re.compile(
+    r"\s*(?:(?:hey|hi|ok|okay|also|and|so|oh|right),? )*(?:(?:can|could|will|would) you )?(?:please |just )*"
+    r"(?:remember|(?:don't|do not|never) forget|keep in mind|bear in mind|make a note|take (?:a )?note|note(?: down)?|"
+    r"jot down|write down|remind yourself|note to self|for your memory)(?: for me| please| of this| this)?"
+    r"(?:,? that\b|:)? (?!to\b|me\b|when|how|what|who|where|why|if\b|you\b|the time|this\b|it\b|that\b|about\b|"
+    r"your\b|us\b|there)(?=\S+ \S+ \S)",
     re.I,
 )
 I_SAID = re.compile(r"\b(?:as |like )?i(?:'ve| have)? (?:already )?(?:said|told|mentioned)\b|\bhave i told\b", re.I)
@@ -89,10 +99,11 @@ QUESTION = re.compile(
 BEGINNING = re.compile(
     r"(?:^(?:(?:as (?:an?|someone|somebody)|being|since|because) [\w' -]{2,40})?|[,;:(\u2013\u2014!.]|\s[-/]|\b(?:and|"
     r"but|because|since|so|as|btw|way|reference|note|that|also|actually|fyi|now|well|anyway|though|yes|no|ok|okay|hi|"
-    r"hello|thanks|sorry|please|record|honestly|frankly|lately|know|remember|"
+    r"hello|thanks|sorry|please|record|sadly|unfortunately|luckily|recently|personally|usually|generally|normally|currently|"
+    r"basically|typically|finally|apparently|honestly|frankly|lately|know|remember|"
     r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|up|one|ps|mornings?|evenings?|travel\w*|"
-    r"months?|years?|"
-    r"for me|rest of the day|(?:until|till) [\w ]{2,20}|(?:for|on|in) (?:this|tonight's) \w+))\s*$",
+    r"months?|years?|for me|rest of the day|whenever [\w' ]{2,30}|every time [\w' ]{2,30}|"
+    r"(?:until|till) [\w ]{2,20}|(?:for|on|in) (?:this|tonight's) \w+))\s*$",
     re.I,
 )
 # Where it ends: a question, a request or a consequence follows.
@@ -101,10 +112,13 @@ CUT = re.compile(
     r"who|why|when (?:do|can|"
     r"should|will|does|is)|is|are|do|does|can|could|would you|would|will|should|any|ideas?|please (?!always|never)|"
     r"keep|tell|give|find|show|suggest|recommend|plan|book|let's|if that|if you|just so|by the way|btw|fyi|help|"
-    r"believe it|you|put|make|thanks|thx|thank)\b|,?\s+(?:so|and so|so that|and then|hence|therefore)\s+(?=\w)|"
-    r",?\s+if that (?:matters|helps)|\s+(?=i (?:need|want|wonder)\b)|\s+(?:and|but)\s+(?:want to|need|would like|"
-    r"am looking|i need|i want to|i'd like to|wonder|was wondering|what|how|"
-    r"which|where|can|could|miss)\b|\s+(?:and|but)\s+(?=(?:that|this|it)\b)",
+    r"believe it|you|put|make|thanks|thx|thank)\b|,\s+so\s+(?=\w)|"
+    r",?\s+(?:and so|so that|and then|hence|therefore)\s+(?=\w)|"
+    r"\s+so\s+(?=(?:i|we|you|no|not|please|never|always|can|could|that|any|what|which|who|how|where|when|why|is|are|do|does|"
+    r"would|should|the|my|our|it|if|nothing|only|don'?t|keep|give|make|skip)\b)|"
+    r",?\s+if that (?:matters|helps)|,?\s+even (?:if|when|though)\b|\s+(?=i (?:need|want|wonder)\b)|"
+    r"\s+(?:and|but)\s+(?:want to|need|would like|am looking|i need|i want to|i'd like to|wonder|was wondering|what|"
+    r"how|which|where|can|could|miss)\b|\s+(?:and|but)\s+(?=(?:that|this|it)\b)",
     re.I,
 )
 # What stands behind a statement that is put right at once: "I collect stamps, well, I collect only ...".

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import re
 
-from epic_core.learning.grammar import phrases
+from epic_core.learning.vocabulary import phrases
 
 UNDO = phrases(r"""
+    turns out (?:that )?(?:i|we) (?:don't|do not|dont) mind [^.;?]{2,40}
+    turns out (?:that )?(?:i|we) (?:do |quite |really )?(?:like|love|can (?:eat|drink|have)) [^.;?]{2,40} after all
+    (?:i|we) (?:don't|do not|dont) mind [^.;?]{2,40} (?:after all|again|now|any ?more)
+    (?:forget|ignore|disregard|never mind) (?:that |about |how )?(?:i|me|my)\b[^.;?]{3,80}
+    (?:don't|do not|no need to) (?:bother|worry about) (?:keep|avoid|skip|leav|exclud|check|look)\w*\b[^.;?]{2,60}
     (?:scratch|scrap) (?:that|what i said|the|my)
     (?:forget|ignore|disregard|drop|delete|cancel|undo|strike) (?:what i (?:said|told)|that (?:about|thing|bit|rule)|
         my (?:rule|request|preference|wish|thing)|the (?:rule|thing|bit|part|no-))
     you can (?:use|suggest|offer|include|add|book|recommend) [\w' -]{2,30} (?:again|after all)
+    you can (?:forget|drop|ditch|scrap|lose|bin|let go|stop)(?: with| of)? (?:the|my|all|that|it)\b
+    (?:delete|bin|scrap|drop|forget|ditch|lose|erase|remove) (?:the|that|my|whatever|what|everything|
+        all)\b [^.;?]{3,80}
+    you (?:needn't|don't need to|don't have to|can stop|no longer need to) [^.;?]{3,80}
+    [\w' -]{3,60} is (?:history|out of date|no longer true|wrong now)\b
+    no (?:more )?need (?:for|to) [^.;?]{2,60}
     (?:i|we)(?:'ve| have)? (?:changed (?:my|our) minds?(?!.*\b(?:i|we) (?:now |quite |really |do )*(?:like|love|want|
         prefer))|take (?:that|it) back|take back)
     (?:you|there's|there is) (?:needn't|don't need to|don't have to|do not have to|need not|can stop|
@@ -25,10 +36,14 @@ UNDO = phrases(r"""
 """)
 STOP = phrases(r"""
     (?:i|we)(?:'ve| have)? (?:finally |just |recently )?(?:quit|gave up|given up|stopped|dropped|ditched|cut out|
-        gone off|went off|fallen out of love with|had enough of|sold|cancelled|canceled|got rid of|
-        finished|sworn off|swore off|(?<='ve )left|(?<=have )left)\b(?! (?:it|this|that|here|there|reading|
-        working on|by|at|off|out|over|the (?:house|office|
-        room))\b)
+        gone off|went off|fallen out of love with|had enough of|sold|cancelled|canceled|got rid of|sworn off|
+        swore off|(?<='ve )left|(?<=have )left)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|
+        the (?:house|office|room))\b)
+    (?:i|we)(?:'ve| have)? (?:finally |just |recently )?finished (?:my|our|the) (?:course|degree|phd|studies|
+        treatment|diet|training|exams|apprenticeship|antibiotics|pills|job)
+    (?:i|we)(?:'ve| have)? (?:sadly )?lost (?:our |my )?(?:old |dear |poor )?(?-i:[A-Z])\w+
+    (?:i|we) had to (?:put|have) [\w' -]{2,30} (?:down|to sleep|put down)
+    (?:my|our) (?:[\w-]+ )?(?-i:[A-Z])\w+(?: has|'s) (?:just )?(?:left|moved (?:out|away|on)|gone back|resigned)
     (?:i|we)(?:'m| am|'re| are)? no longer \w
     (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>
     (?:i|we) (?:had to )?(?:give|gave) [\w' -]{2,30} away
@@ -42,15 +57,23 @@ INSTEAD = re.compile(
     re.I,
 )
 TURN = phrases(r"""
+    (?:i|we)(?:'ve| have) (?:swapped|traded|exchanged) [^.;?]{2,40} for \w
+    put me down (?:as|for) [^.;?]{2,60}
+    [\w' -]{2,40} (?:has|have) (?:won me (?:over|round)|grown on me)
+    (?:switch|move|change|swap|put) me (?:over |back )?(?:from|to|on to|onto|off)\b[^.;?]{2,60}
+    make (?:that|it|mine) [^.;?]{2,60}\b(?:instead|now|from now on)\b
+    [\w' -]{2,40} (?:don't|doesn't|no longer|do not|does not) (?:suit|work for) (?:me|us)[\w ]{0,20} (?:now|any ?more|
+        these days|any longer)
+    [\w' -]{2,40} (?:no longer) (?:suits?|works? for) (?:me|us)
+    [\w' -]{2,40} (?:is|are) (?:fine|ok|okay|welcome|good) (?:by me |with me )?(?:these days|nowadays|from now on)
     (?:i|we)(?:'ve| have)? changed (?:my|our) minds? [^.;]{2,60}\b(?:i|we) (?:now |quite |really |do )*(?:like|love|
-        want|
-        prefer)\b.*
+        want|prefer)\b.*
     [\w' -]{3,40} (?:is|are|suits?|works?) (?:me )?(?:better|best|nicer|fine) (?:for me )?(?:after all|now|these days)
     (?:i|we)(?:'ve| have)? (?:now |recently |just )?(?:come (?:round|around) to|come to (?:like|love|prefer|hate)|
         grown to \w+|warmed to|got(?:ten)? into|gone (?:vegan|vegetarian|off|back to)|(?:turned|
-        become) (?:an? )?(?!<NUMBER>)\w+|switched (?:from [^,.;]{2,40} )?to|moved (?:on|over) to|taken (?:to|up)|
-        started (?:eating|drinking|liking|having|taking|to (?:like|enjoy|love|appreciate))|developed|
-        fallen (?:in love with|for))\b(?! (?:this|
+        become) (?:an? )?(?!<NUMBER>|it\b|this|that|them|him|her|my|the|out|up|around|into|to\b|back|on|off|in\b|
+        down)\w+|switched (?:from [^,.;]{2,40} )?to|moved (?:on|over) to|taken (?:to|up)|started (?:eating|drinking|
+        liking|having|taking|to (?:like|enjoy|love|appreciate))|developed|fallen (?:in love with|for))\b(?! (?:this|
         that|it)\b)
     (?:i|we) used to [^.;]{2,80}\b(?:but|now|these days)\b.*
     (?:these days|nowadays|lately),? (?:i|we) (?:eat|drink|like|love|prefer|go|take|have|want|always|never|only)
@@ -72,7 +95,7 @@ UPDATE = phrases(r"""
     (?:i|we) now (?:live|work|study|have)
     (?:i|we)(?:'ve| have)? (?:just )?got(?:ten)? (?:married|engaged|divorced|promoted)
     (?:i|we)(?:'ve| have)? (?:started|got|taken|accepted|landed) (?:an? |the |my )?(?:new )?(?:\w+ )?(?:job|position|
-        post)
+        post)(?! (?:interview|offer|application|advert|centre))
 """)
 
 # A word of change: a statement with one is of interest where it shares words with what is known.
@@ -80,5 +103,8 @@ SHIFT = phrases(
     r"""
     back on the menu|(?:has|have) grown on me|cut [\w ]{2,20} out|moved out|got (?:married|engaged)
     (?:has|have|i've|we've|was|were|been) (?:moved|postponed|brought forward) [^.;]{0,40}\bto (?:the )?<DAY>
+    (?:i|me|my|we|us|our)\b[^.;?]{0,60} (?:nowadays|these days|no more|any ?more|instead)
+    (?:nowadays|these days),? (?:i|we)
+    will do me now
 """
 )

@@ -29,7 +29,26 @@ DOUBTFUL = 0.5  # confidence in what may have been pasted: for the user to decid
 _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d\u201e", "''''\"\"\"")
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _SENTENCE = re.compile(r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|\s*\n\s*")
-_LEAD = re.compile(r"\s*(?:(?:so|and|but|also|please|ok|well|hi|for the record),? )?")
+_LEAD = re.compile(
+    r"\s*(?:(?:so|and|but|also|ok|okay|oh|well|hi|fyi|honestly|really|just|look|yes|no(?=,)),? |for the record,? )*",
+    re.I,
+)
+# Where a rule may begin within a sentence: "I get seasick, so no boats, ever".
+_PLEASE = re.compile(r",? (?:please|ok|okay|thanks|will you|would you)$", re.I)
+_RULE = re.compile(r"(?:[,;:\u2013\u2014]|\s-)\s+|\b(?:so|because|but|and|since)\s+")
+# A quotation longer than a few words; a shorter one may stand in a statement: "I never sign off with 'Best'".
+_QUOTED = re.compile("\x00{24}")
+# The end of a statement of which a part is missing.
+_STUB = re.compile(
+    r"\b(?:to|be|feel|(?<!i )(?<!we )can|is|are|was|it's|the|an?|and|or|but|my|your|(?<!or )so|very|those|these)$", re.I
+)
+_POINTS = re.compile(
+    r"\b(?:(?:this|these|those)\b(?! (?:kinds?|sorts?|types?|time|week\w*|month|year|morning|evening|afternoon|summer|"
+    r"winter|spring|autumn|january|february|march|april|may|june|july|august|september|october|november|december|term|"
+    r"trip|once|one|house|home|family|household|flat|kitchen|who|with|of|in need)\b)|"
+    r"(?:of|to|in|for|with|on|at|like) that) ?(?!is\b|i\b|we\b)",
+    re.I,
+)
 _BOTH = re.compile(r"my \w+ and i\b", re.I)
 # Signs of something that may change a fact.
 _NEWS = frozenset({"now", "changed", "ended", "instead"})
@@ -126,21 +145,21 @@ def own_words(text: str) -> str:
 def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, About, Change]]:
     """Yield where the statements of a sentence begin and end, and what they are about."""
     sentence = text[start:end]
-    if "\x00" in sentence or not sentence.strip():
+    if _QUOTED.search(sentence) or not sentence.strip():
         return
     if told_by_others(sentence):
         return
+    if given := _to_remember(sentence):
+        first, last, about = given
+        yield start + first, start + last, about, "none"
+        return
     asks = sentence.rstrip(" )\"'").endswith("?")
-    place = 0
+    place = done = 0
     while (found := _first(sentence, place)) is not None:
         begin, about, change = found
         place = begin + 2
         front = sentence[:begin]
-        if not boundaries.BEGINNING.search(front) or boundaries.NOT_MEANT.search(front):
-            continue
-        if boundaries.QUESTION.match(front.lstrip()) or (": " in front and not boundaries.COLON.match(front)):
-            continue
-        if boundaries.REPORTED.search(front) and not boundaries.I_SAID.search(front):
+        if not _states(front):
             continue
         stop = len(sentence)
         opening = len(both.group()) if (both := _BOTH.match(sentence, begin)) else 0
@@ -151,18 +170,49 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
                 cut := mark.search(sentence, begin + max(4, opening), stop)
             ):
                 stop = cut.start()
-        if (asks and stop == len(sentence)) or boundaries.CORRECTED.match(sentence, stop):
+        asked = asks and not grammar.ASKED.match(sentence, begin)
+        if (asked and stop == len(sentence)) or boundaries.CORRECTED.match(sentence, stop):
             continue
         words = sentence[begin:stop]
         if boundaries.NOT_MEANT.search(words) and change == "none":
             continue
-        words = words.rstrip(" .,;:!-\u2013\u2014(")
+        begin += len(words) - len(words.lstrip())
+        words = words.strip(" .,;:!-\u2013\u2014(")
         place = max(place, begin + len(words))
-        if about is None and change == "none":
+        if (about is None and change == "none") or (change == "none" and about == "preference" and _is_part(words)):
             continue  # the taste of somebody else
-        if fronted := durations.TIME_IN_FRONT.search(front):
+        if (fronted := durations.TIME_IN_FRONT.search(front)) and fronted.start() >= done:
             begin, words = fronted.start(), sentence[fronted.start() : begin] + words
-        yield start + begin, start + begin + len(words), about, change
+        done = begin + len(words)
+        yield start + begin, start + done, about, change
+
+
+def _states(front: str) -> bool:
+    """Tell whether a statement of the user's own may begin behind these words of its sentence."""
+    if not boundaries.BEGINNING.search(front) or boundaries.NOT_MEANT.search(front):
+        return False
+    if boundaries.QUESTION.match(front.lstrip()) or (": " in front and not boundaries.COLON.match(front)):
+        return False
+    return not boundaries.REPORTED.search(front) or boundaries.I_SAID.search(front) is not None
+
+
+def _to_remember(sentence: str) -> tuple[int, int, About] | None:
+    """Return where what the user asks to be remembered begins and ends, and what it is about."""
+    given = boundaries.REMEMBER.match(sentence)
+    if (
+        given is None
+        or (sentence.rstrip().endswith("?") and " you " not in given.group())
+        or boundaries.NOT_MEANT.search(sentence)
+    ):
+        return None
+    words = _PLEASE.sub("", sentence[given.end() :].rstrip(" .,;:!?-\u2013\u2014("))
+    cue = _first(words, 0)
+    return given.end(), given.end() + len(words), (cue[1] if cue else None) or "fact"
+
+
+def _is_part(words: str) -> bool:
+    """Tell whether a statement lacks a part, or is about something that only its context names."""
+    return _STUB.search(words) is not None or (grammar.TOLD.match(words) is None and _POINTS.search(words) is not None)
 
 
 def _is_told(sentence: str, begin: int) -> bool:
@@ -195,9 +245,14 @@ def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
     for rank, (cue, about, change) in enumerate(_CUES):
         if match := cue.search(sentence, place):
             found.append((match.start(), rank, about, change))
-    lead = _LEAD.match(sentence)
-    if place == 0 and lead is not None and any(cue.match(sentence, lead.end()) for cue in _AT_THE_FRONT):
-        found.append((lead.end(), len(_CUES), "preference", "none"))
+    places = [0] if place == 0 else []
+    for after in [*places, *(rule.end() for rule in _RULE.finditer(sentence, place))]:
+        lead = _LEAD.match(sentence, after)
+        begin = lead.end() if lead else after
+        cues = (grammar.ELLIPTIC, *_AT_THE_FRONT) if after == 0 else _AT_THE_FRONT
+        if any(cue.match(sentence, begin) for cue in cues):
+            found.append((begin, len(_CUES), "preference", "none"))
+            break
     if not found:
         return None
     start, _, about, change = min(found, key=lambda one: one[:2])
@@ -233,4 +288,6 @@ def _timed(quote: str, scope: str, about: About, change: Change, now: datetime, 
 
 def _is_wish(quote: str) -> bool:
     """Tell whether nothing but a wish is said, which counts only where it is for once."""
-    return not any(cue.search(quote) for cue, *_ in _CUES[:-1]) and not any(cue.match(quote) for cue in _AT_THE_FRONT)
+    return not any(cue.search(quote) for cue, *_ in _CUES[:-1]) and not any(
+        cue.match(quote) for cue in (grammar.ELLIPTIC, *_AT_THE_FRONT)
+    )

@@ -1,130 +1,36 @@
-"""Grammar of statements about oneself: English patterns of what is stated, changed, or limited in time.
-
-Each line of a pattern is one alternative; what is indented further goes on with the line before. A word in angle
-brackets stands for a part of `_PARTS`.
-"""
+"""Grammar of statements about oneself: English patterns of what is stated and wished; `vocabulary.py` has the words."""
 
 from __future__ import annotations
 
-import re
-
-_PARTS: dict[str, str] = {}
-
-
-def _filled(text: str) -> str:
-    joined = re.sub(r"\n {8}", "", text.strip())
-    return re.sub(r"<([A-Z_]+)>", lambda match: _PARTS[match.group(1)], joined)
-
-
-def _define(text: str) -> None:
-    """Define parts, one a line: "NAME = alternatives"."""
-    for line in re.sub(r"\n {8}", "", text.strip()).splitlines():
-        name, _, alternatives = line.strip().partition(" = ")
-        _PARTS[name] = f"(?:{_filled(alternatives)})"
-
-
-def phrases(text: str) -> re.Pattern[str]:
-    r"""Return a pattern for phrases of whole words; one that ends in \w ends in the first letter of any word."""
-    lines = [line.strip() for line in _filled(text).splitlines()]
-    ended = [each if each.endswith(r"\w") else rf"{each}(?![\w'])" for each in lines]
-    return re.compile(rf"(?<![\w'-])(?:{'|'.join(ended)})", re.I)
-
-
-def anywhere(text: str) -> re.Pattern[str]:
-    """Return a pattern for any of its lines, within words too."""
-    return re.compile("|".join(line.strip() for line in _filled(text).splitlines()), re.I)
-
-
-# THING keeps out what is no kind of thing: "I like it", "I love that idea", "I prefer the second one".
-_define(
-    r"""
-    I = i|we|my \w+ and i
-    AM = i'm|i am|im|we're|we are|my \w+ and i are
-    ADV = (?:(?:really|truly|just|generally|usually|normally|actually|simply|also|much|always|personally|strongly|
-        deeply|do|very|absolutely|strictly|so|quite|completely|totally|honestly|still|mostly|mainly|definitely|
-        seriously|tend to|especially|particularly|certainly|kind of|far|genuinely|both|all|pretty|rather|have|
-        try to) )*
-    THING = (?! *(?:it[.!,]?$|it (?:so|very|a lot|when|how|here|now|again|too|there)|(?:this|that|these|those|them|
-        yours?|you|theirs|him|her|he|she|how|what|where|why|who|both|either|neither|ones?|everything about)\b|
-        to (?:know|see|
-        hear|ask|go|visit|try|learn|think|believe|imagine|thank|point|add|mention|have|get|bother|be(?! (?:called|told|
-        addressed|left|near|outside|outdoors|alone)\b)|do|say)\b|not to (?:say|
-        answer|tell|discuss)|the (?:\w+ )?(?:first|second|third|last|idea|sound|look|new|other|one|option|answer|
-        version|draft|plan|suggestion|title|name|colou?r|picture|design|ending|way|former|latter|above|previous|same|
-        result|tone)\b|(?:\w+ )?(?:idea|answer|version|suggestion|option) *$|
-        (?:ideas|answers|versions|suggestions|options) *$|[.,!]?$))
-    LIKE = love|adore|enjoy|like|prefer|value|favou?r|boycott|go for|opt for|
-        lean towards?|gravitate towards?|stick with|live for|could live on|shun|hate|loathe|detest|dislike|despise|
-        avoid|crave|swear by|
-        insist on|appreciate|steer clear of|stay away from|stick to|react (?:\w+ )?to|can live without
-    CANNOT = (?:can't|cannot|can not|cant|couldn't) (?:really )?(?:stand|bear|stomach|abide|tolerate|eat|drink|have|
-        digest|deal with|handle|do(?! (?:it|this|that|much|anything)\b)|sleep|get enough of|live without|resist|wear|
-        be doing|(?:work|sleep|read|think|concentrate|travel|sit|function|relax) (?:on|in|with|at|without|near|next))
-    DONT = (?:don't|do not|dont|won't|will not|wouldn't) (?:really |ever |usually |particularly |much )?(?:like|eat|
-        drink|do|wear|watch|tolerate|care for|touch|fly|smoke|enjoy|cook|use|drive|want (?:any|to (?:be (?:near|
-        called|in|on|around|disturbed|woken)|fly|drive|eat|
-        stay)|\w+ (?:of any|in my|on my|with))|buy|read|go (?:to|near|for)|stay (?:in|at)|take|get on with|trust)
-    DIET = all?ergic|intolerant|vegans?|veg[ei]t[ae]rians?|veggies?|pescatarians?|coeliac|celiac|diabetic|lactose|
-        gluten|teetotal\w*|
-        sober|kosher|halal|muslim|jewish|hindu
-    DAY = (?:mon|tues|wednes|thurs|fri|satur|sun)days?|weekdays|weekends|january|february|march|april|may|june|july|
-        august|september|october|november|december|\d{1,2}(?:st|nd|rd|th)?|morning|evening|night|week|day
-    NUMBER = \d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|
-        seventeen|eighteen|twenty|thirty|forty|fifty|sixty|seventy|eighty
-    KIN = (?:(?:ex-?)?(?:wife|husband)|partner|boyfriend|girlfriend|fianc\w+|spouse|mother|father|mum|mom|dad|parent|
-        sister|brother|twin|triplet|eldest|youngest|son|daughter|kid|child|baby|toddler|grand(?:ma|pa|mother|father|son|
-        daughter|parent|child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|
-        parrot|pet)(?:s|ren)?
-    OWN = (?:birthday|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|
-        garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|salary|
-        mortgage|loan|tenancy|insurance|band|choir|office|
-        studio|name|surname|nickname|doctor|dentist|therapist|landlord|landlady|flatmate|roommate|school|company|
-        budget|deadline|exam|marathon|visa|passport|lease|contract|warranty|
-        blood type|prescription)s?
-    EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|
-        lease|wedding|move|marathon|race|concert|visa|passport)s?
-    HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|twins|triplets|garden|
-        allotment|balcony|car|
-        van|bikes?|motorbike|boat|piano|flat|house|licence|asthma|arthritis|diabetes|migraines?|adhd|dyslexia|
-        epilepsy|eczema|hay fever|tinnitus|pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|
-        low) (?:blood (?:pressure|sugar)|cholesterol)|tv|television|smartphone|oven|freezer|dishwasher|microwave|
-        washing machine|\w+ (?:disease|syndrome|disorder|condition|degeneration)|\w*(?:itis|osis|a?emia|algia|
-        opathy)|glaucoma|
-        cataracts|ibs|copd|lupus|psoriasis|gout|sciatica|vertigo|hernia
-    TRADE = nurse|teacher|doctor|engineer|developer|programmer|student|lawyer|carpenter|farmer|pensioner|baker|chef|
-        cook|electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|
-        plumber|builder|mechanic|joiner|roofer|waiter|waitress|barista|cleaner|carer|social worker|
-        childminder|headteacher|lecturer|professor|solicitor|barrister|surgeon|consultant|trucker|courier|postman|
-        fisherman|
-        policeman|police officer|soldier|civil servant|\w+(?:grapher|ologist|trician|ustrator|onomist|itian|apist)|
-        dentist|vet|midwife|paramedic|firefighter|pilot|driver|translator|scientist|researcher|physicist|biologist|
-        chemist|psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|(?:father|mother|dad|
-        mum) of|wheelchair user|shift worker|single (?:mother|father|parent|mum|mom|dad)
-    ONCE = need|want|have|had|get|got|see|saw|use|used|know|knew|think|thought|run|said|say|read (?:the|this|that|it|
-        about)|mean|
-        meant|found|find|understand|remember|ask|asked|made|make|can|could|will|would|should|might|may|must|was|were|am|
-        are|just|only|never|always|did|do|don't|didn't|tried|try|wrote|write (?:the|this)|run (?:the|this)|\w+ed
-    WORK = (?:question|point|guess|answer|code|goal|topic|title|idea|plan|text|problem|draft|essay|story|poem|book|song|
-        file|character|project|script|paper|thesis|game|app|website|report|table|query|function)\b
-    ASKED = recipe|table|hotel|flight|train|bus|taxi|cab|ticket|idea|name|list|plan|gift|present|advice|example|summary|
-        translation|suggestion|tip|answer|draft|text|speech|script|template|restaurant|explanation|word|way|quote
-    ILL = (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|
-        toothache|hangover|migraine|guests?|visitors)
-    HABIT = (?:often |mostly |regularly |usually )?(?:grow|keep|raise|run|sing|swim|cycle|bake|cook|paint|knit|sew|
-        hike|climb|ski|surf|dance|practi[sc]e|meditate|coach|brew|breed|ride|row|jog|smoke|fast|pray|tutor|sail|
-        restore)
-    NO_MORE = any ?more|any longer
-"""
-)
+from epic_core.learning.vocabulary import anywhere, front, phrases
 
 PREFERENCE = phrases(r"""
+    (?:i|we)(?:'d| would)? (?:really )?(?:prefer|like|love) it (?:if|when) you \w
+    (?:for|in|with) (?!this|that|the\b|tonight|today|my\b|our\b|now\b|once|an?\b|which|what)[\w' -]{2,25},? (?:i|
+        we) (?:use|go for|take|stick to|prefer|like|want|choose)\b<THING> \w
+    <I> (?!<ONCE>|lost)\w+ (?:everything|all my|all our|most of my) \w
+    <I> (?:train|study|write|run|cook|read|exercise|shop) (?:best|better|only) (?:in|with|when|on|at|by|if|after|
+        before)\b
+    <I> (?:don't|do not|dont|never) (?:give|let|allow) (?:the|my|our) \w
+    <I> (?:don't|do not|dont) (?!<ONCE>)[a-z]+ (?:on|in|at|with|by|from|for)<THING> (?!the\b|an?\b|my\b|here|there)\w
+    the (?:only|best|worst) [\w' -]{2,40} (?:i|we) (?:really |ever |truly )?(?:like|love|enjoy|eat|drink|wear|read|
+        watch|trust|use|can \w+) (?:is|are)\b(?! (?:that|this|the)\b)
+    <I> (?:go to bed|get up|wake up|(?:have|eat) (?:breakfast|lunch|dinner|supper)) (?:at|by|around|before|after|
+        early|late)\b
+    (?:i'll|i will|i'd|we'll) (?:always )?(?:take|choose|pick|have) [^,.;]{2,40} over [^,.;]{2,40}
+    <I> (?:don't|do not|dont|never|can't|cannot) (?:get along|get on|agree) with<THING>
+    (?:i've|i have|we've|i) (?:got |have )?a (?:thing|horror|dread|fear|love|passion|hatred) (?:about|of|
+        for)<THING> \w
     <I> (?!<ONCE>)\w+ (?:only|nothing but|mostly|exclusively|mainly) (?!(?:if|when|because|know|knew|what|this|that|
         it|the)\b)\w
-    <I> (?!<ONCE>)\w+ [^.,;?]{2,40} (?:wherever|whenever) (?:i|we) can
+    <I> (?!<ONCE>)\w+ [^.,;?]{2,50} (?:whatever the|wherever (?:i|we|it)|whenever (?:i|we|there)|no matter|
+        every time)\b
+    you(?:'ll| will) never (?:catch|find|see|get) me \w
+    count me out (?:of|for|when|if) \w
     <I> (?!<ONCE>)\w+ [^.,;?]{2,40}, never (?:on|in|with|by|from|\w+ing)
     <I> (?:don't|do not|dont) (?:drink|smoke|fly|cook|gamble|eat out)(?= *(?:[.,;!]|$))
-    <I> need [^.,;?]{3,40} (?:(?:in order )?to (?:work|sleep|think|function|concentrate|relax|focus|fall asleep|study)|
-        at night|every (?:day|morning|night))
+    <I> need [^.,;?]{3,40} (?:(?:in order )?to (?:work|sleep|think|function|concentrate|relax|focus|fall asleep|
+        study)|at night|every (?:day|morning|night))
     i(?:'d| would) (?:prefer|like|love) (?:it if )?you (?:to|would|could)? ?(?:always|never) \w
     i(?:'d| would) (?:prefer|like|love) it if you(?:'d| would) (?:always|never) \w
     it(?:'s| is) (?:very |really |quite )?important to (?:me|us) that \w
@@ -135,13 +41,13 @@ PREFERENCE = phrases(r"""
     (?:my|our) (?:\w+ )?(?:style|taste|rule|policy) (?:is|are) (?!(?:that|this|it)\b)\w
     <I> <ADV><LIKE><THING> \w
     <I> <ADV>(?:hate|dislike|detest|can't stand|prefer|like) it when \w
-    (?:my|our) (?:go-to|usual|ideal|idea of) [\w' ]{2,30} (?:is|are)
+    (?:my|our) (?:go-to|usual|ideal|idea of)[\w' ]{0,30} (?:is|are)
     <I> <ADV><CANNOT><THING>
     <I> <ADV><DONT><THING> \w
-    <I> (?:never|always|only|hardly ever|rarely|exclusively|refuse to|mostly|invariably)(?: ever| really|
-         even)? (?!(?:know|knew|thought|think|said|heard|hear|saw|had|did|been|got|get|remember|understood|ask|asked|
-        wanted|need|forget|wonder|meant|was|were|found|noticed|learned|seem|end up|see|have|use this|just|understand|
-        mix|confuse|fail|struggle|want (?:the|an?)|meant)\b|\w+ed\b)\w+
+    <I> (?:never|always|only|hardly ever|rarely|exclusively|refuse to|mostly|
+        invariably)(?: ever| really| even)? (?!(?:know|knew|thought|think|said|heard|hear|saw|had|did|been|got|get|
+        remember|understood|ask|asked|wanted|need|forget|wonder|meant|was|were|found|noticed|learned|seem|end up|see|
+        have|use this|just|understand|mix|confuse|fail|struggle|want (?:the|an?)|meant)\b|\w+ed\b)\w+
     <I> (?:never|always|only) (?:have(?! (?:to|trouble|a problem|an? error|a few|the|<NUMBER>)\b)|use)\b<THING> \w
     <I> (?:can|may) only (?:eat|drink|sleep|use|wear|walk|sit|travel|work)\b<THING>
     <I> (?:need to|have to|must|should) (?:avoid|watch|limit|stay away from|stay off)<THING> \w
@@ -166,17 +72,20 @@ PREFERENCE = phrases(r"""
     <I> (?:sleep|work|think|learn|concentrate|function|travel) (?:best|badly|better|poorly|well) (?:in|with|when|on|
         at|by|if)
     <I> (?:follow|keep|eat|stick to|am on|'m on) (?:an? )?(?:\w+ ){0,3}(?:diet|kosher|halal|vegan|vegetarian|keto)
-    <I> (?:take|drink|eat|have|want|need) (?:my|our)\b(?! (?:\w+ )?(?:time|help|word))
+    <I> (?:take|drink|eat|have|want|need) (?:my|our)\b(?! \w+ in an? )(?! (?:\w+ )?(?:time|help|word|kids|children|
+        family|friends|son|daughter|partner|wife|husband))
     <I> find (?!it (?:in|on|here|out)|out|that|the|this|your|any|no )[\w' -]{2,40}? (?:dull|boring|hard|difficult|
         annoying|relaxing|exhausting|soothing|too \w+|overrated|disgusting|tiring|stressful|charming|calming|
         unbearable|delicious)
-    <AM> (?:not )?<ADV>(?:an? )?(?:\w+ ){0,3}?(?:<DIET>)
+    <AM> (?:not )?<ADV>(?:an? )?(?:(?!so|and|but|because|who)\w+ ){0,3}?(?:<DIET>)
     <AM> (?:not )?<ADV>(?:(?:scared|afraid|terrified|frightened|fond|sick|tired|wary) of<THING>(?= )|into(?= )|
-        (?:keen|big|hooked) on|partial to|sensitive to|obsessed with|crazy about|all for|more into|claustrophobic|
-        averse to|happiest|at my best)
-    <AM> (?:not )?(?:really )?(?:an? |much of an? |more of an? )?(?:\w+ ){0,3}(?:person|people|fan|lover|eater|
-        drinker|owl|bird|minimalist|bookworm|foodie|sucker|purist|sleeper|walker|reader|riser|believer|stickler|
-        addict|snob|enthusiast|traveller|traveler)
+        (?:keen|big|hooked) on|partial to|sensitive to|obsessed with<THING>|crazy about<THING>|all for|more into|
+        claustrophobic|averse to|happiest|at my best)
+    <AM> (?:not )?(?:really )?(?:an? |much of an? |more of an? )?(?!(?:really )?(?:an? )?(?:(?:really|such|so|quite|
+        big|huge|massive|great|true|total) )*(?:an? )?fan(?! of))(?:\w+ ){0,3}(?:person|fan|lover|eater|drinker|owl|
+        bird|minimalist|bookworm|foodie|sucker|purist|sleeper|walker|reader|riser|believer|stickler|addict|snob|
+        enthusiast|traveller|traveler)
+    (?:we're|we are) (?:not )?(?:really )?(?!\w+ing )(?:\w+ ){1,3}people
     <AM> (?:trying|planning) to (?:eat|drink|cut|avoid|lose|stop|quit|sleep|spend|use|fly|walk)
     (?:my|our) (?:all-time |absolute |least )?favou?rite (?:\w+ ){0,3}(?:is|are|has always been)\b(?! (?:it|this|
         that)\b)
@@ -184,100 +93,150 @@ PREFERENCE = phrases(r"""
         aversion|phobia|soft spot|weakness|sweet tooth|preference|coeliac disease|celiac disease)
     i (?:need|sleep|sit|eat|drink|walk|wear|take|use|work|sit) [\w' -]{2,50} because (?:of my|i'm|i am|i have)\b
 """)
-# The thing stands in front: "Beach holidays are torture for me".
-THING_FIRST = re.compile(
-    _filled(
-        r"(?!(?:it|this|that|these|those|they|he|she|you|there|what|which|who|how|the (?:one|answer|first|second|"
-        r"last))\b)[\w' -]{3,60}?(?:,? (?:(?:is|are) (?:\w+ ){0,2}(?:a must|torture|a no-?go|essential|a nightmare|"
-        r"a dealbreaker|out of the question|non-negotiable|off limits|a pleasure|heaven|hell|too \w+|important|"
-        r"sacred) (?:for|to) (?:me|us)|(?:is|are)(?:n't| not)? (?:\w+ ){0,3}(?:my thing|for me|my cup of tea|"
-        r"my favou?rite\w*|how (?:i|we) )|does? my head in\b|is all (?:i|we) \w|(?:could|would|will) kill (?:me|"
-        r"us)\b|(?:is|are) (?:an? )?(?:hard |firm |big |absolute )?no "
-        r"for (?:me|us)\b|(?:is|are) (?:my|our) (?:colou?r|style|jam|weakness|passion|comfort food|happy place|guilty "
-        r"pleasure)\b|(?:bore|bother|tire|worry|fascinate|thrill|soothe|unsettle|annoy|scare|"
-        r"terrify|frighten|stress|overwhelm|exhaust|irritate|depress|disgust|drain|upset|calm|relax|delight)s? me\b|"
-        r"terrif(?:y|ies) me|(?:make|drive)s? me (?:feel |very |so )?(?:sick|ill|nervous|anxious|happy|sad|dizzy|"
-        r"sleepy|uncomfortable|mad|crazy|calm|tired|itch|sneeze)|gives? me (?:an? |the )?(?:headaches?|migraines?|"
-        r"hives|heartburn|creeps|nightmares|rash|wind|energy|joy|stomach \w+)|(?:don't|doesn't|do not|"
-        r"does not) (?:agree with|work for|do it for|suit) (?:me|us)|suits? (?:me|us)(?: best| better)?\b|"
-        r"works? (?:best|better) for (?:me|us)|wears? me (?:out|down)|(?:is|are) (?!clear|unclear|new|news|fine|sent|"
-        r"given|known|available|confusing|up)[\w' -]{2,30} (?:for|to) me\b|keeps? me (?:sane|going|calm|awake|happy|"
-        r"fit)|tastes? (?:like|of) [\w' -]{2,20} to me|puts? me off|gets? on my nerves|that's (?:how|the way) (?:i|"
-        r"we)\b|only(?:,? please)?,? for (?:me|us)\b))"
-    ),
-    re.I,
-)
+# What stands in front of it: "Beach holidays are torture for me".
+THING_FIRST = front(r"""
+    [\w' -]{3,40} and (?:i|me) (?:do not|don't|dont|never) (?:get (?:along|on)|agree|mix)\b
+    <SUBJECT> (?:is|are) (?:\w+ ){0,2}(?:a must|torture|a no-?go|essential|a nightmare|a dealbreaker|
+        out of the question|non-negotiable|off limits|a pleasure|heaven|hell|too \w+|important|sacred) (?:for|to) <US>
+    <SUBJECT> (?:is|are)(?:n't| not)? (?:\w+ ){0,3}(?:my thing|for me|my cup of tea|my favou?rite\w*|how i )
+    <SUBJECT> (?:is|are) (?:an? )?(?:hard |firm |big |absolute |definite )?(?:no|yes|win|turn-?off) (?:for|
+        from) <US>\b
+    <SUBJECT> (?:is|are) (?:my|our) (?:\w+ )?(?:colou?r|style|thing|rule|nightmare|idea of \w+|blanket|jam|weakness|
+        passion|comfort food|happy place|guilty pleasure)\b
+    <SUBJECT> (?:is|are) (?!clear|unclear|new|news|fine|sent|given|known|available|confusing|up)[\w' -]{2,30} (?:for|
+        to) me\b
+    <SUBJECT> (?:does? my head in|is all (?:i|we) \w|(?:could|would|will) kill <US>\b|<FEEL>s? me\b|terrif(?:y|
+        ies) me|brings? me out in|puts? me off|wears? me (?:out|down)|makes? sense to me|leaves? me (?!a\b|an\b|with|
+        alone|no\b|the\b)\w+|sends? me to\b|gets? on my nerves|(?:puts?|sets?) my (?:teeth|nerves) on edge)
+    <SUBJECT> (?:make|drive)s? me (?!think|wonder|laugh|want(?! to (?:hide|scream|run|leave|cry|vomit|puke|die))|
+        smile|reali[sz]e|look|feel like|an?\b|question|curious|believe|suspect|cry\b|late|miss|lose)(?:feel )?\w+
+    <SUBJECT> gives? me (?:an? |the )?(?:headaches?|migraines?|hives|heartburn|creeps|nightmares|rash|wind|energy|joy|
+        stomach \w+)
+    <SUBJECT> (?:(?:don't|doesn't|do not|does not) (?:agree with|work for|do it for|suit) <US>|
+        suits? <US>(?: best| better)?\b|works? (?:best|better) for <US>)
+    <SUBJECT> keeps? me (?:sane|going|calm|awake|happy|fit)
+    <SUBJECT> tastes? (?:like|of) [\w' -]{2,20} to me
+    (?:(?!(?:what|that|which|who|when|where|if|how|why|because|and|but|like|as|than|the|an?|until|
+        since)\b)[\w'-]+ ){1,4}i (?:do not|don't|dont|never|can't|cannot|won't|avoid|
+        leave)(?: [\w' ]{2,30})?(?= *(?:[.,;!]|$))
+    <SUBJECT> (?:is|are) [\w' ]{2,30} as far as i'm concerned
+    <SUBJECT> (?:that's (?:how|the way) (?:i|we)\b|only(?:,? please)?,? for <US>\b)
+""")
+# Without a subject, at the beginning of a sentence only: "Hate olives", "vegan here".
+ELLIPTIC = front(r"""
+    can't be doing with<THING> \w
+    am (?:an? )?(?:\w+ )?<DIET>\b
+    (?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|not (?:really |that |so |too |
+        overly )?(?:into|keen on|(?:a )?(?:big |huge )?fan of|fond of)|all?ergic to|intolerant to)<THING> (?!to\b|
+        or\b|and\b|for\b|is\b|are\b|was\b|the\b|hearing|seeing|everywhere|from\b|can\b|could\b|will\b|would\b|does\b|
+        has\b|may\b|might\b)\w
+    (?:<DIET>|night owl|early bird|coeliac|celiac) here\b
+""")
+# A rule in the form of a question.
+ASKED = front(r"""
+    <ASK>(?:always|never|stop)\b
+""")
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
-TOLD = re.compile(
-    _filled(
-        r"(?:please |and |but )*(?:(?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|"
-        r"not (?:into|"
-        r"keen on|a fan of)|all?ergic to|intolerant to)<THING> (?!to\b|or\b)\w|(?:<DIET>|(?:night owl|early bird|"
-        r"coeliac|"
-        r"celiac)) here\b|give me [\w' -]{2,40} over [\w' -]{2,40} any (?:day|time)|anything with \w+ and i'm \w|"
-        r"nothing "
-        r"(?:with|over|under|after|before) [\w' -]{2,30} for (?:me|us|my|our)\b|nothing (?:with|over|under|after|"
-        r"before) "
-        r"[\w' -]{2,30}, (?=i |we )|keep (?:your (?:answers?|replies|responses|messages|explanations|emails)|(?:the|"
-        r"all) (?:answers|replies)) "
-        r"(?!as|in the|for)\w|address me (?:as|by|in|informally|formally)\b|talk to me (?:like|in|as)\b|"
-        r"call me "
-        r"(?-i:[A-Z])|when(?:ever)? you (?:write|suggest|answer|explain|recommend|plan|cook|book|code|summari[sz]e|"
-        r"translate|"
-        r"draft|talk|reply)\b[^,.?]{0,40}\b(?:me|recipes|code|answers|emails|texts|trips|hotels|"
-        r"restaurants)\b[^,.?]{0,20},"
-        r" \w|[\w' -]{3,40} everywhere, please|(?!the\b|this|that|it\b)[\w -]{3,30} only,? please\b|(?:don't|"
-        r"do not) [\w' -]{5,60}, ever\b|call me (?!back|later|when|if|"
-        r"an?\b|"
-        r"tomorrow|at)\w|(?:write|answer|reply|give me|use|show me|tell me|"
-        r"add) [^?.,]{3,60}\bwhen(?:ever)? you (?!are done|have)\w|(?:don't|do not) (?:suggest|recommend|book|offer|"
-        r"serve) (?:me )?(?:anything|any|\w+s)\b<THING>|(?:never|always|don't ever|do not ever) (?:ever )?(?:suggest|"
-        r"book|recommend|send|give|show|offer|include|put me|seat|use|add|serve|call me|write|answer|reply|order|"
-        r"schedule|plan|pick|choose|buy|assume|mention|tell|list)\b<THING>|no (?!problem|worries|idea|need|rush|"
-        r"matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|but)[\w -]{2,40}? (?:for (?:me|us)|in (?:our|"
-        r"this|my) (?:family|house|home|household|kitchen)|ever)\b|"
-        r"[\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$|[\w -]{3,40} please, always\b|"
-        r"(?!(?:how|what|which|why|who|where|when|should|can|could|is|are|do|does|"
-        r"will)\b)[\w' ,-]{5,80} (?:from now on|"
-        r"in future|going forward)[.!]*$|(?:from now on|going forward|(?:for|"
-        r"in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |no |only |use |give |answer |"
-        r"write |keep |call |book |show |short |long |more |less |fewer )[\w ])"
-    ),
-    re.I,
-)
+TOLD = front(r"""
+    <ASK>(?:always|never) \w
+    no [\w' -]{2,30} ever\b
+    only [\w' -]{2,30} for <US>\b
+    (?!(?:how|what|which|why|who|where|when)\b)[\w' ,-]{5,80}, (?:house|family) rule\b
+    (?:don't|dont|do not|never) (?:use|write|say|add|put|include|send|give)\b[^.?;]{3,60} when(?:ever)? you \w
+    when(?:ever)? you <HELPS>\b[^.?]{0,60}, [^.?]{3,60} (?:please|pls)\b
+    spare me (?:the|any|your|all)\b
+    [\w' -]{3,40} over [\w' -]{3,40}, (?:any \w+ of the \w+|any day|any time|every time|always)\b
+    give me [\w' -]{2,40} (?:over [\w' -]{2,40} any (?:day|time)|and (?:i'm|i am) (?:happy|set|content))
+    anything with \w+ and i'm \w
+    nothing (?:with|over|under|after|before) [\w' -]{2,30}(?: for (?:me|us|my|our)\b|, (?=i |we ))
+    (?:skip|avoid|leave out|steer clear of|keep away from|rule out) (?:anything|everything|all|any) (?:with|that|made|
+        on|in|over|under|after)\b(?! (?:this|that|the)\b)
+    keep (?:your (?:answers?|replies|responses|messages|explanations|emails)|(?:the|all) (?:answers|replies)) (?!as|
+        in the|for)\w
+    address me (?:as|by|in|informally|formally)\b
+    talk to me (?:like|in|as)\b
+    call me (?:(?-i:[A-Z])|(?!back|later|when|if|an?\b|tomorrow|at)\w)
+    when(?:ever)? you <HELPS>\b[^,.?]{0,60}(?:, ?\w| (?:i want|i'd like|please|use|keep|always|never)\b)
+    (?:(?:for|with|in|on) )(?!this|that|the|my|example|instance|what)(?:\w+ ){0,2}<KINDS>[:,] (?!i\b|we\b|is|are|what|
+        how|can|could|do|does|which|where)\w
+    [\w' -]{3,40} everywhere, please
+    (?!the\b|this|that|it\b)[\w -]{3,30} only,? please\b
+    (?:don't|do not) [\w' -]{5,60}, ever\b
+    (?:don't|dont|do not|never|stop) (?!worry|bother)\w+ (?:\w+ ){1,5}(?:with|to|at|on) <US>(?= *(?:[.,;!]|pls|please|
+        ok|thanks|$))
+    (?:could|can|would|will) you (?:please )?stop \w+ing [\w' -]{0,40}\b(?:every|each|all|always|any)\b
+    (?:write|answer|reply|give me|use|show me|tell me|add) [^?.,]{3,60}\bwhen(?:ever)? you (?!are done|have)\w
+    (?:don't|do not) (?:suggest|recommend|book|offer|serve) (?:me )?(?:anything|any|\w+s)\b<THING>
+    never (?!mind\b|give\b|heard|seen|been|got|had|thought|knew|did)\w+ (?:me|my|any|an?)\b
+    (?:never|always|don't ever|do not ever) (?:ever )?(?!give up)(?:<HELPS>|include|put me|seat|use|add|call me|buy|
+        assume|tell)\b<THING>
+    no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|change|luck|
+        news|but)[\w -]{2,40}? (?:for <US>|in (?:our|this|my) (?:family|house|home|household|kitchen)|ever)\b
+    no (?!problem|worries|idea|need|rush|one|way)[\w' -]{2,40}, (?:ever|period|full stop|at all)\b
+    [\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$
+    [\w -]{3,40} please, always\b
+    (?!(?:how|what|which|why|who|where|when|should|can|could|is|are|do|does|
+        will)\b)[\w' ,-]{5,80}(?:,? <FOR_GOOD>)(?= *(?:[.,;!]|$|rather than|instead of|please))
+    (?:from now on|going forward|(?:for|in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |
+        do not |no |only |use |give |answer |write |keep |call |book |show |short |long |more |less |fewer |
+        <NUMBER> )[\w ]
+""")
 FACT = phrases(r"""
+    <AM> (?:an? )?(?:\w+ )?(?:muslim|jewish|hindu|christian|catholic|buddhist|sikh|quakers?|orthodox)s?\b
+    (?:(?:i|we)(?:'ve| have) (?:got )?|(?:i|we) (?:have|drive|own) )an? (?:19|20)\d\d (?-i:[A-Z])\w
+    <I> (?:taught|worked|served|nursed|drove|farmed|played|lived|coached|volunteered|ran) [^.;?]{2,50} for (?:\d+|
+        <NUMBER>|many) years
+    (?:my|our) (?:(?:wife|husband|partner|son|daughter|youngest|eldest|oldest|middle one|little one|baby|toddler|
+        kids?|children|girls?|boys?|twins?)|(?:\w+ )?(?:son|daughter|boy|girl))(?:'s| is| are) (?:\w+ )?(?:all?ergic|
+        coeliac|celiac|diabetic|(?:lactose |gluten )?intolerant|asthmatic|autistic)\b
+    (?:my|our) [\w-]+(?: [\w-]+)? (?:is|are)(?: still)? (?:staying|visiting)\b(?: with us| with me| here)? (?:until|
+        till|for the next|this)\b
+    <I> have my \w+ in an? (?:cast|sling|plaster|splint|brace|boot)
+    (?:we've|i've|we have|i have) (?:got )?(?:the )?(?:builders|painters|plumbers?|roofers|decorators|in-laws|
+        guests) (?:in|here|over|staying)\b
+    <AM> (?:an? )?(?-i:[A-Z])[a-z]+(?= *(?:[.,;!]|$| and\b| by\b| but\b))
+    (?:my|our) (?:first|native|second|mother) (?:language|tongue) is
     (?:my|our) (?!<WORK>)[\w -]{2,30}?(?:'s| is| are) (?:called|named) (?-i:[A-Z])\w+
-    (?:my|our) (?!<WORK>)(?!favou?rite)
-        (?:\w+ ){1,2}?is (?:an? )?(?-i:[A-Z])\w
+    (?:my|our) (?!<WORK>)(?!favou?rite)(?:\w+ ){1,2}?is (?:an? )?(?-i:[A-Z])\w
     (?:my|our) (?:\w+ ){1,3}?\w+s (?:every|on) (?:the (?:first|last|second|third) )?<DAY>
-    (?:my|our) (?:\w+ )?(?:mortgage|loan|lease|tenancy|budget|salary|rent|insurance|visa|passport|contract|garden|flat|
-        house)\b (?:[\w ]{0,30} )?(?:is|ends?|expires?|runs? out|costs?|faces?)\b(?! (?:not|too|broken|slow|wrong)\b)
+    (?:my|our) (?:\w+ )?(?:mortgage|loan|lease|tenancy|budget|salary|rent|insurance|visa|passport|contract|garden|
+        flat|house)\b (?:[\w ]{0,30} )?(?:is|ends?|expires?|runs? out|costs?|faces?)\b(?! (?:not|too|broken|slow|
+        wrong)\b)
     <I> (?:broke|tore|fractured|sprained|twisted|dislocated) (?:my|an?) \w
     (?:i've|we've|i have|we have) (?:run|kept|owned|taught|lived|worked|played|had) [\w' -]{2,40} (?:for|since) \w
     <AM> in my (?:first|second|third|fourth|fifth|final|last) (?:year|term|semester)
     <AM> (?:the )?(?:treasurer|secretary|chair|chairman|head|manager|captain|owner|founder|organiser|conductor) of
     <I> take \w+(?:rin|olol|pril|statin|azole|pine|oxetine|aline|formin|pam|sartan|oxin|roxine)\b
     <I> (?:manage|lead|supervise|employ|chair) (?:an? |the |\d+ |<NUMBER> )\w
+    <I> lost (?:most of |all of |all )?my (?:sight|hearing|leg|arm|eye|voice|sense of \w+)
+    (?:i|we)(?:'ve| have) (?:\w+ ){1,5}since (?:i was|i left|birth|childhood|school|uni\w*|my \w|(?:19|20)\d\d)
     (?:i|we)'ve (?:got )?<NUMBER> (?:acres|hectares|hens|bikes|rooms)
+    (?:i|we)(?:'ve| have) got (?:two|three|four|five|six) (?!questions|ideas|options|things|minutes|hours|days|weeks|
+        months|tickets|problems|files|meetings|points|errors|versions|choices|exams|jobs)\w+s
+    (?:the|my|our) (?:kids|children|girls|boys|twins) (?:are|stay|live) with (?:me|us|their|my)\b
+    <I> (?!<ONCE>)\w+ [\w' -]{2,40} for an? (?:\w+ ){0,2}(?:firm|company|charity|council|hospital|school|agency|
+        university|paper|magazine|shop|hotel|bank|startup)
     <I> had (?:my|an?) (?:\w+ ){0,2}(?:replacement|operation|surgery|transplant|bypass|stroke|heart attack|baby|
-        caesarean|
-        stent)
+        caesarean|stent)
     <I> (?:retired|graduated|qualified|emigrated)\b
     <I> (?:was|were|got) (?:made redundant|laid off|widowed|raised|brought up|fired)
     <I> (?:started|began) (?:(?:a|my) new job|(?:my|an) apprenticeship|(?:my|a) phd|(?:at|with) (?-i:[A-Z]))\w*
     <I> get paid (?:on|every|by|weekly|monthly)
     <I> (?:use|need|wear) (?:an? |my )?(?:wheelchair|walking stick|walking frame|hearing aids?|inhaler|crutches|
-        guide dog|
-        cpap)
-    (?:i've|we've|i have) been (?:learning|training|teaching|studying|saving|dating|practi[sc]ing|volunteering) (?!how|
-        about|what)\w
+        guide dog|cpap)
+    (?:i've|we've|i have) been (?:learning|training|teaching|studying|saving|dating|practi[sc]ing|
+        volunteering) (?!how|about|what)\w
     <AM> (?:four|five|six|seven) (?:foot|feet|ft)\b|<AM> \d'\d
     my name(?:'s| is) \w
+    (?:my|our|the) (?:[\w']+ ){0,3}(?:code|number|pin|password|combination|plate|extension|login|username|
+        locker)(?: for[\w' ]{2,30}| (?:to|of|at) [\w' ]{2,30})?(?:'s| is|:) \w*\d
+    (?:my )?blood (?:type|group)(?:'s| is| -|:)? (?:ab|a|b|o)\b
+    got (?:two |three |an? )?(?:twins|triplets|kids|children|sons?|daughters?|dogs?|cats?)\b
     (?:everybody|everyone|people|friends) calls? me \w
     <AM> (?:<NUMBER>(?= *(?:$|[,.;]| years| and ))|\d{1,2} years old|a \d{1,2}-year-old)
     <AM> \d(?:\.\d+)? ?(?:m|cm|kg|feet|foot)\b
     <AM> (?:<NUMBER> (?:weeks|months) )?(?:pregnant|hard of hearing|in a wheelchair|an? (?:\w+ )?beginner (?:at|in|
-        with)|left-handed|married|divorced|widowed|retired|unemployed|deaf|blind|autistic|colou?r-?blind|dyslexic|
+        with)|left[ -]handed|married|divorced|widowed|retired|unemployed|deaf|blind|autistic|colou?r-?blind|dyslexic|
         self-employed|freelance|engaged|expecting|based in|from (?-i:[A-Z])\w+)
     <AM> (?:(?:an? )?(?:family|couple|household) of|the (?:eldest|oldest|youngest|only child))
     <AM> (?:really |pretty |quite )?(?:terrible|bad|good|hopeless|useless|no good|rubbish) (?:at|with)\b<THING>
@@ -285,7 +244,7 @@ FACT = phrases(r"""
     i was diagnosed with|i've been diagnosed with
     (?:i'd|i would) (?:describe|call) myself|i consider myself
     (?:i've|i have|we've|we have) (?:lived|worked|been living|been working|been married|been learning) (?!on this|
-        on it)\w
+        on it|hard|so |really|out\b|to\b)\w
     i can't (?:swim|drive|ride|ski|read music|speak)
     my (?-i:[A-Z])\w+ is (?:at|good|bad|poor|rusty|fluent|basic|[abc][12])
     <I> <HABIT> (?!(?:it|this|that|these|him|her|them|you|me|the|tired|weary|up|out|away|an? (?:script|program|test)|
@@ -333,7 +292,8 @@ FACT = phrases(r"""
         faces|needs|studies|attends|teaches|plays|is called)\b(?! (?:it|this|that|not sure|driving me|asking|
         always asking|been asking|wrong|here|coming (?:over|round)|to|terrified|scared|afraid|mad|obsessed|crazy|
         allergic|vegan|vegetarian|a (?:vegan|vegetarian|fan|coeliac)|into|fond|keen|so|too|very|really|\w+ing (?:me|
-        us)|being|annoying|angry|begging|complaining|nagging|trying|broken|about|late|on sick|gone|stuck)\b)
+        us)|being|annoying|angry|begging|complaining|nagging|trying|broken|about|late|on sick|gone|stuck|awesome|
+        amazing|great|wonderful|lovely|my|always|everything|been|there)\b)
 """)
 TASTE_OF_OTHERS = phrases(r"""
     (?:my|our) (?:\w+ ){1,3}(?:loves?|likes?|hates?|prefers?|enjoys?|wants?|thinks?|dislikes?|detests?|can't|cannot|
@@ -343,6 +303,12 @@ TASTE_OF_OTHERS = phrases(r"""
 
 # Wishes, which count only where they are for once: "Tonight I fancy something greasy".
 WISH = phrases(r"""
+    (?:the|our) (?:oven|boiler|fridge|freezer|hob|cooker|kitchen|shower|bath|wifi|internet|washing machine|dishwasher|
+        lift|heating|car|shop)(?:'s| is) (?:\w+ )?(?:broken|out|off|down|closed|shut|gone|unusable|being \w+)
+    (?:on|doing) (?:nights|earlies|lates|days|call) (?:until|till|this|for)\b
+    money(?:'s| is) tight (?:until|till|this)\b
+    (?:i|we) want you to \w
+    only (?:need|want) (?!to\b|you\b|the\b|this\b|it\b)\w
     <AM> (?:working|living|staying|house-?sitting|dog-?sitting|cat-?sitting|visiting|away|travel(?:l)?ing) \w
     <AM> without \w
     <AM> in (?:quarantine|hospital|bed|isolation|a cast)
@@ -355,13 +321,15 @@ WISH = phrases(r"""
     (?:leave out|use|put) (?!(?:it|this|that|the following)\b)\w[^.;?]{2,40}
     give me only \w
     <I> (?:fancy|feel like|want|need|only want|would like|am after|'m after|crave)\b(?! (?:to (?!be\b|eat\b|drink\b|
-        stay\b)|you|help|it|this|
-        that|your|(?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
+        stay\b)|you|help|it|this|that|your|(?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
     (?:i|we)(?:'d| would) (?:like|love|rather|prefer)\b(?! (?:to (?!be\b|eat\b|drink\b|stay\b)|you|it|this|that|your|
         (?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
     (?:for this (?:trip|one|time)|this time|just this once|just for (?:today|once|now)),? (?!(?:can|could|would|what|
         how|is|are|do|does|which|where|why|i|we)\b)\w
-    (?:let's|let us) (?:keep|skip|stay|have|go|make it|do|eat)
+    (?:let's|let us) (?:keep|skip|stay|stick to|avoid|have|go|make it|do|eat)
+    (?:don't|dont|do not) (?:put|book|send|call|give|schedule|show|suggest|ask|ring|disturb)\b[^.;?]{2,60}
+    [\w' -]{2,40} only\b
+    (?:make|write|keep|do|answer|reply)(?: me)? [^,.;?]{2,40}, just (?:this|for)\b
     (?:no|nothing|only|skip|make it) (?!problem|worries|idea|need|rush|matter|one|way|thanks)\w
     (?:an? |the )?(?!(?:it|this|that|what|which) )[\w' -]{3,40} (?:will do|would be (?:nice|good|great|lovely))
     (?:keep|make|book|leave|skip|use|cook|pick|choose|take) [^,.;?]{2,50}(?= (?:this (?:time|once)|
@@ -370,13 +338,18 @@ WISH = phrases(r"""
         this (?:week|evening|weekend)|at the moment|right now)
     my \w+(?:'s| is| are) (?:broken|down|out of order|closed|away|ill|sick)
     <AM> (?:off|on|not|only|in (?-i:[A-Z])\w+|at (?-i:[A-Z])\w+|staying)
+    (?:no|nothing) (?!problem|worries|idea|need|rush|matter|one|way|thanks)[\w' -]{2,40}
     (?:<I> (?:have|'ve got|have got|had)|(?:i|we)'ve(?: got)?) (?:an? |the )?<ILL>
 """)
-STATE = anywhere(
-    r"(?:i'm|i am|we're|we are) (?:in|at|staying|on|working from|[a-z]+-?sitting|away)\b|(?:my|"
-    r"our) \w+(?: \w+)?(?:'s| is| are) "
-    r"(?:in|at|being|out|off|under|with|broken|closed)\b|\b<ILL>\b"
-)
+# States are facts; "I'm off dairy this week" is a wish.
+STATE = anywhere(r"""
+    ^(?!(?:i'm|i am|we're|we are) (?:off|not)\b)(?:.*\b)?(?:(?:i'm|i am|we're|we are) (?:in|at|staying|on|
+        working from|[a-z]+-?sitting|away)|<ILL>)\b
+    (?:my|our) \w+(?: \w+)?(?:'s| is| are) (?:in|at|being|out|off|under|with|broken|closed)\b
+    ^(?:on|doing) (?:nights|earlies|lates|days|call)\b
+    \bthe (?:\w+ )?\w+(?:'s| is) (?:broken|out|off|down|closed|shut)\b
+    \bmy \w+ in an? (?:cast|sling|plaster|splint|brace|boot)\b
+""")
 
 HEDGED = anywhere(
     r"\b(?:i think|i believe|kind of|sort of|somewhat|probably|sometimes|a bit|mostly|usually|often|tend to|trying)\b"

@@ -23,9 +23,10 @@ _LABEL = re.compile(
 # Labels under which people write their own words.
 _OWN_LABEL = re.compile(
     r"[ \t]*(?:(?:for|with|on|about|at|as for|when|in|before|while) [\w' -]{2,30}|(?:please )?(?:note|"
-    r"remember|keep in mind)"
-    r"|one (?:more )?thing|heads up|by the way|btw|fyi|also|important|reminder|ps|p\.s\.|context|background|update|"
-    r"just so you know|oh|(?:my|our|house) [\w' -]{2,30}|scratch that|correction|preferences?|diet|"
+    r"remember|keep in mind)|"
+    r"one (?:more )?thing|heads up|by the way|btw|fyi|also|important|reminder|ps|p\.s\.|context|background|"
+    r"update(?: for you)?|"
+    r"just so you know|oh|(?:my|our|house) [\w' -]{2,30}|scratch that|(?:small |quick )?correction|preferences?|diet|"
     r"allerg\w+|i\b[^:\n]*|"
     r"we\b[^:\n]*)\s?:",
     re.I,

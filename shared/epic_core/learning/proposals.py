@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _STATE_ENDED = re.compile(
     r"(?:i'm|i am|we're|we are) (?:no longer|not)\b|\b(?:don't|do not|no longer) (?:mind|care|need)\b", re.I
 )
+_DIED = re.compile(r"\b(?:died|passed away)\b", re.I)
 _WE = re.compile(r"(?:i|we)\b", re.I)
 _ENDED = re.compile(r"\b(?:no longer|any ?more|cancell?ed|died|sold|left|moved out|broken? up|split up)\b", re.I)
 _HABIT = re.compile(
@@ -38,7 +39,7 @@ _HABIT = re.compile(
     re.I,
 )
 _TURNED_TO = re.compile(r"\b(?:prefer|vegan|vegetarian|like|love|hate|into|but|eating|drinking|to)\b", re.I)
-_FROM_NOW = re.compile(r"\b(?:from now on|in future|these days|nowadays|after all|instead|any ?more|again)\b", re.I)
+_FROM_NOW = re.compile(r"\b(?:from now on|in future|these days|nowadays|after all|instead|any ?more|again|now)\b", re.I)
 _OF_USER = re.compile(r"\b(?:the )?user('s)?\b( is\b| has\b)?", re.I)
 _AGAIN = re.compile(r"\bagain\b|\bafter all\b", re.I)
 
@@ -286,7 +287,7 @@ class _Reading:
 
     def _new(self, change: str) -> _Outcome:
         """Return what a change says where nothing is known that it could refer to."""
-        if change == "update":
+        if change == "update" or (change == "stop" and _DIED.search(self._text)):
             return _Outcome("add_fact")
         if change == "stop" and _HABIT.search(self._text) and not _STATE_ENDED.search(self._text):
             return _Outcome("add_preference")

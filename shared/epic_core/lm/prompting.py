@@ -95,16 +95,22 @@ def _plain(text: str) -> str:
     if text.isascii():
         text = re.sub(r"[\x00-\x08\x0e-\x1b\x7f]", "", text)
     else:
-        # Fold full-width and other variants of the characters of markup; everything else stays unchanged.
-        text = "".join(_folded(character) for character in text if _visible(character))
-        text = _FILLERS.sub("", text)
-        text = _STRAY_JOINERS.sub("", text)
+        text = _STRAY_JOINERS.sub("", _FILLERS.sub("", text.translate(_SEEN)))
     return text.translate(_LOOKALIKES)
 
 
-def _folded(character: str) -> str:
-    plain = unicodedata.normalize("NFKC", character)
-    return plain if len(plain) == 1 and ord(plain) in _LOOKALIKES else character
+class _Seen(dict[int, str | None]):
+    """Table for `str.translate`: folds variants of the characters of markup, drops the invisible, keeps all others."""
+
+    def __missing__(self, code: int) -> str | None:
+        character = chr(code)
+        plain = unicodedata.normalize("NFKC", character)
+        folded = plain if len(plain) == 1 and ord(plain) in _LOOKALIKES else character
+        self[code] = folded if _visible(character) else None
+        return self[code]
+
+
+_SEEN = _Seen()
 
 
 def _visible(character: str) -> bool:

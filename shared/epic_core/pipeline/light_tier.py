@@ -154,4 +154,4 @@ def _worth(space: Namespace, vectors: FloatArray) -> FloatArray:
 
 def _light_rows(space: Namespace) -> list[int]:
     """Return the rows of what the light tier may let go, which facts of the user do not belong to."""
-    return [row for row in space.texts.rows.tolist() if space.light(row)]
+    return sorted(set(space.texts.rows.tolist()).difference(space.rows_of, space.facts))

@@ -50,6 +50,8 @@ def checksum(*columns: Any) -> int:
                 if isinstance(column, bytes)
                 else b"s" + column.encode()
                 if isinstance(column, str)
+                else b"%d" % column
+                if type(column) is int
                 else repr(column).encode()
                 for column in columns
             ]

@@ -50,8 +50,12 @@ class Mentions:
         whole = self._is_quoted_in(plain)
         if not whole and not any(beginning in plain for beginning in self._beginnings):
             return text
+        # The item is the longer text: it is read only if a word is there.
+        named = self._words.intersection(content_stems(text))
+        if not whole and not named:
+            return text
         words = self._words.difference(content_stems(item))
-        if not whole and words.isdisjoint(content_stems(text)):
+        if not whole and words.isdisjoint(named):
             return text
         left = " ".join(one for one in sentences(text) if words.isdisjoint(content_stems(one)))
         # A quotation of the whole may consist of words that the item has too, or have several sentences.

@@ -167,33 +167,35 @@ class Namespace:
 
     def _read_entries(self) -> None:
         live = {-1, *self.preference_rows}
+        dimension = self._encoder.dimension
+        if not self._crc_of and not self.expired_items:
+            self._enter(self._store.entries.rows(self.namespace, dimension, under=live))
+            return
         current = {
             row: crc
             for row, (crc, preference, item) in self._store.entries.crcs(self.namespace).items()
             if preference in live and item not in self.expired_items
         }
-        new: list[int] | None = [row for row, crc in current.items() if self._crc_of.get(row) != crc]
-        if len(new or ()) == len(current) and not self.expired_items:
-            new = None  # all of them
-            self.index = EntryIndex(self._encoder.dimension)
-            for known in (self.item_of, self.rows_of, self.preference_of, self.stance_of, self._judged, self._crc_of):
-                known.clear()
-        else:
-            self._leave([row for row, crc in self._crc_of.items() if current.get(row) != crc])
-        self._enter(self._store.entries.rows(self.namespace, self._encoder.dimension, under=live, rows=new))
+        self._leave([row for row, crc in self._crc_of.items() if current.get(row) != crc])
+        new = [row for row, crc in current.items() if row not in self._crc_of]
+        self._enter(self._store.entries.rows(self.namespace, dimension, under=live, rows=new))
 
     def _read_texts(self) -> None:
-        current = self._store.items.text_crcs(self.namespace)
+        dimension = self._encoder.dimension
+        hidden = set(self.expired_items)
         if not self._keep_texts:
             # Items that only an expired preference holds leave with the next change, and are hidden until then.
-            hidden = {
+            hidden |= {
                 item for row in self._expired_rows for item in self._store.entries.items_under(row)
             } - self.rows_of.keys()
-            current = {row: crc for row, crc in current.items() if row not in hidden}
-        current = {row: crc for row, crc in current.items() if row not in self.expired_items}
+        if not self._text_crc_of and not hidden:
+            self._text_crc_of, vectors = self._store.items.texts_in(self.namespace, dimension)
+            self.texts.add(list(self._text_crc_of), vectors)
+            return
+        current = {row: crc for row, crc in self._store.items.text_crcs(self.namespace).items() if row not in hidden}
         self._leave_texts([row for row, crc in self._text_crc_of.items() if current.get(row) != crc])
         new = [row for row in current if row not in self._text_crc_of]
-        self.texts.add(new, self._store.items.texts_at(new, self._encoder.dimension)[1])
+        self.texts.add(new, self._store.items.texts_at(new, dimension)[1])
         self._text_crc_of = current
 
     def _leave_texts(self, rows: Sequence[int]) -> None:

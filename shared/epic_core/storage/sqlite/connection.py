@@ -74,12 +74,15 @@ class Table:
         if checksum(*values) != crc:
             raise DamagedError(path, f"a row of its table {self.name} is not as it was written")
 
-    def verify_row(self, path: Path | None, row: sqlite3.Row, *, texts: bool) -> None:
-        """Compare a row, with or without its texts, with its checksums, as `verify` does."""
+    def verify_rows(self, path: Path | None, rows: Sequence[sqlite3.Row], *, texts: bool) -> None:
+        """Compare rows, with or without their texts, with their checksums, as `verify` does."""
         first = int(self.numbered)
-        self.verify(path, row["crc"], *row[first : first + len(self.checked)])
+        last = first + len(self.checked)
+        for row in rows:
+            self.verify(path, row[last], *row[first:last])
         if texts and self.texts:
-            self.verify(path, row["text_crc"], *[row[name] for name in self.texts])
+            for row in rows:
+                self.verify(path, row["text_crc"], *[row[name] for name in self.texts])
 
 
 class Connection:
@@ -286,8 +289,7 @@ class Connection:
         columns = table.select if texts else table.select_checked
         sql = f"SELECT {columns}{also and ', ' + also} FROM {table.name} {tail}"
         rows = self.read(sql, values, named=True) if among is None else self.among(sql, among, *values, named=True)
-        for row in rows:
-            table.verify_row(self.path, row, texts=texts)
+        table.verify_rows(self.path, rows, texts=texts)
         return rows
 
     def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:

@@ -145,7 +145,7 @@ class Schema:
         cursor.row_factory = sqlite3.Row
         for table in self.tables if tables is None else tables:
             for row in cursor.execute(f"SELECT {table.select} FROM {table.name}"):
-                table.verify_row(path, row, texts=True)
+                table.verify_rows(path, [row], texts=True)
                 count += 1
         return count
 
@@ -171,7 +171,7 @@ def change_columns(
     cursor.row_factory = sqlite3.Row
     rows = cursor.execute(f"SELECT {before.select} FROM {name}").fetchall()
     for row in rows:
-        before.verify_row(path, row, texts=True)
+        before.verify_rows(path, [row], texts=True)
     highest = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (name,)).fetchall()
     db.execute(f"DROP TABLE {name}")
     db.execute(statement)

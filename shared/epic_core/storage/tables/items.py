@@ -132,8 +132,9 @@ class Items(Repository):
     def held(self, namespace: str) -> Iterator[tuple[int, HeldItem]]:
         """Yield rows and items as they are stored, oldest first, read in blocks."""
         last = 0
+        # The plus keeps SQLite from sorting the whole namespace for each block.
         while rows := self.db.rows(
-            ITEMS, "WHERE namespace = ? AND row > ? ORDER BY row LIMIT ?", namespace, last, _BLOCK
+            ITEMS, "WHERE +namespace = ? AND row > ? ORDER BY row LIMIT ?", namespace, last, _BLOCK
         ):
             with decoding(self.db.path):
                 block = [(int(row["row"]), _held(row)) for row in rows]
@@ -179,9 +180,17 @@ class Items(Repository):
     def texts_at(self, rows: Sequence[int], dimension: int) -> tuple[dict[int, int], FloatArray]:
         """Return row to checksum of items, and their embeddings E(x), shape `(len(rows), d)`."""
         found = {row["row"]: row for row in self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False)}
+        return self._with_vectors([found[row] for row in rows], dimension)
+
+    def texts_in(self, namespace: str, dimension: int) -> tuple[dict[int, int], FloatArray]:
+        """Return the same for all items of a namespace whose E(x) is stored, by row."""
+        stored = "WHERE namespace = ? AND embedding IS NOT NULL ORDER BY row"
+        return self._with_vectors(self.db.rows(ITEMS, stored, namespace, texts=False), dimension)
+
+    def _with_vectors(self, found: Sequence[sqlite3.Row], dimension: int) -> tuple[dict[int, int], FloatArray]:
         with decoding(self.db.path):
-            vectors = unpacked([found[row]["embedding"] for row in rows], dimension)
-        return {row: found[row]["crc"] for row in rows}, vectors
+            vectors = unpacked([row["embedding"] for row in found], dimension)
+        return {row["row"]: row["crc"] for row in found}, vectors
 
     # chunks of documents
 
