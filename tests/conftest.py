@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # There are as many workers as cores: more threads in each would only wait for each other. Before numpy is imported.
 for _library in ("OMP", "OPENBLAS", "MKL"):
@@ -22,7 +23,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 pytest.register_assert_rewrite("command_line", "graph_helpers", "helpers", "lm_servers", "scripted")
 
 
-from helpers import Clock  # its assertions are rewritten
+from helpers import Clock, Encode, encoding  # its assertions are rewritten
+
+if TYPE_CHECKING:
+    from command_line import Epic
+    from scripted import Add, Complete
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,3 +87,39 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def kind(request: pytest.FixtureRequest) -> str:
     """The protocol a model's server speaks."""
     return str(request.param)
+
+
+@pytest.fixture(params=["sync", "async"])
+def add(request: pytest.FixtureRequest) -> Add:
+    """Adds the items of the scripted models, or others, by one path or the other."""
+    from scripted import adding
+
+    return adding(request.param)
+
+
+@pytest.fixture(params=["sync", "async"])
+def complete(request: pytest.FixtureRequest) -> Complete:
+    """Completes messages by one path or the other."""
+    from scripted import completing
+
+    return completing(request.param)
+
+
+@pytest.fixture(params=["sync", "async"])
+def encode(request: pytest.FixtureRequest) -> Encode:
+    """Embeds texts by one path or the other."""
+    return encoding(request.param, "encode")
+
+
+@pytest.fixture(params=["sync", "async"])
+def encode_query(request: pytest.FixtureRequest) -> Encode:
+    """Embeds a query by one path or the other."""
+    return encoding(request.param, "encode_query")
+
+
+@pytest.fixture
+def epic(capsys: pytest.CaptureFixture[str]) -> Epic:
+    """Runs commands in this process."""
+    from command_line import runner
+
+    return runner(capsys)

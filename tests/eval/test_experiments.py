@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Epic, refused, runner
+from command_line import Epic, refused
 from epic_core.encoders import default_encoder
 from epic_eval.datasets import Data, read_data
 from epic_eval.experiments.retrieval import run_key
@@ -22,11 +22,6 @@ from epic_eval.experiments.variants import (
     with_preferences,
 )
 from evaluation_data import tiny_data
-
-
-@pytest.fixture
-def epic(capsys: pytest.CaptureFixture[str]) -> Epic:
-    return runner(capsys)
 
 
 @pytest.fixture(scope="module")

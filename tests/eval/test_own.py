@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Epic, jsonl, refused, runner
+from command_line import Epic, jsonl, refused
 from epic_core import EpicMemory
 from epic_core.lm import Message
 from epic_eval.own import look, read_questions
@@ -15,11 +15,6 @@ from evaluation_data import OPTIONS, TRAINS, VEGAN
 from lm_servers import LMServer
 
 SOCKS = "I only wear grey woollen socks."
-
-
-@pytest.fixture
-def epic(capsys: pytest.CaptureFixture[str]) -> Epic:
-    return runner(capsys)
 
 
 @pytest.fixture

@@ -9,18 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command_line import Epic, refused, runner
+from command_line import Epic, refused
 from epic_core import Item
 from epic_eval.datasets import Data, Question, read_data
 from epic_eval.experiments.tables import paper_figures
 from epic_eval.metrics import estimate, interval, paired, proxies
 from epic_eval.report import Figure, Report, Table, Text, frontier
 from evaluation_data import OPTIONS, QUIET, VEGAN, tiny_data
-
-
-@pytest.fixture
-def epic(capsys: pytest.CaptureFixture[str]) -> Epic:
-    return runner(capsys)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Epic, jsonl, refused, runner
+from command_line import Epic, jsonl, refused
 from epic_core.encoders import default_encoder
 from epic_core.lm import Message
 from epic_eval.answering import request_of
@@ -26,11 +26,6 @@ from scripted import Own, Scripted
 
 SETS = ("PrefWiki", "PrefRQ")
 ARMS = ("none", "dense", "EPIC", "EPIC ours")
-
-
-@pytest.fixture
-def epic(capsys: pytest.CaptureFixture[str]) -> Epic:
-    return runner(capsys)
 
 
 @pytest.fixture(scope="module")

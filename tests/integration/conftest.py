@@ -8,7 +8,7 @@ import pytest
 
 from helpers import HashEncoder
 from lm_servers import LMServer
-from scripted import Add, Answers, adding, forget_environment
+from scripted import Answers, forget_environment
 
 
 @pytest.fixture
@@ -22,9 +22,3 @@ def server(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> Iterator[LMServ
     # Ollama's embeddings are unit vectors of most models, but not of all.
     with LMServer(answers, models=("tiny", "embedder"), embed=lambda text: 7 * HashEncoder().vector(text)) as server:
         yield server
-
-
-@pytest.fixture(params=["sync", "async"])
-def add(request: pytest.FixtureRequest) -> Add:
-    """Adds `ITEMS`, or others, by one path or the other."""
-    return adding(request.param)

@@ -14,8 +14,6 @@ pytest.importorskip("langchain", reason="needs the extra agents")
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, TodoListMiddleware
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -26,6 +24,7 @@ from epic_core import EpicMemory, Item
 from epic_core.errors import InvalidInputError
 from epic_langchain.agents import EpicMemoryMiddleware
 from helpers import HashEncoder, KeepAll
+from langchain_runs import Runs
 
 VEGAN, CASINO = "I follow a strict vegan diet.", "I avoid hotels with casinos."
 ITEMS = [
@@ -60,32 +59,6 @@ def ask(*questions: str) -> dict[str, Any]:
 
 def thread(name: str, **options: Any) -> Any:
     return {"configurable": {"thread_id": name, **{f"epic_{key}": value for key, value in options.items()}}}
-
-
-class Trace(BaseCallbackHandler):
-    """Remembers the runs: names, parents, and what was retrieved."""
-
-    def __init__(self) -> None:
-        self.names: dict[Any, str] = {}
-        self.parents: dict[Any, Any] = {}
-        self.retrieved: list[tuple[str, Sequence[Document]]] = []
-        self.queries: list[str] = []
-
-    def _started(self, run_id: Any, parent_run_id: Any, name: str) -> None:
-        self.names[run_id] = name
-        self.parents[run_id] = parent_run_id
-
-    def on_chain_start(self, *args: Any, run_id: Any, parent_run_id: Any = None, **kwargs: Any) -> None:
-        self._started(run_id, parent_run_id, kwargs.get("name", ""))
-
-    def on_retriever_start(
-        self, serialized: Any, query: str, *, run_id: Any, parent_run_id: Any = None, **kw: Any
-    ) -> None:
-        self._started(run_id, parent_run_id, kw.get("name", ""))
-        self.queries.append(query)
-
-    def on_retriever_end(self, documents: Sequence[Document], *, run_id: Any, **kwargs: Any) -> None:
-        self.retrieved.append((self.names[self.parents[run_id]], documents))
 
 
 async def answered(agent: Any, asynchronous: bool, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -136,19 +109,18 @@ async def test_the_callers_messages_and_the_state_stay_as_they_are(memory: EpicM
 
 @both_ways
 async def test_what_is_retrieved_is_seen_in_the_trace(memory: EpicMemory, asynchronous: bool) -> None:
-    trace = Trace()
+    trace = Runs()
     agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory, k=2)])
     hits = memory.search(QUESTION, 2)
     await answered(agent, asynchronous, ask(QUESTION), {"callbacks": [trace]})
     if asynchronous and sys.version_info < (3, 11):
-        assert trace.retrieved == []
+        assert trace.of_kind("retriever") == []
         return
     # Once for the turn, though the model was called twice.
-    assert trace.queries == [QUESTION]
-    ((parent, documents),) = trace.retrieved
-    assert parent == "model"
-    assert [document.id for document in documents] == [hit.item.id for hit in hits]
-    assert [document.metadata["epic_score"] for document in documents] == pytest.approx([hit.score for hit in hits])
+    (run,) = trace.of_kind("retriever")
+    assert (run.given, trace.above(run)[0].name) == (QUESTION, "model")
+    assert [document.id for document in run.found] == [hit.item.id for hit in hits]
+    assert [document.metadata["epic_score"] for document in run.found] == pytest.approx([hit.score for hit in hits])
 
 
 # many users
@@ -312,7 +284,7 @@ async def test_beside_other_middleware(memory: EpicMemory, asynchronous: bool) -
 async def test_a_turn_that_waits_for_the_user(memory: EpicMemory, asynchronous: bool) -> None:
     if asynchronous and sys.version_info < (3, 11):
         pytest.skip("LangGraph does not interrupt asynchronous nodes there")
-    model, middleware, trace = tool_loop(), EpicMemoryMiddleware(memory), Trace()
+    model, middleware, trace = tool_loop(), EpicMemoryMiddleware(memory), Runs()
     agent = create_agent(
         model,
         [weather],
@@ -326,7 +298,7 @@ async def test_a_turn_that_waits_for_the_user(memory: EpicMemory, asynchronous: 
     result = await answered(agent, asynchronous, decision, {**thread("one"), "callbacks": [trace]})
     assert result["messages"][-1].text == ANSWER
     assert model.systems[0] == model.systems[1]
-    assert len(trace.queries) <= 1
+    assert len(trace.of_kind("retriever")) <= 1
     assert middleware.report is not None and middleware.report.kept == 1
     assert f"user: {QUESTION}" in [hit.item.text for hit in memory.search(QUESTION)]
 
@@ -341,6 +313,3 @@ async def test_a_memory_is_not_opened_on_the_event_loop() -> None:
     agent = create_agent(ScriptedChat(answers=["Hotels."]), middleware=[EpicMemoryMiddleware(opened)])
     await agent.ainvoke(ask("Which hotels?"), context={"namespace": "anna"})
     assert threads and threading.get_ident() not in threads
-
-
-# the store

@@ -139,6 +139,3 @@ async def test_embeddings_that_fail_say_so_and_nothing_is_taken_in(server: LMSer
     server.start()
     server.models = ("tiny", "embedder")
     assert memory.search("casinos") == await memory.asearch("casinos")
-
-
-# a file, and callbacks

@@ -13,10 +13,10 @@ import pytest
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import ConfigurableField
 from pydantic import ValidationError
 
+from chat_models import Words
 from epic_core import EpicMemory, Item, Stance
 from epic_core.context import format_hit, format_preferences
 from epic_core.encoders.static import StaticEncoder
@@ -36,16 +36,6 @@ ITEMS = [
     Item(id="soup", text="Vegan soup fits a strict diet.", metadata={"kind": "food", "year": 2022}),
 ]
 QUERY = "Where should I stay, are there hotels with casinos?"
-
-
-class Words(Embeddings):
-    """LangChain embeddings by words."""
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [self.embed_query(text) for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        return [float(number) for number in HashEncoder(64).vector(text)]
 
 
 def generous() -> StaticEncoder:
@@ -91,11 +81,6 @@ def test_documents_carry_flat_guidance_and_their_own_metadata(retriever: EpicRet
     assert first.metadata["epic_tier"] == "memory"
     assert all(key.startswith("epic_") for key in first.metadata.keys() - own.keys())
     assert all(type(value) in {str, int, float} for value in first.metadata.values())
-
-
-def test_an_unknown_constructor_argument_is_an_error(memory: EpicMemory) -> None:
-    with pytest.raises(ValidationError, match="search_kwargs"):
-        EpicRetriever(memory=memory, search_kwargs={"k": 3})
 
 
 def test_a_memory_is_needed(tmp_path: Path) -> None:

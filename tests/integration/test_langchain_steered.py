@@ -17,7 +17,6 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
@@ -27,12 +26,13 @@ from pydantic import ValidationError
 
 from epic_core import EpicMemory, QuerySteering, Stance
 from epic_core.encoders import default_encoder
-from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
+from epic_core.errors import DuplicatePreferenceError, EncoderMismatchError, InvalidInputError
 from epic_core.steering.vector_stores import SteeredSearch
 from epic_core.types import FloatArray
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever
 from epic_langchain.steered_retriever import SteeredRetriever
 from helpers import HashEncoder, KeepAll
+from langchain_runs import Runs
 
 DATA = files("epic_core") / "data"
 RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -285,13 +285,6 @@ def test_a_calls_options_give_what_a_retriever_made_with_them_gives(
     ).invoke(question)
 
 
-async def test_an_argument_wins_over_the_configuration(hotels: InMemoryVectorStore) -> None:
-    retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS])
-    config: Any = {"configurable": {"epic_k": 1}}
-    assert len(retriever.invoke(QUERY, config)) == len(await retriever.ainvoke(QUERY, config)) == 1
-    assert len(retriever.invoke(QUERY, config, k=3)) == len(await retriever.ainvoke(QUERY, config, k=3)) == 3
-
-
 async def test_one_retriever_serves_many_users_at_once(hotels: InMemoryVectorStore) -> None:
     retriever = SteeredRetriever(vectorstore=hotels, k=1)
     configs: list[Any] = [
@@ -329,22 +322,6 @@ async def test_a_call_that_cannot_be_is_an_error(
 
 
 # the fallback
-
-
-class Runs(BaseCallbackHandler):
-    """The names of retriever runs, each with its parent's."""
-
-    def __init__(self) -> None:
-        self.names: dict[Any, str] = {}
-        self.started: list[tuple[str, str | None]] = []
-        self.ended: list[Sequence[Document]] = []
-
-    def on_retriever_start(self, serialized: Any, query: str, *, run_id: Any, parent_run_id: Any, **kwargs: Any) -> Any:
-        self.names[run_id] = kwargs["name"]
-        self.started.append((kwargs["name"], self.names.get(parent_run_id)))
-
-    def on_retriever_end(self, documents: Sequence[Document], **kwargs: Any) -> Any:
-        self.ended.append(documents)
 
 
 class Web(BaseRetriever):
@@ -385,8 +362,9 @@ async def test_the_fallback_is_a_run_below_the_retrievers(hotels: InMemoryVector
         found = call(QUERY, {"callbacks": [runs], "run_name": "outer"})
         if asyncio.iscoroutine(found):
             await found
-        assert runs.started == [("outer", None), ("Web", "outer")]
-        assert len(runs.ended) == 2
+        outer, web = runs.of_kind("retriever")
+        assert (outer.name, outer.parent) == ("outer", None) and runs.above(web) == [outer]
+        assert web.name == "Web" and outer.found and web.found == PAGES
 
 
 async def test_the_fallback_is_given_what_the_call_is_configured_with(hotels: InMemoryVectorStore) -> None:
@@ -450,25 +428,6 @@ def test_a_store_that_does_not_know_its_embeddings_needs_them() -> None:
     for embeddings in (EpicEmbeddings(), default_encoder()):
         retriever = SteeredRetriever(vectorstore=store, preferences=[AVOIDS], embeddings=embeddings)
         assert texts(retriever.invoke("Which hotel should I book?"))[0] == HOTELS[1]
-
-
-class Failing(Embeddings):
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        raise ConnectionError("nobody there")
-
-    def embed_query(self, text: str) -> list[float]:
-        if "Query" in text:
-            raise ConnectionError("nobody there")
-        return [1.0] * 256
-
-
-@pytest.mark.parametrize("query", ["Query", "preferences"])
-async def test_embeddings_that_fail_are_a_clear_error(hotels: InMemoryVectorStore, query: str) -> None:
-    retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS], embeddings=Failing())
-    with pytest.raises(EncoderError, match=r"Failing.*nobody there"):
-        retriever.invoke(query)
-    with pytest.raises(EncoderError, match=r"Failing.*nobody there"):
-        await retriever.ainvoke(query)
 
 
 # what cannot be

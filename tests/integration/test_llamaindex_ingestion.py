@@ -350,9 +350,6 @@ async def test_workers_refuse_what_they_cannot_do(what: str, run: Run) -> None:
         await run(IngestionPipeline(transformations=[keep]), nodes=list(NODES), num_workers=2)
 
 
-# other embedding steps
-
-
 # indexes
 
 

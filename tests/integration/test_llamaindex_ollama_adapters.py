@@ -179,9 +179,6 @@ def test_event_loops_may_come_and_go(server: LMServer) -> None:
         assert texts == ["{}"] * 3 and vectors.shape == (len(TEXTS), 1024)
 
 
-# what is answered
-
-
 # what goes wrong
 
 

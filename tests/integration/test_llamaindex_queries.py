@@ -91,9 +91,6 @@ async def test_with_guidance_as_text_its_model_sees_the_guidance(memory: EpicMem
         assert prompt.count("Interpretation Guidance:") == 3
 
 
-# fusing
-
-
 # routing and merging
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 import socket
 import threading
 import time
@@ -91,33 +89,6 @@ async def test_all_ways_give_the_same_memory(
     assert f"{server.calls:>8} calls" in str(report)
 
 
-@pytest.mark.parametrize(
-    ("cuts", "logprobs", "total"),
-    [
-        ("(Keep|Discard)", {"Keep": -0.25, "Discard": -0.25}, -0.25),
-        ('("Ke)(ep)|("Disc)(ard)', {'"Ke': -0.5, "ep": -0.125, '"Disc': -0.5, "ard": -0.125}, -0.625),
-    ],
-    ids=["one token", "two tokens"],
-)
-@pytest.mark.parametrize("way", WAYS)
-async def test_confidence_is_the_probability_of_the_decision(
-    make: Make, answers: Answers, way: Any, cuts: str, logprobs: dict[str, float], total: float, add: Add
-) -> None:
-    def sure(request: Json, number: int) -> Reply:
-        text = answers.said(request["messages"])
-        return Reply(text=text, tokens=[(part, logprobs.get(part, -3.0)) for part in re.split(cuts, text) if part])
-
-    answers.alter = sure
-    memory = memory_with(LMVerifier(make(), way=way))
-    await add(memory)
-
-    assert pairs_of(memory) == EXPECTED
-    for name in KEPT:
-        for entry in memory.explain(name).entries:
-            assert entry.confidence == pytest.approx(math.exp(total))
-        assert f"confidence   {math.exp(total):.2f}" in str(memory.explain(name))
-
-
 # answers that are no answers
 
 
@@ -130,19 +101,6 @@ BROKEN = {
     "an error in the middle": Reply(text='{"decision": "Discard", "rationale": "So."}', fails="CUDA error"),
     "a page of HTML": Reply(not_json=True),
 }
-
-
-@pytest.mark.parametrize("broken", BROKEN)
-async def test_what_goes_wrong_once_is_tried_again(
-    server: LMServer, make: Make, answers: Answers, broken: str, add: Add
-) -> None:
-    answers.alter = lambda request, number: BROKEN[broken] if number == 3 else None
-    memory = memory_with(patient(make()))
-    report = await add(memory)
-
-    assert pairs_of(memory) == EXPECTED
-    assert (report.usage.calls, report.usage.retries) == (len(PASSED) + 1, 1)
-    nothing_lost(memory, report, waiting=0)
 
 
 @pytest.mark.parametrize("broken", BROKEN)
@@ -267,9 +225,6 @@ async def test_hanging_calls_at_the_same_time_are_bounded_too(
     assert time.perf_counter() - began < 6.0
     assert server.calls <= 3 * 8
     nothing_lost(memory, report, waiting=60)
-
-
-# what is long
 
 
 # several at once

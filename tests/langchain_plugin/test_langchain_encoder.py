@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,64 +14,23 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.embeddings import Embeddings
 
+from chat_models import Words
 from epic_core import EpicMemory, Item
 from epic_core.encoders import default_encoder
-from epic_core.encoders.base import aembed_query, default_tau, embed_query
+from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import (
     EncoderError,
     EncoderMismatchError,
     InvalidInputError,
 )
-from epic_core.steering.relevance import default_floor, sample_texts
+from epic_core.steering.relevance import sample_texts
 from epic_core.types import FloatArray
 from epic_langchain import EpicEmbeddings
 from epic_langchain.models import (
     LangChainEncoder,
     encoder_of,
 )
-from helpers import HashEncoder, KeepAll
-
-
-class Words(Embeddings):
-    """One axis for each word, as long as one likes; queries may be embedded otherwise.
-
-    Attributes:
-        documents, queries: The texts that were embedded as one or the other.
-        sync_calls: How many calls were synchronous.
-    """
-
-    def __init__(self, *, model: str = "words", length: float = 7.0, shift: float = 0.0) -> None:
-        self.model = model
-        self.length = length
-        self.shift = shift
-        self.documents: list[str] = []
-        self.queries: list[str] = []
-        self.sync_calls = 0
-        self._words = HashEncoder(64)
-
-    def _document(self, text: str) -> list[float]:
-        self.documents.append(text)
-        return (self.length * self._words.vector(text)).tolist()
-
-    def _query(self, text: str) -> list[float]:
-        self.queries.append(text)
-        return (self.length * (self._words.vector(text) + self.shift)).tolist()
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.sync_calls += 1
-        return [self._document(text) for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        self.sync_calls += 1
-        return self._query(text)
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        await asyncio.sleep(0)
-        return [self._document(text) for text in texts]
-
-    async def aembed_query(self, text: str) -> list[float]:
-        await asyncio.sleep(0)
-        return self._query(text)
+from helpers import Encode, HashEncoder, KeepAll
 
 
 class Gives(Embeddings):
@@ -89,29 +46,6 @@ class Gives(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         return self.embed_documents([text])[0]
-
-
-Encode = Callable[[LangChainEncoder, Sequence[str]], Any]
-
-
-@pytest.fixture(params=["sync", "async"])
-def encode(request: pytest.FixtureRequest) -> Encode:
-    """Encodes texts by one path or the other."""
-
-    async def encoded(encoder: LangChainEncoder, texts: Sequence[str]) -> FloatArray:
-        return encoder.encode(texts) if request.param == "sync" else await encoder.aencode(texts)
-
-    return encoded
-
-
-@pytest.fixture(params=["sync", "async"])
-def encode_query(request: pytest.FixtureRequest) -> Encode:
-    """Encodes a query by one path or the other."""
-
-    async def encoded(encoder: LangChainEncoder, text: str) -> FloatArray:
-        return encoder.encode_query(text) if request.param == "sync" else await encoder.aencode_query(text)
-
-    return encoded
 
 
 async def test_embeddings_become_unit_vectors_in_order(encode: Encode) -> None:
@@ -155,25 +89,6 @@ def test_the_name_is_that_of_class_and_model(attribute: str) -> None:
     assert LangChainEncoder(embeddings, name="mine").name == "mine"
 
 
-def test_the_fingerprint_tells_names_and_dimensions_apart() -> None:
-    prints = {
-        LangChainEncoder(Gives([[1.0]])).fingerprint,
-        LangChainEncoder(Gives([[1.0, 1.0]])).fingerprint,
-        LangChainEncoder(Gives([[1.0]]), name="other").fingerprint,
-        LangChainEncoder(Gives([[1.0]]), fingerprint="weights of May").fingerprint,
-    }
-    assert len(prints) == 4
-    assert "weights of May" in prints
-    assert LangChainEncoder(Gives([[1.0]])).fingerprint in prints
-
-
-def test_tau_and_floor_are_there_only_where_given() -> None:
-    plain, own = LangChainEncoder(Words()), LangChainEncoder(Words(), tau=0.55, floor=0.45)
-    assert (default_tau(plain), default_floor(plain)) == (0.3, 0.2)
-    assert (default_tau(own), default_floor(own)) == (0.55, 0.45)
-    assert not hasattr(plain, "tau") and not hasattr(plain, "floor")
-
-
 def test_a_memory_is_not_opened_with_other_embeddings(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, ["red wine"], encoder=LangChainEncoder(Words()), verifier=KeepAll()) as memory:
@@ -193,36 +108,6 @@ def test_a_memory_is_not_opened_with_other_embeddings(tmp_path: Path) -> None:
 def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         LangChainEncoder(Words(), **arguments)
-
-
-BAD = {
-    "zero": lambda texts: [[0.0, 0.0] for _ in texts],
-    "nan": lambda texts: [[1.0, math.nan] for _ in texts],
-    "infinite": lambda texts: [[1.0, math.inf] for _ in texts],
-    "no numbers": lambda texts: [["a", "b"] for _ in texts],
-    "empty": lambda texts: [[] for _ in texts],
-    "none": lambda texts: [None for _ in texts],
-    "nested": lambda texts: [[[1.0], [2.0]] for _ in texts],
-}
-BAD_BATCHES = {
-    "too few": lambda texts: [[1.0, 2.0] for _ in texts[1:]],
-    "too many": lambda texts: [[1.0, 2.0] for _ in (*texts, "")],
-    "ragged": lambda texts: [[1.0] * (n + 1) for n, _ in enumerate(texts)],
-    "nothing": lambda texts: None,
-    "a number": lambda texts: 3.0,
-}
-
-
-@pytest.mark.parametrize("given", [*BAD.values(), *BAD_BATCHES.values()], ids=[*BAD, *BAD_BATCHES])
-async def test_what_is_no_embedding_is_an_encoder_error(given: Any, encode: Encode) -> None:
-    with pytest.raises(EncoderError, match="langchain:Gives"):
-        await encode(LangChainEncoder(Gives(given)), ["red", "wine"])
-
-
-@pytest.mark.parametrize("given", BAD.values(), ids=BAD)
-async def test_what_is_no_embedding_of_a_query_is_an_encoder_error(given: Any, encode_query: Encode) -> None:
-    with pytest.raises(EncoderError, match="langchain:Gives"):
-        await encode_query(LangChainEncoder(Gives(given)), "red wine")
 
 
 async def test_another_dimension_than_before_is_an_encoder_error(encode: Encode) -> None:

@@ -18,7 +18,7 @@ pytest.importorskip("langchain_graph_retriever", reason="needs the extra graph-r
 
 from graph_retriever.edges import Edge, IdEdge, MetadataEdge
 from graph_retriever.strategies import Eager, Mmr, Strategy
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableParallel
@@ -268,7 +268,6 @@ async def test_edges_are_paths_and_values_of_lists_and_objects() -> None:
 VALUES = st.one_of(st.integers(0, 3), st.sampled_from(["x", "y"]), st.lists(st.sampled_from(["x", "y", 1]), max_size=2))
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 @given(
     st.lists(st.dictionaries(st.sampled_from(["p", "q"]), VALUES), min_size=1, max_size=8),
     st.sets(st.tuples(st.sampled_from(["p", "q"]), st.sampled_from([0, 1, 2, "x", "y"])), min_size=1, max_size=4),

@@ -69,6 +69,7 @@ def test_what_a_call_takes_is_said_where_it_takes_something_else() -> None:
         EpicRetriever(memory=EpicMemory(PREFERENCES)).invoke("x", kk=3)
 
 
+@pytest.mark.slow
 def test_everything_of_the_langchain_extra_can_be_imported_without_the_other_one() -> None:
     code = (
         "import sys; sys.modules['langgraph'] = sys.modules['langchain'] = None\n"

@@ -168,7 +168,6 @@ def check(ops: list[Op], got: list[Any], expected: list[Any]) -> None:
             assert mine == theirs
 
 
-@settings(max_examples=150, deadline=None)
 @given(script=scripts)
 @pytest.mark.slow
 def test_the_same_as_langgraphs_own(script: list[list[Op]]) -> None:
@@ -177,7 +176,6 @@ def test_the_same_as_langgraphs_own(script: list[list[Op]]) -> None:
         check(ops, store.batch(ops), reference.batch(ops))
 
 
-@settings(max_examples=50, deadline=None)
 @given(script=scripts)
 def test_the_same_as_langgraphs_own_async(script: list[list[Op]]) -> None:
     store, reference = EpicStore(embedding=ENCODER, fields=["text"]), Reference()

@@ -31,7 +31,6 @@ from epic_core.collection import Collection, Record
 from epic_core.encoders import default_encoder
 from epic_core.errors import (
     EncoderError,
-    EncoderMismatchError,
     InvalidInputError,
     MemoryClosedError,
     ReadOnlyError,
@@ -220,20 +219,6 @@ def test_it_finds_what_langchains_own_store_finds(tmp_path: Path, embeddings: Em
 # scores
 
 
-async def test_scores_are_cosines_as_floats_best_first() -> None:
-    for embedding in (words(), RandomEmbeddings(), None):
-        store = EpicVectorStore.from_texts(TEXTS, embedding)
-        scored = await both(store, "similarity_search_with_score", TEXTS[0], k=40)
-        scores = [score for _, score in scored]
-        assert all(type(score) is float and -1.0 <= score <= 1.0 for score in scores)
-        assert scores == sorted(scores, reverse=True) and len(set(ids([d for d, _ in scored]))) == len(TEXTS)
-        assert scores[0] == pytest.approx(1.0, abs=TOLERANCE)
-        opposite = (-np.array(store.embeddings.embed_query(TEXTS[0]))).tolist()
-        assert store.similarity_search_with_score_by_vector(opposite, 40)[-1][1] == pytest.approx(-1.0, abs=TOLERANCE)
-        relevant = await both(store, "similarity_search_with_relevance_scores", TEXTS[0], k=40)
-        assert all(0.0 <= score <= 1.0 for _, score in relevant)
-
-
 async def test_searches_by_text_are_steered_and_those_by_vector_are_not() -> None:
     plain, steered = EpicVectorStore(words()), EpicVectorStore(words(), preferences=["night train"], steering="paper")
     for one in (plain, steered):
@@ -276,14 +261,6 @@ async def test_numbers_that_cannot_be_are_errors(options: dict[str, Any]) -> Non
             await both(store, search, "red", **options)
         with pytest.raises(InvalidInputError, match=name):
             await both(store, f"{search}_by_vector", words().vector("red").tolist(), **options)
-
-
-@pytest.mark.parametrize("vector", [[1.0], [math.nan] * 512, "red wine", None])
-async def test_what_is_no_vector_is_refused(vector: Any) -> None:
-    store = EpicVectorStore.from_texts(TEXTS, words())
-    for name in ("similarity_search_by_vector", "max_marginal_relevance_search_by_vector"):
-        with pytest.raises(InvalidInputError, match="vector"):
-            await both(store, name, vector)
 
 
 CROWD = ["red wine here", "red wine there", "red wine now", "red train", "green hills"]
@@ -351,21 +328,6 @@ async def test_a_function_that_filters_gets_copies_and_may_fail(store: EpicVecto
         await both(store, "similarity_search", "red", filter=lambda document: document.metadata["lang"])
     with pytest.raises(InvalidInputError, match="asynchronous"):
         await both(store, "similarity_search", "red", filter=never)
-
-
-def test_what_a_filter_finds_follows_what_is_stored(store: EpicVectorStore) -> None:
-    condition = {"n": {"$in": [1, True]}}
-
-    def found() -> list[str]:
-        return sorted(ids(store.similarity_search("a", k=9, filter=condition)))
-
-    store.add_texts(["a", "b"], [{"n": 1}, {"n": 2}], ids=["1", "2"])
-    assert found() == ["1"]
-    store.add_texts(["c", "d"], [{"n": True}, {"n": 3}], ids=["3", "4"])
-    assert found() == ["1", "3"]
-    store.add_texts(["a"], [{"n": 5}], ids=["1"])
-    store.delete(["3"])
-    assert found() == []
 
 
 def test_filters_whose_values_look_alike_are_told_apart(store: EpicVectorStore) -> None:
@@ -525,9 +487,6 @@ async def test_a_failing_model_stores_nothing_and_leaves_no_file_open(path: Path
 
 
 async def test_what_the_file_refuses_is_an_error(path: Path, tmp_path: Path) -> None:
-    EpicMemory.open(tmp_path / "me.epic", PREFERENCES).close()
-    with pytest.raises(StoreError, match="not a vector store"):
-        EpicVectorStore(words(), path=tmp_path / "me.epic")
     with Collection(default_encoder(), tmp_path / "other", kind="something else") as other:
         other.add([Record(id="a", text="a")])
     with pytest.raises(StoreError, match="holds something else, not documents"):
@@ -535,54 +494,13 @@ async def test_what_the_file_refuses_is_an_error(path: Path, tmp_path: Path) -> 
     with pytest.raises(StoreError, match="no vector store at"):
         EpicVectorStore(words(), path=tmp_path / "none", must_exist=True)
     EpicVectorStore.from_texts(TEXTS, words(), path=path, ids=TEXTS).close()
-    before = path.read_bytes()
     with EpicVectorStore(words(), path=path, read_only=True) as made:
         assert len(made.get_by_ids(TEXTS)) == len(TEXTS)
         for name, arguments in (("add_texts", [["red"]]), ("add_documents", [RAW]), ("delete", [["train"]])):
             with pytest.raises(ReadOnlyError, match="opened for reading only"):
                 await both(made, name, *arguments)
-    assert path.read_bytes() == before
-    for name, arguments in (
-        ("add_texts", [["red"]]),
-        ("delete", [["a"]]),
-        ("get_by_ids", [["a"]]),
-        ("similarity_search", ["red"]),
-        ("similarity_search_by_vector", [[1.0] * 512]),
-    ):
-        with pytest.raises(MemoryClosedError, match="vector store is closed"):
-            await both(made, name, *arguments)
-
-
-async def test_it_lasts(path: Path) -> None:
-    with EpicVectorStore(RandomEmbeddings(), path=path) as made:
-        await made.aadd_texts(TEXTS, ids=TEXTS)
-        made.delete(["train", "none"])
-        made.add_texts(["anew"], [{"n": 1}], ids=["red wine"])
-        right = made.similarity_search_with_score("wine", 99), made.get_by_ids(TEXTS)
-        right_diverse = made.max_marginal_relevance_search("wine", 5)
-    for options in ({}, {"must_exist": True}, {"read_only": True}, {"preferences": PREFERENCES, "steering": "off"}):
-        with EpicVectorStore(RandomEmbeddings(), path=str(path), **options) as again:
-            assert (again.similarity_search_with_score("wine", 99), again.get_by_ids(TEXTS)) == right
-            assert again.max_marginal_relevance_search("wine", 5) == right_diverse
-            assert len(right[0]) == 7
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-    assert b"pickle" not in path.read_bytes() and path.read_bytes().startswith(b"SQLite format 3")
-
-
-async def test_a_file_of_another_model_is_refused(path: Path) -> None:
-    EpicVectorStore.from_texts(TEXTS, RandomEmbeddings(), path=path).close()
-    before = path.read_bytes()
-    for other in (RandomEmbeddings(model="other"), words(), None):
-        with pytest.raises(EncoderMismatchError, match=r"langchain:RandomEmbeddings:random"):
-            EpicVectorStore(other, path=path)
-    # The dimension of a model is known once it has embedded something.
-    with EpicVectorStore(RandomEmbeddings(12), path=path) as made:
-        for name, argument in (("similarity_search", "red"), ("add_texts", ["red"])):
-            with pytest.raises(EncoderMismatchError, match="24 dimensions"):
-                await both(made, name, argument)
-        with pytest.raises(InvalidInputError, match="12 dimensions"):
-            await both(made, "similarity_search_by_vector", [1.0] * 12)
-    assert path.read_bytes() == before
+    with pytest.raises(MemoryClosedError, match="vector store is closed"):
+        await both(made, "similarity_search", "red")
 
 
 # documents with instructions
@@ -878,6 +796,8 @@ async def test_unknown_arguments_are_errors(store: EpicVectorStore) -> None:
         with pytest.raises(TypeError, match="'top_k'"):
             await both(store, name, argument, top_k=3)
     assert store.similarity_search("red") == []
+    with pytest.raises(InvalidInputError, match="vector"):
+        await both(store, "similarity_search_by_vector", None)
     for embedding in ("nomic-embed-text", 3, RandomEmbeddings, object()):
         with pytest.raises(InvalidInputError, match="embeddings must be"):
             EpicVectorStore(embedding)  # type: ignore[arg-type]
@@ -900,25 +820,6 @@ async def test_what_is_changed_while_it_is_embedded_is_stored_as_it_was_given() 
     store = EpicVectorStore(Slow())
     await store.aadd_documents([document])
     assert store.get_by_ids(["a"])[0].metadata == {"user": "anna"}
-
-
-async def test_nothing_that_is_given_is_changed(store: EpicVectorStore) -> None:
-    documents = [*copy.deepcopy(RAW), instructed("i", "blue", "offer wine")]
-    metadatas: list[dict[str, Any]] = [{"n": 1, "deep": {"a": [1]}}, {}]
-    names = ["x", "y"]
-    condition = {"$and": [{"kind": "food"}, {"kind": {"$in": ["food"]}}]}
-    search: dict[str, Any] = {"k": 2, "filter": condition, "preferences": ["red"]}
-    given = (documents, metadatas, names, condition, search)
-    before = copy.deepcopy(given)
-    await both(store, "add_documents", documents, ids=["1", "2", "3", "4", "5"])
-    store.add_documents(documents)
-    await both(store, "add_texts", ["red", "blue"], metadatas, ids=names)
-    await both(store, "similarity_search", "red", **search)
-    store.as_retriever(search_kwargs=search).invoke("red")
-    EpicVectorStore.from_documents(documents, preferences=PREFERENCES, ids=["1", "2", "3", "4", "5"])
-    await EpicVectorStore.afrom_texts(["red", "blue"], words(), metadatas, ids=names)
-    store.delete(names)
-    assert given == before
 
 
 def test_results_are_not_shared(memory: EpicMemory) -> None:

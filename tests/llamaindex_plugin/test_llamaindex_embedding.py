@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import pickle
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,50 +18,18 @@ from hypothesis import strategies as st
 from llama_index.core import MockEmbedding
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from epic_core import EpicMemory
 from epic_core.encoders import Encoder, default_encoder
 from epic_core.errors import EncoderError, InvalidInputError
 from epic_core.steering.relevance import sample_texts
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, encoder_of
-from helpers import HashEncoder, KeepAll
-from llamaindex_models import ScriptedEmbedding, SyncEmbedding
+from helpers import Encode, HashEncoder, KeepAll
+from llamaindex_models import ScriptedEmbedding, SyncEmbedding, heard
 
-Encode = Callable[..., Any]
 KINDS = {"batches": ScriptedEmbedding, "synchronous": SyncEmbedding}
 TEXTS = ["a red wine", "a night train", "an old church"]
-
-
-class Gives(ScriptedEmbedding):
-    """Gives what it was made with, or what a function makes of the texts."""
-
-    given: Any = Field(default=None, exclude=True)
-
-    def vectors(self, texts: Any, shift: float = 0.0) -> Any:
-        return self.given(texts) if callable(self.given) else self.given
-
-
-@pytest.fixture(params=["sync", "async"])
-def encode(request: pytest.FixtureRequest) -> Encode:
-    """Embeds texts by one path or the other."""
-
-    async def encoded(encoder: Any, texts: list[str]) -> Any:
-        return encoder.encode(texts) if request.param == "sync" else await encoder.aencode(texts)
-
-    return encoded
-
-
-@pytest.fixture(params=["sync", "async"])
-def encode_query(request: pytest.FixtureRequest) -> Encode:
-    """Embeds a query by one path or the other."""
-
-    async def encoded(encoder: Any, text: str) -> Any:
-        return encoder.encode_query(text) if request.param == "sync" else await encoder.aencode_query(text)
-
-    return encoded
 
 
 # an embedding model as an encoder
@@ -195,30 +161,6 @@ def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
         LlamaIndexEncoder(ScriptedEmbedding(), **arguments)
 
 
-def test_unknown_arguments_are_errors() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword"):
-        LlamaIndexEncoder(ScriptedEmbedding(), batch=3)  # type: ignore[call-arg]
-    with pytest.raises(ValidationError, match="batch"):
-        EpicEmbedding(batch=3)
-
-
-BAD = {
-    "zero": lambda texts: [[0.0, 0.0] for _ in texts],
-    "nan": lambda texts: [[1.0, math.nan] for _ in texts],
-    "infinite": lambda texts: [[1.0, math.inf] for _ in texts],
-    "no numbers": lambda texts: [["a", "b"] for _ in texts],
-    "empty": lambda texts: [[] for _ in texts],
-    "too few": lambda texts: [[1.0, 2.0] for _ in texts[1:]],
-    "ragged": lambda texts: [[1.0] * (n + 1) for n, _ in enumerate(texts)],
-}
-
-
-@pytest.mark.parametrize("given", BAD.values(), ids=BAD)
-async def test_what_is_no_embedding_is_an_encoder_error(given: Any, encode: Encode) -> None:
-    with pytest.raises(EncoderError, match="llamaindex:Gives"):
-        await encode(LlamaIndexEncoder(Gives(given=given)), ["red", "wine"])
-
-
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_error_of_the_model_says_which_and_what(kind: str, encode: Encode, encode_query: Encode) -> None:
     model = KINDS[kind]()
@@ -230,20 +172,6 @@ async def test_an_error_of_the_model_says_which_and_what(kind: str, encode: Enco
         assert isinstance(raised.value.__cause__, RuntimeError)
     model.fail_with(None)
     assert (await encode(encoder, ["red"])).shape == (1, 96)
-
-
-async def test_a_connection_of_an_ended_event_loop_is_tried_again() -> None:
-    class Reopens(ScriptedEmbedding):
-        failing: list[int] = Field(default=[1, 2])
-
-        def vectors(self, texts: Any, shift: float = 0.0) -> Any:
-            if self.failing:
-                self.failing.pop()
-                raise RuntimeError("Event loop is closed")
-            return super().vectors(texts, shift)
-
-    assert (await LlamaIndexEncoder(Reopens()).aencode(TEXTS)).shape == (3, 96)
-    assert (await LlamaIndexEncoder(Reopens()).aencode_query("wine")).shape == (96,)
 
 
 def test_what_is_given_as_an_embedding_model_becomes_an_encoder() -> None:
@@ -363,25 +291,8 @@ async def test_what_is_no_text_is_not_embedded() -> None:
             await embedding.aget_query_embedding(wrong[-1])  # type: ignore[arg-type]
 
 
-def test_an_encoders_error_comes_through() -> None:
-    model = ScriptedEmbedding()
-    model.fail_with(RuntimeError("out of memory"))
-    with pytest.raises(EncoderError, match="out of memory"):
-        EpicEmbedding(LlamaIndexEncoder(model)).get_query_embedding("a")
-
-
 def test_it_is_an_embedding_model_that_others_hear_of() -> None:
-    class Heard(BaseEventHandler):
-        names: list[str] = Field(default_factory=list)
-
-        def handle(self, event: Any, **kwargs: Any) -> None:
-            self.names.append(event.class_name())
-
     embedding: BaseEmbedding = EpicEmbedding()
-    heard = Heard()
-    get_dispatcher().add_event_handler(heard)
-    try:
+    with heard() as (events, _):
         embedding.get_text_embedding_batch(TEXTS)
-    finally:
-        get_dispatcher().event_handlers.remove(heard)
-    assert heard.names == ["EmbeddingStartEvent", "EmbeddingEndEvent"]
+    assert [event.class_name() for event in events] == ["EmbeddingStartEvent", "EmbeddingEndEvent"]

@@ -2,53 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.schema import TextNode
-from llama_index_instrumentation import get_dispatcher
-from llama_index_instrumentation.event_handlers import BaseEventHandler
-from pydantic import Field
 
 from epic_core import EpicMemory
 from epic_llamaindex import EpicRetriever, EpicTransform
 from epic_llamaindex.events import EpicEvent
+from llamaindex_models import heard
 
 PREFERENCES = ["I avoid hotels with casinos."]
 TEXTS = ["The Golden Ace is a hotel with a casino.", "Steam engines."]
 
 
-class Collected(BaseEventHandler):
-    events: list[Any] = Field(default_factory=list)
-
-    def handle(self, event: Any, **kwargs: Any) -> None:
-        if isinstance(event, EpicEvent):
-            self.events.append(event)
-
-
-@pytest.fixture
-def collected() -> Iterator[Collected]:
-    handler, root = Collected(), get_dispatcher()
-    root.add_event_handler(handler)
-    yield handler
-    root.event_handlers.remove(handler)
-
-
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_handlers_get_counts_and_seconds(asynchronous: bool, collected: Collected) -> None:
+async def test_handlers_get_counts_and_seconds(asynchronous: bool) -> None:
     memory = EpicMemory(PREFERENCES)
     memory.add(TEXTS)
     retriever, keep = EpicRetriever(memory, similarity_top_k=2), EpicTransform(preferences=PREFERENCES)
     nodes = [TextNode(text=text) for text in TEXTS]
-    if asynchronous:
-        found, kept = await retriever.aretrieve("Which hotel?"), await keep.acall(nodes)
-    else:
-        found, kept = retriever.retrieve("Which hotel?"), keep(nodes)
-    search, judge = collected.events
+    with heard() as (events, _):
+        if asynchronous:
+            found, kept = await retriever.aretrieve("Which hotel?"), await keep.acall(nodes)
+        else:
+            found, kept = retriever.retrieve("Which hotel?"), keep(nodes)
+    search, judge = (event for event in events if isinstance(event, EpicEvent))
     assert (search.class_name(), judge.class_name()) == ("EpicSearchEvent", "EpicJudgeEvent")
     assert (search.measures["epic.k"], search.measures["epic.hits"]) == (2, len(found))
     assert search.measures["epic.seconds.embedding"] > 0

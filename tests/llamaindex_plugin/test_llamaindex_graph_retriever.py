@@ -287,6 +287,3 @@ async def test_an_llm_reads_the_passages() -> None:
     )
     assert len(llm.prompts) == 1
     assert retriever.graph.facts("nuts") == [("Oscar", "cannot eat", "hazelnuts")]
-
-
-# the framework

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
@@ -74,7 +74,6 @@ def along(nodes: Sequence[BaseNode], role: NodeRelationship) -> list[str]:
     return met
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.booleans(), max_size=12))
 def test_a_chain_stays_a_chain(kept: list[bool]) -> None:
     given = chain(kept)
@@ -87,7 +86,6 @@ def test_a_chain_stays_a_chain(kept: list[bool]) -> None:
     assert all(node.source_node == given[0].source_node for node in found)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=6))
 def test_a_circle_ends(kept: list[bool]) -> None:
     found = step()(chain(kept, ring=True))
@@ -103,7 +101,6 @@ def test_a_circle_ends(kept: list[bool]) -> None:
 LINKS = st.dictionaries(st.sampled_from([NEXT, PREVIOUS, PARENT, CHILD]), st.integers(0, 7), max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), LINKS), max_size=6))
 def test_no_link_leads_to_what_is_left_out(given: list[tuple[bool, Mapping[NodeRelationship, int]]]) -> None:
     nodes = [TextNode(text="red wine" if one else "blue sky", id_=f"n{n}") for n, (one, _) in enumerate(given)]

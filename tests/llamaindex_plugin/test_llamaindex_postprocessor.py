@@ -19,10 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.retrievers import BaseRetriever
@@ -38,7 +35,7 @@ from epic_llamaindex.models import LlamaIndexLM
 from epic_llamaindex.nodes import node_of
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
 from helpers import AlteredEncoder, DiscardAll, HashEncoder, KeepAll
-from llamaindex_models import ScriptedEmbedding, ScriptedLLM
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM, heard
 from scripted import Scripted, anew, answer_to, instruction_for, read_prompt
 
 VEGAN = "I follow a strict vegan diet."
@@ -47,8 +44,6 @@ STEW = "A rich beef stew for cold evenings, with red wine."
 SOUP = "Lentil soup is a vegan dish that cooks in half an hour."
 STEAM = "The history of the steam engine begins in 1712."
 TOFU = "Tofu and vegetables fried in a wok make a quick vegan dinner."
-
-Processed = Callable[..., list[NodeWithScore]]
 
 
 def found(*texts: str, score: float | None = 0.5) -> list[NodeWithScore]:
@@ -685,46 +680,25 @@ def test_copies_judge_alike() -> None:
 # in the framework
 
 
-class Events(BaseEventHandler):
-    """Collects what is told."""
-
-    seen: list[Any]
-
-    @classmethod
-    def class_name(cls) -> str:
-        return "Events"
-
-    def handle(self, event: Any, **kwargs: Any) -> None:
-        self.seen.append(event)
-
-
 @pytest.mark.parametrize("run", ["sync", "async"])
 async def test_spans_and_events(run: str) -> None:
-    events, spans, debug = Events(seen=[]), SimpleSpanHandler(), LlamaDebugHandler(print_trace_on_end=False)
-    dispatcher = get_dispatcher()
-    dispatcher.add_event_handler(events)
-    dispatcher.add_span_handler(spans)
-    try:
-        processor = EpicNodePostprocessor(preferences=[VEGAN], callback_manager=CallbackManager([debug]))
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    processor = EpicNodePostprocessor(preferences=[VEGAN], callback_manager=CallbackManager([debug]))
+    with heard() as (events, spans):
         for nodes in (found(STEAM, TOFU), []):
             if run == "sync":
                 out = processor.postprocess_nodes(nodes, query_str=QUERY)
             else:
                 out = await processor.apostprocess_nodes(nodes, query_str=QUERY)
             start, end = (
-                [event for event in events.seen if isinstance(event, kind)][-1]
+                [event for event in events if isinstance(event, kind)][-1]
                 for kind in (ReRankStartEvent, ReRankEndEvent)
             )
             assert (start.query.query_str, start.nodes, start.top_n) == (QUERY, nodes, len(nodes))
             assert start.model_name == processor.models["verifier"] and end.nodes == out
-        named = {span.id_.split("-")[0] for span in spans.completed_spans}
-        wanted = "_postprocess_nodes" if run == "sync" else "_apostprocess_nodes"
-        assert f"EpicNodePostprocessor.{wanted}" in named
-        pairs = debug.get_event_pairs(CBEventType.RERANKING)
-        assert len(pairs) == 2 and start.span_id is not None
-    finally:
-        dispatcher.event_handlers.remove(events)
-        dispatcher.span_handlers.remove(spans)
+    wanted = "_postprocess_nodes" if run == "sync" else "_apostprocess_nodes"
+    assert f"EpicNodePostprocessor.{wanted}" in {span.id_.split("-")[0] for span in spans}
+    assert len(debug.get_event_pairs(CBEventType.RERANKING)) == 2 and start.span_id is not None
 
 
 class Fixed(BaseRetriever):

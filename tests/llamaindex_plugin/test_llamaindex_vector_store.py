@@ -445,7 +445,6 @@ def test_the_embedding_model_for_the_index(make: Callable[[], Any] | None) -> No
     st.none() | st.sets(st.integers(0, 9), min_size=1),
     st.sampled_from([VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR]),
 )
-@settings(max_examples=80, deadline=None)
 def test_without_preferences_it_finds_what_llamaindexs_own_store_finds(
     texts: list[list[str]],
     k: int,
@@ -472,15 +471,17 @@ def test_without_preferences_it_finds_what_llamaindexs_own_store_finds(
         ours.add(nodes)
     right, found = theirs.query(query, mmr_threshold=0.7), ours.query(query, mmr_threshold=0.7)
     assert right.ids is not None and right.similarities is not None and found.ids is not None
+    exact = theirs.query(replace(query, similarity_top_k=len(nodes), mode=VectorStoreQueryMode.DEFAULT))
+    assert exact.ids is not None and exact.similarities is not None
+    order = dict(zip(exact.ids, exact.similarities, strict=True))
     if mode == VectorStoreQueryMode.DEFAULT:
         assert found.similarities == pytest.approx(right.similarities, abs=5e-3)
-        everything = theirs.query(replace(query, similarity_top_k=len(nodes)))
-        assert everything.ids is not None and everything.similarities is not None
-        order = dict(zip(everything.ids, everything.similarities, strict=True))
         assert [order[one] for one in found.ids] == pytest.approx(right.similarities, abs=5e-3)
     else:
         assert len(found.ids) == len(right.ids)
-        assert found.ids[:1] == right.ids[:1]
+        # The nearest comes first; of two nearly as near, their codes may tell another.
+        first = [order[one] for one in right.ids[:1]]
+        assert [order[one] for one in found.ids[:1]] == pytest.approx(first, abs=5e-3)
 
 
 def test_diverse_nodes_are_those_of_llamaindexs_own_store() -> None:
@@ -618,7 +619,6 @@ def test_nodes_are_removed_by_their_document(store: EpicVectorStore) -> None:
 
 
 @given(st.none() | st.sets(st.integers(0, 9)), st.none() | st.integers(0, 3), st.booleans())
-@settings(max_examples=40, deadline=None)
 def test_what_is_got_is_what_is_removed(chosen: set[int] | None, value: int | None, asynchronous: bool) -> None:
     store = EpicVectorStore(encoder())
     store.add([embedded(n, n=n % 3) for n in range(8)])

@@ -32,6 +32,7 @@ from graph_helpers import (
     SometimesFailing,
     again,
     alike,
+    anew,
     answering_some,
     exactly,
     failing_at_once,
@@ -51,13 +52,6 @@ def graph() -> GraphMemory:
     graph = made()
     graph.add(PEOPLE)
     return graph
-
-
-def anew(graph: GraphMemory, **options: Any) -> GraphMemory:
-    """A graph of the same items and preferences, built in one go."""
-    fresh = made(None, graph.memory.preferences, extractor=graph.extractor, **options)
-    fresh.add(graph.memory.items())
-    return fresh
 
 
 # extractors that fail

@@ -1,4 +1,4 @@
-"""Chat models whose answers are known, and which remember what they were given."""
+"""Models of LangChain whose answers are known, and which remember what they were given."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import Field
+
+from helpers import HashEncoder
 
 
 class ScriptedChat(BaseChatModel):
@@ -74,3 +77,45 @@ class ScriptedChat(BaseChatModel):
 def called(name: str, said: str = "", /, **arguments: Any) -> AIMessage:
     """The answer of a model that calls a tool."""
     return AIMessage(said, tool_calls=[{"name": name, "args": arguments, "id": f"call-{name}"}])
+
+
+class Words(Embeddings):
+    """One axis for each word, as long as one likes; queries may be embedded otherwise.
+
+    Attributes:
+        documents, queries: The texts that were embedded as one or the other.
+        sync_calls: How many calls were synchronous.
+    """
+
+    def __init__(self, *, model: str = "words", length: float = 7.0, shift: float = 0.0, dimension: int = 64) -> None:
+        self.model = model
+        self.length = length
+        self.shift = shift
+        self.documents: list[str] = []
+        self.queries: list[str] = []
+        self.sync_calls = 0
+        self._words = HashEncoder(dimension)
+
+    def _document(self, text: str) -> list[float]:
+        self.documents.append(text)
+        return (self.length * self._words.vector(text)).tolist()
+
+    def _query(self, text: str) -> list[float]:
+        self.queries.append(text)
+        return (self.length * (self._words.vector(text) + self.shift)).tolist()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.sync_calls += 1
+        return [self._document(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        self.sync_calls += 1
+        return self._query(text)
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        await asyncio.sleep(0)
+        return [self._document(text) for text in texts]
+
+    async def aembed_query(self, text: str) -> list[float]:
+        await asyncio.sleep(0)
+        return self._query(text)

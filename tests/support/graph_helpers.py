@@ -88,6 +88,13 @@ def made(path: Path | None = None, preferences: Any = (WINE, SEA), **options: An
     return GraphMemory(preferences, **options) if path is None else GraphMemory.open(path, preferences, **options)
 
 
+def anew(graph: GraphMemory, **options: Any) -> GraphMemory:
+    """A graph of the same items and preferences, built in one go."""
+    fresh = made(None, graph.memory.preferences, extractor=graph.extractor, **options)
+    fresh.add(graph.memory.items())
+    return fresh
+
+
 def again(path: Path, **options: Any) -> GraphMemory:
     return made(path, None, **options)
 

@@ -8,8 +8,9 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime, timezone
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -79,6 +80,18 @@ BROKEN = {
     "flat": lambda vectors: vectors.ravel(),
     "no numbers": lambda vectors: [["a"] * vectors.shape[1] for _ in vectors],
 }
+
+
+Encode: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+def encoding(how: str, name: str) -> Encode:
+    """Calls a method of encoders: "sync", or "async" by its asynchronous twin."""
+
+    async def encoded(encoder: Any, given: Any) -> Any:
+        return getattr(encoder, name)(given) if how == "sync" else await getattr(encoder, f"a{name}")(given)
+
+    return encoded
 
 
 class Clock:

@@ -1,10 +1,11 @@
-"""Models of LlamaIndex whose answers are known, and which remember what they were given."""
+"""Models of LlamaIndex whose answers are known, and which remember what they were given; and what its handlers hear."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,10 @@ from llama_index.core.base.llms.types import (
     CompletionResponseGen,
     LLMMetadata,
 )
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.span import SimpleSpan
+from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.llm import LLM
 from pydantic import Field, PrivateAttr
@@ -228,3 +233,25 @@ class ScriptedEmbedding(SyncEmbedding):
         await asyncio.sleep(0)
         self._queries.append(query)
         return self.vectors([query], self.shift)[0]
+
+
+class _Events(BaseEventHandler):
+    """Remembers events."""
+
+    heard: list[Any] = Field(default_factory=list)
+
+    def handle(self, event: Any, **kwargs: Any) -> None:
+        self.heard.append(event)
+
+
+@contextmanager
+def heard() -> Iterator[tuple[list[Any], list[SimpleSpan]]]:
+    """The events that handlers are told of meanwhile, and the spans that end."""
+    root, events, spans = get_dispatcher(), _Events(), SimpleSpanHandler()
+    root.add_event_handler(events)
+    root.add_span_handler(spans)
+    try:
+        yield events.heard, spans.completed_spans
+    finally:
+        root.event_handlers.remove(events)
+        root.span_handlers.remove(spans)

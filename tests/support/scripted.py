@@ -40,7 +40,7 @@ import pytest
 
 from epic_core import EpicMemory, Item
 from epic_core.errors import UnknownItemError
-from epic_core.lm import Completion, Message, OllamaLM, OpenAICompatibleLM
+from epic_core.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM
 from epic_core.lm.prompting import Prompt
 from epic_core.types import BuildReport, Candidate, Preference, Stance
 from epic_core.verification import LMVerifier
@@ -518,6 +518,24 @@ def adding(how: str) -> Add:
         return memory.add(items) if how == "sync" else await asyncio.to_thread(memory.add, items)
 
     return add
+
+
+ASKED = [
+    Message("system", "You judge."),
+    Message("user", "Keep it?"),
+    Message("assistant", "?"),
+    Message("user", "Do."),
+]
+Complete: TypeAlias = Callable[..., Awaitable[Completion]]
+
+
+def completing(how: str) -> Complete:
+    """Has a model complete `ASKED`, or other messages: "sync" or "async"."""
+
+    async def completed(lm: LanguageModel, messages: Sequence[Message] = ASKED, **options: Any) -> Completion:
+        return lm.complete(messages, **options) if how == "sync" else await lm.acomplete(messages, **options)
+
+    return completed
 
 
 def candidate(text: str, *preferences: str) -> Candidate:

@@ -415,10 +415,6 @@ def listed(epic: Epic) -> list[str]:
     return [line.partition("  ")[2] for line in result.out.splitlines() if not line.startswith(" ")]
 
 
-def test_preferences_are_listed_in_their_order(built: Epic) -> None:
-    assert listed(built) == PREFERENCES
-
-
 def test_a_preference_can_be_added(built: Epic) -> None:
     assert built("preferences", "me.epic", "add", "I love trains.").code == 0
     assert listed(built) == [*PREFERENCES, "I love trains."]

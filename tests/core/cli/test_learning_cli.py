@@ -8,13 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Epic, refused, runner
+from command_line import Epic, refused
 from epic_core import EpicMemory
-
-
-@pytest.fixture
-def epic(capsys: pytest.CaptureFixture[str]) -> Epic:
-    return runner(capsys)
 
 
 @pytest.fixture

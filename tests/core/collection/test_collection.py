@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import helpers
@@ -217,7 +217,6 @@ def test_a_record_without_keys_is_held_and_not_found(collection: Collection) -> 
     st.integers(1, 9),
     st.sets(st.integers(0, 7)),
 )
-@settings(max_examples=50, deadline=None)
 def test_k_distinct_records_by_their_best_keys(keys: list[list[str]], k: int, allowed: set[int]) -> None:
     made = Collection(encoder())
     made.add(
@@ -469,7 +468,6 @@ def test_an_embedding_for_the_vectors_of_another_encoder_is_refused_when_it_is_s
 
 
 @given(st.sets(st.integers(0, 11)), st.sets(st.integers(0, 9)), st.integers(1, 12))
-@settings(max_examples=40, deadline=None)
 def test_only_some_ids_are_searched(chosen: set[int], allowed: set[int], k: int) -> None:
     made = Collection(encoder())
     made.add([record(n, n=n) for n in range(10)])
@@ -1097,6 +1095,3 @@ def test_a_file_that_another_writes_can_be_read_and_is_not_waited_for_forever(pa
             assert everything(made) == right
             db.execute("ROLLBACK")
         assert made.add([record(1)]) == ["r1"]
-
-
-# nothing is sent, nothing is run

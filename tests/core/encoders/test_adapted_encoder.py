@@ -62,7 +62,11 @@ def test_embeddings_are_normalised_in_all_four_ways() -> None:
         lambda texts: [[1.0], [1.0, 2.0]],
         lambda texts: [["a"], ["b"]],
         lambda texts: None,
+        lambda texts: [None for _ in texts],
+        lambda texts: [[[1.0], [2.0]] for _ in texts],
         lambda texts: [[float("nan"), 1.0]] * len(texts),
+        lambda texts: [[float("inf"), 1.0]] * len(texts),
+        lambda texts: [[0.0, 0.0]] * len(texts),
         lambda texts: 1 / 0,
     ],
 )
@@ -72,6 +76,15 @@ def test_wrong_embeddings_are_an_error_of_ours(embed: Callable[[list[str]], Any]
         encoder.encode(["a", "b"])
     with pytest.raises(EncoderError, match="framework:tiny"):
         asyncio.run(encoder.aencode(["a", "b"]))
+
+
+@pytest.mark.parametrize("given", [None, [], ["a"], [[1.0], [2.0]], [0.0, 0.0], [float("nan"), 1.0]], ids=str)
+def test_a_wrong_embedding_of_a_query_is_one_too(given: Any) -> None:
+    encoder = Framework(lambda texts: [given])
+    with pytest.raises(EncoderError, match="framework:tiny"):
+        encoder.encode_query("a")
+    with pytest.raises(EncoderError, match="framework:tiny"):
+        asyncio.run(encoder.aencode_query("a"))
 
 
 def test_a_connection_of_an_ended_event_loop_is_tried_again() -> None:

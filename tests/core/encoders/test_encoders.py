@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from model2vec import StaticModel
 from tokenizers import Tokenizer
@@ -56,7 +56,6 @@ def lengths(vectors: np.ndarray) -> np.ndarray:
 
 
 @given(text=st.text())
-@settings(deadline=None)
 def test_any_text_has_a_unit_vector(text: str) -> None:
     vectors = default_encoder().encode([text])
     assert vectors.shape == (1, default_encoder().dimension)
@@ -82,7 +81,6 @@ LETTERS = st.characters(max_codepoint=0x5FF) | st.sampled_from("素食가한🙂
 
 
 @given(text=st.text(LETTERS) | st.from_regex(r"[a-zA-Z'\[\]# é]{1,40}|.{0,9}\[(SEP|UNK)\].*"))
-@settings(deadline=None)
 def test_words_are_cut_as_the_package_tokenizers_cuts_them(text: str) -> None:
     assert OURS.encode([text], 10_000) == [THEIRS.encode(text, add_special_tokens=False).ids]
 
@@ -113,7 +111,6 @@ def test_a_tokenizer_of_another_kind_is_read_by_the_package(tmp_path: Path, monk
 
 
 @given(texts=st.lists(st.text(), max_size=20))
-@settings(deadline=None, max_examples=40)
 def test_a_text_has_the_same_vector_alone_and_among_others(texts: list[str]) -> None:
     together = default_encoder().encode(texts)
     assert together.shape == (len(texts), default_encoder().dimension)

@@ -30,6 +30,7 @@ from graph_helpers import (
     SometimesFailing,
     again,
     alike,
+    anew,
     exactly,
     found,
     made,
@@ -38,19 +39,6 @@ from graph_helpers import (
     seen,
 )
 from helpers import DiscardAll, HashEncoder, KeepAll, UndecidedAll
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "me.epic"
-
-
-def anew(graph: GraphMemory, **options: Any) -> GraphMemory:
-    """A graph of the same items and preferences, built in one go."""
-    fresh = made(None, graph.memory.preferences, extractor=graph.extractor, **options)
-    fresh.add(graph.memory.items())
-    return fresh
-
 
 # what happens to it
 

@@ -29,11 +29,6 @@ from helpers import DiscardAll, KeepAll
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "me.epic"
-
-
-@pytest.fixture
 def graph() -> GraphMemory:
     graph = made()
     graph.add(PEOPLE)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core.graph.pagerank import Network
@@ -137,7 +137,6 @@ passage_seeds = st.dictionaries(passage, st.floats(0.0, 10.0), max_size=4)
 
 
 @given(changes=st.lists(change, max_size=14), entities=entity_seeds, passages=passage_seeds)
-@settings(deadline=None, max_examples=150)
 @pytest.mark.slow
 def test_any_changes_leave_the_graph_that_one_built_anew_is(
     changes: list[tuple[str, Any]], entities: dict[int, float], passages: dict[int, float]

@@ -100,6 +100,12 @@ def test_a_context_that_is_no_number_is_refused() -> None:
         Framework(context=0)
 
 
+def named(name: str, **attributes: Any) -> Exception:
+    """An error of a class of that name."""
+    error: Exception = type(name, (Exception,), attributes)("It failed.")
+    return error
+
+
 class ReadTimeout(Exception):  # noqa: N818
     pass
 
@@ -117,6 +123,9 @@ class RateLimitError(Exception):
         (ConnectionError("refused"), LMUnavailableError),
         (ReadTimeout(), LMUnavailableError),
         (RateLimitError(), LMUnavailableError),
+        (named("ServerError", code=503), LMUnavailableError),
+        *((named(name), LMUnavailableError) for name in ("ConnectTimeout", "APIConnectionError", "DeadlineExceeded")),
+        (named("AuthenticationError"), LMSetupError),
     ],
 )
 def test_a_frameworks_failure_is_explained(error: Exception, kind: type[Exception]) -> None:
@@ -127,7 +136,7 @@ def test_a_frameworks_failure_is_explained(error: Exception, kind: type[Exceptio
 
 
 def test_what_is_known_already_or_means_nothing_stays() -> None:
-    for error in (LMError("ours"), Status(200), Status(700), KeyError("x")):
+    for error in (LMError("ours"), Status(200), Status(700), KeyError("x"), FileNotFoundError("weights")):
         assert explained(error, "tiny") is error
     assert explained(ReadTimeout(), "tiny").timed_out  # type: ignore[attr-defined]
     hidden = ValueError("the cause is hidden")
@@ -135,10 +144,11 @@ def test_what_is_known_already_or_means_nothing_stays() -> None:
     assert explained(hidden, "tiny") is hidden
 
 
-def test_a_server_says_when_to_come_back() -> None:
+@pytest.mark.parametrize(("said", "wait"), [("7", 7.0), ("soon", None), ("-1", None)])
+def test_a_server_says_when_to_come_back(said: str, wait: float | None) -> None:
     error = Status(429)
-    error.response = type("Response", (), {"headers": {"retry-after": "7"}})()  # type: ignore[attr-defined]
-    assert explained(error, "tiny").retry_after == 7.0  # type: ignore[attr-defined]
+    error.response = type("Response", (), {"headers": {"retry-after": said}})()  # type: ignore[attr-defined]
+    assert explained(error, "tiny").retry_after == wait  # type: ignore[attr-defined]
 
 
 def test_aws_puts_the_status_into_a_mapping() -> None:

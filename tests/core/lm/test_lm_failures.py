@@ -32,7 +32,6 @@ from scripted import (
     Add,
     Answer,
     Own,
-    adding,
     in_each_form,
     memory_with,
     nothing_lost,
@@ -44,12 +43,6 @@ from scripted import (
     until,
     user_text,
 )
-
-
-@pytest.fixture(params=["sync", "async"])
-def add(request: pytest.FixtureRequest) -> Add:
-    """Adds `ITEMS`, or others, with or without blocking the event loop."""
-    return adding(request.param)
 
 
 @pytest.fixture(autouse=True)

@@ -185,16 +185,8 @@ def test_a_stream_asks_again_once() -> None:
     lm = Failing(WINE, error=LMError("no answer"))
     memory = made(lm, WINE, TRAIN)
     asked = lm.read.count(WINE)
-    report = memory.add(f"red wine {n}" for n in range(1200))
+    report = memory.add(f"red wine {n}" for n in range(600))
     assert lm.read.count(WINE) == asked + 1 and list(report.unread) == [WINE]
-
-
-def test_a_preference_that_fails_when_it_is_added_is_added() -> None:
-    lm = Failing(SEA, answer="?")
-    memory = made(lm, WINE)
-    memory.add(["blue sea and red wine"])
-    report = memory.add_preference(SEA)
-    assert report.kept == 1 and list(report.unread) == [SEA] and memory.unread == [SEA]
 
 
 def test_an_interruption_leaves_no_file(tmp_path: Path) -> None:
@@ -261,12 +253,6 @@ def test_aspects_given_anew_take_the_place_of_the_old() -> None:
     assert memory.aspects(CASINO) == other
     with_words = memory.replace_preference(CASINO, "I love trains.")
     assert with_words.unread == {} and memory.aspects() == {"I love trains.": parse_aspects("I love trains.")}
-
-
-def test_sync_takes_the_aspects_that_are_given(tmp_path: Path) -> None:
-    opened(tmp_path / "m", None, CASINO).close()
-    with opened(tmp_path / "m", None, Preference(text=CASINO, aspects=SAID), sync=True) as memory:
-        assert memory.aspects(CASINO) == SAID
 
 
 @pytest.mark.parametrize("model", [False, True])
@@ -377,9 +363,6 @@ def test_under_a_budget(tmp_path: Path) -> None:
         memory.add_preference(TRAIN)
         assert memory.aspects() == {WINE: SAID, TRAIN: read_of(TRAIN)}
         assert (tmp_path / "m").stat().st_size <= 100_000
-
-
-# sync and async
 
 
 # untrusted text, and what models answer

@@ -859,12 +859,6 @@ def test_a_file_and_folder_without_write_permission_can_be_read(path: Path) -> N
         path.parent.chmod(0o755)
 
 
-# looking into it
-
-
-# one file, and nothing that could be run
-
-
 # preferences that end
 
 

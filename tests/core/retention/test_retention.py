@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core.errors import InvalidInputError
@@ -71,7 +71,6 @@ def any_held(count: int, seed: int, preferences: int = 3) -> Held:
 
 @policies
 @given(count=st.integers(0, 40), seed=st.integers(0, 2**20), days=st.floats(-1e4, 1e4))
-@settings(max_examples=40, deadline=None)
 def test_an_order_has_every_position_once_and_is_the_same_again(
     policy: RetentionPolicy, count: int, seed: int, days: float
 ) -> None:
@@ -95,7 +94,6 @@ def test_many_entries(policy: RetentionPolicy) -> None:
 
 
 @given(count=st.integers(0, 40), seed=st.integers(0, 2**20), now=st.floats(allow_nan=True, allow_infinity=True))
-@settings(max_examples=60, deadline=None)
 def test_values_are_finite_whatever_the_clock_says(count: int, seed: int, now: float) -> None:
     values = ByValue().values(any_held(count, seed), now)
     assert values.shape == (count,)
@@ -167,7 +165,6 @@ class TestByValue:
         assert lost.tolist() == pytest.approx([0.0, 0.5, 0.5])
 
     @given(count=st.integers(2, 60), seed=st.integers(0, 2**20), block=st.integers(1, 200))
-    @settings(max_examples=40, deadline=None)
     def test_redundancy_is_what_its_definition_says_in_blocks_of_any_size(
         self, count: int, seed: int, block: int
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import Preference, QuerySteering
@@ -186,7 +186,6 @@ def test_what_is_avoided_comes_after_what_is_not() -> None:
     assert first("signed") == QUIET
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     stored=st.lists(texts_of_words, max_size=12),
     preferences=st.lists(texts_of_words, max_size=3, unique_by=lambda text: " ".join(text.split())),
@@ -347,7 +346,6 @@ def test_a_text_is_encoded_once_whoever_asks() -> None:
     assert encoder.texts[CASINO] == encoder.texts[QUIET] == 1
 
 
-@settings(deadline=None)
 @given(asked=st.lists(st.lists(texts_of_words, min_size=1, max_size=5), max_size=8), size=st.integers(1, 6))
 def test_kept_vectors_are_the_encoders_own(asked: list[list[str]], size: int) -> None:
     encoder = HashEncoder(64)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import Preference, QuerySteering
@@ -114,7 +114,6 @@ def test_paper_mode_is_equations_7_and_8(encoder: StaticEncoder, query: str) -> 
 
 
 @given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(2, 64), count=st.integers(1, 12))
-@settings(deadline=None)
 def test_paper_mode_is_eq_7_and_8_for_any_vectors(seed: int, dimension: int, count: int) -> None:
     random = np.random.default_rng(seed)
     q, *p = random.normal(size=(count + 1, dimension))

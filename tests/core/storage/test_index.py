@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core.errors import InvalidInputError
@@ -46,7 +46,6 @@ def test_an_empty_index_finds_nothing() -> None:
 
 
 @given(allowed=st.sets(st.integers(100, 119)), k=st.integers(1, 25))
-@settings(deadline=None)
 def test_a_restriction_is_part_of_the_search(allowed: set[int], k: int) -> None:
     index, vectors = filled()
     rows, _ = index.search(vectors[0], k, allowed=np.array(sorted(allowed), dtype=np.int64))

@@ -36,11 +36,6 @@ def wines(*numbers: int) -> list[Item]:
     return [Item(id=f"wine {n}", text=f"red wine {n}") for n in numbers]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "me.epic"
-
-
 # waiting
 
 
@@ -94,18 +89,6 @@ def test_a_model_that_fails_says_why(error: LMError) -> None:
     assert str(error) in memory.explain("wine 0").note
     lm.hook = None
     assert memory.retry().kept == 5
-
-
-def test_a_server_that_is_down_is_not_asked_for_every_item() -> None:
-    def down(asked: Asked) -> str | None:
-        raise LMUnavailableError("no server")
-
-    lm = Scripted(hook=down)
-    memory = memory_of(lm)
-    report = memory.add(wines(*range(50)))
-    assert report.undecided == 50 and lm.calls == report.usage.calls <= 3
-    lm.hook = None
-    assert memory.retry().kept == 50
 
 
 def test_of_many_failures_the_first_hundred_are_told() -> None:
@@ -200,16 +183,6 @@ def test_batches_before_a_full_queue_are_kept() -> None:
     lm.hook = None
     memory.add(items)
     assert len(memory) == 1100 and lm.calls == 1100 + 2  # unreadable, and asked for once more
-
-
-def test_a_queue_of_zero_takes_nothing_and_keeps_what_is_decided() -> None:
-    lm = Scripted(hook=sometimes("1"))
-    memory = memory_of(lm, retry_queue=0)
-    assert memory.add(wines(0)).kept == 1
-    with pytest.raises(RetryQueueFullError, match=r"\b1 more"):
-        memory.add(wines(1, 2))
-    assert waiting(memory) == 0 and len(memory) == 2
-    assert memory.retry().seen == 0
 
 
 def test_items_that_wait_already_take_no_other_place() -> None:
@@ -308,42 +281,6 @@ def test_the_report_counts_seconds_spent_in_calls() -> None:
         lm = Scripted(seconds=0.02, concurrency=concurrency)
         report = memory_of(lm).add(wines(*range(4)))
         assert 0.08 <= report.usage.seconds < 1.0
-
-
-def test_the_report_counts_answers_asked_for_again() -> None:
-    told: list[Asked] = []
-
-    def once(asked: Asked) -> str | None:
-        told.append(asked)
-        return BROKEN if len(told) == 1 else None
-
-    report = memory_of(Scripted(hook=once)).add(wines(1))
-    assert (report.kept, used(report)) == (1, (2, 1, 14, 6))
-
-
-def test_the_report_counts_calls_that_failed_and_were_tried_again() -> None:
-    from epic_core.verification import LMVerifier
-
-    told: list[Asked] = []
-
-    def twice(asked: Asked) -> str | None:
-        told.append(asked)
-        if len(told) < 3:
-            raise LMUnavailableError("busy")
-        return None
-
-    lm = Scripted(hook=twice)
-    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=LMVerifier(lm, retries=3, backoff=0.001))
-    report = memory.add(wines(1))
-    assert (report.kept, used(report)) == (1, (3, 2, 7, 3))
-
-
-@pytest.mark.parametrize(("way", "calls"), [("single", 4), ("paper", 7), ("batch", 1)])
-def test_the_report_counts_what_each_way_takes(way: Any, calls: int) -> None:
-    lm = Scripted()
-    report = memory_of(lm, WINE, way=way).add([*wines(1, 2, 3), Item(text="red wine nowine")])
-    assert report.usage.calls == calls == lm.calls
-    assert (report.kept, report.discarded) == (3, 1)
 
 
 async def test_every_operation_reports_what_it_took() -> None:

@@ -28,11 +28,6 @@ NAMESPACE = "default"
 ENCODER = {"name": "n", "dimension": 2, "fingerprint": "f"}
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "me.epic"
-
-
 def entry(preference_id: str | None) -> NewEntry:
     return NewEntry(
         preference_id=preference_id,

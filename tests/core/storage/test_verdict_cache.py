@@ -47,11 +47,6 @@ def verdicts(memory: EpicMemory) -> int:
     return memory.stats().counts["verdicts"]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "me.epic"
-
-
 # asked once
 
 
@@ -88,6 +83,8 @@ def test_with_a_ledger_the_same_documents_again_are_not_even_looked_at() -> None
     # Under another id, or with other metadata, it is another item: the cache answers.
     others = [replace(item, id=f"other {item.id}") for item in items]
     assert memory.add(others).cached == 24 and lm.calls == 16
+    changed = [replace(item, metadata={"year": 2024}) for item in items]
+    assert memory.add(changed).kept == 12 and lm.calls == 16
 
 
 @pytest.mark.parametrize("way", ["single", "paper", "batch"])
@@ -131,17 +128,6 @@ def test_the_same_text_under_other_ids_costs_no_call_and_is_held_alike() -> None
         assert [
             [replace(entry, item_id="") for entry in entries] for held_alike in (own,) for _, entries, _ in own.values()
         ] == [[replace(entry, item_id="") for entry in entries] for _, entries, _ in other.values()]
-
-
-def test_other_metadata_costs_no_call() -> None:
-    lm, items = Scripted(), documents()
-    memory = memory_of(lm)
-    memory.add(items)
-    calls = lm.calls
-    changed = [replace(item, metadata={"year": 2024}) for item in items]
-    report = memory.add(changed)
-    assert (report.kept, report.duplicates, lm.calls) == (12, 0, calls)
-    assert {hit.item.metadata["year"] for hit in memory.search("wine", k=99)} == {2024}
 
 
 @pytest.mark.parametrize("way", ["single", "paper", "batch"])
@@ -274,7 +260,7 @@ def test_without_fine_verification_nothing_is_cached() -> None:
 # bounded, counted
 
 
-@pytest.mark.parametrize("bound", [1, 2, 7, 10, 25])
+@pytest.mark.parametrize("bound", [1, 7])
 def test_the_cache_never_holds_more_than_its_bound_after_an_add(path: Path, bound: int) -> None:
     lm = Scripted()
     with opened(path, lm, verdict_cache=bound, ledger=0) as memory:
@@ -286,18 +272,6 @@ def test_the_cache_never_holds_more_than_its_bound_after_an_add(path: Path, boun
         assert lm.calls == calls, "the newest is still there"
         memory.add(["red wine nowine 0"])
         assert lm.calls == calls + 1, "the oldest is gone"
-
-
-def test_the_oldest_verdicts_go_first(path: Path) -> None:
-    lm = Scripted()
-    with opened(path, lm, verdict_cache=20, ledger=0) as memory:
-        for n in range(30):
-            memory.add([f"red wine nowine {n}"])
-        kept = rows(path)
-        lm.asked.clear()
-        for n in range(30 - kept, 30):
-            memory.add([f"red wine nowine {n}"])
-        assert lm.calls == 0 and kept >= 15
 
 
 def test_two_open_memories_keep_to_the_bound_together(path: Path) -> None:
@@ -385,15 +359,6 @@ def test_what_is_answered_under_a_preference_that_is_removed_meanwhile_is_forgot
         assert {p for hit in memory.search("wine", k=9) for p in hit.preferences} == {WINE}
         assert verdicts(memory) >= 1
     assert b"Serve night train" not in path.read_bytes()
-
-
-def test_a_removed_preference_that_comes_back_is_asked_about_again() -> None:
-    lm = Scripted()
-    memory = memory_of(lm)
-    memory.add([BOTH])
-    memory.remove_preference(TRAIN)
-    memory.add_preference(TRAIN)
-    assert [asked.preferences for asked in lm.asked[1:]] == [(TRAIN,)]
 
 
 def test_what_was_cached_about_a_replaced_text_is_gone_from_the_file(path: Path) -> None:
@@ -550,8 +515,7 @@ class Cancelling(Scripted):
             raise AssertionError("this task was cancelled") from None
 
 
-@pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize("stops", [{1}, {2, 3}, {1, 8, 9}, {16}])
+@pytest.mark.parametrize(("stops", "concurrency"), [({1}, 1), ({1, 8, 9}, 1), ({2, 3}, 4), ({16}, 4)])
 async def test_a_build_whose_model_is_cancelled_is_taken_up_again(concurrency: int, stops: set[int]) -> None:
     items = documents()
     expected, calls = built(items)
@@ -571,8 +535,7 @@ async def test_a_build_whose_model_is_cancelled_is_taken_up_again(concurrency: i
     assert interrupted == len(stops) if concurrency == 1 else 1 <= interrupted <= len(stops)
 
 
-@pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize("stop", [1, 2, 9, 16])
+@pytest.mark.parametrize(("stop", "concurrency"), [(1, 1), (16, 1), (1, 4), (9, 4), (16, 4)])
 async def test_a_cancelled_build_keeps_what_was_decided_before(concurrency: int, stop: int) -> None:
     items = documents()
     expected, calls = built(items)

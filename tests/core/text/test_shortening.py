@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core.text.chunking import sentences
@@ -32,7 +32,6 @@ def kept_of(text: str, less: str) -> list[int]:
 
 
 @given(parts=long_texts(), data=st.data())
-@settings(max_examples=200, deadline=None)
 def test_whole_sentences_stay_in_order_with_the_one_each_instruction_is_about(
     parts: list[str], data: st.DataObject
 ) -> None:
@@ -49,7 +48,6 @@ def test_whole_sentences_stay_in_order_with_the_one_each_instruction_is_about(
 
 
 @given(parts=long_texts(), instructions=st.lists(st.text(max_size=60), max_size=4))
-@settings(max_examples=200, deadline=None)
 def test_any_instructions_leave_some_whole_sentences_and_never_more_than_the_text(
     parts: list[str], instructions: list[str]
 ) -> None:
@@ -64,7 +62,6 @@ def test_any_instructions_leave_some_whole_sentences_and_never_more_than_the_tex
 
 
 @given(text=st.text(min_size=1, max_size=300), instructions=st.lists(st.text(max_size=40), max_size=3))
-@settings(max_examples=200, deadline=None)
 def test_any_text_gets_no_longer_and_not_empty(text: str, instructions: list[str]) -> None:
     less = shortened(text, instructions)
     assert less == text or 0 < len(less) < len(text)

@@ -161,7 +161,6 @@ PIECES = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_of_any_text_comes_a_stated_verdict_or_none(text: str) -> None:
     check_sound(text)
@@ -355,7 +354,6 @@ def test_each_decision_of_a_batch_has_its_own_probability() -> None:
     assert found == [pytest.approx(0.9048, abs=1e-4), pytest.approx(0.3679, abs=1e-4), pytest.approx(0.1353, abs=1e-4)]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["Ke", "ep", "Keep", " ", '"', "\ufffd", ""]), st.floats()), max_size=8),
     st.data(),

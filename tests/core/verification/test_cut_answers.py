@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from answer_shapes import (
@@ -113,7 +113,6 @@ def as_xml(one: dict[str, Any]) -> str:
 WORDS = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="\\"), min_size=1, max_size=30)
 
 
-@settings(max_examples=300)
 @given(
     st.sampled_from(list(PROPERTIES)),
     st.sampled_from(["Keep", "Discard"]),

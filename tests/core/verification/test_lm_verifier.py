@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core import Item
@@ -34,7 +34,6 @@ from scripted import (
     Add,
     Own,
     Script,
-    adding,
     anew,
     candidate,
     first_properties,
@@ -48,12 +47,6 @@ from scripted import (
     until,
     user_text,
 )
-
-
-@pytest.fixture(params=["sync", "async"])
-def add(request: pytest.FixtureRequest) -> Add:
-    """Adds `ITEMS`, or others, with or without blocking the event loop."""
-    return adding(request.param)
 
 
 @pytest.fixture(autouse=True)
@@ -216,7 +209,6 @@ def decided(candidates: Sequence[Candidate], verdicts: Sequence[Verdict]) -> dic
     }
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     lists=st.lists(
         st.lists(st.integers(0, 40), min_size=1, max_size=40, unique=True).flatmap(st.permutations),

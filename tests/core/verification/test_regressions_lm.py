@@ -18,11 +18,6 @@ from helpers import HashEncoder
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, memory_of, opened, rows, verifier_of
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "me.epic"
-
-
 def copies(count: int, text: str = "red wine") -> list[Item]:
     return [Item(id=f"copy {n}", text=text) for n in range(count)]
 
