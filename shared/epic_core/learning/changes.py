@@ -41,6 +41,7 @@ STOP = phrases(r"""
         the (?:house|office|room))\b)
     (?:i|we)(?:'ve| have)? (?:finally |just |recently )?finished (?:my|our|the) (?:course|degree|phd|studies|
         treatment|diet|training|exams|apprenticeship|antibiotics|pills|job)
+    we(?:'ve| have)? (?:broke|broken|split) up
     (?:i|we)(?:'ve| have)? (?:sadly )?lost (?:our |my )?(?:old |dear |poor )?(?-i:[A-Z])\w+
     (?:i|we) had to (?:put|have) [\w' -]{2,30} (?:down|to sleep|put down)
     (?:my|our) (?:[\w-]+ )?(?-i:[A-Z])\w+(?: has|'s) (?:just )?(?:left|moved (?:out|away|on)|gone back|resigned)
@@ -57,6 +58,7 @@ INSTEAD = re.compile(
     re.I,
 )
 TURN = phrases(r"""
+    <AM> back (?:to|on) (?!you|work|school|track|the)\w
     (?:i|we)(?:'ve| have) (?:swapped|traded|exchanged) [^.;?]{2,40} for \w
     put me down (?:as|for) [^.;?]{2,60}
     [\w' -]{2,40} (?:has|have) (?:won me (?:over|round)|grown on me)
@@ -85,6 +87,8 @@ TURN = phrases(r"""
     (?:i|we)(?:'d| would) rather [^.;]{2,60}\b(?:after all|now)
 """)
 UPDATE = phrases(r"""
+    (?:i|we)(?:'ve| have)? (?:changed|switched|swapped) (?:my |our )?(?:jobs?|schools?|gyms?|banks?|doctors?|
+        dentists?|compan(?:y|ies)|phones?|cars?|flats?|numbers?|names?)\b
     (?:i|we)(?:'ve| have)? (?:just |recently )?moved (?:house |back )?(?:to|into|in with) (?!this|that|the next)\w
     (?:the|my|our) [\w' -]{2,40} (?:has|have|was|were|is|got)(?: been| now)? (?:moved|changed|postponed|
         brought forward|rescheduled|put off|pushed back|shifted|renamed) (?:to|from|until|by)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Literal, TypeAlias
 
-from epic_core.learning import boundaries, changes, durations, grammar
+from epic_core.learning import boundaries, changes, durations, grammar, wishes
 from epic_core.learning.conversations import Turn
 from epic_core.learning.pastes import doubtful_from, told_by_others, without_pastes
 from epic_core.text.statements import statement_of
@@ -42,6 +42,8 @@ _QUOTED = re.compile("\x00{24}")
 _STUB = re.compile(
     r"\b(?:to|be|feel|(?<!i )(?<!we )can|is|are|was|it's|the|an?|and|or|but|my|your|(?<!or )so|very|those|these)$", re.I
 )
+# What follows holds for a time of which nobody can say the end.
+_WHILE = re.compile(r"\b(?:while|as long as) (?:i'm|i am|we're|we are)\b", re.I)
 _POINTS = re.compile(
     r"\b(?:(?:this|these|those)\b(?! (?:kinds?|sorts?|types?|time|week\w*|month|year|morning|evening|afternoon|summer|"
     r"winter|spring|autumn|january|february|march|april|may|june|july|august|september|october|november|december|term|"
@@ -60,7 +62,7 @@ _CUES: tuple[tuple[re.Pattern[str], About, Change], ...] = (
     (changes.UPDATE, "fact", "update"),
     (grammar.PREFERENCE, "preference", "none"),
     (grammar.FACT, "fact", "none"),
-    (grammar.WISH, "preference", "none"),
+    (wishes.WISH, "preference", "none"),
 )
 _AT_THE_FRONT = (grammar.THING_FIRST, grammar.TOLD)
 
@@ -162,7 +164,11 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         if not _states(front):
             continue
         stop = len(sentence)
-        opening = len(both.group()) if (both := _BOTH.match(sentence, begin)) else 0
+        # A cut stands behind the words by which the statement was found.
+        opening = max(
+            (len(cue.group()) for cue in (_BOTH.match(sentence, begin), grammar.TOLD.match(sentence, begin)) if cue),
+            default=0,
+        )
         for mark in (boundaries.CUT, boundaries.NEXT):
             # "I've left Initech, I'm at Globex now" is one change, "keep it short, I hate scrolling" one rule.
             goes_on = (change == "stop" and changes.INSTEAD.match(sentence, begin)) or _is_told(sentence, begin)
@@ -192,6 +198,8 @@ def _states(front: str) -> bool:
     if not boundaries.BEGINNING.search(front) or boundaries.NOT_MEANT.search(front):
         return False
     if boundaries.QUESTION.match(front.lstrip()) or (": " in front and not boundaries.COLON.match(front)):
+        return False
+    if _WHILE.search(front):
         return False
     return not boundaries.REPORTED.search(front) or boundaries.I_SAID.search(front) is not None
 
@@ -275,7 +283,7 @@ def _timed(quote: str, scope: str, about: About, change: Change, now: datetime, 
             return
     elif until is not None and until <= now:
         return
-    if until is not None and grammar.STATE.search(plain):
+    if until is not None and wishes.STATE.search(plain):
         about = "fact"
     confidence = 0.95 if about == "preference" else 0.9
     if change != "none" or until is not None:

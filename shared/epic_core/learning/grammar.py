@@ -5,6 +5,38 @@ from __future__ import annotations
 from epic_core.learning.vocabulary import anywhere, front, phrases
 
 PREFERENCE = phrases(r"""
+    <AM> (?:not )?(?:very |really |so |that )?(?:fussy|picky|choosy|fussed|particular) (?:about|with|when)\b
+    <I> can only (?:chew|lie|see|hear|stand|manage|afford|lift)\b
+    <I> read (?:mostly |mainly |only )?(?:on|in) (?:an? |my )?(?!this|that|the\b|order|advance)\w
+    <I> prefer to \w
+    <I> learn (?:best|better|faster|quickest|most) (?:from|by|with|through|when|if|in)\b
+    you can (?:be|talk|speak) [\w ]{2,30} (?:with|to) me\b
+    as an? (?:vegan|vegetarian|diabetic|coeliac|celiac|pescatarian|muslim|teetotaller|wheelchair user|single (?:mum|
+        dad|mother|father|parent)),? (?:i|we) \w
+    being (?:left-handed|colou?r-?blind|deaf|blind|dyslexic|autistic|diabetic|vegan|vegetarian|
+        allergic to \w+),? (?:i|we) \w
+    <I> do (?:intermittent|keto|paleo|low[- ]carb|vegan|dry) ?\w*
+    <I> (?:usually|always|normally|generally|mostly|typically) (?!<ONCE>)\w+ (?:with|by|in|at|on|without|from|around|
+        only|before|after)\b(?! (?:this|that|it)\b)
+    <I> listen to [\w' -]{2,30} (?:on|in|during|every|all)\b
+    <I> binge \w
+    <AM> (?:really |just |slowly )?getting (?:really )?into (?!trouble|the|it|this|that|an?\b)\w
+    <I> (?!<ONCE>)\w+ [^.,;?]{2,50} (?:whenever|wherever|where|when|if) (?:i|we) can\b
+    <I> get (?:easily |quickly |really |very |so )?(?:overwhelmed|stressed|anxious|bored|distracted|nervous|
+        overstimulated|homesick) (?:by|easily|when|in|with|from|quickly|on)\b
+    you (?:can|may|should) call me (?-i:[A-Z])\w
+    <I> need (?:step-by-step|simple|short|clear|detailed|concrete|visual|plain|practical|large|big|slow) \w
+    <I> go by (?-i:[A-Z])\w
+    for me,? it(?:'s| is) [\w' -]{2,30},? (?:not|never) \w
+    <I> (?:listen|watch|read|drink|eat|play|wear|walk|cycle|cook|sleep|work|study|train|
+        write)(?: to)? [^.,;?]{2,40} (?:when|while|before|after|if|whenever) (?:i|we|the (?:kids|children|gym))\b
+    (?:i'd like|i would like|i want|i prefer) (?:all )?(?:of )?(?:my|your) (?:\w+ )?(?:recipes|answers|replies|
+        messages|e-?mails|meals|plans|trips|summaries|explanations|lists|schedules?|dates|prices|workouts|
+        translations|code)s? (?:to be|in|under|without|with|as|short|brief|on)\b
+    <I> (?:really |deeply )?care (?:a lot |deeply )?about<THING> \w
+    <I> try (?:not )?to [^.;?]{3,50} (?:whenever|when|where|if|as often as|as much as|wherever) (?:possible|i can|
+        we can)
+    <I> (?!<ONCE>)\w+ [^.,;?]{2,50} (?:whenever|wherever|where|if) possible
     (?:i|we)(?:'d| would)? (?:really )?(?:prefer|like|love) it (?:if|when) you \w
     (?:for|in|with) (?!this|that|the\b|tonight|today|my\b|our\b|now\b|once|an?\b|which|what)[\w' -]{2,25},? (?:i|
         we) (?:use|go for|take|stick to|prefer|like|want|choose)\b<THING> \w
@@ -15,7 +47,7 @@ PREFERENCE = phrases(r"""
     <I> (?:don't|do not|dont) (?!<ONCE>)[a-z]+ (?:on|in|at|with|by|from|for)<THING> (?!the\b|an?\b|my\b|here|there)\w
     the (?:only|best|worst) [\w' -]{2,40} (?:i|we) (?:really |ever |truly )?(?:like|love|enjoy|eat|drink|wear|read|
         watch|trust|use|can \w+) (?:is|are)\b(?! (?:that|this|the)\b)
-    <I> (?:go to bed|get up|wake up|(?:have|eat) (?:breakfast|lunch|dinner|supper)) (?:at|by|around|before|after|
+    <I> <ADV>(?:go to bed|get up|wake up|(?:have|eat) (?:breakfast|lunch|dinner|supper)) (?:at|by|around|before|after|
         early|late)\b
     (?:i'll|i will|i'd|we'll) (?:always )?(?:take|choose|pick|have) [^,.;]{2,40} over [^,.;]{2,40}
     <I> (?:don't|do not|dont|never|can't|cannot) (?:get along|get on|agree) with<THING>
@@ -66,8 +98,8 @@ PREFERENCE = phrases(r"""
     (?:i've|i have|we've) never (?:liked|loved|enjoyed|been (?:fond|keen|into|a|much)|eaten|drunk|got on with|
         cared for)\b
     (?:i've|i have|we've) (?:always )?(?:loved|hated|disliked|avoided|preferred|been (?:an? )?(?:\w+ )?(?:<DIET>|fan))
-    <I> (?:get|feel) (?:very |so |really |terribly |badly )?(?:(?:sea|car|air|motion |travel)-?sick|(?:anxious|dizzy|
-        nervous|panicky|bored|restless) (?:in|on|at|around|with|when)|claustrophobic|migraines? from|hay fever|
+    <I> (?:get|feel) (?:very |so |really |terribly |badly )?(?:(?:sea|car|air|motion|travel)[ -]?sick|(?:anxious|
+        dizzy|nervous|panicky|bored|restless) (?:in|on|at|around|with|when)|claustrophobic|migraines? from|hay fever|
         migraines|heartburn|hives|rashes|nosebleeds)
     <I> (?:sleep|work|think|learn|concentrate|function|travel) (?:best|badly|better|poorly|well) (?:in|with|when|on|
         at|by|if)
@@ -83,8 +115,8 @@ PREFERENCE = phrases(r"""
         claustrophobic|averse to|happiest|at my best)
     <AM> (?:not )?(?:really )?(?:an? |much of an? |more of an? )?(?!(?:really )?(?:an? )?(?:(?:really|such|so|quite|
         big|huge|massive|great|true|total) )*(?:an? )?fan(?! of))(?:\w+ ){0,3}(?:person|fan|lover|eater|drinker|owl|
-        bird|minimalist|bookworm|foodie|sucker|purist|sleeper|walker|reader|riser|believer|stickler|addict|snob|
-        enthusiast|traveller|traveler)
+        bird|minimalist|bookworm|foodie|sucker|purist|sleeper|walker|reader|riser|learner|thinker|planner|listener|
+        gamer|cyclist|runner|hiker|introvert|extrovert|believer|stickler|addict|snob|enthusiast|traveller|traveler)
     (?:we're|we are) (?:not )?(?:really )?(?!\w+ing )(?:\w+ ){1,3}people
     <AM> (?:trying|planning) to (?:eat|drink|cut|avoid|lose|stop|quit|sleep|spend|use|fly|walk)
     (?:my|our) (?:all-time |absolute |least )?favou?rite (?:\w+ ){0,3}(?:is|are|has always been)\b(?! (?:it|this|
@@ -95,6 +127,11 @@ PREFERENCE = phrases(r"""
 """)
 # What stands in front of it: "Beach holidays are torture for me".
 THING_FIRST = front(r"""
+    the \w+er the better for <US>\b
+    (?:<SUBJECT>) (?:is|are) (?:more |very |so |just )?my (?:style|life|thing|vibe|speed)\b
+    (?!(?:this|that|it|such)\b)[\w' -]{2,25} is life\b
+    <SUBJECT> (?:upsets?|hurts?|irritates?|inflames?|triggers?|ruins?|messes up|bothers?) my (?:stomach|skin|eyes|
+        back|knees?|throat|asthma|eczema|migraines?|gut|allerg\w+|sleep|digestion|joints|sinuses)
     [\w' -]{3,40} and (?:i|me) (?:do not|don't|dont|never) (?:get (?:along|on)|agree|mix)\b
     <SUBJECT> (?:is|are) (?:\w+ ){0,2}(?:a must|torture|a no-?go|essential|a nightmare|a dealbreaker|
         out of the question|non-negotiable|off limits|a pleasure|heaven|hell|too \w+|important|sacred) (?:for|to) <US>
@@ -138,6 +175,26 @@ ASKED = front(r"""
 """)
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = front(r"""
+    [\w' -]{3,40} over [\w' -]{3,40},? any (?:day|time)\b
+    (?:don't|dont|do not) (?:sugar-?coat|dumb|lecture|patroni[sz]e|flatter|baby)\b
+    be (?:very |more |completely )?(?:direct|blunt|honest|brief|concise|frank|informal|formal|gentle) (?:with me|
+        in general|in your (?:answers|replies))
+    (?:in general|generally|as a rule|by default),? (?:please )?(?:keep|give|answer|use|write|be|reply|show|make|
+        send)\b
+    (?:keep|give|answer|use|write|be|reply|show|make|send)\b [^.?;]{2,50} (?:in general|as a rule|by default)\b
+    when(?:ever)? i (?:ask|say|write|want|need|tell)\b[^.?]{2,50}, (?:please )?(?:give|use|answer|remember|assume|
+        show|send|keep|write|reply|make|explain|include|stick|always|never|don't|skip)\b
+    explain (?:things|everything|stuff|it all)? ?(?:to me )?(?:like|as if|as though) (?:i'm|i am|i were|you)\b
+    (?:answer|reply|respond|talk to me|speak to me|write to me)(?: me)? in (?-i:[A-Z])\w+(?= *(?:[.,;!]|
+        $| from| only| please| always))
+    always (?:cite|link|check|ask|start|end|begin|round|convert|sign|keep|put|format|spell|translate|double-check|
+        assume|prefer)\b
+    (?:skip|spare me|leave out|drop|cut|no need for) (?![^.;?]*\b(?:today|tonight|this|now|once|until|till|
+        while)\b)(?:the|any|all|your) (?:\w+ )?(?:intros?|introductions?|small talk|disclaimers?|pleasantries|
+        preamble|fluff|filler|jokes|emojis|apologies|caveats|lecture|moralising|waffle)
+    (?:use|give|write|keep|show|make|answer|reply|send|put|explain) [^.?;]{2,60} (?:for everything|everywhere|
+        in everything|every time|each time|all the time|whenever possible|by default|at all times)\b
+    [\w' -]{3,40}(?<! as) always(?=,? (?:thanks|thank you|thx|please|pls)|[.!]|$)
     <ASK>(?:always|never) \w
     no [\w' -]{2,30} ever\b
     only [\w' -]{2,30} for <US>\b
@@ -178,10 +235,59 @@ TOLD = front(r"""
     (?!(?:how|what|which|why|who|where|when|should|can|could|is|are|do|does|
         will)\b)[\w' ,-]{5,80}(?:,? <FOR_GOOD>)(?= *(?:[.,;!]|$|rather than|instead of|please))
     (?:from now on|going forward|(?:for|in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |
-        do not |no |only |use |give |answer |write |keep |call |book |show |short |long |more |less |fewer |
-        <NUMBER> )[\w ]
+        do not |no |only |use |give |answer |reply |respond |speak |talk |explain |treat |write |keep |call |book |
+        show |short |long |more |less |fewer |<NUMBER> )[\w ]
 """)
 FACT = phrases(r"""
+    <AM> (?:currently |now |still )?(?:unemployed|job[- ]hunting|between jobs|on benefits|short-?sighted|
+        long-?sighted|near-?sighted|gay|lesbian|bisexual|trans|queer|straight|single|non-binary|a member of|
+        in (?:year|grade|class|form) \d+)\b
+    <I> (?:identify as|vote|voted) (?!for this|on)\w
+    (?:i|we)(?:'ve| have)? (?:just |recently )?(?:bought|adopted|inherited|built) (?:an? |our |my )(?:\w+ )?<HAD>
+    <I> (?:adopted|rescued|fostered?) (?:an? |two |three )\w
+    <I> go to (?-i:[A-Z])\w+ (?:high|school|college|university|primary|secondary|academy|uni)\b
+    <I> (?:majored|minored|graduated|have a (?:degree|phd|masters?)) in \w
+    <I> (?:did|finished|got|have) (?:my|an?) (?:phd|masters?|degree|bachelor'?s?|diploma|apprenticeship|mba)\b
+    <AM> watching my (?:cholesterol|weight|sugar|blood (?:sugar|pressure)|salt|diet|carbs|calories|figure)
+    <I> count (?:calories|macros|carbs|points|steps)
+    <AM> (?:not )?supposed to (?:eat|drink|avoid|take|walk|rest|exercise|lift|cut)\b
+    my (?:doctor|gp|dentist|physio|midwife|dietitian|therapist|consultant) (?:told me|wants me|advised me|asked me|
+        says i (?:should|must|can't|have)) \w
+    <I> fix [^.,;?]{2,30} as a hobby
+    <I> turn (?:<NUMBER>) (?:next|in|on|this)\b
+    <I> <ADV>(?:go|walk|cycle|run|swim|train|work out|exercise|meditate|volunteer|babysit|shop|cook|travel|fast|
+        play)\b[^.,;?]{0,40} (?:times|days|nights|hours) (?:a|per|each|every) (?:week|month|day|year)
+    <I> <ADV>(?:walk|cycle|bike|drive|commute|(?:take|get|ride) the (?:bus|train|tube|tram|metro|subway|
+        ferry)) (?:to (?:work|school|uni|the office|college)|everywhere|every day)
+    <I> have (?:an? |my )?(?:\w+ )?(?:exam|appointment|interview|flight|surgery|scan|
+        check-?up)s? [^.;?]{0,30}\b(?:on <DAY>|next \w+|this <DAY>|every \w+)
+    <I> (?:owe|support|celebrate) (?![^.;?]*\bno more\b)(?:about |around |over )?(?:\d|(?-i:[A-Z]))\w*
+    <I> get paid (?:at|in|once|twice|fortnightly)\b
+    <AM> on (?:an? |my )?(?:mac|macbook|linux|ubuntu|windows|android|iphone|ipad|chromebook|pc)\b
+    <I> (?:have|use|own|'ve got|have got)(?: got)? (?:an? )?(?:\w+ )?(?:android|iphone|ipad|mac|macbook|pixel|kindle|
+        chromebook|screen reader|hearing aids?|guide dog)\b
+    <I> have (?:very |quite |really )?(?:sensitive|dry|oily|curly|fine|thick|chronic|flat) (?:\w+ )?(?:skin|hair|feet|
+        teeth|eyes|stomach|pain|fatigue|back pain)
+    <I> have (?:\w+ )?(?:back|knee|neck|shoulder|hip|joint|foot|wrist) (?:pain|problems|issues|trouble)
+    <AM> (?:not |very |quite |deeply )*(?:religious|spiritual|recovering from|fasting (?:for|during))\b
+    <I> take [^.,;?]{2,30} (?:tablets|pills|medication|meds|injections|antidepressants|statins)\b
+    (?:my|our) (?:best |close )?(?:friend|team|company|office|school|employer|neighbour|landlord|
+        gp)(?: (?-i:[A-Z])\w+)? (?:lives|works|uses|closes|opens|is (?:closed|open|based|in (?-i:[A-Z])))\b
+    <I> met my (?:<KIN>) (?:at|in|on|through)\b
+    <I> (?:pick up|drop off|collect) (?:the|my|our) (?:kids|children|son|daughter|girls|boys|\w+) (?:at|from|on|
+        every)\b
+    <I> (?:don't|do not|dont) work (?:on )?<DAY>
+    <AM> (?:usually|only|mostly|always|never) (?:free|available|busy|off|home) (?:on|at|in|after|before|during)\b
+    english (?:is not|isn't) my (?:first|native|mother)
+    [\w' -]{2,30} (?:is|are) (?:an? )?(?:strict |absolute )?(?:no-?go|off limits) for my <KIN>
+    <I> (?:have|'ve got|have got|'ve)(?: got)? an? [\w -]{2,30} (?:called|named) (?-i:[A-Z])\w
+    <I> use an? (?-i:i?[A-Z])\w
+    <I> (?:code|program|develop|write code|build) (?:mostly |mainly )?(?:in|on|with) (?-i:[A-Z])\w
+    <I> (?:bank|train|fly|am insured) (?:with|at) (?-i:[A-Z])\w
+    <I> (?:want|hope|plan|aim|need|have) to [^.;?]{3,50} by (?:the )?(?:<DAY>|summer|winter|spring|autumn|fall|
+        christmas|new year|easter|next \w+|the end of \w+)
+    (?:my|our) (?:\w+ )?(?:goal|dream|plan|new year's resolution) is (?:to )?(?!that|this|it)\w
+    <AM> planning (?:an? |my |our )\w
     <AM> (?:an? )?(?:\w+ )?(?:muslim|jewish|hindu|christian|catholic|buddhist|sikh|quakers?|orthodox)s?\b
     (?:(?:i|we)(?:'ve| have) (?:got )?|(?:i|we) (?:have|drive|own) )an? (?:19|20)\d\d (?-i:[A-Z])\w
     <I> (?:taught|worked|served|nursed|drove|farmed|played|lived|coached|volunteered|ran) [^.;?]{2,50} for (?:\d+|
@@ -236,8 +342,8 @@ FACT = phrases(r"""
     <AM> (?:<NUMBER>(?= *(?:$|[,.;]| years| and ))|\d{1,2} years old|a \d{1,2}-year-old)
     <AM> \d(?:\.\d+)? ?(?:m|cm|kg|feet|foot)\b
     <AM> (?:<NUMBER> (?:weeks|months) )?(?:pregnant|hard of hearing|in a wheelchair|an? (?:\w+ )?beginner (?:at|in|
-        with)|left[ -]handed|married|divorced|widowed|retired|unemployed|deaf|blind|autistic|colou?r-?blind|dyslexic|
-        self-employed|freelance|engaged|expecting|based in|from (?-i:[A-Z])\w+)
+        with)|left[ -]handed|married|divorced|widowed|retired|unemployed|deaf|blind|autistic|colou?r[ -]?blind|
+        dyslexic|self-employed|freelance|engaged|expecting|based in|from (?-i:[A-Z])\w+)
     <AM> (?:(?:an? )?(?:family|couple|household) of|the (?:eldest|oldest|youngest|only child))
     <AM> (?:really |pretty |quite )?(?:terrible|bad|good|hopeless|useless|no good|rubbish) (?:at|with)\b<THING>
     <AM> used to (?!be\b|live|work|have|do\b|go\b|like|love)\w
@@ -245,7 +351,7 @@ FACT = phrases(r"""
     (?:i'd|i would) (?:describe|call) myself|i consider myself
     (?:i've|i have|we've|we have) (?:lived|worked|been living|been working|been married|been learning) (?!on this|
         on it|hard|so |really|out\b|to\b)\w
-    i can't (?:swim|drive|ride|ski|read music|speak)
+    i (?:can't|cannot) (?:swim|drive|ride|ski|read music|speak|cook|bake|dance|sing)
     my (?-i:[A-Z])\w+ is (?:at|good|bad|poor|rusty|fluent|basic|[abc][12])
     <I> <HABIT> (?!(?:it|this|that|these|him|her|them|you|me|the|tired|weary|up|out|away|an? (?:script|program|test)|
         \w+ing)\b)\w
@@ -267,10 +373,11 @@ FACT = phrases(r"""
         reason|look|news|day)\w
     <AM> (?:an? )?(?:\w+ ){0,2}(?:<TRADE>)
     <I> (?:currently |now |both )?(?:live|work|teach|commute|volunteer|study|reside) (?!out\b|on (?:this|
-        that)\b)(?:in|on|at|as|for|near|with|from|by|nights?|part|full|shifts|alone|together|close|next|opposite|
-        above|remotely|to|\w+ (?:at|in|shifts))
-    <I> (?:grew up|was born|were born|come from|own|speak (?-i:[A-Z])\w+|play|drive|collect|run a|rent|study|
-        suffer from)\b(?! (?:it|this|that|him|her|them|you|the (?:game|map|file|text))\b)
+        that)\b)(?:in|on|at|as|for(?! (?:this|that|it)\b)|near|with|from|by|nights?|part|full|shifts|alone|together|
+        close|next|opposite|above|remotely|to|\w+ (?:at|in|shifts))
+    <I> (?:grew up|was born|were born|come from|own|speak (?-i:[A-Z])\w+|play(?! (?:an? |the )?(?:game|character|role|
+        video|song|part))|drive|collect|run a|rent|study|suffer from)\b(?! (?:it|this|that|him|her|them|you|
+        the (?:game|map|file|text))\b)
     <I> (?:have|'ve got|have got|'ve had|had)(?: got)? (?:an? |one |two |three |four |five |no |\d+ |several |severe |
         mild |chronic )?(?:\w+ ){0,2}?<HAD>
     (?:i|we)'ve (?:got )?(?:an? |two |three |four |\d+ )?(?!(?:the|this|that|my|your)\b)(?:\w+ ){0,2}<HAD>
@@ -284,7 +391,8 @@ FACT = phrases(r"""
     <AM> (?:travel(?:l)?ing|flying|leaving|moving|getting married|visiting|going|starting|running|planning (?:my|
         our) (?:wedding|move|trip|holiday)|having \w+ surgery)\b[^,.;]{0,60}\b(?:on|in|from|
         at the end of) (?:the )?<DAY>
-    <I> (?!need|want|have to|wonder|ask|was|were|am|will|leave|arrive|\w+ed\b)(?:\w+ ){1,4}(?:on|every) <DAY>
+    <I> (?!need|want|have to|wonder|ask|was|were|am|will|leave|arrive|\w+ed\b)(?![^.;?]*\b(?:scripts?|tests?|
+        commands?|code|query|program|app|it)\b)(?:\w+ ){1,4}(?:on|every) <DAY>
     (?:my|our) (?:\w+ )?<EVENT> (?:is|are|leaves?|departs?|starts?|begins?|ends?|expires?)\b[^,.;]{0,40}\b(?:on|at|in|
         from|until|by) (?:the )?<DAY>
     (?:my|our) (?:\w+ ){0,2}?(?:<KIN>|<OWN>)(?:'s (?:birthday|name|surname))?,? (?:(?-i:[A-Z])\w+(?: \w+)?,? |
@@ -299,56 +407,6 @@ TASTE_OF_OTHERS = phrases(r"""
     (?:my|our) (?:\w+ ){1,3}(?:loves?|likes?|hates?|prefers?|enjoys?|wants?|thinks?|dislikes?|detests?|can't|cannot|
         won't|avoids?|adores?|refuses?|only (?:eats|drinks|wears))
     (?:my|our) (?!name's)(?:\w+ )?\w+'s (?!birthday|name|surname|called|named)\w+
-""")
-
-# Wishes, which count only where they are for once: "Tonight I fancy something greasy".
-WISH = phrases(r"""
-    (?:the|our) (?:oven|boiler|fridge|freezer|hob|cooker|kitchen|shower|bath|wifi|internet|washing machine|dishwasher|
-        lift|heating|car|shop)(?:'s| is) (?:\w+ )?(?:broken|out|off|down|closed|shut|gone|unusable|being \w+)
-    (?:on|doing) (?:nights|earlies|lates|days|call) (?:until|till|this|for)\b
-    money(?:'s| is) tight (?:until|till|this)\b
-    (?:i|we) want you to \w
-    only (?:need|want) (?!to\b|you\b|the\b|this\b|it\b)\w
-    <AM> (?:working|living|staying|house-?sitting|dog-?sitting|cat-?sitting|visiting|away|travel(?:l)?ing) \w
-    <AM> without \w
-    <AM> in (?:quarantine|hospital|bed|isolation|a cast)
-    <AM> not (?:buying|eating|drinking|spending|cooking|flying|driving) \w
-    (?:my|our) \w+(?: \w+)?(?:'s| is| are) (?:in|at|being|out|off|under|with) \w
-    (?:keep|make) (?:it|things|everything|dinner|lunch) (?!for\b)\w
-    (?:answer|reply|write) (?:me )?in \w
-    be (?:very |extra |more |especially )?(?:formal|informal|brief|gentle|strict|polite|casual|funny)
-    (?:something|anything) (?:without|with|light|simple|quick|vegan|vegetarian|warm|cold|easy)\b
-    (?:leave out|use|put) (?!(?:it|this|that|the following)\b)\w[^.;?]{2,40}
-    give me only \w
-    <I> (?:fancy|feel like|want|need|only want|would like|am after|'m after|crave)\b(?! (?:to (?!be\b|eat\b|drink\b|
-        stay\b)|you|help|it|this|that|your|(?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
-    (?:i|we)(?:'d| would) (?:like|love|rather|prefer)\b(?! (?:to (?!be\b|eat\b|drink\b|stay\b)|you|it|this|that|your|
-        (?:an? |some |the )?(?:\w+ ){0,2}<ASKED>s?)\b)
-    (?:for this (?:trip|one|time)|this time|just this once|just for (?:today|once|now)),? (?!(?:can|could|would|what|
-        how|is|are|do|does|which|where|why|i|we)\b)\w
-    (?:let's|let us) (?:keep|skip|stay|stick to|avoid|have|go|make it|do|eat)
-    (?:don't|dont|do not) (?:put|book|send|call|give|schedule|show|suggest|ask|ring|disturb)\b[^.;?]{2,60}
-    [\w' -]{2,40} only\b
-    (?:make|write|keep|do|answer|reply)(?: me)? [^,.;?]{2,40}, just (?:this|for)\b
-    (?:no|nothing|only|skip|make it) (?!problem|worries|idea|need|rush|matter|one|way|thanks)\w
-    (?:an? |the )?(?!(?:it|this|that|what|which) )[\w' -]{3,40} (?:will do|would be (?:nice|good|great|lovely))
-    (?:keep|make|book|leave|skip|use|cook|pick|choose|take) [^,.;?]{2,50}(?= (?:this (?:time|once)|
-        just (?:for )?(?:today|once))\b)
-    <AM> (?!just|trying|looking|asking|wondering|thinking|making|writing)(?:[\w']+ ){1,4}(?:today|tonight|
-        this (?:week|evening|weekend)|at the moment|right now)
-    my \w+(?:'s| is| are) (?:broken|down|out of order|closed|away|ill|sick)
-    <AM> (?:off|on|not|only|in (?-i:[A-Z])\w+|at (?-i:[A-Z])\w+|staying)
-    (?:no|nothing) (?!problem|worries|idea|need|rush|matter|one|way|thanks)[\w' -]{2,40}
-    (?:<I> (?:have|'ve got|have got|had)|(?:i|we)'ve(?: got)?) (?:an? |the )?<ILL>
-""")
-# States are facts; "I'm off dairy this week" is a wish.
-STATE = anywhere(r"""
-    ^(?!(?:i'm|i am|we're|we are) (?:off|not)\b)(?:.*\b)?(?:(?:i'm|i am|we're|we are) (?:in|at|staying|on|
-        working from|[a-z]+-?sitting|away)|<ILL>)\b
-    (?:my|our) \w+(?: \w+)?(?:'s| is| are) (?:in|at|being|out|off|under|with|broken|closed)\b
-    ^(?:on|doing) (?:nights|earlies|lates|days|call)\b
-    \bthe (?:\w+ )?\w+(?:'s| is) (?:broken|out|off|down|closed|shut)\b
-    \bmy \w+ in an? (?:cast|sling|plaster|splint|brace|boot)\b
 """)
 
 HEDGED = anywhere(

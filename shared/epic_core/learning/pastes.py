@@ -13,7 +13,7 @@ _LABEL = re.compile(
     r"[^\n]{0,60}\b[\w.+-]+@[\w-]+\.\w+|"  # an address
     r"(?:(?!(?:at|by|from|until|around|before|"
     r"after)\b)[\w.'-]+,? ){0,3}[(\[]?\d{1,2}[:.]\d\d(?: ?[ap]\.?m\.?)?[)\]]?[ \t]*(?:[-\u2013:]|$)|"
-    r"(?:from|by|via|quote from|signed) [\w .'-]{1,30}$|"
+    r"(?:from(?! now on\b)|by|via|quote from|signed) [\w .'-]{1,30}$|"
     r"(?:sehr geehrte|liebe[rs]? \w|cher\b|ch[e\u00e8]re\b|bonjour \w|estimad[oa]|querid[oa]|car[oa]\b|"
     r"gentile|beste \w|"
     r"geachte|prezad[oa]|dear\b|to whom)[^\n.!?]{0,40},?$"

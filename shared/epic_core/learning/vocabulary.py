@@ -82,11 +82,12 @@ _define(
         sister|brother|twin|triplet|eldest|youngest|son|daughter|kid|child|baby|toddler|lad|lass|boy|girl|little one|
         grand(?:ma|pa|mother|father|son|daughter|parent|child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|
         puppy|kitten|rabbit|hamster|horse|parrot|pet)(?:s|ren)?
-    OWN = (?:birthday|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|
-        garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|salary|
-        mortgage|loan|tenancy|insurance|band|choir|office|studio|name|surname|nickname|doctor|dentist|therapist|
-        landlord|landlady|flatmate|roommate|school|company|budget|deadline|exam|marathon|visa|passport|lease|contract|
-        warranty|blood type|prescription)s?
+    OWN = (?:birthday|e-?mail(?: address)?|commute|pronouns?|time ?zone|hometown|major|role|height|weight|hobby|
+        hobbie|star sign|hours|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|
+        house|garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|
+        salary|mortgage|loan|tenancy|insurance|band|choir|office|studio|name|surname|nickname|doctor|dentist|
+        therapist|landlord|landlady|flatmate|roommate|school|company|budget|deadline|exam|marathon|visa|passport|
+        lease|contract|warranty|blood type|prescription)s?
     EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|
         lease|wedding|move|marathon|race|concert|visa|passport)s?
     HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|twins|triplets|garden|
@@ -114,9 +115,9 @@ _define(
         quote
     ILL = (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|
         toothache|hangover|migraine|guests?|visitors)
-    HABIT = (?:often |mostly |regularly |usually )?(?:grow|keep|raise|run|sing|swim|cycle|bake|cook|paint|knit|sew|
-        hike|climb|ski|surf|dance|practi[sc]e|meditate|coach|brew|breed|ride|row|jog|smoke|fast|pray|tutor|sail|
-        restore)
+    HABIT = (?:often |mostly |regularly |usually )?(?:make my own|make our own|grow|keep|raise|run|sing|swim|cycle|
+        bake|cook|paint|knit|sew|hike|climb|ski|surf|dance|practi[sc]e|meditate|coach|brew|breed|ride|row|jog|smoke|
+        fast|pray|tutor|sail|restore)
     NO_MORE = any ?more|any longer
 """
 )

@@ -84,6 +84,11 @@ def quotes(text: str, role: Any = "user") -> list[str]:
         ("Not really into mushrooms.", "Not really into mushrooms"),
         ("We've got a 2016 Skoda Octavia. Is it safe?", "We've got a 2016 Skoda Octavia"),
         ("My youngest is allergic to eggs. Cakes?", "My youngest is allergic to eggs"),
+        ("From now on answer in Spanish.", "From now on answer in Spanish"),
+        ("When I ask for code, give me Python.", "When I ask for code, give me Python"),
+        ("Dairy upsets my stomach. Any ideas?", "Dairy upsets my stomach"),
+        ("We have a retriever called Max. Names for a second?", "We have a retriever called Max"),
+        ("I go to the gym three times a week.", "I go to the gym three times a week"),
     ],
 )
 def test_plain_statements_are_quoted(text: str, quote: str) -> None:
@@ -139,6 +144,10 @@ def test_plain_statements_are_quoted(text: str, quote: str) -> None:
         "I couldn't have done it without them.",
         "I'm getting people together to talk about it.",
         "I love getting lost in those worlds.",
+        "I run this script every night and it fails.",
+        "I need a table for four people.",
+        "I have a function that returns None.",
+        "We play a game where everyone lies.",
     ],
 )
 def test_what_is_no_statement_of_the_users_yields_nothing(text: str) -> None:
