@@ -491,15 +491,6 @@ async def test_what_a_model_does_not_decide_is_undecided(transform: Transform) -
     assert lm.calls <= 16
 
 
-async def test_a_bar_counts_every_document(anyhow: Transform, capsys: pytest.CaptureFixture[str]) -> None:
-    await anyhow(transformer(progress=True), docs(20))
-    shown = capsys.readouterr()
-    assert "100 items" in shown.err or "100/100" in shown.err
-    assert shown.out == ""
-    await anyhow(transformer(), docs(1))
-    assert capsys.readouterr().err == ""
-
-
 # models
 
 
