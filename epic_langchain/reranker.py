@@ -15,6 +15,8 @@ from epic_core import EpicMemory
 from epic_core.integrations.learned_reranking import PROBABILITY, ranked_texts
 from epic_core.reranking import LearnedReranker
 
+_LARGEST = 1e300  # JSON holds greater whole numbers, which are no score
+
 
 class EpicReranker(BaseDocumentCompressor):
     """Reranker of any retriever's documents by what a memory has learnt, or by one that was trained.
@@ -44,6 +46,7 @@ class EpicReranker(BaseDocumentCompressor):
         self, documents: Sequence[Document], query: str, callbacks: Callbacks = None
     ) -> Sequence[Document]:
         """Return the best documents in order."""
+        documents = list(documents)
         scores = [_score(document) for document in documents]
         texts = [document.page_content for document in documents]
         ranked = ranked_texts(self.memory, self.reranker, query, texts, scores, self.top_n)
@@ -63,4 +66,5 @@ class EpicReranker(BaseDocumentCompressor):
 def _score(document: Document) -> float | None:
     """Return the score that a retriever left in the metadata, if it did."""
     value: Any = document.metadata.get("epic_score", document.metadata.get("score"))
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < _LARGEST else None

@@ -1241,7 +1241,7 @@ class EpicMemory:
             UnknownItemError: if no item with that id is held.
         """
         checked_text(item_id, "The item's id")
-        with self._session.lock:
+        with self._session.lock, self._session.store.reading():
             return explain(self._session, item_id)
 
     def entries(self, item_ids: Iterable[str]) -> dict[str, list[MemoryEntry]]:
@@ -1261,7 +1261,7 @@ class EpicMemory:
 
     def stats(self) -> Stats:
         """Return the counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""
-        with self._session.lock:
+        with self._session.lock, self._session.store.reading():
             return stats(self._session)
 
     def not_kept(self) -> list[NotKept]:
@@ -1434,7 +1434,7 @@ class EpicMemory:
         run(reencode_memory(self._session, encoder_of(encoder)))
 
     def __len__(self) -> int:
-        with self._session.lock:
+        with self._session.lock, self._session.store.reading():
             space = self._session.space()
             expired = len(space.expired_items - self._session.store.items.marks_at(sorted(space.expired_items))[0])
             return self._session.store.counts(self.namespace)["items"] - expired

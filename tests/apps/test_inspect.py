@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from queue import Queue
+from typing import Any
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 from command_line import runner
-from epic_apps.inspect import inspect_app, views
-from epic_core import EpicMemory, Item
+from epic_apps.inspect import inspect_app, run_inspect, views
+from epic_core import Aspects, EpicMemory, Expansion, Item
 from epic_core.errors import InvalidInputError
 from epic_core.types.proposals import Proposal
 from hostile_texts import HOSTILE
@@ -183,6 +185,20 @@ def test_only_the_bearer_of_the_token_reads(memory: EpicMemory) -> None:
     assert re.findall(r'(?:src|href|action)="(?!/|#)[^"]*', page.text) == []
 
 
+def test_the_address_that_a_browser_is_started_with_opens_the_page_once(
+    memory: EpicMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: Queue[str] = Queue()
+    told: list[str] = []
+    apps: list[Any] = []
+    monkeypatch.setattr("webbrowser.open", opened.put)
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: apps.append(server.config.app))
+    run_inspect(memory, told.append)
+    address, first, second = opened.get(timeout=30), *(TestClient(apps[0]) for _ in range(2))
+    assert first.get(address).status_code == first.get(address).status_code == 200  # it has the cookie then
+    assert second.get(address).status_code == 401 and second.get(told[0]).status_code == 200
+
+
 @pytest.mark.parametrize("host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1:1", "127.0.0.1", f"[::1]:{PORT}"])
 def test_another_host_is_refused(memory: EpicMemory, host: str) -> None:
     assert visitor(memory).get("/", headers={"host": host}).status_code == 421
@@ -230,6 +246,59 @@ def test_a_change_needs_the_token_of_the_form_and_permission(path: Path, memory:
 def test_a_token_that_can_be_guessed_is_refused(memory: EpicMemory) -> None:
     with pytest.raises(InvalidInputError, match="16"):
         inspect_app(memory, token="short", port=PORT)
+
+
+def submitted(page: str, name: str) -> dict[str, str]:
+    """The fields that a browser sends of the last form of a page for a change, untouched."""
+    form = re.findall(rf'<form method="post" action="/do/{name}">.*?</form>', page, re.DOTALL)[-1]
+    fields = dict(re.findall(r'<input[^>]* name="(\w+)" value="([^"]*)"', form))
+    fields |= dict(re.findall(r'<(?:textarea|select) name="(\w+)"[^>]*>(.*?)</(?:textarea|select)>', form, re.DOTALL))
+    for field, options in fields.items():
+        chosen = re.search(r'value="([^"]*)" selected', options)
+        fields[field] = chosen[1] if chosen else html.unescape(options)
+    return fields
+
+
+def test_an_untouched_form_changes_nothing(memory: EpicMemory) -> None:
+    # A mark that Hebrew needs and the page does not show, two lines, and more than fits into a line of a list.
+    text = "I prefer food that is \u200f\u05db\u05e9\u05e8\u200f\nand served hot." + " Always." * 300
+    client = visitor(memory)
+    memory.add_preference(text)
+    aspects = Aspects(liked=("a\u200fb", "c"), firmness=0.8, scope="d\u200fe " + "when travelling " * 40)
+    expansion = Expansion(questions=(), follows=("f\u200fg",), breaks=("h",))
+    memory.set_aspects(text, aspects)
+    memory.set_expansion(text, expansion)
+    memory.add_proposals([Proposal(kind="add_fact", text=text[:500].strip(), quote="hot")])
+    for name in ("preferences/aspects", "preferences/expansion", "preferences/replace", "proposals/accept"):
+        view = "/proposals" if name.startswith("proposals") else "/preferences"
+        send(client, name, **submitted(client.get(view).text, name))
+        assert memory.preferences[-1].text == text
+        assert (memory.aspects(text), memory.expansions(text)) == (aspects, expansion)
+    assert text[:500].strip() in [each.text for each in memory.facts()]
+
+
+def test_a_view_bears_a_change_by_another_process_while_it_is_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EpicMemory.open(path) as memory, EpicMemory.open(path) as other:
+        client = visitor(memory)
+        changes = [other.remove_preference, other.add_preference]
+
+        def interrupted(read: Any) -> Any:
+            def call(*given: Any, **options: Any) -> Any:
+                found = read(*given, **options)
+                changes[0](AVOIDS)
+                changes.reverse()
+                return found
+
+            return call
+
+        for view, owner, read in (
+            ("/", EpicMemory, "proposals"),
+            ("/preferences", EpicMemory, "aspects"),
+            ("/query?q=Which+hotel+has+no+casino%3F", views.Views, "query"),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, read, interrupted(getattr(owner, read)))
+                assert {client.get(view).status_code for _ in range(2)} == {200}
 
 
 @pytest.mark.light_tier
@@ -285,6 +354,16 @@ def test_the_map_is_the_same_each_time_and_separates_what_differs() -> None:
 def test_an_empty_memory_has_every_view() -> None:
     client = visitor(EpicMemory())
     assert {client.get(view).status_code for view in (*VIEWS, "/query?q=hotel")} == {200}
+
+
+def test_a_file_that_is_written_over_is_said(path: Path, memory: EpicMemory) -> None:
+    client, token = visitor(memory), form_token(visitor(memory))
+    path.write_bytes(b"")
+    for view in VIEWS[:-1]:
+        answer = client.get(view)
+        assert answer.status_code == 400 and "That did not work" in answer.text and "me.epic" in words_on(answer.text)
+    answer = client.post("/do/facts/add", data={"form_token": token, "text": "I have a dog."}, headers={"origin": HOME})
+    assert answer.status_code == 400 and "me.epic" in words_on(answer.text)
 
 
 def test_the_command_says_what_is_wrong(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

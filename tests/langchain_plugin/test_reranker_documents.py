@@ -42,5 +42,12 @@ async def test_documents_come_in_the_learnt_order() -> None:
         assert chances == sorted(chances, reverse=True)
     assert all(not document.metadata for document in documents)
     assert reranker.compress_documents([], "tea") == []
+    # What no memory would hold, as a reader of documents brings it, and any iterable.
+    odd = [Document(page_content=text, metadata={"score": 10**400}) for text in ("Tea\x00", "Bread \ud800 and tea.")]
+    assert list(reranker.compress_documents(iter(odd), "te\x00a")) == list(reranker.compress_documents(odd, "tea"))  # type: ignore[arg-type]
+    assert {document.page_content for document in reranker.compress_documents(odd, "tea")} == {
+        "Tea\x00",
+        "Bread \ud800 and tea.",
+    }
     with pytest.raises(ValidationError):
         EpicReranker(memory=memory, top_n=0)

@@ -33,6 +33,7 @@ RUNS = {
     "space": " ",
     "newline": "\n",
     "letter": "a",
+    "digit": "1",
     "full stop": ".",
     "comma": ",",
     "quote": '"',
@@ -63,6 +64,15 @@ def judged(text: str) -> object:
     return verdicts, scores
 
 
+def filled(text: str) -> object:
+    """Fill a form from a memory that holds the text."""
+    with EpicMemory(["I like wine."], coarse=False, fine=False) as memory:
+        memory.add([f"My wine {text} has the number {text} and comes from {text}"])
+        questions = ("What is the email of my wine?", "What is the phone number of my wine?", "Where is my wine from?")
+        fields = [{"name": str(number), "question": question} for number, question in enumerate(questions)]
+        return memory.fill({"fields": [*fields, {"name": "n", "question": questions[1], "type": "number"}]})
+
+
 READERS: dict[str, Callable[[str], object]] = {
     "format_context": lambda text: format_context([Hit(item=Item(text=f"x{text}y", id="a"), score=0.5, entries=())]),
     "without_tags": lambda text: without_tags(f"x{text}y", "chunk"),
@@ -79,6 +89,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "PhraseExtractor": lambda text: PhraseExtractor().extract(text),
     "EpicMemory": remembered,
     "judge and score": judged,
+    "fill": filled,
 }
 
 

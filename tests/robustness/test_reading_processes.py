@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import helpers
-from epic_core import EpicMemory, Hits, Item
+from epic_core import EpicMemory, Hits, Item, Preference
 from epic_core.errors import EncoderMismatchError
 from epic_core.storage.sqlite import database as database_module
+from epic_core.storage.tables.edits import Edits
+from epic_core.storage.tables.items import Items
 from helpers import HashEncoder, KeepAll
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
@@ -242,6 +247,62 @@ def test_a_search_sees_the_old_state_or_the_new_one(path: Path, process: bool) -
 
 
 # writers
+
+
+@pytest.mark.parametrize("where", ["row", "light_sizes"])
+def test_what_another_forgets_in_between_is_there_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    generator = random.Random(0)
+    texts = [Item(id=str(number), text=f"{generator.randbytes(500).hex()}") for number in range(60)]
+    more = [Item(id=f"new {number}", text=f"{generator.randbytes(500).hex()}") for number in range(60)]
+    path, read, others = tmp_path / "me.epic", getattr(Items, where), []
+    with (
+        EpicMemory.open(path, [WINE], budget="120 kB", reserve="1 MB") as other,
+        EpicMemory.open(path, coarse=False, verifier=KeepAll()) as memory,
+    ):
+        other.add(texts)
+        held = [item.id for item in other.items()]
+
+        def interrupted(*given: Any) -> Any:
+            found = read(*given) if where == "row" else None
+            if not others:
+                # What is read after it belongs to what was read before: the other has to wait, or is not seen.
+                others.append(threading.Thread(target=other.forget, args=held))
+                others[0].start()
+                others[0].join(0.5)
+            return found if where == "row" else read(*given)
+
+        monkeypatch.setattr(Items, where, interrupted)
+        if where == "row":
+            assert memory.explain(held[0]).item.id == held[0]
+        else:
+            memory.add(more)
+        others[0].join(FOREVER)
+        assert not {item.id for item in memory.items()} & set(held)
+        memory.verify()
+
+
+def test_what_another_adds_anew_in_between_does_not_expire(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soon, later = (datetime.now(timezone.utc) + timedelta(seconds=seconds) for seconds in (0.5, 1000.0))
+    with opened(path) as memory, opened(path) as other:
+        other.replace_preference(SEA, Preference(text=SEA, expires_at=soon))
+        other.add([Item(id="wine", text="red wine today", expires_at=soon)])
+        memory.search(SEA)
+        whole = Edits.has_expired
+
+        def interrupted(*given: Any) -> bool:
+            monkeypatch.setattr(Edits, "has_expired", whole)
+            other.add_preference(Preference(text=SEA, expires_at=later))
+            other.add([Item(id="wine", text="red wine today", expires_at=later)])
+            return True
+
+        time.sleep(max(0.0, (soon - datetime.now(timezone.utc)).total_seconds()) + 0.01)
+        monkeypatch.setattr(Edits, "has_expired", interrupted)
+        memory.add([Item(id="new", text="blue sea today")])
+        assert [preference.text for preference in memory.preferences] == [WINE, SEA]
+        assert {"wine", "new"} <= {item.id for item in memory.items()}
+        memory.verify()
 
 
 def test_two_writers_in_turn_hold_the_work_of_both(path: Path) -> None:

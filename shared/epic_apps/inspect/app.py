@@ -53,9 +53,12 @@ def _aspects(memory: EpicMemory, form: Form) -> None:
     if "again" in form:
         memory.set_aspects(form["id"], None)
         return
-    firmness = _number(form.get("firmness", "0.75"))
+    was = memory.aspects(form["id"])
     read = Aspects(
-        liked=_lines(form, "liked"), avoided=_lines(form, "avoided"), firmness=firmness, scope=form.get("scope", "")
+        liked=_edited_lines(form, "liked", was.liked),
+        avoided=_edited_lines(form, "avoided", was.avoided),
+        firmness=_number(form.get("firmness", "0.75")),
+        scope=_edited(form.get("scope", ""), was.scope),
     )
     memory.set_aspects(form["id"], read)
 
@@ -64,17 +67,29 @@ def _expansion(memory: EpicMemory, form: Form) -> None:
     if "again" in form:
         memory.set_expansion(form["id"], None)
         return
-    written = Expansion(
-        questions=_lines(form, "questions"), follows=_lines(form, "follows"), breaks=_lines(form, "breaks")
+    was = memory.expansions(form["id"])
+    questions, follows, breaks = (
+        _edited_lines(form, name, getattr(was, name, ())) for name in ("questions", "follows", "breaks")
     )
-    memory.set_expansion(form["id"], written)
+    memory.set_expansion(form["id"], Expansion(questions=questions, follows=follows, breaks=breaks))
+
+
+def _replace(memory: EpicMemory, form: Form) -> None:
+    was = next((each.text for each in memory.preferences if form["id"] in (each.id, each.text)), "")
+    memory.replace_preference(form["id"], _edited(form["text"], was))
+
+
+def _accept(memory: EpicMemory, form: Form) -> None:
+    was = next((each.text for each in memory.proposals() if each.id == form["id"]), "")
+    text = _edited(form.get("text", ""), was)
+    memory.accept(form["id"], text if text and text != was else None)
 
 
 # For each form: what it does, where it leads, and what is said then.
 _CHANGES: dict[str, tuple[Change, str, str]] = {
     "preferences/add": (lambda memory, form: memory.add_preference(form["text"]), "/preferences", "Added."),
     "preferences/replace": (
-        lambda memory, form: memory.replace_preference(form["id"], form["text"]),
+        _replace,
         "/preferences",
         "Changed. What is held was matched with it.",
     ),
@@ -86,7 +101,7 @@ _CHANGES: dict[str, tuple[Change, str, str]] = {
     "facts/forget": (lambda memory, form: memory.forget(form["id"]), "/facts", "Forgotten for good."),
     "facts/undo": (lambda memory, form: memory.undo(_whole(form["id"], 0)), "/facts", "Undone."),
     "proposals/accept": (
-        lambda memory, form: memory.accept(form["id"], form.get("text") or None),
+        _accept,
         "/proposals",
         "Accepted: it is in force.",
     ),
@@ -114,7 +129,11 @@ class _Page:
             lstrip_blocks=True,
         )
         self._templates.filters.update(
-            shown=words.shown, size=words.size, chance=words.chance, day=lambda at: f"{moment(at):%d %b %Y}"
+            shown=words.shown,
+            editable=_editable,
+            size=words.size,
+            chance=words.chance,
+            day=lambda at: f"{moment(at):%d %b %Y}",
         )
         self._templates.globals.update(
             words=words, tabs=_TABS, link=_link, write=write, form_token=form_token(token), path=str(memory.path or "")
@@ -184,18 +203,19 @@ class _Page:
     def _shown(self, request: Request, name: str, view: Mapping[str, Any], status: int = 200) -> Response:
         done = _CHANGES.get(request.query_params.get("done", ""))
         around = {
-            **self.views.frame(),
             "tab": request.url.path,
             "done": done[2] if done else "",
             "namespace": self.memory.namespace,
         }
-        return HTMLResponse(self._templates.get_template(name).render({**around, **view}), status)
+        # An error page is without what frames the others: the file may be what fails.
+        frame = self.views.frame() if status == 200 else {}
+        return HTMLResponse(self._templates.get_template(name).render({**around, **frame, **view}), status)
 
     def _preference(self, request: Request) -> str:
         return known_preference(self.memory.preferences, request.query_params.get("preference", ""))
 
 
-def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = False) -> Starlette:
+def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = False, once: str = "") -> Starlette:
     """Return the ASGI application of the page.
 
     Args:
@@ -203,6 +223,7 @@ def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = Fals
         token: A secret of this run, as `secrets.token_urlsafe()` makes it.
         port: The port of 127.0.0.1 that it is served on: requests for another address are refused.
         write: Whether the page may change the memory.
+        once: Another secret, which opens the page once: for an address that others on this machine may see.
 
     Raises:
         InvalidInputError: for a token that can be guessed.
@@ -227,7 +248,7 @@ def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = Fals
             Route("/do/{name:path}", page.change, methods=["POST"]),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
-        middleware=[Middleware(Guard, token=token, port=port, write=write)],
+        middleware=[Middleware(Guard, token=token, port=port, write=write, once=once)],
         exception_handlers={EpicError: page.failed},
     )
 
@@ -252,19 +273,20 @@ def run_inspect(
     Raises:
         InvalidInputError: for a port that cannot be used.
     """
-    token = secrets.token_urlsafe(24)
+    # Whoever lists the processes of this machine sees the address that a browser is started with.
+    token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     with listening_socket(port) as listening:
         number = listening.getsockname()[1]
-        app = inspect_app(memory, token=token, port=number, write=write)
+        app = inspect_app(memory, token=token, port=number, write=write, once=once)
         # No access log: nobody needs to know from it what was looked at, and when.
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
-        address = f"http://{HOST}:{number}/?token={token}"
-        announce(address)
+        address = f"http://{HOST}:{number}/?token="
+        announce(address + token)
         # Reading ahead while the browser starts; what fails here is said by the page that needs it.
         threading.Thread(target=read_ahead, args=(memory,), daemon=True).start()
         if browser:
             listening.listen()  # so that a browser which is faster than the server waits
-            threading.Thread(target=partial(webbrowser.open, address), daemon=True).start()
+            threading.Thread(target=partial(webbrowser.open, address + once), daemon=True).start()
         uvicorn.Server(config).run([listening])
 
 
@@ -282,8 +304,24 @@ def _link(path: str, **query: object) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def _lines(form: Form, name: str) -> tuple[str, ...]:
-    return tuple(line.strip() for line in form.get(name, "").splitlines() if line.strip())
+def _edited(typed: str, stored: str) -> str:
+    """Return what was typed; the stored text if that is what the field showed, without what cannot be shown."""
+    return stored if typed.strip() == _editable(stored).strip() else typed
+
+
+def _edited_lines(form: Form, name: str, stored: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines that were typed; those stored if the field has them as they were shown."""
+    typed = _lines(form.get(name, ""))
+    return stored if typed == _lines(_editable("\n".join(stored))) else typed
+
+
+def _editable(text: str) -> str:
+    """Return a text for a field, whole."""
+    return words.shown(text, _LONGEST_FORM)
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
 def _whole(text: str, otherwise: int) -> int:

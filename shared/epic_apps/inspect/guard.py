@@ -37,11 +37,13 @@ class Guard:
         token: The secret of this run.
         port: The port that is listened on.
         write: Whether anything may be changed.
+        once: A secret that opens the page once.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, port: int, write: bool) -> None:
+    def __init__(self, app: ASGIApp, *, token: str, port: int, write: bool, once: str = "") -> None:
         self._app = app
         self._token = token
+        self._once = once
         self._hosts = {f"{HOST}:{port}", f"localhost:{port}"}
         # Cookies do not tell ports apart: two pages at the same time must not take each other's.
         self._cookie = f"epic_inspect_{port}"
@@ -78,8 +80,12 @@ class Guard:
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and not navigates:
             return PlainTextResponse("Another page may not use this one.", 403)
         given = request.query_params.get("token")
-        if given is not None and request.method == "GET" and _same(given, self._token):
-            return self._welcome()
+        if given and request.method == "GET":
+            if self._once and _same(given, self._once):
+                self._once = ""
+                return self._welcome()
+            if _same(given, self._token):
+                return self._welcome()
         if not _same(request.cookies.get(self._cookie, ""), self._token):
             return PlainTextResponse(_CLOSED, 401)
         if request.method != "POST":

@@ -123,6 +123,7 @@ class Views:
                     "light": len(snapshot.light.get(each.id, ())),
                 }
                 for each in self.memory.preferences
+                if each.text in aspects and each.text in expansions  # else another process added it in between
             ]
         }
 

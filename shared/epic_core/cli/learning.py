@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option, Typer
 
 from epic_core.cli.options import InFile, Server, command
-from epic_core.cli.printing import show
+from epic_core.cli.printing import show, visible
 from epic_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _Terminal:
         if question.category != self._category:
             self._category = question.category
             show(f"\n{question.category}")
-        answer = input(f"  {question.text}\n  > ")
+        answer = input(f"  {visible(question.text)}\n  > ")
         return BACK if answer.strip() == "b" else answer
 
     def decide(self, proposal: Proposal) -> bool | str:
@@ -152,7 +152,7 @@ def proposals(
     text: Annotated[str | None, Option(help="accept one in these words")] = None,
 ) -> None:
     """List what is proposed; accept or reject it."""
-    with file.open_or_make() as memory:
+    with file.open() as memory:
         if action == "list":
             waiting = memory.proposals()
             file.show(waiting, *map(_lines, waiting), f"{len(waiting)} proposals wait for a decision.")

@@ -40,6 +40,9 @@ _PANELS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0; 2 for an error that the user can correct; 130 after Ctrl-C."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed before the start, as by `>&-`
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open as long as the process
     program = typer.main.get_command(app)
     if _COMPLETE in os.environ:
         program(prog_name="epic")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,18 +32,17 @@ def _collect(
     """Score lists of results by a model, into a log."""
     from tqdm import tqdm
 
+    from epic_core.cli.sources import read_records
     from epic_core.reranking.collecting import Candidates, collect
     from epic_core.reranking.reranker import CANDIDATES
 
     questions = []
-    for number, line in enumerate(Path(asked).read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            value = json.loads(line)
-            questions.append((str(value["question"]), str(value["reference"])))
-        except (ValueError, KeyError, TypeError):
-            raise InvalidInputError(
-                f'{asked}, line {number} is not {{"question": "...", "reference": "..."}}.'
-            ) from None
+    for number, value in read_records(Path(asked)):
+        if isinstance(value, InvalidInputError):
+            raise value
+        if not value.keys() >= {"question", "reference"}:
+            raise InvalidInputError(f'{asked}, line {number} is not {{"question": "...", "reference": "..."}}.')
+        questions.append((str(value["question"]), str(value["reference"])))
     scoring = _scorer(server, scorer, metric=metric)
     with file.open() as memory:
 

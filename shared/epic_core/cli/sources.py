@@ -206,7 +206,7 @@ class Sources:
             )
 
     def _lines(self, path: Path, name: str) -> Iterator[Item]:
-        lines = _records(path, self._take)
+        lines = read_records(path, self._take)
         first = next(lines, None)
         if first is None:
             self.skipped.append(f"{path} is empty")
@@ -262,7 +262,7 @@ def read_messages(path: str | Path) -> Any:
         raise InvalidInputError(f"There is no file {path}. Give a chat log: .json, .jsonl or .txt.")
     if path.suffix.lower() == LINES_SUFFIX:
         records = []
-        for _, record in _records(path):
+        for _, record in read_records(path):
             if isinstance(record, InvalidInputError):
                 raise record
             records.append(record)
@@ -340,7 +340,7 @@ def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
     return sorted(readable), Counter(f.suffix.lower() for f in set(found) - set(readable))
 
 
-def _records(
+def read_records(
     path: Path, take: Callable[[int], None] = lambda size: None
 ) -> Iterator[tuple[int, dict[str, Any] | InvalidInputError]]:
     """Yield the record of each line with its number, or what is wrong with it; tell `take` the bytes that were read."""

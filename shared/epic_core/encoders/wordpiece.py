@@ -96,6 +96,14 @@ class WordPiece:
         self._special = {token["content"]: int(token["id"]) for token in description["added_tokens"]}
         longest_first = sorted(self._special, key=len, reverse=True)
         self._specials = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if self._special else None
+        self._beginnings = {content[0] for content in self._special}
+        self._pieces = lru_cache(_REMEMBERED)(self._cut)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_pieces"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
         self._pieces = lru_cache(_REMEMBERED)(self._cut)
 
     @staticmethod
@@ -117,7 +125,7 @@ class WordPiece:
         return [self._ids(text)[:longest] for text in texts]
 
     def _ids(self, text: str) -> list[int]:
-        if self._specials is None or "[" not in text:
+        if self._specials is None or not any(begin in text for begin in self._beginnings):
             return self._ids_of(text)
         parts = self._specials.split(text)
         return list(

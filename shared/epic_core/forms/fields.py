@@ -94,7 +94,7 @@ class Form:
             where = str(form)
             try:
                 form = json.loads(Path(form).read_text(encoding="utf-8"))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InvalidInputError(f"{where} is no JSON: {error}") from None
         listed = form.get("fields") if isinstance(form, Mapping) else None
         if not isinstance(listed, (list, tuple)):

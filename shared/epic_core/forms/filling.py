@@ -37,6 +37,8 @@ _NO_STATEMENT = re.compile(
 _SPEAKER = re.compile(r"\W*(?!user:)(?:[\w ]{0,20}\bfrom )?\w[\w.-]*(?: [A-Z][\w-]*)?:\s")
 _OWNER = re.compile(r"\W*(?:my|our|his|her|their) ([\w-]+)", re.I)
 _TITLE = re.compile(r"\b(?:Dr|Mrs?|Ms|Prof|St|No)\.$")
+# More characters than a sentence has: what has more is a table or code, and reading it would take long.
+_LONGEST = 1000
 _NOTHING = "nothing relevant is known"
 
 Sources: TypeAlias = Sequence[Item | Preference]
@@ -113,14 +115,14 @@ def _is_rival(field: Field, other: tuple[float, Said], best: tuple[float, Said])
 
 
 def _sentences(text: str) -> list[str]:
-    """Return the sentences of a text; a title ("Dr.") ends none."""
+    """Return the sentences of a text that somebody can have said; a title ("Dr.") ends none."""
     made: list[str] = []
     for part in sentences(text):
-        if made and _TITLE.search(made[-1]):
+        if made and len(made[-1]) <= _LONGEST and _TITLE.search(made[-1]):
             made[-1] += f" {part}"
         else:
             made.append(part)
-    return made
+    return [each for each in made if len(each) <= _LONGEST]
 
 
 def _stated(field: Field, text: str, chance: float) -> list[tuple[Value, float, str]]:

@@ -12,7 +12,7 @@ from epic_core.text.statements import NUMBERS, statement_of
 from epic_core.text.stems import content_stems, stem, stems, words_of
 
 _NUMBER = re.compile(
-    rf"(?<![\w.,:/+'’-])(?:[$€£]\s?)?(?P<digits>-?\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|-?\d+(?:\.\d+)?)"
+    rf"(?<![\w.,:/+'’-])(?:[$€£]\s?)?(?P<digits>-?\d{{1,3}}(?:,\d{{3}}){{1,4}}(?:\.\d+)?|-?\d{{1,15}}(?:\.\d+)?)"
     rf"(?=(?:%|[a-z°€£$]{{1,3}}\b|[.,;!?)]*(?:\s|$)))"
     rf"|\b(?P<tens>{'|'.join(word for word in NUMBERS if NUMBERS[word] >= 20)})[- ]"
     rf"(?P<units>{'|'.join(word for word in NUMBERS if 0 < NUMBERS[word] < 10)})\b"
@@ -24,7 +24,7 @@ MINE = re.compile(r"\b(?:i|my|me|mine|we|our|us)\b", re.I)
 _CLOCK = re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2} ?(?:am|pm|o'clock)\b", re.I)
 # Runs of digits in groups, such as a telephone number, are one thing and no number.
 _GROUPED = re.compile(r"\+?\d+(?:[ /-]\d{2,})+")
-_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
 _CODE = re.compile(r"(?<![\w+])(?=[^\s]*\d|[A-Z]{2}\d*\s)\+?[A-Z\d][A-Z\d]*(?:[ /.-]?[A-Z\d]*\d[A-Z\d]*)*(?![\w])")
 _CAPITAL = r"[^\W\d_a-z][\w'’-]*"
 _NAME = re.compile(

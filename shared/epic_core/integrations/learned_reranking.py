@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from epic_core.encoders.base import embed, embed_query
 from epic_core.memory import EpicMemory
 from epic_core.reranking import LearnedReranker
+from epic_core.runtime.batching import storable
 from epic_core.types import Hit, Item, checked_k
 
 PROBABILITY = "epic_rank_probability"
@@ -34,6 +35,7 @@ def ranked_texts(
     """
     checked_k(k)
     reranker = memory.reranker if reranker is None else reranker
+    query, texts = storable(query), [storable(text) for text in texts]
     told = [place for place, text in enumerate(texts) if text.strip()]
     silent = [(place, 0.0) for place in range(len(texts)) if not texts[place].strip()]
     if not told or not query.strip() or not reranker.is_trained:

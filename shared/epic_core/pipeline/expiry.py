@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from epic_core.errors import BudgetError
@@ -23,7 +23,7 @@ def drop_expired(session: Session) -> None:
         if not (expired or items or besides) or not session.store.writable:
             return
         with suppress(BudgetError):
-            _take_items_away(session, sorted(items))
+            _take_items_away(session)
         for preference in expired:
             # What cannot be done now is hidden all the same, and done another time.
             with suppress(BudgetError):
@@ -36,10 +36,10 @@ def _besides(session: Session) -> tuple[Edits, Proposals, RetryQueue]:
     return session.store.edits, session.store.proposals, session.store.retry_queue
 
 
-def _take_items_away(session: Session, rows: Sequence[int]) -> None:
+def _take_items_away(session: Session) -> None:
     store, namespace = session.store, session.namespace
-    with session.changing(session.encoder):
-        held = store.items.held_at(rows).values()
+    with session.changing(session.encoder) as space:
+        held = store.items.held_at(sorted(space.expired_items)).values()
         store.verdicts.forget_chunks(namespace, [one.item.text for one in held])
         store.edits.forget(namespace, [one.item.id for one in held])
         store.proposals.withdraw(namespace, [one.item.text for one in held if one.item.fact])
@@ -64,7 +64,9 @@ def take_away(
         row = store.preferences.row(namespace, preference.id)
         if row is None:
             return
-        with session.changing(session.encoder):
+        with session.changing(session.encoder) as space:
+            if reason is not None and preference not in space.expired:
+                return  # another process has added it anew
             items = [] if reason is None else store.entries.items_under(row)
             held = store.items.held_at(items)
             store.remove_preference(namespace, preference.id, keep_texts=session.reserve > 0)

@@ -84,8 +84,7 @@ def trim(session: Session, needed: int = 0) -> int:
 
 def leave(session: Session, octets: int) -> int:
     """Remove the least of the light tier until so many bytes are free; return how many items went."""
-    with session.lock:
-        space = session.space()
+    with session.changing(session.encoder, committed := CommittedRows()) as space:
         rows = _light_rows(space)
         if not rows:
             return 0
@@ -98,8 +97,7 @@ def leave(session: Session, octets: int) -> int:
                 break
             octets -= sizes[row]
             going.append(row)
-        with session.changing(session.encoder, committed := CommittedRows()):
-            remove(session, going, committed)
+        remove(session, going, committed)
         return len(going)
 
 

@@ -24,6 +24,7 @@ from epic_core.runtime.workers import completed
 from epic_core.types.digests import digest
 
 _ASKED = "Answer the question with the help of these notes.\n\n{notes}\n\nQuestion: {question}"
+_BEGINNINGS = (b'{"kind": "candidates"', b'{"kind": "score"')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,9 +125,12 @@ def _write(out: Any, line: dict[str, Any]) -> None:
 
 
 def _drop_half_line(log: Path) -> None:
-    """Remove what a killed collection left of its last line."""
+    """Remove what a killed collection left of its last line, and nothing else."""
     if log.exists() and (content := log.read_bytes()) and not content.endswith(b"\n"):
-        log.write_bytes(content[: content.rfind(b"\n") + 1])
+        whole, half = content[: content.rfind(b"\n") + 1], content[content.rfind(b"\n") + 1 :]
+        if not any(half.startswith(begin) or begin.startswith(half) for begin in _BEGINNINGS):
+            raise InvalidInputError(f"{log} is no log of epic rerank collect. Give another name.")
+        log.write_bytes(whole)
 
 
 def _lines(log: Path) -> Iterator[tuple[str, list[Any], Any]]:
@@ -135,15 +139,15 @@ def _lines(log: Path) -> Iterator[tuple[str, list[Any], Any]]:
     scores: dict[str, list[Any]] = {}
     content = log.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
-    for number, line in enumerate(whole.decode("utf-8").splitlines(), start=1):
+    for number, line in enumerate(whole.splitlines(), start=1):
         try:
             value = json.loads(line)
             if value["kind"] == "candidates":
                 heads[value["key"]] = value
                 scores.setdefault(value["key"], [])
             else:
-                scores[value["key"]].append(value)
-        except (ValueError, KeyError, TypeError):
+                scores[value["key"]].append({name: value[name] for name in ("list", "value", "drawn")})
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise InvalidInputError(f"{log}, line {number} is no line of a log of epic rerank collect.") from None
     for key, head in heads.items():
         yield key, scores[key], head

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from epic_core.errors import InvalidInputError
+from epic_core.errors import AlreadyThereError, InvalidInputError
 from epic_core.reranking.features import NAMES, features_of
 from epic_core.reranking.network import Pass, Weights, shapes, untrained
 from epic_core.reranking.plackett_luce import Floats, Lists, log_probability, sample
@@ -24,6 +24,7 @@ SIGNALS: Mapping[str, float] = {"used": 0.7, "copied": 0.9, "thumb": 1.0, "corre
 """What a user did with a hit, as a reward in [0, 1]."""
 
 FORMAT = 1
+_BEGINNING = b'{"kind": "epic-reranker"'
 # Lists drawn from what was shown, for one feedback, and the largest weight that a rare list gives it.
 _LISTS = 24
 _MOST_WEIGHT = 5.0
@@ -173,7 +174,13 @@ class LearnedReranker:
         return cls(encoder=made_with, weights=weights, trained_on=value.get("trained_on") or {})
 
     def save(self, path: str | Path) -> None:
-        """Write it into a file, which is there whole or not at all."""
+        """Write it into a file, which is there whole or not at all.
+
+        Raises:
+            AlreadyThereError: for a file that is there and is no reranker.
+        """
+        if Path(path).exists() and not Path(path).read_bytes().startswith(_BEGINNING):
+            raise AlreadyThereError(f"{path} is there already, and is no reranker. Give another name.")
         made = Path(path).with_name(Path(path).name + ".new")
         made.write_text(json.dumps(self.as_object()), encoding="utf-8")
         made.replace(path)
@@ -183,7 +190,7 @@ class LearnedReranker:
         """Return the reranker of a file; the errors are those of `from_object`."""
         try:
             value = json.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidInputError(f"{path} is no reranker: {error}.") from None
         return cls.from_object(value, encoder=encoder)
 

@@ -27,6 +27,8 @@ def test_a_form_is_filled_in_and_days_are_listed(tmp_path: Path, capsys: pytest.
     assert json.loads(out.read_text()) == {"born": "1986-08-12", "blood_type": None}
     assert main(["fill", path, str(form), "--out", str(out)]) == 2  # it is there
     assert main(["fill", path, path]) == 2
+    form.write_text("[" * 100_000)
+    assert main(["fill", path, str(form)]) == 2
     capsys.readouterr()
     assert main(["due", path]) == 0
     assert f"{soon}  The exam" in capsys.readouterr().out

@@ -99,6 +99,20 @@ def test_what_cannot_be_is_said(epic: Epic, path: str, tmp_path: Path) -> None:
     refused(epic("onboard", path, "--answers", written(tmp_path / "b.json", "{")), "b.json")
     refused(epic("learn", path, str(tmp_path / "missing.json")), "missing.json")
     refused(epic("learn", path, written(tmp_path / "c.json", "[")), "c.json")
+    refused(epic("proposals", path), "no memory at")  # a name that was mistyped makes no file
+    assert not Path(path).exists()
+    epic("onboard", path, "--answers", written(tmp_path / "none.json", {}))
     refused(epic("proposals", path, "accept", "abc"), "abc")
     refused(epic("proposals", path, "accept"), "all")
     refused(epic("learn", path, written(tmp_path / "d.json", []), "--auto", "7"), "auto")
+
+
+def test_a_question_is_no_command_to_a_terminal(
+    epic: Epic, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = written(tmp_path / "q.json", [{"id": "a", "category": "\x1b[2J", "text": "\x1b[31mWhat not?"}])
+    prompts: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda prompt: prompts.append(prompt) or "")
+    shown = epic("onboard", path, "--questions", questions)
+    assert shown.code == 0 and "What not?" in prompts[0]
+    assert "\x1b" not in shown.out + "".join(prompts)

@@ -117,6 +117,14 @@ def test_a_long_text_is_cut_where_many_are_shown_and_whole_where_one_is(epic: Ep
     assert text in epic("show", "me.epic", "long").out
 
 
+@pytest.mark.skipif(os.name != "posix", reason="closes descriptors in a shell")
+def test_a_command_works_with_closed_streams(epic: Epic) -> None:
+    for command in ("list me.epic <&- >&-", "ask me.epic <&-", "onboard me.epic <&- >&-"):
+        shell = ["/bin/sh", "-c", f"{sys.executable} -m epic_core.cli.main {command}"]
+        done = subprocess.run(shell, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_help_is_quick_and_complete() -> None:
     assert ENCODERS == NAMES
     code = "import sys; from epic_core.cli.main import main; main(['--help']); print('numpy' in sys.modules)"

@@ -105,3 +105,54 @@ def test_several_lists_are_scored_at_once_and_none_twice(tmp_path: Path) -> None
     assert log.read_text().startswith(kept) and kept.count("score") > 4
     assert len({tuple(line["list"]) for line in scores}) == len(scores)
     assert 2 <= most <= 4
+
+
+@pytest.mark.parametrize("content", [b"My only notes, on one line", b"{", b'{"kind": "other"}'])
+def test_no_other_file_is_written_over(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    memory, asked, mine = tmp_path / "me.epic", tmp_path / "asked.jsonl", tmp_path / "mine.txt"
+    with EpicMemory.open(memory, ["I like baking."], coarse=False, fine=False) as made:
+        made.add(["A note on bread.", "A note on cake."])
+    asked.write_text('{"question": "What bread?", "reference": "Rye."}')
+    with LMServer(scoring) as server:
+        collect = [
+            "rerank",
+            "collect",
+            str(memory),
+            str(asked),
+            "--scorer",
+            "openai/tiny",
+            "--llm-url",
+            server.base_url,
+        ]
+        assert main([*collect, "--out", str(tmp_path / "log.jsonl")]) == 0
+        mine.write_bytes(content)
+        # What is left of a line of a log is dropped; this could be one.
+        assert main([*collect, "--out", str(mine)]) == (0 if content == b"{" else 2)
+        assert mine.read_bytes() == content or content == b"{"
+    mine.write_bytes(content)
+    train = ["rerank", "train", str(memory), str(tmp_path / "log.jsonl"), "--out"]
+    for taken in (mine, memory):
+        before = taken.read_bytes()
+        assert main([*train, str(taken)]) == 2
+        assert taken.read_bytes() == before
+    new = str(tmp_path / "new.json")
+    assert [main([*train, new]), main([*train, new])] == [0, 0]
+
+
+def test_questions_that_cannot_be_read_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    memory, asked, log = tmp_path / "me.epic", tmp_path / "asked.jsonl", tmp_path / "log.jsonl"
+    with EpicMemory.open(memory, ["I like baking."], coarse=False, fine=False) as made:
+        made.add(["A note on bread.", "A note on cake."])
+    with LMServer(scoring) as server:
+        command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai/tiny"]
+        command += ["--llm-url", server.base_url, "--out", str(tmp_path / "new.jsonl")]
+        for content in (b"\xff", b"[" * 100_000, b"[]", b'{"question": "What bread?"}'):
+            asked.write_bytes(content)
+            assert main(command) == 2
+            assert "line 1" in capsys.readouterr().err
+            log.write_bytes(content + b"\n")
+            assert main(["rerank", "train", str(memory), str(log)]) == 2
+            assert "line 1" in capsys.readouterr().err
+        # A line separator inside of a text ends no line of JSON.
+        asked.write_text('{"question": "What\u2028bread?", "reference": "Rye."}', encoding="utf-8")
+        assert main(command) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,21 @@ LETTERS = st.characters(max_codepoint=0x5FF) | st.sampled_from("素食가한🙂
 @given(text=st.text(LETTERS) | st.from_regex(r"[a-zA-Z'\[\]# é]{1,40}|.{0,9}\[(SEP|UNK)\].*"))
 def test_words_are_cut_as_the_package_tokenizers_cuts_them(text: str) -> None:
     assert OURS.encode([text], 10_000) == [THEIRS.encode(text, add_special_tokens=False).ids]
+
+
+def test_a_special_token_is_one_whatever_it_begins_with() -> None:
+    description = json.loads(DESCRIPTION)
+    description["added_tokens"].append(
+        {**description["added_tokens"][0], "id": len(description["model"]["vocab"]), "content": "<s>"}
+    )
+    text, theirs = "wine <s>and <s", Tokenizer.from_str(json.dumps(description))
+    assert WordPiece(description).encode([text], 99) == [theirs.encode(text, add_special_tokens=False).ids]
+
+
+def test_the_static_encoder_goes_to_another_process() -> None:
+    texts = ["Quiet hotels in Zürich."]
+    again = pickle.loads(pickle.dumps(StaticEncoder()))
+    np.testing.assert_array_equal(again.encode(texts), default_encoder().encode(texts))
 
 
 def test_a_tokenizer_of_another_kind_is_read_by_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
