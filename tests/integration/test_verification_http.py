@@ -71,8 +71,7 @@ def mended(memory: EpicMemory, answers: Answers, waiting: set[str]) -> None:
 # what is sent, and what comes back
 
 
-@pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "concurrency"), [("single", 4), ("paper", 1), ("batch", 4)])
 async def test_all_ways_give_the_same_memory(
     server: LMServer, make: Make, way: Any, concurrency: int, add: Add
 ) -> None:

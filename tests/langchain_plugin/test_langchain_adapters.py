@@ -368,8 +368,13 @@ async def test_an_answer_is_limited_and_the_model_is_not_changed(kind: str, comp
     assert plain._calls[0].settings == {}
 
 
-@pytest.mark.parametrize(("own", "limit"), [(100, 100), (300, 300), (500, 300), (-1, 300), (None, 300)])
-@pytest.mark.parametrize("field", ["max_tokens", "num_predict", "max_output_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize(
+    ("field", "own", "limit"),
+    [
+        *(("max_tokens", own, limit) for own, limit in ((100, 100), (300, 300), (500, 300), (-1, 300), (None, 300))),
+        *((field, 100, 100) for field in ("num_predict", "max_output_tokens", "max_completion_tokens")),
+    ],
+)
 async def test_the_lower_limit_holds(field: str, own: int | None, limit: int, complete: Complete) -> None:
     class Other(Chat):
         def _limit(self) -> int | None:
@@ -523,11 +528,6 @@ async def test_a_request_that_is_refused_in_every_form_teaches_nothing(complete:
 
 
 # what goes wrong
-
-
-def named(name: str, *bases: type[Exception], **attributes: Any) -> Exception:
-    """An error of a class of that name."""
-    return type(name, bases or (Exception,), attributes)("It failed.")
 
 
 def of_langchain(name: str) -> Any:

@@ -491,15 +491,6 @@ async def test_what_a_model_does_not_decide_is_undecided(transform: Transform) -
     assert lm.calls <= 16
 
 
-async def test_a_bar_counts_every_document(anyhow: Transform, capsys: pytest.CaptureFixture[str]) -> None:
-    await anyhow(transformer(progress=True), docs(20))
-    shown = capsys.readouterr()
-    assert "100 items" in shown.err or "100/100" in shown.err
-    assert shown.out == ""
-    await anyhow(transformer(), docs(1))
-    assert capsys.readouterr().err == ""
-
-
 # models
 
 
@@ -634,11 +625,12 @@ async def test_what_is_no_document_is_refused_before_anything_is_asked(
     assert lm.calls == 0 and keep.report.seen == 0
 
 
-async def test_unknown_arguments_of_a_call_are_errors(anyhow: Transform) -> None:
-    with pytest.raises(TypeError, match="threshold"):
-        await anyhow(transformer(), docs(), threshold=3)
-
-
-async def test_preferences_of_a_call_that_cannot_be_are_errors(anyhow: Transform) -> None:
-    with pytest.raises(InvalidInputError):
-        await anyhow(transformer(), docs(), preferences=[""])
+async def test_every_way_refuses_what_cannot_be() -> None:
+    for name, way in ALL_WAYS.items():
+        with pytest.raises(TypeError, match="threshold"):
+            await way(transformer(), docs(), threshold=3)
+        with pytest.raises(InvalidInputError):
+            await way(transformer(), docs(), preferences=[""])
+        if " of " not in name:
+            with pytest.raises(InvalidInputError, match="Give several Documents in a list"):
+                await way(transformer(), "red wine")

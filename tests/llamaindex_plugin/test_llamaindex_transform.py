@@ -733,9 +733,9 @@ async def test_what_is_not_several_nodes_is_refused(wrong: Any, run: Run) -> Non
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
+        (TextNode(text="red\0wine", id_="broken"), r"Node 101 \('broken'\): .*NUL"),
         ("red wine", "Expected nodes, found str"),
         (None, "Expected nodes, found NoneType"),
-        (TextNode(text="red\0wine", id_="broken"), r"Node 101 \('broken'\): .*NUL"),
         (TextNode(text="red wine \ud800", id_="broken"), r"Node 101 \('broken'\)"),
         (TextNode(text="red wine", id_="a\0b"), r"Node 101 \('a\\x00b'\): .*NUL"),
     ],

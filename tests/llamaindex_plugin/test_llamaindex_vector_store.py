@@ -592,15 +592,6 @@ def test_a_query_is_not_changed(store: EpicVectorStore) -> None:
     assert repr(query) == before
 
 
-def test_an_empty_store_finds_nothing(store: EpicVectorStore) -> None:
-    for query in (asked("red"), asked(vector("red")), asked("red", mode="mmr"), asked("red", node_ids=["a"])):
-        found = store.query(query, preferences=["I avoid red wine."])
-        assert (found.nodes, found.ids, found.similarities) == ([], [], [])
-    assert store.get_nodes() == store.get_nodes(["a"]) == store.get_nodes(filters=where("a", 1)) == []
-    store.delete("a")
-    store.clear()
-
-
 # removing, and getting
 
 

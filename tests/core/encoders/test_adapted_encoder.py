@@ -55,12 +55,11 @@ def test_embeddings_are_normalised_in_all_four_ways() -> None:
 @pytest.mark.parametrize(
     "embed",
     [
-        lambda texts: lengths(texts)[1:],
+        lambda texts: [["a"], ["b"]],
         lambda texts: [*lengths(texts), [1.0, 0.0]],
         lambda texts: [[] for _ in texts],
         lambda texts: [1.0, 2.0],
         lambda texts: [[1.0], [1.0, 2.0]],
-        lambda texts: [["a"], ["b"]],
         lambda texts: None,
         lambda texts: [None for _ in texts],
         lambda texts: [[[1.0], [2.0]] for _ in texts],
@@ -68,6 +67,7 @@ def test_embeddings_are_normalised_in_all_four_ways() -> None:
         lambda texts: [[float("inf"), 1.0]] * len(texts),
         lambda texts: [[0.0, 0.0]] * len(texts),
         lambda texts: 1 / 0,
+        lambda texts: lengths(texts)[1:],
     ],
 )
 def test_wrong_embeddings_are_an_error_of_ours(embed: Callable[[list[str]], Any]) -> None:

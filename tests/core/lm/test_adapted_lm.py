@@ -160,8 +160,8 @@ def test_aws_puts_the_status_into_a_mapping() -> None:
 @pytest.mark.parametrize(
     ("error", "was"),
     [
-        (Status(400), True),
         (NotImplementedError(), True),
+        (Status(400), True),
         (Status(500, "unknown response_format"), True),
         (Status(500), False),
         (Status(429), False),

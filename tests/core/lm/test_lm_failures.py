@@ -91,8 +91,10 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("garbage", UNREADABLE)
+@pytest.mark.parametrize(
+    ("way", "garbage"),
+    [*(("single", garbage) for garbage in UNREADABLE), ("paper", "no decision"), ("batch", "no decision")],
+)
 async def test_garbage_is_asked_about_once_more_and_then_waits(way: Any, garbage: str, add: Add) -> None:
     lm = Own(lambda messages: UNREADABLE[garbage])
     memory = memory_with(patient(lm, way=way))
@@ -276,14 +278,12 @@ class Failing:
         return self.answer(messages)
 
 
-ERRORS = [
-    LMUnavailableError("broken pipe dream"),
-    type("Strange", (Exception,), {})("out of memory, broken pipe dream"),
-]
+AWAY = LMUnavailableError("broken pipe dream")
+STRANGE = type("Strange", (Exception,), {})("out of memory, broken pipe dream")
+WAYS_TO_FAIL = [("single", AWAY), ("single", STRANGE), ("paper", AWAY), ("batch", STRANGE)]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(("way", "error"), WAYS_TO_FAIL)
 async def test_a_model_that_fails_for_a_while_is_asked_again(way: Any, error: Exception, add: Add) -> None:
     memory = memory_with(patient(Own(Failing(error, 3, script())), way=way, retries=3))
     report = await add(memory)
@@ -293,8 +293,7 @@ async def test_a_model_that_fails_for_a_while_is_asked_again(way: Any, error: Ex
     nothing_lost(memory, report, waiting=0)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(("way", "error"), WAYS_TO_FAIL)
 async def test_a_model_that_fails_for_good_is_left_alone_after_two_items(way: Any, error: Exception, add: Add) -> None:
     lm = Own(Failing(error, math.inf, script()))
     memory = memory_with(patient(lm, way=way, batch_size=2, retries=2))

@@ -733,10 +733,6 @@ def test_a_preference_that_is_no_text_is_an_error(bad: Any) -> None:
         memory_of().add_preference(bad)
 
 
-def test_one_preference_may_come_alone() -> None:
-    assert [p.text for p in EpicMemory(WINE, encoder=HashEncoder()).preferences] == [WINE]
-
-
 @pytest.mark.parametrize("name", [TRAIN, "NIGHT train", Preference(text=TRAIN), Preference(text=TRAIN).id])
 def test_removing_a_preference_drops_exactly_its_entries(name: Any) -> None:
     memory = memory_of(WINE, TRAIN)

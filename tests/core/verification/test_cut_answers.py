@@ -184,8 +184,7 @@ def test_a_keep_that_is_cut_in_its_rationale_is_undecided(way: Any, cut: bool, p
     assert "cut off" in verdict.rationale and verdict.answer == CUT_IN_RATIONALE
 
 
-@pytest.mark.parametrize("cut", [False, True], ids=["stop", "length"])
-@pytest.mark.parametrize("way", ["single", "paper"])
+@pytest.mark.parametrize(("way", "cut"), [("single", False), ("paper", True)])
 @pytest.mark.parametrize("form", in_each_form({"decision": "", "rationale": "", "preferences": []}))
 def test_a_verdict_that_is_cut_anywhere_is_whole_or_undecided(way: Any, form: str, cut: bool, ends: Any) -> None:
     relevant = {"preference": 1, "stance": "conflicts", "instruction": "Steer clear of this hotel."}

@@ -267,8 +267,9 @@ SPLITS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize(
+    ("way", "split"), [*(("single", split) for split in SPLITS), ("paper", "two tokens"), ("batch", "two tokens")]
+)
 async def test_confidence_is_the_probability_of_the_decision(way: Any, split: str, add: Add) -> None:
     cuts, sure, total = SPLITS[split]
     said = script()
@@ -406,8 +407,9 @@ def test_the_name_says_what_was_asked_and_how() -> None:
 # what fits
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("context", [None, 1600, 8192])
+@pytest.mark.parametrize(
+    ("way", "context"), [("single", None), ("single", 1600), ("paper", 1600), ("batch", 1600), ("batch", 8192)]
+)
 async def test_a_thousand_preferences_are_each_shown_once_in_lists_that_fit(
     way: Any, context: int | None, add: Add
 ) -> None:
@@ -459,9 +461,10 @@ def test_preferences_of_markup_fit_too() -> None:
     assert report.discarded == 1
 
 
-@pytest.mark.parametrize("refine", [None, "rewrite"])
-@pytest.mark.parametrize("max_tokens", [64, 256, None])
-@pytest.mark.parametrize("lines", [1, 20, 60])
+@pytest.mark.parametrize(
+    ("lines", "max_tokens", "refine"),
+    [(1, 64, None), (1, None, "rewrite"), (20, 256, "rewrite"), (60, 64, None), (60, None, None)],
+)
 def test_a_batch_is_made_as_large_as_fits_and_no_larger(lines: int, max_tokens: int | None, refine: Any) -> None:
     items = ["\n".join(f"vegan {n} {line}" for line in range(lines)) for n in range(16)]
     for context in (1400, 2500, 8192):
