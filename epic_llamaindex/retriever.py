@@ -42,8 +42,7 @@ from epic_core.verification import Verifier
 from epic_llamaindex.events import search_event
 from epic_llamaindex.filters import SOURCE, filter_of
 from epic_llamaindex.models import encoder_of, memory_of, verifier_of
-from epic_llamaindex.nodes import INDEX, Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of
-from epic_llamaindex.offered import offered
+from epic_llamaindex.nodes import INDEX, Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of, offered
 
 dispatcher = get_dispatcher(__name__)
 

@@ -10,19 +10,24 @@ from typing import Literal, TypeAlias, get_args
 
 from epic_core.errors import InvalidInputError, LMError
 from epic_core.lm.answers import UnreadableAnswer
-from epic_core.lm.base import Completion, LanguageModel
+from epic_core.lm.base import Completion, LanguageModel, probability
 from epic_core.lm.client import StructuredClient, UnreadableTwice
-from epic_core.lm.prompting import numbered, one_line, section, size_of, version
+from epic_core.lm.prompting import Prompt, numbered, one_line, section, size_of, version
 from epic_core.lm.retries import RetryPolicy
 from epic_core.preferences.lm_reader import AspectReader
 from epic_core.runtime.effects import Effects
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Usage, Verdict
 from epic_core.types.verdicts import combined
-from epic_core.verification.answers import read_batch, read_decision, read_instruction
-from epic_core.verification.base import BaseVerifier
-from epic_core.verification.confidence import probability
-from epic_core.verification.prompts import Prompts, batch_schema, decide_schema, instruct_schema, single_schema
-from epic_core.verification.rewriting import LMRewriter
+from epic_core.verification.answers import read_batch, read_decision, read_instruction, read_rewrite
+from epic_core.verification.base import BaseVerifier, Rewriting, Rewritten
+from epic_core.verification.prompts import (
+    Prompts,
+    batch_schema,
+    decide_schema,
+    instruct_schema,
+    rewrite_schema,
+    single_schema,
+)
 from epic_core.verification.values import Answer
 
 Way: TypeAlias = Literal["paper", "single", "batch"]
@@ -338,3 +343,44 @@ def _line_size(preference: Preference) -> int:
 def _named(places: Sequence[int]) -> str:
     numbers = ", ".join(str(place + 1) for place in sorted(places))
     return f"preference{'s' if len(places) > 1 else ''} {numbers}"
+
+
+class LMRewriter:
+    """A rewriter that has a language model rewrite chunks: x^ = Rewriter(x, P'_rel(x), rationale), the earlier version.
+
+    Args:
+        asker: The client of the model.
+        prompt: The Rewriter's prompt.
+
+    Attributes:
+        name: Made of model and prompt; rewritten texts are cached under it.
+    """
+
+    def __init__(self, asker: StructuredClient, prompt: Prompt) -> None:
+        self._asker = asker
+        self._prompt = prompt
+        self.name = f"rewrite/{asker.lm.name}/{version([prompt])}"
+
+    def stream(self, rewritings: Sequence[Rewriting]) -> Iterator[tuple[int, Rewritten]]:
+        """Yield positions and rewritten texts, in the order in which they are ready."""
+        return self._asker.stream(lambda one: self._rewritten(*one), list(enumerate(rewritings)))
+
+    def astream(self, rewritings: Sequence[Rewriting]) -> AsyncIterator[tuple[int, Rewritten]]:
+        """Yield rewritten texts as `stream` does, without blocking the event loop."""
+        return self._asker.astream(lambda one: self._rewritten(*one), list(enumerate(rewritings)))
+
+    def _rewritten(self, place: int, rewriting: Rewriting) -> Effects[tuple[int, Rewritten]]:
+        usage = Usage()
+        values = {
+            "preferences": numbered([preference.text for preference in rewriting.preferences]),
+            "chunk": section(rewriting.item.text),
+            "rationale": one_line(rewriting.rationale),
+        }
+        # The text is to be no longer than the chunk; an answer with more tokens than the chunk has bytes has failed.
+        limit = 64 + size_of(rewriting.item.text)
+        try:
+            request = self._asker.request(self._prompt, values, rewrite_schema(), min(limit, 2048))
+            text, _ = yield from self._asker.readable(request, self._prompt, read_rewrite, usage)
+        except (LMError, UnreadableTwice) as error:
+            return place, Rewritten(failure=str(error), answer=getattr(error, "answer", ""), usage=usage)
+        return place, Rewritten(text=text, usage=usage)

@@ -30,10 +30,9 @@ from answer_shapes import (
     Kept,
 )
 from epic_core.lm.answers import UnreadableAnswer
-from epic_core.lm.base import Token
+from epic_core.lm.base import Token, probability
 from epic_core.types import Decision
 from epic_core.verification.answers import read_batch, read_decision, read_instruction, read_rewrite
-from epic_core.verification.confidence import probability
 from epic_core.verification.values import Answer
 
 

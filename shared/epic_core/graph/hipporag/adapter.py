@@ -18,8 +18,7 @@ from typing_extensions import Unpack
 from epic_core.context import format_context, format_hit
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.graph.extraction.base import Extractor, checked_extractor
-from epic_core.graph.hipporag.encoder import HippoEncoder
-from epic_core.graph.hipporag.instance import Instance
+from epic_core.graph.hipporag.instance import HippoEncoder, Instance
 from epic_core.graph.hipporag.openie import HippoExtractor, SafeOpenIE
 from epic_core.graph.hipporag.record import Record, digest_of
 from epic_core.graph.hipporag.report import HippoReport

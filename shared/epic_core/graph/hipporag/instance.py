@@ -17,7 +17,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from epic_core.encoders.adapted import AdaptedEncoder
 from epic_core.errors import InvalidInputError, StoreError
+from epic_core.runtime.threads import in_thread
 from epic_core.storage.sqlite.files import new_file
 from epic_core.types import FloatArray
 
@@ -249,3 +251,29 @@ def _moved(vector: Any, move: Callable[[FloatArray], FloatArray]) -> Any:
     if not 0.0 < length < math.inf:
         return vector
     return (move(flat / np.float32(length)) * np.float32(length)).reshape(vector.shape).astype(vector.dtype)
+
+
+class HippoEncoder(AdaptedEncoder):
+    """Encoder that embeds texts as a HippoRAG instance embeds its passages.
+
+    Args:
+        hipporag: The instance.
+    """
+
+    def __init__(self, hipporag: Any) -> None:
+        name = f"hipporag:{hipporag.global_config.embedding_model_name}"
+        super().__init__(name, fingerprint=None, tau=None, floor=None)
+        self._hipporag = hipporag
+
+    def _documents(self, texts: list[str]) -> object:
+        # Looked up each time, as the instance's model may be replaced.
+        return self._hipporag.embedding_model.batch_encode(texts)
+
+    async def _adocuments(self, texts: list[str]) -> object:
+        return await in_thread(self._documents, texts)
+
+    def _query(self, text: str) -> object:
+        return self.encode([text])[0]
+
+    async def _aquery(self, text: str) -> object:
+        return await in_thread(self._query, text)
