@@ -127,6 +127,8 @@ def store(request: pytest.FixtureRequest, path: Path) -> Iterator[EpicVectorStor
 def no_warning() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # LlamaIndex's Memory, in other tests, leaves its connections to the garbage collector.
+        warnings.filterwarnings("ignore", "<aiosqlite", ResourceWarning)
         yield
 
 
