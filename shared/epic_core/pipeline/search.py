@@ -369,7 +369,8 @@ def checked_filter(filter: Filter | None) -> Filter | None:
         InvalidInputError: for anything else.
     """
     if filter is not None and not isinstance(filter, Filter):
-        raise InvalidInputError(f"filter must be an epic_core.Filter, not {type(filter).__name__}.")
+        kind = type(filter).__name__
+        raise InvalidInputError(f'filter must be an epic_core.Filter, such as Filter.ge("stars", 4), not {kind}.')
     return filter
 
 

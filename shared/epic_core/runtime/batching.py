@@ -141,8 +141,10 @@ def unique_preferences(preferences: Iterable[str | Preference]) -> list[Preferen
     """
     if isinstance(preferences, (str, Preference)):
         preferences = [preferences]
-    if not isinstance(preferences, Iterable):
-        raise InvalidInputError(f"preferences must be several texts, not {type(preferences).__name__}.")
+    if not isinstance(preferences, Iterable) or isinstance(preferences, Mapping):
+        raise InvalidInputError(
+            f"preferences must be several texts, such as a list, not {type(preferences).__name__}; [] is none."
+        )
     unique: dict[str, Preference] = {}
     for preference in map(Preference.of, preferences):
         if preference.id in unique:

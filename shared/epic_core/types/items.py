@@ -56,4 +56,8 @@ class Item:
         """Return the item itself, or an item made from a text."""
         if isinstance(value, Item):
             return value
+        if isinstance(value, Mapping):
+            raise InvalidInputError(
+                "An item must be a string or an Item, not a mapping. Write Item(text=..., metadata=...)."
+            )
         return cls(text=checked_text(value, "An item"))

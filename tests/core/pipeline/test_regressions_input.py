@@ -172,3 +172,10 @@ def test_the_message_of_a_failing_verifier_is_cleaned() -> None:
     memory = memory_of(verifier=Answering(fail))
     assert memory.add([Item(id="x", text=WINE)]).undecided == 1
     assert memory.explain("x").note.encode()
+
+
+def test_mappings_are_neither_preferences_nor_items() -> None:
+    with pytest.raises(InvalidInputError, match=r"such as a list, not dict"):
+        EpicMemory({"diet": "I am vegan."})  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=r"Item 0.*Write Item\(text="):
+        EpicMemory(["I am vegan."]).add([{"text": "Lentil soup."}])  # type: ignore[list-item]
