@@ -370,7 +370,9 @@ def checked_filter(filter: Filter | None) -> Filter | None:
     """
     if filter is not None and not isinstance(filter, Filter):
         kind = type(filter).__name__
-        raise InvalidInputError(f'filter must be an epic_core.Filter, such as Filter.ge("stars", 4), not {kind}.')
+        raise InvalidInputError(
+            f'filter must be an epic_core.Filter, not {kind}. Write one such as Filter.ge("stars", 4).'
+        )
     return filter
 
 
