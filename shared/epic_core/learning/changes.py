@@ -15,7 +15,8 @@ UNDO = phrases(r"""
     (?:scratch|scrap) (?:that|what i said|the|my)
     (?:forget|ignore|disregard|drop|delete|cancel|undo|strike) (?:what i (?:said|told)|that (?:about|thing|bit|rule)|
         my (?:rule|request|preference|wish|thing)|the (?:rule|thing|bit|part|no-))
-    you can (?:use|suggest|offer|include|add|book|recommend) [\w' -]{2,30} (?:again|after all)
+    you can (?:use|suggest|offer|include|add|book|recommend|give|send|write|show|put|be) [\w' -]{2,30} (?:again|
+        after all)
     you can (?:forget|drop|ditch|scrap|lose|bin|let go|stop)(?: with| of)? (?:the|my|all|that|it)\b
     (?:delete|bin|scrap|drop|forget|ditch|lose|erase|remove) (?:the|that|my|whatever|what|everything|
         all)\b [^.;?]{3,80}
@@ -45,6 +46,8 @@ STOP = phrases(r"""
     (?:i|we)(?:'ve| have)? (?:sadly )?lost (?:our |my )?(?:old |dear |poor )?(?-i:[A-Z])\w+
     (?:i|we) had to (?:put|have) [\w' -]{2,30} (?:down|to sleep|put down)
     (?:my|our) (?:[\w-]+ )?(?-i:[A-Z])\w+(?: has|'s) (?:just )?(?:left|moved (?:out|away|on)|gone back|resigned)
+    <AM> (?:so )?over (?!\d|the\b|it\b|there|here|my\b|here)[a-z]\w+
+    <AM> off (?:the|my) (?!back|track|phone|clock)\w
     (?:i|we)(?:'m| am|'re| are)? no longer \w
     (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>
     (?:i|we) (?:had to )?(?:give|gave) [\w' -]{2,30} away
@@ -58,6 +61,9 @@ INSTEAD = re.compile(
     re.I,
 )
 TURN = phrases(r"""
+    <AM> (?:eating|drinking|having|smoking|using|wearing|cooking|flying|driving|buying|taking) [^.;?]{2,30} again
+    (?:i|we) (?:go|work|live|train|run|shop|read|watch|use|drive|take|study|sleep|get up|exercise|cook|
+        fly) (?!now)[^.,;?]{2,60} (?:now|these days|nowadays|instead)(?= *(?:[.,;!]|$))
     <AM> back (?:to|on) (?!you|work|school|track|the)\w
     (?:i|we)(?:'ve| have) (?:swapped|traded|exchanged) [^.;?]{2,40} for \w
     put me down (?:as|for) [^.;?]{2,60}

@@ -109,7 +109,7 @@ PREFERENCE = phrases(r"""
     <I> find (?!it (?:in|on|here|out)|out|that|the|this|your|any|no )[\w' -]{2,40}? (?:dull|boring|hard|difficult|
         annoying|relaxing|exhausting|soothing|too \w+|overrated|disgusting|tiring|stressful|charming|calming|
         unbearable|delicious)
-    <AM> (?:not )?<ADV>(?:an? )?(?:(?!so|and|but|because|who)\w+ ){0,3}?(?:<DIET>)
+    <AM> (?:not )?<ADV>(?:an? )?(?:(?!so|and|but|because|who|off|over)\w+ ){0,3}?(?:<DIET>)
     <AM> (?:not )?<ADV>(?:(?:scared|afraid|terrified|frightened|fond|sick|tired|wary) of<THING>(?= )|into(?= )|
         (?:keen|big|hooked) on|partial to|sensitive to|obsessed with<THING>|crazy about<THING>|all for|more into|
         claustrophobic|averse to|happiest|at my best)

@@ -261,6 +261,12 @@ def test_a_conversation_yields_preferences_and_facts(memory: EpicMemory) -> None
         ("I avoid garlic", "I love garlic.", ("replace_preference", "I love garlic")),
         ("I don't like musicals", "Musicals have grown on me.", ("replace_preference", "Musicals have grown on me")),
         ("I drink milk", "We moved to oat milk.", ("replace_preference", "We moved to oat milk")),
+        (
+            "I love jazz",
+            "I'm over jazz, it's all techno now.",
+            ("replace_preference", "I'm over jazz, it's all techno now"),
+        ),
+        ("I'm vegetarian", "I'm eating meat again.", ("replace_preference", "I'm eating meat again")),
     ],
 )
 def test_a_change_of_mind_refers_to_what_is_known(known: str, text: str, expected: tuple[str, str]) -> None:
