@@ -6,6 +6,12 @@ from epic_core.learning.vocabulary import anywhere, phrases
 
 # These count only where an end is said or implied.
 WISH = phrases(r"""
+    <I> (?:can't|cannot|can only|mustn't|must not|shouldn't|'m not allowed to|am not allowed to) (?:use|lift|eat|
+        drink|drive|walk|run|swim|chew|have|stand|do|fly|work|spend|bend|type|shower)\b
+    <I> (?:don't|do not|dont) want (?:to (?:spend|eat|drink|cook|drive|go out|travel|see|do)|any|anything)\b
+    <I> have (?:my |our )?(?:exams?|guests?|visitors|builders|deadlines?|family|friends)\b
+    <AM> (?:eating|drinking|skipping|avoiding|cutting out|fasting|dieting|detoxing)\b
+    <AM> at (?:my|our|the|a|an)\b
     (?:the|our) (?:oven|boiler|fridge|freezer|hob|cooker|kitchen|shower|bath|wifi|internet|washing machine|dishwasher|
         lift|heating|car|shop)(?:'s| is) (?:\w+ )?(?:broken|out|off|down|closed|shut|gone|unusable|being \w+)
     (?:on|doing) (?:nights|earlies|lates|days|call) (?:until|till|this|for)\b
@@ -47,9 +53,10 @@ WISH = phrases(r"""
 # States are facts; "I'm off dairy this week" is a wish.
 STATE = anywhere(r"""
     ^(?!(?:i'm|i am|we're|we are) (?:off(?! (?:sick|work|school|duty))|not)\b)(?:.*\b)?(?:(?:i'm|i am|we're|
-        we are) (?:in|at|staying|on|working from|[a-z]+-?sitting|away)|<ILL>)\b
+        we are) (?:in|at|staying|on|working from|travell?ing|home|visiting|[a-z]+-?sitting|away)|<ILL>)\b
     (?:my|our) \w+(?: \w+)?(?:'s| is| are) (?:in|at|being|out|off|under|with|broken|closed)\b
+    \b(?:i|we) have (?:my |our )?(?:exams?|guests?|visitors|builders|deadlines?)\b
     ^(?:on|doing) (?:nights|earlies|lates|days|call)\b
-    \bthe (?:\w+ )?\w+(?:'s| is) (?:broken|out|off|down|closed|shut)\b
+    \bthe (?:\w+ )?\w+(?:'s| is) (?:broken|out|off|down|closed|shut|being)\b
     \bmy \w+ in an? (?:cast|sling|plaster|splint|brace|boot)\b
 """)

@@ -175,6 +175,7 @@ def test_only_the_users_own_turns_count(role: Any) -> None:
         ("I'm off alcohol until Christmas.", "2026-12-25"),
         ("No meat until Easter.", "2027-03-28"),
         ("I'm not drinking this June.", "2026-06-30"),
+        ("I can't lift anything heavy until the 9th.", "2026-05-09"),
         ("The oven's broken until the man comes on Friday.", "2026-05-08"),
     ],
 )
