@@ -5,6 +5,9 @@ from __future__ import annotations
 from epic_core.learning.vocabulary import anywhere, front, phrases
 
 PREFERENCE = phrases(r"""
+    <I> skip (?:breakfast|lunch|dinner|dessert|meals)\b
+    <I> eat (?:late|early|slowly|a lot of|lots of|very little|little)\b
+    <I> (?:check|answer|read|reply to) [^.,;?]{2,20} (?:only|once|twice) (?:a|per|on|in|every)\b
     <AM> (?:not )?(?:very |really |so |that )?(?:fussy|picky|choosy|fussed|particular) (?:about|with|when)\b
     <I> can only (?:chew|lie|see|hear|stand|manage|afford|lift)\b
     <I> read (?:mostly |mainly |only )?(?:on|in) (?:an? |my )?(?!this|that|the\b|order|advance)\w
@@ -127,6 +130,8 @@ PREFERENCE = phrases(r"""
 """)
 # What stands in front of it: "Beach holidays are torture for me".
 THING_FIRST = front(r"""
+    (?!(?:this|that|it|go|look|think|get|take)\b)[\w' -]{3,30} over [\w' -]{3,30} for <US>\b
+    <SUBJECT> (?:is|are) (?:the devil|evil|vile|gross|my kryptonite|the bane of my \w+)\b
     the \w+er the better for <US>\b
     (?:<SUBJECT>) (?:is|are) (?:more |very |so |just )?my (?:style|life|thing|vibe|speed)\b
     (?!(?:this|that|it|such)\b)[\w' -]{2,25} is life\b
@@ -163,10 +168,10 @@ THING_FIRST = front(r"""
 ELLIPTIC = front(r"""
     can't be doing with<THING> \w
     am (?:an? )?(?:\w+ )?<DIET>\b
-    (?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot) (?:stand|do|eat|bear)|not (?:really |that |so |too |
-        overly )?(?:into|keen on|(?:a )?(?:big |huge )?fan of|fond of)|all?ergic to|intolerant to)<THING> (?!to\b|
-        or\b|and\b|for\b|is\b|are\b|was\b|the\b|hearing|seeing|everywhere|from\b|can\b|could\b|will\b|would\b|does\b|
-        has\b|may\b|might\b)\w
+    (?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot|cant) (?:stand|do|eat|bear)|not (?:really |that |so |
+        too |overly )?(?:into|keen on|(?:a )?(?:big |huge )?fan of|fond of)|all?ergic to|
+        intolerant to)<THING> (?!to\b|or\b|and\b|for\b|is\b|are\b|was\b|the\b|hearing|seeing|everywhere|from\b|can\b|
+        could\b|will\b|would\b|does\b|has\b|may\b|might\b)\w
     (?:<DIET>|night owl|early bird|coeliac|celiac) here\b
 """)
 # A rule in the form of a question.
@@ -175,6 +180,10 @@ ASKED = front(r"""
 """)
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = front(r"""
+    (?:text|e-?mail|message) me,? (?:don't|do not|not|never|instead of|rather than)\b
+    no (?:marketing|jargon|fluff|slang|acronyms|buzzwords|corporate|swearing|disclaimers?)\b
+    use (?:simple|plain|easy) (?:words|language|english)(?=,| with me| please|\.|$)
+    tell me (?:when|if) you(?:'re| are) (?:not|un)
     [\w' -]{3,40} over [\w' -]{3,40},? any (?:day|time)\b
     (?:don't|dont|do not) (?:sugar-?coat|dumb|lecture|patroni[sz]e|flatter|baby)\b
     be (?:very |more |completely )?(?:direct|blunt|honest|brief|concise|frank|informal|formal|gentle) (?:with me|
@@ -239,6 +248,22 @@ TOLD = front(r"""
         show |short |long |more |less |fewer |<NUMBER> )[\w ]
 """)
 FACT = phrases(r"""
+    <I> (?:work out|exercise) (?:at|in|with) \w
+    my (?:knees?|back|hips?|eyes|eyesight|shoulders?|hearing|memory|joints) (?:is|are) (?:shot|bad|gone|going|weak|
+        wrecked|ruined|poor)
+    <AM> an? (?:redhead|blonde|brunette|atheist|agnostic|pacifist|feminist|immigrant|expat|refugee|veteran|carer|
+        widow|widower)\b
+    <I> wear an? (?:\d|small|medium|large|x+l)
+    <I> (?:freelance|am self-employed)\b
+    <AM> (?:applying for (?:jobs|work)|self[- ]taught|in remission|originally from \w|hosting (?!it|this)\w)
+    <AM> on (?:blood thinners|insulin|antidepressants|medication|the pill|beta[- ]blockers|steroids|chemo|dialysis|
+        statins)\b
+    (?:my|our) <KIN> does (?:all |most of )?the \w+ing\b
+    we do (?:meatless|meat-free|veggie|taco|pizza|family|movie|game) \w
+    <I> was in the (?:navy|army|air force|marines|police|military)\b
+    <I> speak (?!to|with|up|of|out|about|for|as|too|so|very|in\b|on\b|
+        at\b)[a-z]+(?: and [a-z]+)?(?= at home| fluently|,| with my| only|\.|$)
+    <I> drink (?:about |around |at least )?(?:<NUMBER>|an?) (?:litres?|liters?|cups?|glasses|pints?|coffees?|teas?)\b
     <AM> (?:currently |now |still )?(?:unemployed|job[- ]hunting|between jobs|on benefits|short-?sighted|
         long-?sighted|near-?sighted|gay|lesbian|bisexual|trans|queer|straight|single|non-binary|a member of|
         in (?:year|grade|class|form) \d+)\b
@@ -337,7 +362,8 @@ FACT = phrases(r"""
     (?:my|our|the) (?:[\w']+ ){0,3}(?:code|number|pin|password|combination|plate|extension|login|username|
         locker)(?: for[\w' ]{2,30}| (?:to|of|at) [\w' ]{2,30})?(?:'s| is|:) \w*\d
     (?:my )?blood (?:type|group)(?:'s| is| -|:)? (?:ab|a|b|o)\b
-    got (?:two |three |an? )?(?:twins|triplets|kids|children|sons?|daughters?|dogs?|cats?)\b
+    got (?:two |three |an? )?(?:newborn|toddler|baby|\d+ ?(?:yo|y/o|year[- ]old)|twins|triplets|kids|children|sons?|
+        daughters?|dogs?|cats?)\b
     (?:everybody|everyone|people|friends) calls? me \w
     <AM> (?:<NUMBER>(?= *(?:$|[,.;]| years| and ))|\d{1,2} years old|a \d{1,2}-year-old)
     <AM> \d(?:\.\d+)? ?(?:m|cm|kg|feet|foot)\b

@@ -78,10 +78,10 @@ _define(
         august|september|october|november|december|\d{1,2}(?:st|nd|rd|th)?|morning|evening|night|week|day
     NUMBER = \d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|
         seventeen|eighteen|twenty|thirty|forty|fifty|sixty|seventy|eighty
-    KIN = (?:(?:ex-?)?(?:wife|husband)|partner|boyfriend|girlfriend|fianc\w+|spouse|mother|father|mum|mom|dad|parent|
-        sister|brother|twin|triplet|eldest|youngest|son|daughter|kid|child|baby|toddler|lad|lass|boy|girl|little one|
-        grand(?:ma|pa|mother|father|son|daughter|parent|child)|aunt|uncle|niece|nephew|cousin|family|in-law|dog|cat|
-        puppy|kitten|rabbit|hamster|horse|parrot|pet)(?:s|ren)?
+    KIN = (?:(?:ex-?)?(?:wife|husband|hubby)|other half|missus|partner|boyfriend|girlfriend|fianc\w+|spouse|mother|
+        father|mum|mom|dad|parent|sister|brother|twin|triplet|eldest|youngest|son|daughter|kid|child|baby|toddler|lad|
+        lass|boy|girl|little one|grand(?:ma|pa|mother|father|son|daughter|parent|child)|aunt|uncle|niece|nephew|
+        cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|parrot|pet)(?:s|ren)?
     OWN = (?:birthday|e-?mail(?: address)?|commute|pronouns?|time ?zone|hometown|major|role|height|weight|hobby|
         hobbie|star sign|hours|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|
         house|garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|
@@ -91,11 +91,12 @@ _define(
     EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|
         lease|wedding|move|marathon|race|concert|visa|passport)s?
     HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|twins|triplets|garden|
-        allotment|balcony|car|van|bikes?|motorbike|boat|piano|flat|house|licence|asthma|arthritis|diabetes|migraines?|
-        adhd|dyslexia|epilepsy|eczema|hay fever|tinnitus|pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|
-        low) (?:blood (?:pressure|sugar)|cholesterol)|tv|television|smartphone|oven|freezer|dishwasher|microwave|
-        washing machine|\w+ (?:disease|syndrome|disorder|condition|degeneration)|\w*(?:itis|osis|a?emia|algia|opathy)|
-        glaucoma|cataracts|ibs|copd|lupus|psoriasis|gout|sciatica|vertigo|hernia
+        allotment|balcony|patio|terrace|aquarium|pond|greenhouse|shed|workshop|car|van|bikes?|motorbike|boat|piano|
+        flat|house|licence|asthma|arthritis|diabetes|migraines?|adhd|dyslexia|epilepsy|eczema|hay fever|tinnitus|
+        pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|low) (?:blood (?:pressure|sugar)|cholesterol)|tv|
+        television|smartphone|oven|freezer|dishwasher|microwave|washing machine|\w+ (?:disease|syndrome|disorder|
+        condition|degeneration)|\w*(?:itis|osis|a?emia|algia|opathy)|glaucoma|cataracts|ibs|copd|lupus|psoriasis|gout|
+        sciatica|vertigo|hernia
     TRADE = twin|nurse|teacher|doctor|engineer|developer|programmer|student|lawyer|carpenter|farmer|pensioner|baker|
         chef|cook|electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|
         plumber|builder|mechanic|joiner|roofer|waiter|waitress|barista|cleaner|carer|social worker|childminder|

@@ -6,6 +6,7 @@ from epic_core.learning.vocabulary import anywhere, phrases
 
 # These count only where an end is said or implied.
 WISH = phrases(r"""
+    <AM> broke (?:until|till)\b
     <I> (?:can't|cannot|can only|mustn't|must not|shouldn't|'m not allowed to|am not allowed to) (?:use|lift|eat|
         drink|drive|walk|run|swim|chew|have|stand|do|fly|work|spend|bend|type|shower)\b
     <I> (?:don't|do not|dont) want (?:to (?:spend|eat|drink|cook|drive|go out|travel|see|do)|any|anything)\b

@@ -89,6 +89,9 @@ def quotes(text: str, role: Any = "user") -> list[str]:
         ("Dairy upsets my stomach. Any ideas?", "Dairy upsets my stomach"),
         ("We have a retriever called Max. Names for a second?", "We have a retriever called Max"),
         ("I go to the gym three times a week.", "I go to the gym three times a week"),
+        ("cant do dairy", "cant do dairy"),
+        ("i drink two litres of water a day", "i drink two litres of water a day"),
+        ("milk chocolate over dark for me", "milk chocolate over dark for me"),
     ],
 )
 def test_plain_statements_are_quoted(text: str, quote: str) -> None:
