@@ -22,7 +22,7 @@ import helpers
 from epic_core import EpicMemory, Hits, Item, Preference
 from epic_core.errors import EncoderMismatchError
 from epic_core.storage.sqlite import database as database_module
-from epic_core.storage.tables.edits import Edits
+from epic_core.storage.store import Store
 from epic_core.storage.tables.items import Items
 from helpers import HashEncoder, KeepAll
 
@@ -289,16 +289,16 @@ def test_what_another_adds_anew_in_between_does_not_expire(path: Path, monkeypat
         other.replace_preference(SEA, Preference(text=SEA, expires_at=soon))
         other.add([Item(id="wine", text="red wine today", expires_at=soon)])
         memory.search(SEA)
-        whole = Edits.has_expired
+        whole = Store.has_expired
 
         def interrupted(*given: Any) -> bool:
-            monkeypatch.setattr(Edits, "has_expired", whole)
+            monkeypatch.setattr(Store, "has_expired", whole)
             other.add_preference(Preference(text=SEA, expires_at=later))
             other.add([Item(id="wine", text="red wine today", expires_at=later)])
             return True
 
         time.sleep(max(0.0, (soon - datetime.now(timezone.utc)).total_seconds()) + 0.01)
-        monkeypatch.setattr(Edits, "has_expired", interrupted)
+        monkeypatch.setattr(Store, "has_expired", interrupted)
         memory.add([Item(id="new", text="blue sea today")])
         assert [preference.text for preference in memory.preferences] == [WINE, SEA]
         assert {"wine", "new"} <= {item.id for item in memory.items()}

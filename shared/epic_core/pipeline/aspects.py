@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from epic_core.errors import BudgetError, InvalidInputError, UnknownPreferenceError
-from epic_core.pipeline.session import Session
+from epic_core.pipeline.session import Session, reader_among
 from epic_core.preferences.foreign import warn_of_unread
 from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.effects import Clock, Effects
@@ -59,7 +59,7 @@ def checked_expanding(expanding: str, verifier: Verifier, expander: Reader | Non
 def _check_choice(name: str, choice: str, known: Sequence[str], verifier: Verifier, expander: Reader | None) -> None:
     if choice not in known:
         raise InvalidInputError(f"{name} must be one of {', '.join(known)}; not {choice!r}.")
-    if choice == "model" and _model(verifier, expander) is None:
+    if choice == "model" and reader_among(verifier, expander) is None:
         raise InvalidInputError(_NO_MODEL.format(name=name))
 
 
@@ -83,10 +83,6 @@ def checked_expander(lm: LanguageModel | str | None) -> Reader | None:
     return AspectReader(lm)
 
 
-def _model(verifier: Verifier, expander: Reader | None) -> Reader | None:
-    return base_verifier(verifier).aspect_reader if expander is None else expander
-
-
 class _Wanted(NamedTuple):
     """The parts of a preference's meaning that a model is asked for."""
 
@@ -100,7 +96,7 @@ def _wanted_of(session: Session, preference: Preference) -> _Wanted:
     A parser that was asked for, and no model beside the verifier, means that preferences are shown to no model. An
     expansion comes with the aspects, or because somebody asked for one.
     """
-    model = _model(session.verifier, session.expander) is not None
+    model = session.reader is not None
     expands = session.expansions == "model" or (
         session.expansions == "auto" and (session.aspects != "parser" or session.expander is not None)
     )
@@ -124,7 +120,7 @@ def read_preferences(
     are the parser's then, the expansion is the bundled library's. An answer with aspects and no expansion counts as
     one, where both were wanted.
     """
-    model = _model(session.verifier, session.expander)
+    model = session.reader
     wanted = {place: _wanted_of(session, preference) for place, preference in enumerate(preferences)}
     waiting = [place for place, of in wanted.items() if any(of)]
     made = [(preference, False) for preference in preferences]
@@ -169,7 +165,7 @@ def _with(
 
 def reread_preferences(session: Session, report: BuildReport) -> Effects[None]:
     """Ask about the preferences that a model failed to read or to expand; about each once for a report."""
-    if _model(session.verifier, session.expander) is None:
+    if session.reader is None:
         return
     with session.lock:
         marked = session.store.preferences.unread(session.namespace)

@@ -7,9 +7,6 @@ from contextlib import suppress
 
 from epic_core.errors import BudgetError
 from epic_core.pipeline.session import Session
-from epic_core.storage.tables.edits import Edits
-from epic_core.storage.tables.items import RetryQueue
-from epic_core.storage.tables.proposals import Proposals
 from epic_core.types import Preference
 from epic_core.types.reports import NotKept
 
@@ -19,8 +16,8 @@ def drop_expired(session: Session) -> None:
     with session.lock:
         space = session.space()
         expired, items = space.expired, space.expired_items
-        besides = any(table.has_expired(session.namespace) for table in _besides(session))
-        if not (expired or items or besides) or not session.store.writable:
+        due = session.store.has_expired(session.namespace) or expired or items
+        if not due or not session.store.writable:
             return
         with suppress(BudgetError):
             _take_items_away(session)
@@ -31,11 +28,6 @@ def drop_expired(session: Session) -> None:
         session.store.give_back()
 
 
-def _besides(session: Session) -> tuple[Edits, Proposals, RetryQueue]:
-    """Return the repositories, besides those of preferences and items, of what can expire."""
-    return session.store.edits, session.store.proposals, session.store.retry_queue
-
-
 def _take_items_away(session: Session) -> None:
     store, namespace = session.store, session.namespace
     with session.changing(session.encoder) as space:
@@ -44,8 +36,7 @@ def _take_items_away(session: Session) -> None:
         store.edits.forget(namespace, [one.item.id for one in held])
         store.proposals.withdraw(namespace, [one.item.text for one in held if one.item.fact])
         store.items.remove(namespace, [one.item.id for one in held])
-        for table in _besides(session):
-            table.drop_expired(namespace)
+        store.drop_expired(namespace)
 
 
 def take_away(

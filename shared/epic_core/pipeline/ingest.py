@@ -51,10 +51,12 @@ def add_batch(
         if not batch:
             return
     drop_expired(session)
-    yield from reread_preferences(session, report)
+    if session.reader is not None:
+        yield from reread_preferences(session, report)
     session.stamp_ledger()
     items, stale = chunked(session, batch)
-    items = yield from tagged(session, items, report)
+    if session.tagger is not None:
+        items = yield from tagged(session, session.tagger, items, report)
     with session.lock, session.store.reading():
         encoder, space = session.encoder, session.space()
         preferences, vectors = list(space.preferences), space.vectors

@@ -103,6 +103,11 @@ class Session:
         return default_tau(self.encoder) if self.own_tau is None else self.own_tau
 
     @property
+    def reader(self) -> Reader | None:
+        """The model that reads and expands preferences; None if there is none."""
+        return reader_among(self.verifier, self.expander)
+
+    @property
     def borrows(self) -> bool:
         """True if a preference without an expansion borrows from the bundled library."""
         return self.expansions != "off" and borrows(self.encoder)
@@ -260,6 +265,11 @@ class Session:
         if not isinstance(made, dict) or not {"name", "dimension", "fingerprint"} <= made.keys():
             raise StoreError(f"{self.store.path} is damaged: it does not say which encoder it was made with.")
         return None if made == described(self.encoder) else made
+
+
+def reader_among(verifier: Verifier, expander: Reader | None) -> Reader | None:
+    """Return the model that reads preferences: the expander, or else the verifier's."""
+    return base_verifier(verifier).aspect_reader if expander is None else expander
 
 
 def _named(encoder: Mapping[str, Any]) -> str:

@@ -53,19 +53,17 @@ def checked_tagger(tagger: Tagger | None) -> Tagger | None:
     return tagger
 
 
-def tagged(session: Session, items: Sequence[Item], report: BuildReport) -> Effects[list[Item]]:
+def tagged(session: Session, tagger: Tagger, items: Sequence[Item], report: BuildReport) -> Effects[list[Item]]:
     """Return items with their tags as metadata; what is held with the same text keeps those it has."""
-    if session.tagger is None:
-        return list(items)
     with session.lock, session.store.reading():
         store, namespace = session.store, session.namespace
         rows = [store.items.row(namespace, item.id) for item in items]
         held = store.items.at([row for row in rows if row is not None])
     known = {item.id: (item.text, _tags_in(item)) for item in held.values()}
     fresh = [item for item in items if not known.get(item.id, ("", {}))[1] or known[item.id][0] != item.text]
-    answers: list[Tags | None] = yield _Tag(session.tagger, [item.text for item in fresh])
+    answers: list[Tags | None] = yield _Tag(tagger, [item.text for item in fresh])
     if (without := sum(tags is None for tags in answers)) > 0:
-        report.warnings.append(f"{without} items have no tags: {session.tagger.name} failed. Add them again.")
+        report.warnings.append(f"{without} items have no tags: {tagger.name} failed. Add them again.")
     tags_of = {key: tags for key, (_, tags) in known.items()}
     tags_of |= {item.id: tag_metadata(tags or {}) for item, tags in zip(fresh, answers, strict=True)}
     return [replace(item, metadata={**tags, **item.metadata}) if (tags := tags_of[item.id]) else item for item in items]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -98,6 +99,17 @@ class Store(Database):
             entries = self.entries.texts_under("preference", row)
             self.preferences.write(row, preference, vector)
             self.entries.compress_anew(entries)
+
+    def has_expired(self, namespace: str) -> bool:
+        """Tell whether an edit, a proposal or an item of the retry queue has expired."""
+        one = "SELECT 1 FROM {} WHERE namespace = ?1 AND expires <= ?2"
+        sql = " UNION ALL ".join(one.format(table) for table in ("edits", "proposals", "pending"))
+        return self.scalar(f"{sql} LIMIT 1", (namespace, time.time())) is not None
+
+    def drop_expired(self, namespace: str) -> None:
+        """Remove the edits, proposals and items of the retry queue that have expired. Call it inside a transaction."""
+        for table in (self.edits, self.proposals, self.retry_queue):
+            table.drop_expired(namespace)
 
     def embedded_texts(self) -> dict[Table, dict[int, str]]:
         """Return the text of every stored embedding, by table and row."""

@@ -59,11 +59,6 @@ class Edits(Repository):
         found = (item for edit, _ in self._all(namespace) for item in _items(edit) if item is not None)
         return {item.id: item.text for item in found if item.id in wanted}
 
-    def has_expired(self, namespace: str) -> bool:
-        """Tell whether there are edits of what has expired."""
-        sql = "SELECT 1 FROM edits WHERE namespace = ? AND expires <= ? LIMIT 1"
-        return self.db.scalar(sql, (namespace, time.time())) is not None
-
     def drop_expired(self, namespace: str) -> None:
         """Remove the edits of what has expired. Call it inside a transaction."""
         self.db.connection.execute("DELETE FROM edits WHERE namespace = ? AND expires <= ?", (namespace, time.time()))

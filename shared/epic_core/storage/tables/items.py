@@ -85,8 +85,10 @@ class Items(Repository):
 
     def remove(self, namespace: str, ids: Sequence[str]) -> None:
         """Remove items with their entries, their passages in the graph, and their place in the retry queue."""
-        found = self.db.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)
-        self.graph.leave([row for (row,) in found])
+        if not ids:
+            return
+        if found := list(self.db.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)):
+            self.graph.leave([row for (row,) in found])
         for table in ("items", "pending"):
             self.db.connection.executemany(
                 f"DELETE FROM {table} WHERE namespace = ? AND id = ?", [(namespace, item_id) for item_id in ids]
@@ -268,11 +270,6 @@ class RetryQueue(Repository):
     def drop(self, namespace: str, item_id: str) -> None:
         """Remove an item from the retry queue."""
         self.db.connection.execute("DELETE FROM pending WHERE namespace = ? AND id = ?", (namespace, item_id))
-
-    def has_expired(self, namespace: str) -> bool:
-        """Tell whether items wait whose time is over."""
-        sql = "SELECT 1 FROM pending WHERE namespace = ? AND expires <= ? LIMIT 1"
-        return self.db.scalar(sql, (namespace, time.time())) is not None
 
     def drop_expired(self, namespace: str) -> None:
         """Remove the items whose time is over."""

@@ -54,11 +54,6 @@ class Proposals(Repository):
             made = [_proposal(row) for row in rows]
         return [each for each in made if not each.over]
 
-    def has_expired(self, namespace: str) -> bool:
-        """Tell whether there are proposals whose time is over."""
-        sql = "SELECT 1 FROM proposals WHERE namespace = ? AND expires <= ? LIMIT 1"
-        return self.db.scalar(sql, (namespace, time.time())) is not None
-
     def drop_expired(self, namespace: str) -> None:
         """Remove the open proposals whose time is over; of accepted ones keep the digests."""
         now = time.time()
