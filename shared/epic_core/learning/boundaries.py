@@ -14,7 +14,7 @@ NO_TURN = anywhere(r"""
     \brole-?play|\bpretend\b|\bimagine\b|\bsuppos(?:e|ing)\b|\bhypothetical|\blet's (?:play|say)\b|\bin character\b|
         \bact as\b
     \b(?:carry on|continue|finish) (?:this|the|my) (?:\w+ )?(?:story|fiction|chapter|scene|text|tale)\b
-    \bonce upon\b|\b(?:first|second|third) person\b|\bpoint of view\b|\bexample\b|\bsample\b
+    \bonce upon\b|\b(?:first|second|third) person\b|\bpoint of view\b|(?<!worked )(?<!with an )\bexample\b|\bsample\b
     \bfictional\b|\b(?:flash|short|fan) ?fiction\b|\bthought experiment\b|\bdevil's advocate\b|
         \bfor the sake of argument\b|\bback-?story\b|\bcampaign\b
     \byou(?:'re| are) (?:now )?(?:an? |my )?(?:\w+ ){0,2}now\b|\byou(?:'re| are) now\b|\bcosplay|\bwho (?:sang|
@@ -89,10 +89,10 @@ REMEMBER = re.compile(
 )
 I_SAID = re.compile(r"\b(?:as |like )?i(?:'ve| have)? (?:already )?(?:said|told|mentioned)\b|\bhave i told\b", re.I)
 QUESTION = re.compile(
-    r"(?:(?:so|and|but|ok|okay|hi|hello|hey|well|also|now|please|then|btw|by the way),? )*(?:what|which|where|when|"
+    r"(?:(?:so|and|but|ok|okay|hi|hello|hey|well|also|now|please|then|btw|by the way),? )*(?:what|which|where|"
+    r"when(?! (?:i|we|i'm|we're|it's|it|there's|the|my|our)\b)|"
     r"how|who|whose|why|is|are|was|were|do|does|did|can|could|would|will|should|shall|may|might|has|have|had|am|any|"
-    r"isn't|"
-    r"aren't|don't|doesn't|won't|can't|if|unless|whether)\b",
+    r"isn't|aren't|don't|doesn't|won't|can't|if|unless|whether)\b",
     re.I,
 )
 # Where a statement may begin: at the beginning, after a mark, or after one of these words.
@@ -102,15 +102,23 @@ BEGINNING = re.compile(
     r"hello|thanks|sorry|please|record|sadly|unfortunately|luckily|recently|personally|usually|generally|normally|currently|"
     r"basically|typically|finally|apparently|honestly|frankly|lately|know|remember|"
     r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|up|one|ps|mornings?|evenings?|travel\w*|"
-    r"months?|years?|for me|rest of the day|whenever [\w' ]{2,30}|every time [\w' ]{2,30}|"
+    r"months?|years?|for me|rest of the day|"
     r"(?:until|till) [\w ]{2,20}|(?:for|on|in) (?:this|tonight's) \w+))\s*$",
+    re.I,
+)
+# In which cases a statement holds, where that stands in front of it.
+CONDITION = re.compile(
+    r"(?<!\w)(?:when(?:ever)? (?:i|we|i'm|we're|it's|it|there's|the|my|our)\b[\w' ]{2,30}|"
+    r"every time [\w' ]{2,30}|(?:for|on|in|with|at) (?:my|our) [\w' ]{2,30}|"
+    r"(?:for|at) (?:breakfast|lunch|dinner|work|home|parties)|"
+    r"(?:on|at) (?:weekends|weekdays|holidays|trips|sundays|fridays)|in the (?:mornings?|evenings?)),?\s*$",
     re.I,
 )
 # Where it ends: a question, a request or a consequence follows.
 CUT = re.compile(
     r"\s*(?:[,;:(\u2013\u2014]|\s-)\s*(?:(?:so|and|but|then|or|ok)\s+)?(?:well|i mean|or rather|what|which|where|how|"
     r"who|why|when (?:do|can|"
-    r"should|will|does|is)|is|are|do|does|can|could|would you|would|will|should|any|ideas?|please (?!always|never)|"
+    r"should|will|does|is)|is|are|do|does|can|could|would you|would|will|should|any\w*|ideas?|please (?!always|never)|"
     r"keep|tell|give|find|show|suggest|recommend|plan|book|let's|if that|if you|just so|by the way|btw|fyi|help|"
     r"believe it|you|put|make|thanks|thx|thank)\b|,\s+so\s+(?=\w)|"
     r",?\s+(?:and so|so that|and then|hence|therefore)\s+(?=\w)|"
@@ -118,7 +126,7 @@ CUT = re.compile(
     r"would|should|the|my|our|it|if|nothing|only|don'?t|keep|give|make|skip)\b)|"
     r",?\s+if that (?:matters|helps)|,?\s+even (?:if|when|though)\b|\s+(?=i (?:need|want|wonder)\b)|"
     r"\s+(?:and|but)\s+(?:want to|need|would like|am looking|i need|i want to|i'd like to|wonder|was wondering|what|"
-    r"how|which|where|can|could|miss)\b|\s+(?:and|but)\s+(?=(?:that|this|it)\b)",
+    r"how|which|where|can|could|miss)\b|\s+(?:and|but)\s+(?=(?:that|this|it)\b)|,?\s+(?:so|and|but)\s*$",
     re.I,
 )
 # What stands behind a statement that is put right at once: "I collect stamps, well, I collect only ...".

@@ -101,6 +101,7 @@ UPDATE = phrases(r"""
     (?:my|our) new [\w' -]{2,40} (?:is|are)\b(?! (?:not|too|so|very|broken|making|driving))
     (?:my |our )?[\w' -]{2,40}? (?:has )?(?:just )?turned <NUMBER>
     (?:my|our) [\w' -]{2,40} (?:is|are|lives|works) now
+    <AM> on (?:days|nights|earlies|lates) now
     <AM> now (?:an? |\d|living|working|based|married|divorced|the)\b
     (?:i|we) now (?:live|work|study|have)
     (?:i|we)(?:'ve| have)? (?:just )?got(?:ten)? (?:married|engaged|divorced|promoted)

@@ -51,7 +51,7 @@ _POINTS = re.compile(
     r"(?:of|to|in|for|with|on|at|like) that) ?(?!is\b|i\b|we\b)",
     re.I,
 )
-_BOTH = re.compile(r"my \w+ and i\b", re.I)
+_BOTH = re.compile(r"my \w+(?: \w+)? and i\b|me and (?:the|my) \w+", re.I)
 # Signs of something that may change a fact.
 _NEWS = frozenset({"now", "changed", "ended", "instead"})
 # Of several at one place, the first counts.
@@ -187,7 +187,8 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         place = max(place, begin + len(words))
         if (about is None and change == "none") or (change == "none" and about == "preference" and _is_part(words)):
             continue  # the taste of somebody else
-        if (fronted := durations.TIME_IN_FRONT.search(front)) and fronted.start() >= done:
+        fronted = durations.TIME_IN_FRONT.search(front) or boundaries.CONDITION.search(front)
+        if fronted and fronted.start() >= done:
             begin, words = fronted.start(), sentence[fronted.start() : begin] + words
         done = begin + len(words)
         yield start + begin, start + done, about, change
@@ -195,7 +196,8 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
 
 def _states(front: str) -> bool:
     """Tell whether a statement of the user's own may begin behind these words of its sentence."""
-    if not boundaries.BEGINNING.search(front) or boundaries.NOT_MEANT.search(front):
+    begins = boundaries.BEGINNING.search(front) or boundaries.CONDITION.search(front)
+    if not begins or boundaries.NOT_MEANT.search(front):
         return False
     if boundaries.QUESTION.match(front.lstrip()) or (": " in front and not boundaries.COLON.match(front)):
         return False

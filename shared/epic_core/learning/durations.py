@@ -25,7 +25,11 @@ TODAY = phrases(r"""
     for the next (?:few|couple of|two|three|\d) (?:days|hours)
 """)
 NOT_TODAY = phrases("today's\nthese days\nnowadays\nfrom now on")
-WEEK = phrases("this (?:week|weekend)\n(?:till|until) (?:sunday|the weekend|next week)\nfor the rest of the week")
+WEEK = phrases(r"""
+    this (?:week|weekend)
+    (?:till|until) (?:sunday|the weekend|next week|the end of the week)
+    for the rest of the week
+""")
 MONTH = phrases("this month\n(?:till|until) (?:the end of the|next) month\nfor the rest of the month")
 YEAR = phrases("this year\n(?:till|until) (?:the end of the|next) year\nfor the rest of the year")
 UNTIL_DATE = re.compile(
@@ -36,7 +40,9 @@ UNTIL_DATE = re.compile(
 UNTIL_FIGURES = re.compile(r"\b(?:until|till|through) (?P<date>\d{1,4}([/.-])\d{1,2}\2\d{1,4})\b", re.I)
 UNTIL_DAY = re.compile(rf"\b(?:until|till|through) (?:[\w' ]{{0,25}} on )?(?P<day>{'|'.join(DAYS)})\b", re.I)
 UNTIL_FEAST = re.compile(r"\b(?:until|till|through|before) (?P<feast>easter|christmas|xmas|new year)\b", re.I)
-THIS_MONTH = re.compile(rf"\b(?:for|in|during|all)? ?this (?P<month>{'|'.join(MONTHS)})\b", re.I)
+THIS_MONTH = re.compile(
+    rf"\b(?:(?:for|in|during|all)? ?this|(?:until|till) the end of) (?P<month>{'|'.join(MONTHS)})\b", re.I
+)
 NEXT_DAYS = re.compile(
     r"\b(?:for |over |in )?the next (?P<count>\d{1,2}|a|one|two|three|four|five|six|seven|eight|nine)"
     r"(?: or so)? (?P<unit>day|week|month)s?\b",

@@ -159,7 +159,7 @@ THING_FIRST = front(r"""
     <SUBJECT> keeps? me (?:sane|going|calm|awake|happy|fit)
     <SUBJECT> tastes? (?:like|of) [\w' -]{2,20} to me
     (?:(?!(?:what|that|which|who|when|where|if|how|why|because|and|but|like|as|than|the|an?|until|
-        since)\b)[\w'-]+ ){1,4}i (?:do not|don't|dont|never|can't|cannot|won't|avoid|
+        since|with|for|at|in|on)\b)[\w'-]+ ){1,4}i (?:do not|don't|dont|never|can't|cannot|won't|avoid|
         leave)(?: [\w' ]{2,30})?(?= *(?:[.,;!]|$))
     <SUBJECT> (?:is|are) [\w' ]{2,30} as far as i'm concerned
     <SUBJECT> (?:that's (?:how|the way) (?:i|we)\b|only(?:,? please)?,? for <US>\b)
@@ -177,10 +177,13 @@ ELLIPTIC = front(r"""
 # A rule in the form of a question.
 ASKED = front(r"""
     <ASK>(?:always|never|stop)\b
+    <ASK>[^.,?;]{3,60}\b(?:always|every time|from now on|in future)\b
 """)
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = front(r"""
     (?:text|e-?mail|message) me,? (?:don't|do not|not|never|instead of|rather than)\b
+    (?:use|speak|stick to) (?!this|that|the\b)[\w' -]{2,40} with (?:me|us)\b
+    correct (?:me|my \w+) (?:when|whenever|if) i \w
     no (?:marketing|jargon|fluff|slang|acronyms|buzzwords|corporate|swearing|disclaimers?)\b
     use (?:simple|plain|easy) (?:words|language|english)(?=,| with me| please|\.|$)
     tell me (?:when|if) you(?:'re| are) (?:not|un)
@@ -248,6 +251,10 @@ TOLD = front(r"""
         show |short |long |more |less |fewer |<NUMBER> )[\w ]
 """)
 FACT = phrases(r"""
+    <I> (?!<ONCE>)\w+ [^.,;?]{2,40} for a living\b
+    (?:the|my) (?:doctors?|gp|consultant|cardiologist|specialist|hospital|dentist) (?:have |has )?(?:put|started|
+        prescribed) me (?!on hold|through|off\b)\w
+    <I> (?:have|'ve got|have got) (?:my|our|an?) (?:\w+ )?(?:anniversary|birthday|reunion|christening)\b
     <I> (?:work out|exercise) (?:at|in|with) \w
     my (?:knees?|back|hips?|eyes|eyesight|shoulders?|hearing|memory|joints) (?:is|are) (?:shot|bad|gone|going|weak|
         wrecked|ruined|poor)
@@ -347,7 +354,7 @@ FACT = phrases(r"""
     (?:the|my|our) (?:kids|children|girls|boys|twins) (?:are|stay|live) with (?:me|us|their|my)\b
     <I> (?!<ONCE>)\w+ [\w' -]{2,40} for an? (?:\w+ ){0,2}(?:firm|company|charity|council|hospital|school|agency|
         university|paper|magazine|shop|hotel|bank|startup)
-    <I> had (?:my|an?) (?:\w+ ){0,2}(?:replacement|operation|surgery|transplant|bypass|stroke|heart attack|baby|
+    <I> (?:had|got) (?:my|an?) (?:\w+ ){0,2}(?:replacement|operation|surgery|transplant|bypass|stroke|heart attack|baby|
         caesarean|stent)
     <I> (?:retired|graduated|qualified|emigrated)\b
     <I> (?:was|were|got) (?:made redundant|laid off|widowed|raised|brought up|fired)

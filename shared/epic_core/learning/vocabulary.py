@@ -33,7 +33,7 @@ def phrases(text: str) -> re.Pattern[str]:
 def front(text: str) -> re.Pattern[str]:
     """Return a pattern for any of its lines, after a "please" or none."""
     return re.compile(
-        rf"(?:(?:please|pls|plz) )?(?:{'|'.join(line.strip() for line in _filled(text).splitlines())})", re.I
+        rf"(?:(?:please|pls|plz|kindly) )?(?:{'|'.join(line.strip() for line in _filled(text).splitlines())})", re.I
     )
 
 
@@ -45,8 +45,8 @@ def anywhere(text: str) -> re.Pattern[str]:
 # THING keeps out what is no kind of thing: "I like it", "I love that idea", "I prefer the second one".
 _define(
     r"""
-    I = i|we|my \w+ and i
-    AM = i'm|i am|im|we're|we are|my \w+ and i are
+    I = i|we|my \w+(?: [a-z]+)? and i|me and (?:the|my) \w+
+    AM = i'm|i am|im|we're|we are|my \w+(?: [a-z]+)? and i are|me and (?:the|my) \w+ are
     ADV = (?:(?:really|truly|just|generally|usually|normally|actually|simply|also|much|always|personally|strongly|
         deeply|do|very|absolutely|strictly|so|quite|completely|totally|honestly|still|mostly|mainly|definitely|
         seriously|tend to|especially|particularly|certainly|kind of|far|genuinely|both|all|pretty|rather|have|

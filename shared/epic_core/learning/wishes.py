@@ -44,8 +44,9 @@ WISH = phrases(r"""
     (?:an? |the )?(?!(?:it|this|that|what|which) )[\w' -]{3,40} (?:will do|would be (?:nice|good|great|lovely))
     (?:keep|make|book|leave|skip|use|cook|pick|choose|take) [^,.;?]{2,50}(?= (?:this (?:time|once)|
         just (?:for )?(?:today|once))\b)
-    <AM> (?!just|trying|looking|asking|wondering|thinking|making|writing)(?:[\w']+ ){1,4}(?:today|tonight|
-        this (?:week|evening|weekend)|at the moment|right now)
+    <AM> (?!just|trying|looking|asking|wondering|thinking|making|writing)(?:[\w']+ ){1,6}(?:today|tonight|until|till|
+        this (?:week|evening|weekend|month)|at the moment|right now|for the next|over (?:the|half|christmas|easter))
+    (?:the|my|our) [\w' -]{2,30} (?:is|are) (?:staying|visiting|here|away|with (?:me|us))\b
     my \w+(?:'s| is| are) (?:broken|down|out of order|closed|away|ill|sick)
     <AM> (?:off|on|not|only|in (?-i:[A-Z])\w+|at (?-i:[A-Z])\w+|staying)
     (?:no|nothing) (?!problem|worries|idea|need|rush|matter|one|way|thanks)[\w' -]{2,40}
@@ -55,6 +56,9 @@ WISH = phrases(r"""
 STATE = anywhere(r"""
     ^(?!(?:i'm|i am|we're|we are) (?:off(?! (?:sick|work|school|duty))|not)\b)(?:.*\b)?(?:(?:i'm|i am|we're|
         we are) (?:in|at|staying|on|working from|travell?ing|home|visiting|[a-z]+-?sitting|away)|<ILL>)\b
+    ^<AM> (?:driving|parked|stuck|living|working|running|hosting|looking after|covering|training|renting|using) \w
+    ^(?:i|we)(?:'ve| have)? (?:only |just )?got (?:an? |the )\w
+    ^(?:the|my|our) [\w' -]{2,30} (?:is|are) (?:staying|visiting|here|away|with (?:me|us))\b
     (?:my|our) \w+(?: \w+)?(?:'s| is| are) (?:in|at|being|out|off|under|with|broken|closed)\b
     \b(?:i|we) have (?:my |our )?(?:exams?|guests?|visitors|builders|deadlines?)\b
     ^(?:on|doing) (?:nights|earlies|lates|days|call)\b
