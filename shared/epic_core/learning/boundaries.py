@@ -123,7 +123,7 @@ CUT = re.compile(
     r"believe it|you|put|make|thanks|thx|thank)\b|,\s+so\s+(?=\w)|"
     r",?\s+(?:and so|so that|and then|hence|therefore)\s+(?=\w)|"
     r"\s+so\s+(?=(?:i|we|you|no|not|please|never|always|can|could|that|any|what|which|who|how|where|when|why|is|are|do|does|"
-    r"would|should|the|my|our|it|if|nothing|only|don'?t|keep|give|make|skip)\b)|"
+    r"would|should|the|my|our|it|if|nothing|only|don'?t|keep|give|make|skip|tell|show|find)\b)|"
     r",?\s+if that (?:matters|helps)|,?\s+even (?:if|when|though)\b|\s+(?=i (?:need|want|wonder)\b)|"
     r"\s+(?:and|but)\s+(?:want to|need|would like|am looking|i need|i want to|i'd like to|wonder|was wondering|what|"
     r"how|which|where|can|could|miss)\b|\s+(?:and|but)\s+(?=(?:that|this|it)\b)|,?\s+(?:so|and|but)\s*$",

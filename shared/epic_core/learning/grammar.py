@@ -5,37 +5,39 @@ from __future__ import annotations
 from epic_core.learning.vocabulary import anywhere, front, phrases
 
 PREFERENCE = phrases(r"""
+    (?:i|we)(?:'d| would) rather you (?:\w+ed|gave|used|wrote|kept|didn't|spoke|told|stuck|left|made|
+        did)\b(?! (?:me )?(?:the|this|that|it)\b)
     <I> skip (?:breakfast|lunch|dinner|dessert|meals)\b
     <I> eat (?:late|early|slowly|a lot of|lots of|very little|little)\b
     <I> (?:check|answer|read|reply to) [^.,;?]{2,20} (?:only|once|twice) (?:a|per|on|in|every)\b
     <AM> (?:not )?(?:very |really |so |that )?(?:fussy|picky|choosy|fussed|particular) (?:about|with|when)\b
     <I> can only (?:chew|lie|see|hear|stand|manage|afford|lift)\b
     <I> read (?:mostly |mainly |only )?(?:on|in) (?:an? |my )?(?!this|that|the\b|order|advance)\w
-    <I> prefer to \w
+    <I> (?:prefer to|binge) \w
     <I> learn (?:best|better|faster|quickest|most) (?:from|by|with|through|when|if|in)\b
     you can (?:be|talk|speak) [\w ]{2,30} (?:with|to) me\b
     as an? (?:vegan|vegetarian|diabetic|coeliac|celiac|pescatarian|muslim|teetotaller|wheelchair user|single (?:mum|
         dad|mother|father|parent)),? (?:i|we) \w
-    being (?:left-handed|colou?r-?blind|deaf|blind|dyslexic|autistic|diabetic|vegan|vegetarian|
-        allergic to \w+),? (?:i|we) \w
+    being (?:left-handed|colou?r-?blind|deaf|blind|dyslexic|autistic|diabetic|vegan|vegetarian|allergic to \w+),? (?:i|
+        we) \w
     <I> do (?:intermittent|keto|paleo|low[- ]carb|vegan|dry) ?\w*
     <I> (?:usually|always|normally|generally|mostly|typically) (?!<ONCE>)\w+ (?:with|by|in|at|on|without|from|around|
         only|before|after)\b(?! (?:this|that|it)\b)
     <I> listen to [\w' -]{2,30} (?:on|in|during|every|all)\b
-    <I> binge \w
     <AM> (?:really |just |slowly )?getting (?:really )?into (?!trouble|the|it|this|that|an?\b)\w
     <I> (?!<ONCE>)\w+ [^.,;?]{2,50} (?:whenever|wherever|where|when|if) (?:i|we) can\b
     <I> get (?:easily |quickly |really |very |so )?(?:overwhelmed|stressed|anxious|bored|distracted|nervous|
         overstimulated|homesick) (?:by|easily|when|in|with|from|quickly|on)\b
     you (?:can|may|should) call me (?-i:[A-Z])\w
-    <I> need (?:step-by-step|simple|short|clear|detailed|concrete|visual|plain|practical|large|big|slow) \w
+    <I> need (?:vegetarian|vegan|gluten-free|step-free|wheelchair|step-by-step|simple|short|clear|detailed|concrete|
+        visual|plain|practical|large|big|slow) \w
     <I> go by (?-i:[A-Z])\w
     for me,? it(?:'s| is) [\w' -]{2,30},? (?:not|never) \w
     <I> (?:listen|watch|read|drink|eat|play|wear|walk|cycle|cook|sleep|work|study|train|
         write)(?: to)? [^.,;?]{2,40} (?:when|while|before|after|if|whenever) (?:i|we|the (?:kids|children|gym))\b
     (?:i'd like|i would like|i want|i prefer) (?:all )?(?:of )?(?:my|your) (?:\w+ )?(?:recipes|answers|replies|
-        messages|e-?mails|meals|plans|trips|summaries|explanations|lists|schedules?|dates|prices|workouts|
-        translations|code)s? (?:to be|in|under|without|with|as|short|brief|on)\b
+        messages|e-?mails|meals|plans|trips|summaries|explanations|lists|schedules?|dates|prices|workouts|translations|
+        code)s? (?:to be|in|under|without|with|as|short|brief|on)\b
     <I> (?:really |deeply )?care (?:a lot |deeply )?about<THING> \w
     <I> try (?:not )?to [^.;?]{3,50} (?:whenever|when|where|if|as often as|as much as|wherever) (?:possible|i can|
         we can)
@@ -54,18 +56,17 @@ PREFERENCE = phrases(r"""
         early|late)\b
     (?:i'll|i will|i'd|we'll) (?:always )?(?:take|choose|pick|have) [^,.;]{2,40} over [^,.;]{2,40}
     <I> (?:don't|do not|dont|never|can't|cannot) (?:get along|get on|agree) with<THING>
-    (?:i've|i have|we've|i) (?:got |have )?a (?:thing|horror|dread|fear|love|passion|hatred) (?:about|of|
-        for)<THING> \w
-    <I> (?!<ONCE>)\w+ (?:only|nothing but|mostly|exclusively|mainly) (?!(?:if|when|because|know|knew|what|this|that|
-        it|the)\b)\w
+    (?:i've|i have|we've|i) (?:got |have )?a (?:thing|horror|dread|fear|love|passion|hatred) (?:about|of|for)<THING> \w
+    <I> (?!<ONCE>)\w+ (?:only|nothing but|mostly|exclusively|mainly) (?!(?:if|when|because|know|knew|what|this|that|it|
+        the)\b)\w
     <I> (?!<ONCE>)\w+ [^.,;?]{2,50} (?:whatever the|wherever (?:i|we|it)|whenever (?:i|we|there)|no matter|
         every time)\b
     you(?:'ll| will) never (?:catch|find|see|get) me \w
     count me out (?:of|for|when|if) \w
     <I> (?!<ONCE>)\w+ [^.,;?]{2,40}, never (?:on|in|with|by|from|\w+ing)
     <I> (?:don't|do not|dont) (?:drink|smoke|fly|cook|gamble|eat out)(?= *(?:[.,;!]|$))
-    <I> need [^.,;?]{3,40} (?:(?:in order )?to (?:work|sleep|think|function|concentrate|relax|focus|fall asleep|
-        study)|at night|every (?:day|morning|night))
+    <I> need [^.,;?]{3,40} (?:(?:in order )?to (?:work|sleep|think|function|concentrate|relax|focus|fall asleep|study)|
+        at night|every (?:day|morning|night))
     i(?:'d| would) (?:prefer|like|love) (?:it if )?you (?:to|would|could)? ?(?:always|never) \w
     i(?:'d| would) (?:prefer|like|love) it if you(?:'d| would) (?:always|never) \w
     it(?:'s| is) (?:very |really |quite )?important to (?:me|us) that \w
@@ -79,10 +80,10 @@ PREFERENCE = phrases(r"""
     (?:my|our) (?:go-to|usual|ideal|idea of)[\w' ]{0,30} (?:is|are)
     <I> <ADV><CANNOT><THING>
     <I> <ADV><DONT><THING> \w
-    <I> (?:never|always|only|hardly ever|rarely|exclusively|refuse to|mostly|
-        invariably)(?: ever| really| even)? (?!(?:know|knew|thought|think|said|heard|hear|saw|had|did|been|got|get|
-        remember|understood|ask|asked|wanted|need|forget|wonder|meant|was|were|found|noticed|learned|seem|end up|see|
-        have|use this|just|understand|mix|confuse|fail|struggle|want (?:the|an?)|meant)\b|\w+ed\b)\w+
+    <I> (?:never|always|only|hardly ever|rarely|exclusively|refuse to|mostly|invariably)(?: ever| really|
+         even)? (?!(?:know|knew|thought|think|said|heard|hear|saw|had|did|been|got|get|remember|understood|ask|asked|
+        wanted|need|forget|wonder|meant|was|were|found|noticed|learned|seem|end up|see|have|use this|just|understand|
+        mix|confuse|fail|struggle|want (?:the|an?)|meant)\b|\w+ed\b)\w+
     <I> (?:never|always|only) (?:have(?! (?:to|trouble|a problem|an? error|a few|the|<NUMBER>)\b)|use)\b<THING> \w
     <I> (?:can|may) only (?:eat|drink|sleep|use|wear|walk|sit|travel|work)\b<THING>
     <I> (?:need to|have to|must|should) (?:avoid|watch|limit|stay away from|stay off)<THING> \w
@@ -101,11 +102,11 @@ PREFERENCE = phrases(r"""
     (?:i've|i have|we've) never (?:liked|loved|enjoyed|been (?:fond|keen|into|a|much)|eaten|drunk|got on with|
         cared for)\b
     (?:i've|i have|we've) (?:always )?(?:loved|hated|disliked|avoided|preferred|been (?:an? )?(?:\w+ )?(?:<DIET>|fan))
-    <I> (?:get|feel) (?:very |so |really |terribly |badly )?(?:(?:sea|car|air|motion|travel)[ -]?sick|(?:anxious|
-        dizzy|nervous|panicky|bored|restless) (?:in|on|at|around|with|when)|claustrophobic|migraines? from|hay fever|
+    <I> (?:get|feel) (?:very |so |really |terribly |badly )?(?:(?:sea|car|air|motion|travel)[ -]?sick|(?:anxious|dizzy|
+        nervous|panicky|bored|restless) (?:in|on|at|around|with|when)|claustrophobic|migraines? from|hay fever|
         migraines|heartburn|hives|rashes|nosebleeds)
-    <I> (?:sleep|work|think|learn|concentrate|function|travel) (?:best|badly|better|poorly|well) (?:in|with|when|on|
-        at|by|if)
+    <I> (?:sleep|work|think|learn|concentrate|function|travel) (?:best|badly|better|poorly|well) (?:in|with|when|on|at|
+        by|if)
     <I> (?:follow|keep|eat|stick to|am on|'m on) (?:an? )?(?:\w+ ){0,3}(?:diet|kosher|halal|vegan|vegetarian|keto)
     <I> (?:take|drink|eat|have|want|need) (?:my|our)\b(?! \w+ in an? )(?! (?:\w+ )?(?:time|help|word|kids|children|
         family|friends|son|daughter|partner|wife|husband))
@@ -113,8 +114,8 @@ PREFERENCE = phrases(r"""
         annoying|relaxing|exhausting|soothing|too \w+|overrated|disgusting|tiring|stressful|charming|calming|
         unbearable|delicious)
     <AM> (?:not )?<ADV>(?:an? )?(?:(?!so|and|but|because|who|off|over)\w+ ){0,3}?(?:<DIET>)
-    <AM> (?:not )?<ADV>(?:(?:scared|afraid|terrified|frightened|fond|sick|tired|wary) of<THING>(?= )|into(?= )|
-        (?:keen|big|hooked) on|partial to|sensitive to|obsessed with<THING>|crazy about<THING>|all for|more into|
+    <AM> (?:not )?<ADV>(?:(?:scared|afraid|terrified|frightened|fond|sick|tired|wary) of<THING>(?= )|into(?= )|(?:keen|
+        big|hooked) on|partial to|sensitive to|obsessed with<THING>|crazy about<THING>|all for|more into|
         claustrophobic|averse to|happiest|at my best)
     <AM> (?:not )?(?:really )?(?:an? |much of an? |more of an? )?(?!(?:really )?(?:an? )?(?:(?:really|such|so|quite|
         big|huge|massive|great|true|total) )*(?:an? )?fan(?! of))(?:\w+ ){0,3}(?:person|fan|lover|eater|drinker|owl|
@@ -135,31 +136,30 @@ THING_FIRST = front(r"""
     the \w+er the better for <US>\b
     (?:<SUBJECT>) (?:is|are) (?:more |very |so |just )?my (?:style|life|thing|vibe|speed)\b
     (?!(?:this|that|it|such)\b)[\w' -]{2,25} is life\b
-    <SUBJECT> (?:upsets?|hurts?|irritates?|inflames?|triggers?|ruins?|messes up|bothers?) my (?:stomach|skin|eyes|
-        back|knees?|throat|asthma|eczema|migraines?|gut|allerg\w+|sleep|digestion|joints|sinuses)
+    <SUBJECT> (?:upsets?|hurts?|irritates?|inflames?|triggers?|ruins?|messes up|bothers?) my (?:stomach|skin|eyes|back|
+        knees?|throat|asthma|eczema|migraines?|gut|allerg\w+|sleep|digestion|joints|sinuses)
     [\w' -]{3,40} and (?:i|me) (?:do not|don't|dont|never) (?:get (?:along|on)|agree|mix)\b
     <SUBJECT> (?:is|are) (?:\w+ ){0,2}(?:a must|torture|a no-?go|essential|a nightmare|a dealbreaker|
         out of the question|non-negotiable|off limits|a pleasure|heaven|hell|too \w+|important|sacred) (?:for|to) <US>
     <SUBJECT> (?:is|are)(?:n't| not)? (?:\w+ ){0,3}(?:my thing|for me|my cup of tea|my favou?rite\w*|how i )
-    <SUBJECT> (?:is|are) (?:an? )?(?:hard |firm |big |absolute |definite )?(?:no|yes|win|turn-?off) (?:for|
-        from) <US>\b
+    <SUBJECT> (?:is|are) (?:an? )?(?:hard |firm |big |absolute |definite )?(?:no|yes|win|turn-?off) (?:for|from) <US>\b
     <SUBJECT> (?:is|are) (?:my|our) (?:\w+ )?(?:colou?r|style|thing|rule|nightmare|idea of \w+|blanket|jam|weakness|
         passion|comfort food|happy place|guilty pleasure)\b
     <SUBJECT> (?:is|are) (?!clear|unclear|new|news|fine|sent|given|known|available|confusing|up)[\w' -]{2,30} (?:for|
         to) me\b
-    <SUBJECT> (?:does? my head in|is all (?:i|we) \w|(?:could|would|will) kill <US>\b|<FEEL>s? me\b|terrif(?:y|
-        ies) me|brings? me out in|puts? me off|wears? me (?:out|down)|makes? sense to me|leaves? me (?!a\b|an\b|with|
-        alone|no\b|the\b)\w+|sends? me to\b|gets? on my nerves|(?:puts?|sets?) my (?:teeth|nerves) on edge)
-    <SUBJECT> (?:make|drive)s? me (?!think|wonder|laugh|want(?! to (?:hide|scream|run|leave|cry|vomit|puke|die))|
-        smile|reali[sz]e|look|feel like|an?\b|question|curious|believe|suspect|cry\b|late|miss|lose)(?:feel )?\w+
+    <SUBJECT> (?:does? my head in|is all (?:i|we) \w|(?:could|would|will) kill <US>\b|<FEEL>s? me\b|terrif(?:y|ies) me|
+        brings? me out in|puts? me off|wears? me (?:out|down)|makes? sense to me|leaves? me (?!a\b|an\b|with|alone|
+        no\b|the\b)\w+|sends? me to\b|gets? on my nerves|(?:puts?|sets?) my (?:teeth|nerves) on edge)
+    <SUBJECT> (?:make|drive)s? me (?!think|wonder|laugh|want(?! to (?:hide|scream|run|leave|cry|vomit|puke|die))|smile|
+        reali[sz]e|look|feel like|an?\b|question|curious|believe|suspect|cry\b|late|miss|lose)(?:feel )?\w+
     <SUBJECT> gives? me (?:an? |the )?(?:headaches?|migraines?|hives|heartburn|creeps|nightmares|rash|wind|energy|joy|
         stomach \w+)
-    <SUBJECT> (?:(?:don't|doesn't|do not|does not) (?:agree with|work for|do it for|suit) <US>|
-        suits? <US>(?: best| better)?\b|works? (?:best|better) for <US>)
+    <SUBJECT> (?:(?:don't|doesn't|do not|does not) (?:agree with|work for|do it for|suit) <US>|suits? <US>(?: best|
+         better)?\b|works? (?:best|better) for <US>)
     <SUBJECT> keeps? me (?:sane|going|calm|awake|happy|fit)
     <SUBJECT> tastes? (?:like|of) [\w' -]{2,20} to me
-    (?:(?!(?:what|that|which|who|when|where|if|how|why|because|and|but|like|as|than|the|an?|until|
-        since|with|for|at|in|on)\b)[\w'-]+ ){1,4}i (?:do not|don't|dont|never|can't|cannot|won't|avoid|
+    (?:(?!(?:what|that|which|who|when|where|if|how|why|because|and|but|like|as|than|the|an?|until|since|with|for|at|in|
+        on)\b)[\w'-]+ ){1,4}i (?:do not|don't|dont|never|can't|cannot|won't|avoid|
         leave)(?: [\w' ]{2,30})?(?= *(?:[.,;!]|$))
     <SUBJECT> (?:is|are) [\w' ]{2,30} as far as i'm concerned
     <SUBJECT> (?:that's (?:how|the way) (?:i|we)\b|only(?:,? please)?,? for <US>\b)
@@ -168,21 +168,24 @@ THING_FIRST = front(r"""
 ELLIPTIC = front(r"""
     can't be doing with<THING> \w
     am (?:an? )?(?:\w+ )?<DIET>\b
-    (?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot|cant) (?:stand|do|eat|bear)|not (?:really |that |so |
-        too |overly )?(?:into|keen on|(?:a )?(?:big |huge )?fan of|fond of)|all?ergic to|
-        intolerant to)<THING> (?!to\b|or\b|and\b|for\b|is\b|are\b|was\b|the\b|hearing|seeing|everywhere|from\b|can\b|
-        could\b|will\b|would\b|does\b|has\b|may\b|might\b)\w
+    (?:love|hate|adore|loathe|prefer|dislike|(?:can't|cannot|cant) (?:stand|do|eat|bear)|not (?:really |that |so |too |
+        overly )?(?:into|keen on|(?:a )?(?:big |huge )?fan of|fond of)|all?ergic to|intolerant to)<THING> (?!to\b|or\b|
+        and\b|for\b|is\b|are\b|was\b|the\b|hearing|seeing|everywhere|from\b|can\b|could\b|will\b|would\b|does\b|has\b|
+        may\b|might\b)\w
     (?:<DIET>|night owl|early bird|coeliac|celiac) here\b
 """)
 # A rule in the form of a question.
 ASKED = front(r"""
     <ASK>(?:always|never|stop)\b
+    <ASK>(?:please )?keep (?:your|the|all) (?:answers|replies|messages|explanations|summaries)\b
     <ASK>[^.,?;]{3,60}\b(?:always|every time|from now on|in future)\b
 """)
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = front(r"""
     (?:text|e-?mail|message) me,? (?:don't|do not|not|never|instead of|rather than)\b
     (?:use|speak|stick to) (?!this|that|the\b)[\w' -]{2,40} with (?:me|us)\b
+    use (?:british|american|uk|us|canadian|australian) (?:english|spelling)\b
+    (?:stop|don't|do not|never) call(?:ing)? me \w
     correct (?:me|my \w+) (?:when|whenever|if) i \w
     no (?:marketing|jargon|fluff|slang|acronyms|buzzwords|corporate|swearing|disclaimers?)\b
     use (?:simple|plain|easy) (?:words|language|english)(?=,| with me| please|\.|$)
@@ -194,16 +197,16 @@ TOLD = front(r"""
     (?:in general|generally|as a rule|by default),? (?:please )?(?:keep|give|answer|use|write|be|reply|show|make|
         send)\b
     (?:keep|give|answer|use|write|be|reply|show|make|send)\b [^.?;]{2,50} (?:in general|as a rule|by default)\b
-    when(?:ever)? i (?:ask|say|write|want|need|tell)\b[^.?]{2,50}, (?:please )?(?:give|use|answer|remember|assume|
-        show|send|keep|write|reply|make|explain|include|stick|always|never|don't|skip)\b
+    when(?:ever)? i (?:ask|say|write|want|need|tell)\b[^.?]{2,50}, (?:please )?(?:give|use|answer|remember|assume|show|
+        send|keep|write|reply|make|explain|include|stick|always|never|don't|skip)\b
     explain (?:things|everything|stuff|it all)? ?(?:to me )?(?:like|as if|as though) (?:i'm|i am|i were|you)\b
-    (?:answer|reply|respond|talk to me|speak to me|write to me)(?: me)? in (?-i:[A-Z])\w+(?= *(?:[.,;!]|
-        $| from| only| please| always))
+    (?:answer|reply|respond|talk to me|speak to me|write to me)(?: me)? in (?-i:[A-Z])\w+(?= *(?:[.,;!]|$| from| only|
+         please| always))
     always (?:cite|link|check|ask|start|end|begin|round|convert|sign|keep|put|format|spell|translate|double-check|
         assume|prefer)\b
     (?:skip|spare me|leave out|drop|cut|no need for) (?![^.;?]*\b(?:today|tonight|this|now|once|until|till|
-        while)\b)(?:the|any|all|your) (?:\w+ )?(?:intros?|introductions?|small talk|disclaimers?|pleasantries|
-        preamble|fluff|filler|jokes|emojis|apologies|caveats|lecture|moralising|waffle)
+        while)\b)(?:the|any|all|your) (?:\w+ )?(?:intros?|introductions?|small talk|disclaimers?|pleasantries|preamble|
+        fluff|filler|jokes|emojis|apologies|caveats|lecture|moralising|waffle)
     (?:use|give|write|keep|show|make|answer|reply|send|put|explain) [^.?;]{2,60} (?:for everything|everywhere|
         in everything|every time|each time|all the time|whenever possible|by default|at all times)\b
     [\w' -]{3,40}(?<! as) always(?=,? (?:thanks|thank you|thx|please|pls)|[.!]|$)
@@ -239,27 +242,31 @@ TOLD = front(r"""
     never (?!mind\b|give\b|heard|seen|been|got|had|thought|knew|did)\w+ (?:me|my|any|an?)\b
     (?:never|always|don't ever|do not ever) (?:ever )?(?!give up)(?:<HELPS>|include|put me|seat|use|add|call me|buy|
         assume|tell)\b<THING>
-    no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|change|luck|
-        news|but)[\w -]{2,40}? (?:for <US>|in (?:our|this|my) (?:family|house|home|household|kitchen)|ever)\b
+    no (?!problem|worries|idea|need|rush|matter|one|more|way|thanks|offen[sc]e|it|i|that|doubt|longer|change|luck|news|
+        but)[\w -]{2,40}? (?:for <US>|in (?:our|this|my) (?:family|house|home|household|kitchen)|ever)\b
     no (?!problem|worries|idea|need|rush|one|way)[\w' -]{2,40}, (?:ever|period|full stop|at all)\b
     [\w -]{3,40}, (?:please, )?always\b(?:, please)?[.!]*$
     [\w -]{3,40} please, always\b
     (?!(?:how|what|which|why|who|where|when|should|can|could|is|are|do|does|
         will)\b)[\w' ,-]{5,80}(?:,? <FOR_GOOD>)(?= *(?:[.,;!]|$|rather than|instead of|please))
-    (?:from now on|going forward|(?:for|in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |
-        do not |no |only |use |give |answer |reply |respond |speak |talk |explain |treat |write |keep |call |book |
-        show |short |long |more |less |fewer |<NUMBER> )[\w ]
+    (?:from now on|going forward|(?:for|in) (?:the )?future(?: reference)?),? (?:please |always |never |don't |do not |
+        no |only |use |give |answer |reply |respond |speak |talk |explain |treat |write |keep |call |book |show |
+        short |long |more |less |fewer |<NUMBER> )[\w ]
 """)
 FACT = phrases(r"""
     <I> (?!<ONCE>)\w+ [^.,;?]{2,40} for a living\b
+    (?:i|we)(?:'ve| have)? (?:just |recently )?(?:started|taken up|begun) (?:learning|studying|training|teaching|
+        playing) \w
+    <AM> not (?:very |really |that |so |particularly )?(?:technical|tech-savvy|sporty|musical|handy|artistic|sociable|
+        flexible|outdoorsy)\b
     (?:the|my) (?:doctors?|gp|consultant|cardiologist|specialist|hospital|dentist) (?:have |has )?(?:put|started|
         prescribed) me (?!on hold|through|off\b)\w
     <I> (?:have|'ve got|have got) (?:my|our|an?) (?:\w+ )?(?:anniversary|birthday|reunion|christening)\b
     <I> (?:work out|exercise) (?:at|in|with) \w
     my (?:knees?|back|hips?|eyes|eyesight|shoulders?|hearing|memory|joints) (?:is|are) (?:shot|bad|gone|going|weak|
         wrecked|ruined|poor)
-    <AM> an? (?:redhead|blonde|brunette|atheist|agnostic|pacifist|feminist|immigrant|expat|refugee|veteran|carer|
-        widow|widower)\b
+    <AM> an? (?:redhead|blonde|brunette|atheist|agnostic|pacifist|feminist|immigrant|expat|refugee|veteran|carer|widow|
+        widower)\b
     <I> wear an? (?:\d|small|medium|large|x+l)
     <I> (?:freelance|am self-employed)\b
     <AM> (?:applying for (?:jobs|work)|self[- ]taught|in remission|originally from \w|hosting (?!it|this)\w)
@@ -268,14 +275,15 @@ FACT = phrases(r"""
     (?:my|our) <KIN> does (?:all |most of )?the \w+ing\b
     we do (?:meatless|meat-free|veggie|taco|pizza|family|movie|game) \w
     <I> was in the (?:navy|army|air force|marines|police|military)\b
-    <I> speak (?!to|with|up|of|out|about|for|as|too|so|very|in\b|on\b|
-        at\b)[a-z]+(?: and [a-z]+)?(?= at home| fluently|,| with my| only|\.|$)
+    <I> speak (?!to|with|up|of|out|about|for|as|too|so|very|in\b|on\b|at\b)[a-z]+(?: and [a-z]+)?(?= at home| fluently|
+        ,| with my| only|\.|$)
     <I> drink (?:about |around |at least )?(?:<NUMBER>|an?) (?:litres?|liters?|cups?|glasses|pints?|coffees?|teas?)\b
-    <AM> (?:currently |now |still )?(?:unemployed|job[- ]hunting|between jobs|on benefits|short-?sighted|
-        long-?sighted|near-?sighted|gay|lesbian|bisexual|trans|queer|straight|single|non-binary|a member of|
-        in (?:year|grade|class|form) \d+)\b
+    <AM> (?:currently |now |still )?(?:unemployed|job[- ]hunting|between jobs|on benefits|short-?sighted|long-?sighted|
+        near-?sighted|gay|lesbian|bisexual|trans|queer|straight|single|non-binary|a member of|in (?:year|grade|class|
+        form) \d+)\b
     <I> (?:identify as|vote|voted) (?!for this|on)\w
-    (?:i|we)(?:'ve| have)? (?:just |recently )?(?:bought|adopted|inherited|built) (?:an? |our |my )(?:\w+ )?<HAD>
+    (?:i|we)(?:'ve| have)? (?:just |recently )?(?:(?<=just )got|bought|adopted|inherited|built) (?:an? |our |
+        my )(?:\w+ )?<HAD>
     <I> (?:adopted|rescued|fostered?) (?:an? |two |three )\w
     <I> go to (?-i:[A-Z])\w+ (?:high|school|college|university|primary|secondary|academy|uni)\b
     <I> (?:majored|minored|graduated|have a (?:degree|phd|masters?)) in \w
@@ -286,7 +294,7 @@ FACT = phrases(r"""
     my (?:doctor|gp|dentist|physio|midwife|dietitian|therapist|consultant) (?:told me|wants me|advised me|asked me|
         says i (?:should|must|can't|have)) \w
     <I> fix [^.,;?]{2,30} as a hobby
-    <I> turn (?:<NUMBER>) (?:next|in|on|this)\b
+    <I> turn <NUMBER> (?:next|in|on|this)\b
     <I> <ADV>(?:go|walk|cycle|run|swim|train|work out|exercise|meditate|volunteer|babysit|shop|cook|travel|fast|
         play)\b[^.,;?]{0,40} (?:times|days|nights|hours) (?:a|per|each|every) (?:week|month|day|year)
     <I> <ADV>(?:walk|cycle|bike|drive|commute|(?:take|get|ride) the (?:bus|train|tube|tram|metro|subway|
@@ -324,9 +332,9 @@ FACT = phrases(r"""
     (?:(?:i|we)(?:'ve| have) (?:got )?|(?:i|we) (?:have|drive|own) )an? (?:19|20)\d\d (?-i:[A-Z])\w
     <I> (?:taught|worked|served|nursed|drove|farmed|played|lived|coached|volunteered|ran) [^.;?]{2,50} for (?:\d+|
         <NUMBER>|many) years
-    (?:my|our) (?:(?:wife|husband|partner|son|daughter|youngest|eldest|oldest|middle one|little one|baby|toddler|
-        kids?|children|girls?|boys?|twins?)|(?:\w+ )?(?:son|daughter|boy|girl))(?:'s| is| are) (?:\w+ )?(?:all?ergic|
-        coeliac|celiac|diabetic|(?:lactose |gluten )?intolerant|asthmatic|autistic)\b
+    (?:my|our) (?:(?:wife|husband|partner|son|daughter|youngest|eldest|oldest|middle one|little one|baby|toddler|kids?|
+        children|girls?|boys?|twins?)|(?:\w+ )?(?:son|daughter|boy|girl))(?:'s| is| are) (?:\w+ )?(?:all?ergic|coeliac|
+        celiac|diabetic|(?:lactose |gluten )?intolerant|asthmatic|autistic)\b
     (?:my|our) [\w-]+(?: [\w-]+)? (?:is|are)(?: still)? (?:staying|visiting)\b(?: with us| with me| here)? (?:until|
         till|for the next|this)\b
     <I> have my \w+ in an? (?:cast|sling|plaster|splint|brace|boot)
@@ -337,9 +345,8 @@ FACT = phrases(r"""
     (?:my|our) (?!<WORK>)[\w -]{2,30}?(?:'s| is| are) (?:called|named) (?-i:[A-Z])\w+
     (?:my|our) (?!<WORK>)(?!favou?rite)(?:\w+ ){1,2}?is (?:an? )?(?-i:[A-Z])\w
     (?:my|our) (?:\w+ ){1,3}?\w+s (?:every|on) (?:the (?:first|last|second|third) )?<DAY>
-    (?:my|our) (?:\w+ )?(?:mortgage|loan|lease|tenancy|budget|salary|rent|insurance|visa|passport|contract|garden|
-        flat|house)\b (?:[\w ]{0,30} )?(?:is|ends?|expires?|runs? out|costs?|faces?)\b(?! (?:not|too|broken|slow|
-        wrong)\b)
+    (?:my|our) (?:\w+ )?(?:mortgage|loan|lease|tenancy|budget|salary|rent|insurance|visa|passport|contract|garden|flat|
+        house)\b (?:[\w ]{0,30} )?(?:is|ends?|expires?|runs? out|costs?|faces?)\b(?! (?:not|too|broken|slow|wrong)\b)
     <I> (?:broke|tore|fractured|sprained|twisted|dislocated) (?:my|an?) \w
     (?:i've|we've|i have|we have) (?:run|kept|owned|taught|lived|worked|played|had) [\w' -]{2,40} (?:for|since) \w
     <AM> in my (?:first|second|third|fourth|fifth|final|last) (?:year|term|semester)
@@ -354,16 +361,16 @@ FACT = phrases(r"""
     (?:the|my|our) (?:kids|children|girls|boys|twins) (?:are|stay|live) with (?:me|us|their|my)\b
     <I> (?!<ONCE>)\w+ [\w' -]{2,40} for an? (?:\w+ ){0,2}(?:firm|company|charity|council|hospital|school|agency|
         university|paper|magazine|shop|hotel|bank|startup)
-    <I> (?:had|got) (?:my|an?) (?:\w+ ){0,2}(?:replacement|operation|surgery|transplant|bypass|stroke|heart attack|baby|
-        caesarean|stent)
+    <I> (?:had|got) (?:my|an?) (?:\w+ ){0,2}(?:replacement|operation|surgery|transplant|bypass|stroke|heart attack|
+        baby|caesarean|stent)
     <I> (?:retired|graduated|qualified|emigrated)\b
     <I> (?:was|were|got) (?:made redundant|laid off|widowed|raised|brought up|fired)
     <I> (?:started|began) (?:(?:a|my) new job|(?:my|an) apprenticeship|(?:my|a) phd|(?:at|with) (?-i:[A-Z]))\w*
     <I> get paid (?:on|every|by|weekly|monthly)
     <I> (?:use|need|wear) (?:an? |my )?(?:wheelchair|walking stick|walking frame|hearing aids?|inhaler|crutches|
         guide dog|cpap)
-    (?:i've|we've|i have) been (?:learning|training|teaching|studying|saving|dating|practi[sc]ing|
-        volunteering) (?!how|about|what)\w
+    (?:i've|we've|i have) been (?:learning|training|teaching|studying|saving|dating|practi[sc]ing|volunteering) (?!how|
+        about|what)\w
     <AM> (?:four|five|six|seven) (?:foot|feet|ft)\b|<AM> \d'\d
     my name(?:'s| is) \w
     (?:my|our|the) (?:[\w']+ ){0,3}(?:code|number|pin|password|combination|plate|extension|login|username|
@@ -380,8 +387,7 @@ FACT = phrases(r"""
     <AM> (?:(?:an? )?(?:family|couple|household) of|the (?:eldest|oldest|youngest|only child))
     <AM> (?:really |pretty |quite )?(?:terrible|bad|good|hopeless|useless|no good|rubbish) (?:at|with)\b<THING>
     <AM> used to (?!be\b|live|work|have|do\b|go\b|like|love)\w
-    i was diagnosed with|i've been diagnosed with
-    (?:i'd|i would) (?:describe|call) myself|i consider myself
+    i was diagnosed with|i've been diagnosed with|(?:i'd|i would) (?:describe|call) myself|i consider myself
     (?:i've|i have|we've|we have) (?:lived|worked|been living|been working|been married|been learning) (?!on this|
         on it|hard|so |really|out\b|to\b)\w
     i (?:can't|cannot) (?:swim|drive|ride|ski|read music|speak|cook|bake|dance|sing)
@@ -390,13 +396,10 @@ FACT = phrases(r"""
         \w+ing)\b)\w
     <I> (?:tend to )?(?:get )?\w+ easily
     <I> teach (?!me|you|it|this|that)\w
-    <I> moved here
-    <I> (?:share|weigh|measure) (?:an?|my|our|the|\d+|about)\b
+    <I> moved here|<I> (?:share|weigh|measure) (?:an?|my|our|the|\d+|about)\b
     <I> take \d+ ?(?:mg|ml)
     <AM> (?:renting|sharing|subletting) \w
-    <AM> off work|<AM> on (?:sick|parental|maternity) leave
-    there are <NUMBER> of us
-    <AM> the one who \w
+    <AM> off work|<AM> on (?:sick|parental|maternity) leave|there are <NUMBER> of us|<AM> the one who \w
     (?:i've|we've|i have|we have) (?:just |recently )?(?:adopted|bought|inherited) (?:an? |our |my |
         two )?(?:\w+ )?<HAD>
     (?:i have|i've got|we have|we've got) (?:my|our|an?) (?:\w+ )?(?:<EVENT>|test)s? (?:on|in) <DAY>
@@ -405,9 +408,9 @@ FACT = phrases(r"""
     <I> have (?:an? )(?:terrible|bad|poor|weak|sensitive|delicate|good) (?!idea|time|question|feeling|example|one|
         reason|look|news|day)\w
     <AM> (?:an? )?(?:\w+ ){0,2}(?:<TRADE>)
-    <I> (?:currently |now |both )?(?:live|work|teach|commute|volunteer|study|reside) (?!out\b|on (?:this|
-        that)\b)(?:in|on|at|as|for(?! (?:this|that|it)\b)|near|with|from|by|nights?|part|full|shifts|alone|together|
-        close|next|opposite|above|remotely|to|\w+ (?:at|in|shifts))
+    <I> (?:currently |now |both )?(?:live|work|teach|commute|volunteer|study|reside) (?!out\b|on (?:this|that)\b)(?:in|
+        on|at|as|for(?! (?:this|that|it)\b)|near|with|from|by|nights?|part|full|shifts|alone|together|close|next|
+        opposite|above|remotely|to|\w+ (?:at|in|shifts))
     <I> (?:grew up|was born|were born|come from|own|speak (?-i:[A-Z])\w+|play(?! (?:an? |the )?(?:game|character|role|
         video|song|part))|drive|collect|run a|rent|study|suffer from)\b(?! (?:it|this|that|him|her|them|you|
         the (?:game|map|file|text))\b)
@@ -424,8 +427,8 @@ FACT = phrases(r"""
     <AM> (?:travel(?:l)?ing|flying|leaving|moving|getting married|visiting|going|starting|running|planning (?:my|
         our) (?:wedding|move|trip|holiday)|having \w+ surgery)\b[^,.;]{0,60}\b(?:on|in|from|
         at the end of) (?:the )?<DAY>
-    <I> (?!need|want|have to|wonder|ask|was|were|am|will|leave|arrive|\w+ed\b)(?![^.;?]*\b(?:scripts?|tests?|
-        commands?|code|query|program|app|it)\b)(?:\w+ ){1,4}(?:on|every) <DAY>
+    <I> (?!need|want|have to|wonder|ask|was|were|am|will|leave|arrive|\w+ed\b)(?![^.;?]*\b(?:scripts?|tests?|commands?|
+        code|query|program|app|it)\b)(?:\w+ ){1,4}(?:on|every) <DAY>
     (?:my|our) (?:\w+ )?<EVENT> (?:is|are|leaves?|departs?|starts?|begins?|ends?|expires?)\b[^,.;]{0,40}\b(?:on|at|in|
         from|until|by) (?:the )?<DAY>
     (?:my|our) (?:\w+ ){0,2}?(?:<KIN>|<OWN>)(?:'s (?:birthday|name|surname))?,? (?:(?-i:[A-Z])\w+(?: \w+)?,? |

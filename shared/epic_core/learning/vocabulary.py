@@ -90,7 +90,7 @@ _define(
         lease|contract|warranty|blood type|prescription)s?
     EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|
         lease|wedding|move|marathon|race|concert|visa|passport)s?
-    HAD = <KIN>|\w+-year-old|babies|puppies|hens|chickens|sibling|siblings|grandchildren|twins|triplets|garden|
+    HAD = <KIN>|\w+[ -]year[ -]olds?|babies|puppies|hens|chickens|sibling|siblings|grandchildren|twins|triplets|garden|
         allotment|balcony|patio|terrace|aquarium|pond|greenhouse|shed|workshop|car|van|bikes?|motorbike|boat|piano|
         flat|house|licence|asthma|arthritis|diabetes|migraines?|adhd|dyslexia|epilepsy|eczema|hay fever|tinnitus|
         pacemaker|glasses|bad (?:back|knees?|hips?|eyes)|(?:high|low) (?:blood (?:pressure|sugar)|cholesterol)|tv|
