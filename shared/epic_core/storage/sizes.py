@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import chain
 
 from epic_core.errors import StoreError
 from epic_core.storage.store import Store
 
-# For each table, the part that the bytes of each column belong to.
-_PARTS: dict[str, dict[str, str]] = {
-    "items": {
-        "documents": "id namespace digest metadata text rewrite rewritten_for",
-        "index": "embedding",
-    },
-    "entries": {"index": "vector", "instructions": "instruction rationale stance"},
-    "preferences": {"preferences": "namespace id text aspects vector"},
-    "edits": {"documents": "namespace item old reason texts"},
-    "proposals": {"preferences": "namespace id said state kind text old quote source"},
-    "learnt": {"preferences": "namespace kind value"},
-    "pending": {"documents": "namespace id text metadata reason preferences"},
-    "verdicts": {"verdicts": "chunk preference version stance instruction rationale"},
-    "rewrites": {"verdicts": "chunk preferences version text"},
-    "ledger": {"ledger": "namespace digests"},
-    "not_kept": {"ledger": "namespace id digest stage reason preference text"},
-    "uses": {"instructions": ""},
-    "entities": {"graph": "namespace name key near vector"},
-    "passages": {"graph": "item entities facts relations failure"},
+# The part that a table's bytes belong to, and those of its columns that belong to another.
+_PART_OF = {
+    "items": "documents",
+    "edits": "documents",
+    "pending": "documents",
+    "entries": "instructions",
+    "uses": "instructions",
+    "preferences": "preferences",
+    "proposals": "preferences",
+    "learnt": "preferences",
+    "verdicts": "verdicts",
+    "rewrites": "verdicts",
+    "ledger": "ledger",
+    "not_kept": "ledger",
+    "entities": "graph",
+    "passages": "graph",
 }
+_APART = {("items", "embedding"): "index", ("entries", "vector"): "index"}
 PARTS = ("documents", "index", "instructions", "preferences", "verdicts", "ledger", "graph", "rest")
 
 
@@ -45,8 +42,8 @@ def sizes(store: Store) -> dict[str, int]:
     with store.reading():
         store.check_rows()
         pages = _pages(store)
-        for table, columns in _PARTS.items():
-            shares = _shares(store, table, columns)
+        for table in _PART_OF:
+            shares = _shares(store, table)
             whole = sum(shares.values())
             if not whole:
                 continue
@@ -58,12 +55,14 @@ def sizes(store: Store) -> dict[str, int]:
     return {**made, "total": total}
 
 
-def _shares(store: Store, table: str, columns: Mapping[str, str]) -> dict[str, int]:
-    """Return the bytes of a table's columns by part."""
-    sums = {
-        part: " + ".join(f"coalesce(sum(length(CAST({name} AS BLOB))), 0)" for name in names.split()) or "count(*)"
-        for part, names in columns.items()
-    }
+def _shares(store: Store, table: str) -> dict[str, int]:
+    """Return the bytes of a table's texts and blobs by part; of one that has neither, the number of its rows."""
+    columns = store.read("SELECT name FROM pragma_table_info(?) WHERE type IN ('TEXT', 'BLOB', '')", (table,))
+    sizes_of: dict[str, list[str]] = {}
+    for (name,) in columns:
+        part = _APART.get((table, name), _PART_OF[table])
+        sizes_of.setdefault(part, []).append(f"coalesce(sum(length(CAST({name} AS BLOB))), 0)")
+    sums = {part: " + ".join(each) for part, each in sizes_of.items()} or {_PART_OF[table]: "count(*)"}
     row = store.read(f"SELECT {', '.join(sums.values())} FROM {table}")[0]
     return dict(zip(sums, map(int, row), strict=True))
 
@@ -85,6 +84,6 @@ def _pages(store: Store) -> dict[str, int]:
 
 def _estimated(store: Store) -> dict[str, int]:
     count, free, _ = store.pages()
-    octets = {table: sum(_shares(store, table, columns).values()) for table, columns in _PARTS.items()}
+    octets = {table: sum(_shares(store, table).values()) for table in _PART_OF}
     whole = sum(chain(octets.values(), [1]))
     return {table: (count - free) * size // whole for table, size in octets.items()}

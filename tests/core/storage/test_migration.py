@@ -23,11 +23,9 @@ from epic_core.storage.store import Store
 from helpers import HashEncoder, KeepAll
 
 WINE, SEA = "red wine", "blue sea"
-_WORDS = "aspects TEXT, vector BLOB, crc INTEGER"
-AFTER = replace(PREFERENCES, checked=(*PREFERENCES.checked[:-1], "colour", PREFERENCES.checked[-1]))
-STATEMENT = next(one for one in MEMORY.statements.split(";\n") if "TABLE preferences" in one).replace(
-    _WORDS, "aspects TEXT, colour TEXT, vector BLOB, crc INTEGER"
-)
+AFTER = replace(PREFERENCES, checked=(*PREFERENCES.checked, "colour"))
+BEFORE = next(one for one in MEMORY.statements.split(";\n") if "TABLE preferences" in one)
+STATEMENT = BEFORE.replace("crc INTEGER", "colour TEXT, crc INTEGER")
 
 
 def coloured(db: sqlite3.Connection, path: Path | None) -> None:
@@ -37,7 +35,7 @@ def coloured(db: sqlite3.Connection, path: Path | None) -> None:
 LATER = replace(
     MEMORY,
     version=MEMORY.version + 1,
-    statements=MEMORY.statements.replace(_WORDS, "aspects TEXT, colour TEXT, vector BLOB, crc INTEGER"),
+    statements=MEMORY.statements.replace(BEFORE, STATEMENT),
     tables=tuple(AFTER if table is PREFERENCES else table for table in MEMORY.tables),
     small=tuple(AFTER if table is PREFERENCES else table for table in MEMORY.small),
     migrations=(*MEMORY.migrations, coloured),
