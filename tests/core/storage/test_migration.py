@@ -5,6 +5,7 @@ No version but the first was released: the later one is made here, a column more
 
 from __future__ import annotations
 
+import lzma
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -16,7 +17,6 @@ import pytest
 
 from epic_core import EpicMemory, Preference
 from epic_core.errors import DamagedError, StoreError
-from epic_core.storage import memory_schema
 from epic_core.storage.memory_schema import MEMORY, PREFERENCES
 from epic_core.storage.sqlite.tables import change_columns
 from epic_core.storage.store import Store
@@ -58,21 +58,8 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
-        memory.add(["a glass of red wine"])
-    with closing(sqlite3.connect(path)) as db:
-        MEMORY.keep_sums(db)
-        for before, after, more in (
-            (memory_schema.ITEMS, memory_schema._ITEMS_1, "fact INTEGER, expires REAL, "),
-            (memory_schema.PENDING, memory_schema._PENDING_1, "expires REAL, "),
-        ):
-            statement = memory_schema._statement(before.name).replace(more, "")
-            change_columns(db, path, before, after, statement)
-        for name in ("edits", "proposals", "learnt"):
-            db.execute(f"DROP TABLE {name}")
-            db.execute("DELETE FROM sums WHERE name = ?", (name,))
-        db.execute("PRAGMA user_version = 1")
-        db.commit()
+    # Made with version 1: the preference "red wine", and an item that is kept for it.
+    path.write_bytes(lzma.decompress(Path(__file__).with_name("version_1.epic.xz").read_bytes()))
     with EpicMemory.open(path, encoder=HashEncoder(), verifier=KeepAll()) as memory:
         assert memory.verify() > 0 and [item.text for item in memory.items()] == ["a glass of red wine"]
         memory.add_fact("I live in Porto.")
@@ -104,14 +91,8 @@ def test_a_number_that_was_given_is_not_given_again(path: Path) -> None:
     with closing(LaterStore(path)) as store, store.transaction():
         row = store.insert(
             AFTER,
-            namespace="n",
-            position=0,
-            id="x",
-            text="x",
-            expires=None,
-            aspects=None,
-            colour="red",
-            vector=np.zeros(4, dtype=np.float32).tobytes(),
+            **dict.fromkeys(AFTER.checked)
+            | {"namespace": "n", "id": "x", "text": "x", "colour": "red", "vector": np.zeros(4, np.float32).tobytes()},
         )
     assert row == given + 1
 
