@@ -12,6 +12,9 @@ rel(p) is the relevance of a preference, in log-odds (`relevance`). Its nearness
 ~ exp(KAPPA near(p)). If there are candidates, their topic counts as well. The strength of steering altogether is the
 chance 1 / (1 + exp(-STEEPNESS max rel(p))) that any preference matters.
 
+A preference with a proper name of its own ("I'm learning Portuguese") is near to a question by another name alone
+("Where should I stay in Porto?"): near(p) is then computed without the question's names (`QueryNames`).
+
 Of two preferences that contradict each other only one counts: the nearer one; of about equally near ones the firmer;
 then the later.
 
@@ -101,6 +104,8 @@ SLACK = 0.2
 OFF_TOPIC = 2.0
 # Largest difference at which two preferences are about equally near.
 TIE = 0.02
+# A longer text is no question with a name in it; no question has more names that tell what it is about.
+_LONGEST_QUESTION, _MOST_NAMES = 500, 8
 # Preferences with a smaller share are skipped: they hardly change the order.
 _FELT = 0.02
 
@@ -207,8 +212,10 @@ class Signed(SteeringMode):
 
     def names_apart(self, query: str) -> list[str]:
         """Return the proper names in a query, if a preference is called by others."""
+        if len(query) > _LONGEST_QUESTION or not any(self._names):
+            return []
         names = statement_of(query).names
-        return sorted(names) if names and any(own and own.isdisjoint(names) for own in self._names) else []
+        return sorted(names)[:_MOST_NAMES] if any(own and own.isdisjoint(names) for own in self._names) else []
 
     def choose(
         self,
