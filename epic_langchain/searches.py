@@ -13,8 +13,8 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from epic_core import EpicMemory, Filter, Hit, Hits, Preference
 from epic_core.collection import Collection, Condition, Matches
 from epic_core.encoders.base import Embed
-from epic_core.integrations.calls import Call
 from epic_core.integrations.metadata import hit_metadata, own_metadata
+from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects
 from epic_core.steering import Mode
 from epic_core.steering.stance import penalty_of

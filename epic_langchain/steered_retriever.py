@@ -18,9 +18,9 @@ from typing_extensions import Self, override
 from epic_core import Preference
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import InvalidInputError
-from epic_core.integrations.calls import Call
 from epic_core.integrations.judging_memory import several_preferences
 from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
+from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_overfetch

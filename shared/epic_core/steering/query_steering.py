@@ -1,6 +1,6 @@
 """Query steering: stage 3, preference-guided queries steered by a fixed set of preferences (section 3.3).
 
-There are three modes: the paper's (`paper`, Eq. 7-8), the signed one (`signed`), and none (`base.Off`).
+There are three modes: the paper's (`paper`, Eq. 7-8), the signed one (`signed`), and none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_
 from epic_core.errors import InvalidInputError
 from epic_core.preferences.evidence import AspectEmbeddings
 from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering.base import Chosen, Off, Paper, SteeredQuery, SteeringMode, SteeringPreference
+from epic_core.steering.base import Chosen, SteeredQuery, SteeringPreference
+from epic_core.steering.paper import nearest_preference, steered
 from epic_core.steering.signed import Signed
 from epic_core.text.stems import Words
 from epic_core.types import FloatArray, Preference
@@ -55,11 +56,8 @@ class QuerySteering:
         self.mode: Mode = checked_mode(mode)
         self.floor = None if floor is None else checked_tau(floor, "floor")
         self.vectors = embed(encoder, [one.text for one in self.preferences]) if vectors is None else vectors
-        self._steering: SteeringMode
-        if self.mode == "signed":
-            self._steering = Signed(encoder, self.preferences, self.vectors, floor, borrow=borrow)
-        else:
-            self._steering = (Paper if self.mode == "paper" else Off)(self.preferences, self.vectors, floor)
+        signed = self.mode == "signed"
+        self._signed = Signed(encoder, self.preferences, self.vectors, self.floor, borrow=borrow) if signed else None
 
     @classmethod
     async def acreate(
@@ -79,7 +77,7 @@ class QuerySteering:
     @property
     def ready(self) -> bool:
         """True if everything that the mode needs is encoded."""
-        return self._steering.ready
+        return self._signed is None or self._signed.ready
 
     def prepare(self) -> None:
         """Encode everything that the mode needs, so that no query has to wait for it."""
@@ -92,7 +90,8 @@ class QuerySteering:
 
     def preparing(self) -> Effects[None]:
         """Encode as `prepare` does, in effects."""
-        return self._steering.preparing()
+        if self._signed is not None:
+            yield from self._signed.preparing()
 
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
@@ -125,8 +124,31 @@ class QuerySteering:
     def _steered(
         self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None, *, turns: bool
     ) -> SteeredQuery:
-        chosen = self._steering.choose(query, only, candidates)
-        return self._steered_by(chosen, query, self._steering.vector(query, chosen, turns=turns))
+        chosen = self._choose(query, only, candidates)
+        return self._steered_by(chosen, query, self._vector(query, chosen, turns=turns))
+
+    def _choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
+        """Choose the preferences that steer a query: outside signed mode p* (Eq. 7), or none."""
+        if self._signed is not None:
+            return self._signed.choose(query, only, candidates)
+        vectors = self.vectors if only is None else self.vectors[only]
+        if not len(vectors):
+            return Chosen([], [], [], 0.0, None)
+        if self.mode == "off":
+            return Chosen([], [], [], 0.0, float((vectors @ query).max()))
+        place = nearest_preference(query, vectors)
+        nearest = float(vectors[place] @ query)
+        if self.floor is not None and nearest < self.floor:
+            return Chosen([], [], [], 0.0, nearest)
+        return Chosen([place if only is None else int(only[place])], [nearest], [1.0], 1.0, nearest)
+
+    def _vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
+        """Return the query moved to the chosen preferences (Eq. 8), with `turns` also away from avoided phrases."""
+        if not chosen.rows:
+            return query
+        if self._signed is not None:
+            return self._signed.vector(query, chosen, turns=turns)
+        return steered(query, self.vectors[chosen.rows[0]])
 
     def _steered_by(self, chosen: Chosen, query: FloatArray, vector: FloatArray) -> SteeredQuery:
         return SteeredQuery(
@@ -151,7 +173,7 @@ class QuerySteering:
             only: Rows of the preferences that may matter; default: all.
             candidates: Embeddings of the texts to choose from, shape `(n, d)`.
         """
-        return list(self._steering.choose(query, only, candidates).matters or ())
+        return list(self._choose(query, only, candidates).matters or ())
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.
@@ -190,7 +212,10 @@ class QuerySteering:
             words: The words of the texts, if known.
             scaled: Whether the scores are brought back to the scale of a cosine.
         """
-        return self._steering.score_texts(query, texts, vectors, only=only, words=words, scaled=scaled)
+        if self._signed is not None:
+            return self._signed.score_texts(query, texts, vectors, only=only, words=words, scaled=scaled)
+        scores: FloatArray = vectors @ self._vector(query, self._choose(query, only, None), turns=False)
+        return scores
 
     def score_found(
         self,
@@ -214,7 +239,10 @@ class QuerySteering:
         Returns:
             The scores, shape `(n,)`, and the query with the preferences that matter to it.
         """
-        scores, chosen = self._steering.score_found(query, topics, vectors, words, only=only)
+        if self._signed is not None:
+            scores, chosen = self._signed.score_found(query, topics, vectors, words, only=only)
+        else:
+            scores, chosen = topics.astype(np.float32, copy=True), self._choose(query, only, None)
         return scores, self._steered_by(chosen, query, query)
 
 

@@ -61,7 +61,7 @@ from epic_core.preferences.evidence import (
 )
 from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.effects import Effects
-from epic_core.steering.base import Chosen, SteeringMode
+from epic_core.steering.base import Chosen
 from epic_core.steering.relevance import (
     RELEVANT,
     Nearness,
@@ -103,7 +103,7 @@ TIE = 0.02
 _FELT = 0.02
 
 
-class Signed(SteeringMode):
+class Signed:
     """Steering by the liked and avoided phrases of preferences, weighted by how much each matters to the query.
 
     Args:
@@ -123,8 +123,10 @@ class Signed(SteeringMode):
         *,
         borrow: bool,
     ) -> None:
-        super().__init__(preferences, vectors, floor)
         self.encoder = encoder
+        self.preferences = preferences
+        self.vectors = vectors
+        self.floor = floor
         self.borrow = borrow
         self.samples = known_samples(encoder)
 
@@ -186,8 +188,6 @@ class Signed(SteeringMode):
 
     def vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
         """Return t, which is Eq. 8 with all relevant preferences by their weights; with `turns`, q~."""
-        if not chosen.rows:
-            return query
         by = np.array(chosen.weights, dtype=np.float32)
         topic = query + np.float32(chosen.strength) * (by @ self.vectors[chosen.rows])
         vector = _unit(topic, query)
@@ -199,7 +199,13 @@ class Signed(SteeringMode):
         return vector
 
     def choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
-        """Choose by nearness and rel(p)."""
+        """Choose by nearness and rel(p).
+
+        Args:
+            query: E(q), shape `(d,)`.
+            only: Rows of the preferences that may steer; None for all.
+            candidates: Embeddings of the texts to choose from, shape `(n, d)`, if known.
+        """
         vectors = self.vectors if only is None else self.vectors[only]
         # Preferences are few: plain numbers are faster than short arrays.
         similarities: list[float] = (vectors @ query).tolist()
