@@ -17,7 +17,7 @@ from epic_core.integrations.metadata import hit_metadata, own_metadata
 from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects
 from epic_core.steering import Mode
-from epic_core.steering.stance import penalty_of
+from epic_core.steering.vector_stores import penalty_of
 from epic_core.types import FloatArray
 from epic_langchain.documents import document_of, document_of_record
 from epic_langchain.filters import condition_of, filter_of

@@ -10,9 +10,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from epic_core.errors import InvalidInputError
 from epic_core.lm.base import Completion, Message, Schema
 from epic_core.runtime.effects import Effects, arun, run
+from epic_core.types.validation import checked_whole
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -68,10 +68,8 @@ class LimitedLM(ABC):
     """
 
     def __init__(self, name: str, *, concurrency: int, context: int | None) -> None:
-        if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
-            raise InvalidInputError(f"concurrency must be a whole number of at least 1, not {concurrency!r}.")
         self.name = name
-        self.concurrency = concurrency
+        self.concurrency = checked_whole(concurrency, "concurrency", 1)
         self.context = context
         self._threads = threading.BoundedSemaphore(concurrency)
         # A semaphore belongs to one loop, and a reference to it would keep that loop alive.

@@ -1,4 +1,4 @@
-"""Collection of a log to train a reranker on: lists of candidates, and how good each makes the prompt.
+"""Collection of a log to train a reranker on, lists of candidates with their rewards, and evaluation on it.
 
 Asking the scorer is the whole cost. Each score is appended to the log at once, so that a collection that was stopped
 goes on where it ended and scores nothing twice. The log holds ids, features and numbers, no texts.
@@ -18,12 +18,14 @@ from epic_core.errors import InvalidInputError
 from epic_core.lm.base import Message
 from epic_core.lm.scoring import Scorer
 from epic_core.reranking.features import NAMES
-from epic_core.reranking.plackett_luce import log_probability, sample
+from epic_core.reranking.plackett_luce import Floats, log_probability, sample
+from epic_core.reranking.reranker import LearnedReranker
 from epic_core.reranking.training import Example, prior
 from epic_core.runtime.workers import completed
 from epic_core.types.digests import digest
 
 _ASKED = "Answer the question with the help of these notes.\n\n{notes}\n\nQuestion: {question}"
+_RESAMPLES = 10_000
 _BEGINNINGS = (b'{"kind": "candidates"', b'{"kind": "score"')
 
 
@@ -173,3 +175,32 @@ def read_log(log: Path) -> list[Example]:
                 )
             )
     return made
+
+
+def expected_reward(example: Example, scores: Floats) -> float:
+    """Return the reward that a policy expects, by self-normalised importance weights, in standard deviations."""
+    spread = float(example.rewards.std())
+    logs = log_probability(scores, example.lists) - example.drawn
+    weights = np.exp(logs - logs.max())
+    return float(weights @ (example.rewards - example.rewards.mean()) / weights.sum() / spread)
+
+
+def compared(reranker: LearnedReranker, examples: Sequence[Example]) -> tuple[Floats, tuple[float, float]]:
+    """Return the gain over retrieval on each question, shape `(n,)`, and a 95 % interval of its mean.
+
+    Raises:
+        InvalidInputError: if no question has lists of different reward.
+    """
+    told = [example for example in examples if float(example.rewards.std()) > 1e-9]
+    if not told:
+        raise InvalidInputError("The log has no question whose lists differ in reward.")
+    gains = np.array(
+        [
+            expected_reward(example, reranker.scores(example.features))
+            - expected_reward(example, prior(len(example.features)))
+            for example in told
+        ]
+    )
+    rows = np.random.default_rng(0).integers(len(gains), size=(_RESAMPLES, len(gains)))
+    low, high = np.percentile(gains[rows].mean(axis=1), [2.5, 97.5])
+    return gains, (float(low), float(high))

@@ -5,14 +5,17 @@ There are three modes: the paper's (`paper`, Eq. 7-8), the signed one (`signed`)
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
+from epic_core.encoders.base import Embed, Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
 from epic_core.preferences.evidence import AspectEmbeddings
+from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering.base import Chosen, SteeredQuery, SteeringPreference
 from epic_core.steering.paper import nearest_preference, steered
@@ -244,6 +247,55 @@ class QuerySteering:
         else:
             scores, chosen = topics.astype(np.float32, copy=True), self._choose(query, only, None)
         return scores, self._steered_by(chosen, query, query)
+
+
+class Steerings:
+    """A cache of `QuerySteering` for many users: preferences are encoded when they first steer, and then kept.
+
+    Safe to use from several threads; preferences that first steer twice at the same time may be encoded twice.
+
+    Args:
+        encoder: Encodes preferences and their aspects.
+        floor: As for `QuerySteering`.
+        size: For how many users the encoded preferences are kept, those used last.
+    """
+
+    def __init__(self, encoder: Encoder, *, floor: float | None = None, size: int = 128) -> None:
+        self.encoder = encoder
+        self.floor = floor
+        self.size = size
+        self._made: OrderedDict[tuple[Mode, tuple[str | Preference, ...]], QuerySteering] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
+        """Return steering by these preferences, ready for queries.
+
+        Raises:
+            InvalidInputError: for an invalid preference or mode, or a preference given twice.
+        """
+        return run(self.steering(preferences, mode))
+
+    async def aof(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
+        """Return steering as `of` does, without blocking the event loop."""
+        return await arun(self.steering(preferences, mode), threaded=(mode, preferences) not in self._made)
+
+    def steering(self, preferences: tuple[str | Preference, ...], mode: Mode) -> Effects[QuerySteering]:
+        """Return steering as `of` does, in effects."""
+        key = (mode, preferences)
+        with self._lock:
+            known = self._made.get(key)
+            if known is not None:
+                self._made.move_to_end(key)
+                return known
+        unique = unique_preferences(preferences)
+        vectors = yield Embed(self.encoder, [preference.text for preference in unique], "steering")
+        made = QuerySteering(self.encoder, unique, mode, floor=self.floor, vectors=vectors)
+        yield from made.preparing()
+        with self._lock:
+            self._made[key] = made
+            while len(self._made) > self.size:
+                self._made.popitem(last=False)
+        return made
 
 
 def _given(preferences: Sequence[str | Preference]) -> tuple[Preference, ...]:

@@ -17,6 +17,7 @@ from epic_core.lm.retries import RetryPolicy
 from epic_core.preferences.lm_reader import AspectReader
 from epic_core.runtime.effects import Effects
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Usage, Verdict
+from epic_core.types.validation import checked_whole
 from epic_core.types.verdicts import combined
 from epic_core.verification.answers import read_batch, read_decision, read_instruction, read_rewrite
 from epic_core.verification.base import BaseVerifier, Rewriting, Rewritten
@@ -92,11 +93,9 @@ class LMVerifier(BaseVerifier):
             raise InvalidInputError(f"way must be one of {', '.join(get_args(Way))}; not {way!r}.")
         if refine not in (None, "rewrite"):
             raise InvalidInputError(f"refine must be None or 'rewrite', not {refine!r}.")
-        for name, value, least in (("batch_size", batch_size, 1), ("max_tokens", max_tokens, 16)):
-            if (value is not None or name == "batch_size") and (
-                not isinstance(value, int) or isinstance(value, bool) or value < least
-            ):
-                raise InvalidInputError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        checked_whole(batch_size, "batch_size", 1)
+        if max_tokens is not None:
+            checked_whole(max_tokens, "max_tokens", 16)
         if not isinstance(prompts, (Prompts, str, Path, type(None))):
             raise InvalidInputError(f"prompts must be Prompts(...) or the name of a folder, not {prompts!r}.")
         if isinstance(prompts, (str, Path)) and way != "paper" and refine is None:
