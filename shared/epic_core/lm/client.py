@@ -109,11 +109,7 @@ class StructuredClient:
         )
 
     def answer(self, request: Complete, usage: Usage) -> Effects[Completion]:
-        """Return the answer to a request.
-
-        Raises:
-            LMError: if there is none.
-        """
+        """Return the answer to a request, as `patiently`."""
         return (yield from patiently(request, self.patience, usage))
 
     def readable(

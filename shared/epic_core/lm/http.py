@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from ipaddress import IPv6Address, ip_address
 from numbers import Real
@@ -38,6 +38,13 @@ def client_settings(address: httpx.URL, *, timeout: float, concurrency: int, key
     """
     import httpx
 
+    def authorize(request: httpx.Request) -> httpx.Request:
+        """Put the key, and no other one, into a request."""
+        request.headers.pop("Authorization", None)
+        if key is not None:
+            request.headers["Authorization"] = f"Bearer {key}"
+        return request
+
     encrypted = address.scheme == "https"
     return {
         "timeout": timeout,
@@ -45,20 +52,8 @@ def client_settings(address: httpx.URL, *, timeout: float, concurrency: int, key
         "verify": tls_context(),
         "trust_env": not is_this_machine(address.host) and (encrypted or key is None),
         "follow_redirects": False,
-        "auth": _authorization(key),
+        "auth": authorize,
     }
-
-
-def _authorization(key: str | None) -> Callable[[httpx.Request], httpx.Request]:
-    """Return what puts the key, and no other one, into a request."""
-
-    def authorize(request: httpx.Request) -> httpx.Request:
-        request.headers.pop("Authorization", None)
-        if key is not None:
-            request.headers["Authorization"] = f"Bearer {key}"
-        return request
-
-    return authorize
 
 
 def without_key(text: str, key: str | None) -> str:

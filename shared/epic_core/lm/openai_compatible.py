@@ -79,11 +79,14 @@ class OpenAICompatibleLM(LimitedLM):
     ) -> None:
         import httpx
 
-        if not _is_address(base_url):
-            raise InvalidInputError(f"base_url must be an address such as http://localhost:8000/v1, not {base_url!r}.")
         check_model("OpenAICompatibleLM", model, api_key)
         checked_limits(timeout=timeout, context=context)
-        address = httpx.URL(base_url)
+        try:
+            address = httpx.URL(base_url)
+        except (TypeError, httpx.InvalidURL):
+            address = httpx.URL()
+        if address.scheme not in ("http", "https") or not address.host:
+            raise InvalidInputError(f"base_url must be an address such as http://localhost:8000/v1, not {base_url!r}.")
         if address.userinfo:
             raise InvalidInputError("base_url must hold no user and no password. Give api_key= instead.")
         super().__init__(f"openai:{model}", concurrency=concurrency, context=context)
@@ -348,17 +351,6 @@ def _text(content: Any) -> str:
         if all(isinstance(text, str) for text in texts):
             return "".join(texts)
     raise TypeError(f"the content of its message is neither text nor parts of text: {content}")
-
-
-def _is_address(base_url: Any) -> bool:
-    import httpx
-
-    if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
-        return False
-    try:
-        return bool(httpx.URL(base_url).host)
-    except httpx.InvalidURL:
-        return False
 
 
 def _own_words(said: str, messages: Iterable[Mapping[str, str]]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def collect(
     lists: int = 16,
     k: int = 5,
     concurrency: int | None = None,
-    on_scored: Callable[[int], object] | None = None,
+    on_scored: Callable[[int], object] = lambda _: None,
 ) -> int:
     """Score lists of candidates for questions with a reference each; return how many were scored now.
 
@@ -95,30 +96,22 @@ def collect(
                 _write(out, {"kind": "candidates", "names": list(NAMES), "scorer": scorer.name, **head})
             tried = scored_before.setdefault(key, set())
             left = [chosen for chosen in dict.fromkeys(map(tuple, drawn.tolist())) if chosen not in tried]
-
-            def scored(
-                chosen: tuple[int, ...],
-                _: object,
-                question: str = question,
-                reference: str = reference,
-                texts: Sequence[str] = found.texts,
-            ) -> tuple[tuple[int, ...], float]:
-                return chosen, scorer.score(prompt(question, [texts[place] for place in chosen]), reference).value
-
-            def tell(more: int) -> None:
-                nonlocal done
-                done += more
-                if on_scored is not None:
-                    on_scored(done)
-
-            tell(len(drawn) - len(left))
-            for chosen, value in completed(scored, left, workers):
+            done += len(drawn) - len(left)
+            on_scored(done)
+            for chosen, value in completed(partial(_scored, scorer, question, reference, found.texts), left, workers):
                 chance = float(log_probability(prior(len(found.ids)), np.array([chosen]))[0])
                 _write(out, {"kind": "score", "key": key, "list": chosen, "value": value, "drawn": chance})
                 tried.add(chosen)
                 made += 1
-                tell(1)
+                done += 1
+                on_scored(done)
     return made
+
+
+def _scored(
+    scorer: Scorer, question: str, reference: str, texts: Sequence[str], chosen: tuple[int, ...], _: object
+) -> tuple[tuple[int, ...], float]:
+    return chosen, scorer.score(prompt(question, [texts[place] for place in chosen]), reference).value
 
 
 def _write(out: Any, line: dict[str, Any]) -> None:

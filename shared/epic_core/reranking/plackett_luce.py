@@ -25,6 +25,13 @@ def sample(scores: Floats, k: int, count: int, generator: np.random.Generator) -
     return np.argsort(-noisy, axis=1, kind="stable")[:, :k]
 
 
+def shares(scores: Floats) -> Floats:
+    """Return softmax(s), the chance of each candidate to come first, shape `(n,)`."""
+    powers = np.exp(scores - scores.max())
+    first: Floats = powers / powers.sum()
+    return first
+
+
 def _log_shares(scores: Floats, lists: Lists) -> Floats:
     """Return the log-probability of each candidate at each place of each list, shape `(m, k, n)`."""
     m, k = lists.shape

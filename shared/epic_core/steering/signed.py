@@ -257,13 +257,12 @@ class Signed:
                     loses = other
                     if relevances[one] - relevances[other] <= TIE:
                         # Both are about equally near: the firmer one wins, then the later.
-                        loses = min(one, other, key=lambda place: (self._firmness[rows[place]], rows[place]))
+                        loses = min(one, other, key=lambda place: (self._firmness(rows[place]), rows[place]))
                     overruled.add(loses)
         return [place for place in places if place not in overruled]
 
-    @cached_property
-    def _firmness(self) -> list[float]:
-        return [aspects_of(preference).firmness for preference in self.preferences]
+    def _firmness(self, row: int) -> float:
+        return aspects_of(self.preferences[row]).firmness
 
     def score_texts(
         self,

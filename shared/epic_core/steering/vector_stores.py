@@ -134,9 +134,7 @@ class SteeredSearch:
         users = _live(preferences)
         if not users:
             return Target(vector=_listed(embedding), matched=False)
-        return self._target(embedding, (yield from self._steerings.steering(users, mode)))
-
-    def _target(self, embedding: Sequence[float] | FloatArray, steering: QuerySteering) -> Target:
+        steering: QuerySteering = yield from self._steerings.steering(users, mode)
         unit, length = _direction(embedding)
         if len(unit) != steering.vectors.shape[1]:
             raise EncoderError(

@@ -244,11 +244,7 @@ def _word_in(match: re.Match[str], group: int) -> tuple[int, int]:
 
 
 def _xml_stated(said: str, *, closed: bool) -> list[_Stated]:
-    """Return what XML states, in the paper's form or in models' variants of it.
-
-    Raises:
-        UnreadableAnswer: if it is cut off.
-    """
+    """Return what XML states, in the paper's form or in models' variants of it, if it is not cut off."""
     stated = list(_DECISION_TAG.finditer(said))
     tags = Counter((name.casefold(), bool(slash)) for slash, name in _TAG.findall(said))
     if stated and (re.search(r"<[^<>]*\Z", said) or any(tags[name, False] > tags[name, True] for name, _ in tags)):
@@ -309,11 +305,7 @@ def _tag(name: str, text: str) -> str:
 
 
 def _line_stated(said: str, *, alone: bool) -> list[_Stated]:
-    """Return what labelled lines state; or, if nothing else was stated, a text that begins with its decision.
-
-    Raises:
-        UnreadableAnswer: if a label has another value, or a Keep may be cut off.
-    """
+    """Return what labelled lines state; or, if nothing else was stated, a text that begins with its decision."""
     made = []
     for match in _DECISION_LINE.finditer(said):
         value = match.group(2)
@@ -350,11 +342,7 @@ def _labelled(said: str) -> dict[str, Any]:
 
 
 def _check_complete(record: Record, *, ended: bool, fenced: bool = False) -> None:
-    """Raise an error if a Keep in a form without an end may be cut off: it has to say for what, and with which stance.
-
-    Raises:
-        UnreadableAnswer: if it does not.
-    """
+    """Raise an error if a Keep in a form without an end may be cut off: it has to say for what, and how it stands."""
     if decision_of(record["decision"]) is not Decision.KEEP or fenced:
         return
     given = record["preferences"]

@@ -189,7 +189,7 @@ class CrossEncoderVerifier(BaseVerifier):
         judge = self._inferred if self.model.labels else self._related
         scores = asked.by_preference(rows)
         # Inference needs the embedded verifier's view of each pair; otherwise it only words kept pairs.
-        wanted = [self.model.labels != () or float(each.max()) >= self.threshold for each in scores]
+        wanted = [bool(self.model.labels) or float(each.max()) >= self.threshold for each in scores]
         worded = self._worded(asked.candidate, wanted)
         judged = [judge(asked, column, each, worded) for column, each in enumerate(scores)]
         judged.sort(key=lambda entry: -entry[0])

@@ -139,13 +139,11 @@ class EmbeddedVerifier(BaseVerifier):
         vectors = embed(self.encoder, [sentence for piece in pieces if len(piece) > 1 for sentence in piece])
         verdicts, start = [], 0
         for one, piece in zip(judged, pieces, strict=True):
-            near = one.candidate.embedding[None, :]
+            near, words = one.candidate.embedding[None, :], [one.chunk.words]
             if len(piece) > 1:
                 near = vectors[start : start + len(piece)]
-                start += len(piece)
-            words = [one.chunk.words]
-            if len(piece) > 1:
                 words = [words_of(sentence, beginnings=beginnings) for sentence in piece]
+                start += len(piece)
             verdicts.append(self._verdict(one, piece, words, near))
         return verdicts
 

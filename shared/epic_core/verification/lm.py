@@ -22,11 +22,11 @@ from epic_core.types.verdicts import combined
 from epic_core.verification.answers import read_batch, read_decision, read_instruction, read_rewrite
 from epic_core.verification.base import BaseVerifier, Rewriting, Rewritten
 from epic_core.verification.prompts import (
+    INSTRUCT_SCHEMA,
+    REWRITE_SCHEMA,
     Prompts,
     batch_schema,
     decide_schema,
-    instruct_schema,
-    rewrite_schema,
     single_schema,
 )
 from epic_core.verification.values import Answer
@@ -231,7 +231,7 @@ class LMVerifier(BaseVerifier):
             }
             prompt = self.prompts.instruct
             written, _ = yield from self._asker.readable(
-                self._asker.request(prompt, values, instruct_schema(), self._answer_tokens(1, 1)),
+                self._asker.request(prompt, values, INSTRUCT_SCHEMA, self._answer_tokens(1, 1)),
                 prompt,
                 read_instruction,
                 usage,
@@ -378,7 +378,7 @@ class LMRewriter:
         # The text is to be no longer than the chunk; an answer with more tokens than the chunk has bytes has failed.
         limit = 64 + size_of(rewriting.item.text)
         try:
-            request = self._asker.request(self._prompt, values, rewrite_schema(), min(limit, 2048))
+            request = self._asker.request(self._prompt, values, REWRITE_SCHEMA, min(limit, 2048))
             text, _ = yield from self._asker.readable(request, self._prompt, read_rewrite, usage)
         except (LMError, UnreadableTwice) as error:
             return place, Rewritten(failure=str(error), answer=getattr(error, "answer", ""), usage=usage)
