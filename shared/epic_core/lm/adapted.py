@@ -12,7 +12,7 @@ from typing import Any
 from epic_core.errors import InvalidInputError
 from epic_core.lm.base import Completion, Message, Schema, Token
 from epic_core.lm.failures import MOST_ENDED, explained, of_ended_loop, refused
-from epic_core.lm.http import checked_limits, sendable
+from epic_core.lm.http import sendable
 from epic_core.lm.limits import LimitedLM
 from epic_core.runtime.calls import Attempt
 from epic_core.runtime.effects import Effects
@@ -48,7 +48,6 @@ class AdaptedLM(LimitedLM):
     def __init__(
         self, name: str, *, concurrency: int, context: int | None, structured: bool, limited: bool = True
     ) -> None:
-        checked_limits(timeout=1.0, context=context)
         super().__init__(name, concurrency=concurrency, context=context)
         self._left_out = frozenset([*([] if structured else [_SCHEMA]), *([] if limited else [_LIMIT])])
         self._taken: frozenset[str] = frozenset()

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from epic_core.errors import InvalidInputError
 from epic_core.lm.base import Completion, Message, Schema
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.types.validation import checked_whole
@@ -19,14 +20,10 @@ R = TypeVar("R")
 
 
 class LoopClients(Generic[C]):
-    """One open client for each event loop, for as long as a call of that loop is running.
+    """One open client for each event loop, for as long as a call of that loop is running; `close` closes it.
 
     A client belongs to the loop it was made in. Closing it after each call would cost a new connection for each call;
     leaving it open would leave sockets open when the loop ends.
-
-    Args:
-        make: Makes a client.
-        close: Closes a client, if it needs closing.
     """
 
     def __init__(self, make: Callable[[], C], close: Callable[[C], Awaitable[None]] | None = None) -> None:
@@ -58,16 +55,13 @@ class LoopClients(Generic[C]):
 class LimitedLM(ABC):
     """Base of a language model that lets at most `concurrency` calls through at once: of all threads, and of each loop.
 
-    Args:
-        name: The name under which verdicts are cached.
-        concurrency: How many calls are made at once.
-        context: Tokens for prompt and answer together, if known.
-
     Raises:
-        InvalidInputError: for a number of calls that is not a whole number of at least 1.
+        InvalidInputError: for a concurrency below 1, or a context of less than 256 tokens.
     """
 
     def __init__(self, name: str, *, concurrency: int, context: int | None) -> None:
+        if context is not None and (not isinstance(context, int) or isinstance(context, bool) or context < 256):
+            raise InvalidInputError(f"context must be a whole number of tokens, at least 256, not {context!r}.")
         self.name = name
         self.concurrency = checked_whole(concurrency, "concurrency", 1)
         self.context = context

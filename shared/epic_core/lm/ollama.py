@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_core.lm.adapted import is_cut, tokens_of
 from epic_core.lm.base import Completion, Message, Schema
-from epic_core.lm.http import check_model, checked_limits, client_settings, count, sendable, tls_context, without_key
+from epic_core.lm.http import check_model, client_settings, count, sendable, tls_context, without_key
 from epic_core.lm.limits import LimitedLM, LoopClients
 from epic_core.runtime.calls import Attempt
 from epic_core.runtime.effects import Effects
@@ -66,8 +66,7 @@ class OllamaLM(LimitedLM):
             import ollama
         except ImportError as error:  # a base dependency, but environments are edited by hand
             raise MissingExtraError("ollama", "all") from error
-        check_model("OllamaLM", model, api_key)
-        checked_limits(timeout=timeout, context=context)
+        check_model("OllamaLM", model, api_key, timeout)
         super().__init__(f"ollama:{model}", concurrency=concurrency, context=context)
         self._model = model
         self._think = think
@@ -178,11 +177,7 @@ class OllamaLM(LimitedLM):
 
 
 def server_address(host: str | None) -> httpx.URL:
-    """Return the address at which the `ollama` client looks for a server: `host`, `OLLAMA_HOST`, or its own default.
-
-    Raises:
-        InvalidInputError: if that is not an address.
-    """
+    """Return the address at which the `ollama` client looks for a server: `host`, `OLLAMA_HOST`, or its own default."""
     import httpx
     import ollama
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm.adapted import is_cut, tokens_of
 from epic_core.lm.base import Completion, Message, Schema
-from epic_core.lm.http import check_model, checked_limits, client_settings, count, sendable, without_key
+from epic_core.lm.http import check_model, client_settings, count, sendable, without_key
 from epic_core.lm.limits import LimitedLM, LoopClients
 from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects
@@ -79,8 +79,7 @@ class OpenAICompatibleLM(LimitedLM):
     ) -> None:
         import httpx
 
-        check_model("OpenAICompatibleLM", model, api_key)
-        checked_limits(timeout=timeout, context=context)
+        check_model("OpenAICompatibleLM", model, api_key, timeout)
         try:
             address = httpx.URL(base_url)
         except (TypeError, httpx.InvalidURL):
@@ -158,12 +157,7 @@ class OpenAICompatibleLM(LimitedLM):
     def post(self, path: str, fields: Mapping[str, Any]) -> Any:
         """Send a request to the model, with fields of its own, and return the JSON of the answer.
 
-        Args:
-            path: Behind `base_url`, such as "/chat/completions".
-            fields: Of the request, beside the model's name.
-
-        Raises:
-            LMError: as the class.
+        The path goes behind `base_url`, as "/chat/completions" does; the errors are those of the class.
         """
         return self._run(self._posting(path, fields))
 

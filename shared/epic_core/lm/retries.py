@@ -123,11 +123,7 @@ class RetryPolicy:
 
 
 def patiently(request: Complete, patience: RetryPolicy, usage: Usage) -> Effects[Completion]:
-    """Return one answer, with as many attempts as `patience` allows.
-
-    Raises:
-        LMError: if there was none.
-    """
+    """Return one answer, with as many attempts as `patience` allows; raise the last `LMError` if there was none."""
     down = patience.down
     if down is not None:
         # The same error is raised for many items: its traceback would grow with each, and keep their objects alive.

@@ -32,13 +32,7 @@ _BEGINNINGS = (b'{"kind": "candidates"', b'{"kind": "score"')
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """What retrieval found for a question.
-
-    Attributes:
-        ids: Of the candidates, in the order of retrieval.
-        texts: Their texts, for the prompt.
-        features: As `features.features_of`.
-    """
+    """What retrieval found for a question, in its order: ids, texts for the prompt, and `features.features_of` them."""
 
     ids: Sequence[str]
     texts: Sequence[str]
@@ -179,11 +173,7 @@ def expected_reward(example: Example, scores: Floats) -> float:
 
 
 def compared(reranker: LearnedReranker, examples: Sequence[Example]) -> tuple[Floats, tuple[float, float]]:
-    """Return the gain over retrieval on each question, shape `(n,)`, and a 95 % interval of its mean.
-
-    Raises:
-        InvalidInputError: if no question has lists of different reward.
-    """
+    """Return the gain over retrieval on each question whose lists differ, `(n,)`, and a 95 % interval of its mean."""
     told = [example for example in examples if float(example.rewards.std()) > 1e-9]
     if not told:
         raise InvalidInputError("The log has no question whose lists differ in reward.")

@@ -43,15 +43,9 @@ def untrained(features: int, seed: int = 0) -> Weights:
 
 
 class Pass:
-    """One pass of candidates through a network.
+    """One pass of candidates, with features x of shape `(n, f)`, through a network.
 
-    Args:
-        weights: The network.
-        x: Features of the candidates, shape `(n, f)`.
-        context: Whether they are scored in view of each other; without, each is scored alone.
-
-    Attributes:
-        scores: Shape `(n,)`.
+    Without `context` each candidate is scored alone, not in view of the others. The scores have shape `(n,)`.
     """
 
     def __init__(self, weights: Mapping[str, Floats], x: Floats, *, context: bool = True) -> None:

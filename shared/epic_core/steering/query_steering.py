@@ -250,14 +250,9 @@ class QuerySteering:
 
 
 class Steerings:
-    """A cache of `QuerySteering` for many users: preferences are encoded when they first steer, and then kept.
+    """A cache of `QuerySteering` for the `size` users served last; preferences are encoded when they first steer.
 
     Safe to use from several threads; preferences that first steer twice at the same time may be encoded twice.
-
-    Args:
-        encoder: Encodes preferences and their aspects.
-        floor: As for `QuerySteering`.
-        size: For how many users the encoded preferences are kept, those used last.
     """
 
     def __init__(self, encoder: Encoder, *, floor: float | None = None, size: int = 128) -> None:
@@ -268,11 +263,7 @@ class Steerings:
         self._lock = threading.Lock()
 
     def of(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
-        """Return steering by these preferences, ready for queries.
-
-        Raises:
-            InvalidInputError: for an invalid preference or mode, or a preference given twice.
-        """
+        """Return steering by these preferences, ready for queries; one given twice is an `InvalidInputError`."""
         return run(self.steering(preferences, mode))
 
     async def aof(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:

@@ -106,12 +106,7 @@ _FELT = 0.02
 class Signed:
     """Steering by the liked and avoided phrases of preferences, weighted by how much each matters to the query.
 
-    Args:
-        encoder: Encodes the phrases of preferences and the samples that relevance needs.
-        preferences: The preferences.
-        vectors: E(p) of each, shape `(m, d)`.
-        floor: Value in [-1, 1] of near(p) from which a preference steers; None: rel(p) decides.
-        borrow: Whether preferences without an expansion borrow from the bundled library.
+    The arguments are those of `QuerySteering`; the floor is one of near(p).
     """
 
     def __init__(

@@ -130,13 +130,8 @@ def read_batch(
 ) -> dict[int, Answer]:
     """Return the decisions that an answer states for several chunks: the place of a chunk, from 0, to its answer.
 
-    Chunks without a reliable decision are left out, as is the last one of an answer that is cut off.
-
-    Args:
-        text: The answer.
-        preferences: The preferences in the order of the prompt, which numbers them from 1.
-        asked: For each chunk the places of the preferences under which it was to be judged; others are ignored.
-        instructions: As for `read_decision`.
+    Chunks without a reliable decision are left out, as is the last one of an answer that is cut off. `asked` holds for
+    each chunk the places of the preferences under which it was to be judged; others are ignored.
     """
     said = said_in(text)
     try:
@@ -163,11 +158,7 @@ def read_batch(
 
 
 def read_instruction(text: str) -> Relevant:
-    """Return the instruction and the stance in an answer of the Instruction Generator.
-
-    Raises:
-        UnreadableAnswer: if there is no instruction, or it is cut off.
-    """
+    """Return the instruction and the stance in an answer of the Instruction Generator, which has to be complete."""
     said = said_in(text)
     found = [record for piece in whole_pieces(said) for record in mappings(piece.value, stated_in)]
     found.append({"instruction": _tag("instruction", said), "stance": _tag("stance", said)})
@@ -187,11 +178,7 @@ def read_instruction(text: str) -> Relevant:
 
 
 def read_rewrite(text: str) -> str:
-    """Return the text in an answer of the Rewriter: in JSON, between tags, or in a fence.
-
-    Raises:
-        UnreadableAnswer: if there is none, or nothing shows that it is complete.
-    """
+    """Return the text in an answer of the Rewriter, which has to be complete: in JSON, between tags, or in a fence."""
     said = said_in(text)
     pieces = whole_pieces(said)
     found = [value_of(record, TEXT_KEYS) for piece in pieces for record in mappings(piece.value, stated_in)]
@@ -214,11 +201,7 @@ def _records(piece: Piece) -> list[Record]:
 
 
 def _json_stated(piece: Piece, said: str) -> list[_Stated]:
-    """Return what a piece states; the last of a piece without an end is left out.
-
-    Raises:
-        UnreadableAnswer: if a repaired piece states something else than the text it was made from.
-    """
+    """Return what a piece states; the last of a piece without an end is left out."""
     records = _records(piece)
     words = [match for match in _STATED.finditer(said, piece.begin, piece.end) if names_decision(match.group(1))]
     stated = [decision_of(match.group(1)) for match in words]

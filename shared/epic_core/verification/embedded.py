@@ -30,7 +30,7 @@ from epic_core.text.chunking import sentences
 from epic_core.text.stems import Words, words_of
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
 from epic_core.types.preferences import Aspects, Expansion
-from epic_core.verification.base import BaseVerifier
+from epic_core.verification.base import BaseVerifier, Verifier
 from epic_core.verification.features import (
     MEASURES,
     STANCE_MEASURES,
@@ -230,6 +230,22 @@ class EmbeddedVerifier(BaseVerifier):
         if odds < 0.0:
             return Stance.CONFLICTS
         return Stance.NEUTRAL if _has_another_side(wanted.sides, vectors) else Stance.SUPPORTS
+
+
+def verifier_of(verifier: Verifier | str | None, encoder: Encoder) -> Verifier:
+    """Return the embedded verifier for None, an `LMVerifier` for a name as `lm_of` takes it, and a verifier unchanged.
+
+    Raises:
+        InvalidInputError: for an unknown name, or one that needs a server's address.
+    """
+    if verifier is None:
+        return EmbeddedVerifier(encoder)
+    if not isinstance(verifier, str):
+        return verifier
+    from epic_core.lm.by_name import lm_of
+    from epic_core.verification.lm import LMVerifier
+
+    return LMVerifier(lm_of(verifier))
 
 
 def _has_another_side(sides: AspectEmbeddings, vectors: FloatArray) -> bool:

@@ -347,12 +347,7 @@ def _named(places: Sequence[int]) -> str:
 class LMRewriter:
     """A rewriter that has a language model rewrite chunks: x^ = Rewriter(x, P'_rel(x), rationale), the earlier version.
 
-    Args:
-        asker: The client of the model.
-        prompt: The Rewriter's prompt.
-
-    Attributes:
-        name: Made of model and prompt; rewritten texts are cached under it.
+    Its name is made of model and prompt; rewritten texts are cached under it.
     """
 
     def __init__(self, asker: StructuredClient, prompt: Prompt) -> None:

@@ -56,11 +56,9 @@ class Relevant:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A decision as a model stated it.
+    """A decision as a model stated it: Keep or Discard.
 
     Attributes:
-        decision: Keep or Discard.
-        rationale: Why; can be empty.
         relevant: P'_rel(x), at least one for Keep.
         span: The position of the decision word in the answer; None if it is not certain.
     """
@@ -181,11 +179,7 @@ def instruction_of(value: Any) -> str:
 
 
 def answer_in(record: Record, preferences: Sequence[str], span: tuple[int, int] | None) -> Answer:
-    """Return the answer that one object states, with the position of its decision word if that is certain.
-
-    Raises:
-        UnreadableAnswer: if it does not settle on one decision.
-    """
+    """Return the answer that one object states, if it settles on one decision, with the place of the decision word."""
     decisions = stated_in(record)
     decision = decisions.pop() if len(decisions) == 1 else None
     if decision is None or relevance_of(record) is (decision is Decision.DISCARD):
