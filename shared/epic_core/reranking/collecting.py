@@ -19,7 +19,7 @@ from epic_core.errors import InvalidInputError
 from epic_core.lm.base import Message
 from epic_core.lm.scoring import Scorer
 from epic_core.reranking.features import NAMES
-from epic_core.reranking.plackett_luce import Floats, log_probability, sample
+from epic_core.reranking.policy import Floats, log_probability, sample
 from epic_core.reranking.reranker import LearnedReranker
 from epic_core.reranking.training import Example, prior
 from epic_core.runtime.workers import completed

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from epic_core.reranking.features import word_set
-from epic_core.reranking.plackett_luce import Floats
+from epic_core.reranking.policy import Floats
 from epic_core.types import FloatArray, Hit
 
 NAMES = (

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from epic_core.reranking.network import Pass, Weights
-from epic_core.reranking.plackett_luce import Floats, Lists, gradient, shares
+from epic_core.reranking.policy import Floats, Lists, Pass, Weights, gradient, shares
 
 _CLIPPED_NORM = 1.0
 _DECAY, _SQUARE_DECAY = 0.9, 0.999

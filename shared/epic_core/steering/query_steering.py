@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,51 @@ from epic_core.errors import InvalidInputError
 from epic_core.preferences.evidence import AspectEmbeddings
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering.base import Chosen, SteeredQuery, SteeringPreference
 from epic_core.steering.paper import nearest_preference, steered
-from epic_core.steering.signed import Signed
+from epic_core.steering.signed import Chosen, Signed
 from epic_core.text.stems import Words
 from epic_core.types import FloatArray, Preference
 from epic_core.types.modes import Mode, checked_mode
 from epic_core.types.validation import checked_tau
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringPreference:
+    """A preference that steers a query.
+
+    Attributes:
+        preference: The preference.
+        similarity: Sim(E(q), E(p)), in [-1, 1].
+        weight: Its share, in (0, 1]; all of a query's weights sum to one.
+    """
+
+    preference: Preference
+    similarity: float
+    weight: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeredQuery:
+    """A query after steering.
+
+    Attributes:
+        vector: q~, a unit vector of shape `(d,)`; E(q) if nothing steers.
+        query: E(q), shape `(d,)`.
+        preferences: The preferences that steered it, heaviest first; one in paper mode, none if no preference matters
+            to the query, or none reaches the floor, or the mode is "off".
+        nearest: The highest Sim(E(q), E(p)), in [-1, 1]; None without preferences.
+        strength: How much steering counts altogether, in [0, 1]: less than 1 if even the most relevant preference only
+            just matters and no floor was given.
+        matters: All preferences by how much they matter, heaviest first, each with the chance that it does; None if
+            that was not computed.
+    """
+
+    vector: FloatArray
+    query: FloatArray
+    preferences: tuple[SteeringPreference, ...]
+    nearest: float | None
+    strength: float = 1.0
+    matters: tuple[tuple[Preference, float], ...] | None = None
 
 
 class QuerySteering:

@@ -46,6 +46,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +62,6 @@ from epic_core.preferences.evidence import (
 )
 from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.effects import Effects
-from epic_core.steering.base import Chosen
 from epic_core.steering.relevance import (
     RELEVANT,
     Nearness,
@@ -101,6 +101,17 @@ OFF_TOPIC = 2.0
 TIE = 0.02
 # Preferences with a smaller share are skipped: they hardly change the order.
 _FELT = 0.02
+
+
+class Chosen(NamedTuple):
+    """The preferences that steer a query, heaviest first; `strength` is how much they count together."""
+
+    rows: list[int]
+    similarities: list[float]
+    weights: list[float]
+    strength: float
+    nearest: float | None
+    matters: tuple[tuple[Preference, float], ...] | None = None
 
 
 class Signed:
