@@ -4,8 +4,8 @@ The network, with its gradient by hand, scores candidates in view of each other,
 
     h_i = tanh(x_i W1 + b1),   c = [mean of all h, max of all h],   s_i = w3 . tanh(h_i W2 + c W3 + b2)
 
-It stands for the paper's Transformer encoder without positions (PURPLE, section 3.2): candidates are a set, so permuting
-them permutes their scores. The last layer starts at zero, so that an untrained network says nothing.
+It stands for the paper's Transformer encoder without positions (PURPLE, section 3.2): candidates are a set, so
+permuting them permutes their scores. The last layer starts at zero, so that an untrained network says nothing.
 
 The distribution is the Plackett-Luce one of ordered lists drawn without replacement (PURPLE, Eq. 3): with scores s,
 each place of a list is drawn from the candidates that are left, with probabilities softmax(s).
