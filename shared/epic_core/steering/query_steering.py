@@ -99,7 +99,7 @@ class QuerySteering:
         self.floor = None if floor is None else checked_tau(floor, "floor")
         self.vectors = embed(encoder, [one.text for one in self.preferences]) if vectors is None else vectors
         signed = self.mode == "signed"
-        self._signed = Signed(encoder, self.preferences, self.vectors, self.floor, borrow=borrow) if signed else None
+        self._signed = Signed(encoder, self.preferences, self.vectors, self.floor, borrow) if signed else None
 
     @classmethod
     async def acreate(

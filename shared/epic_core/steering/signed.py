@@ -45,6 +45,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -114,27 +115,21 @@ class Chosen(NamedTuple):
     matters: tuple[tuple[Preference, float], ...] | None = None
 
 
+@dataclass(eq=False, repr=False)
 class Signed:
     """Steering by the liked and avoided phrases of preferences, weighted by how much each matters to the query.
 
     The arguments are those of `QuerySteering`; the floor is one of near(p).
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        preferences: Sequence[Preference],
-        vectors: FloatArray,
-        floor: float | None,
-        *,
-        borrow: bool,
-    ) -> None:
-        self.encoder = encoder
-        self.preferences = preferences
-        self.vectors = vectors
-        self.floor = floor
-        self.borrow = borrow
-        self.samples = known_samples(encoder)
+    encoder: Encoder
+    preferences: Sequence[Preference]
+    vectors: FloatArray
+    floor: float | None
+    borrow: bool
+
+    def __post_init__(self) -> None:
+        self.samples = known_samples(self.encoder)
 
     @cached_property
     def _sides(self) -> list[AspectEmbeddings]:
@@ -187,9 +182,7 @@ class Signed:
             if self.samples is None:
                 self.samples = yield from encoding_samples(self.encoder)
             if "_sides" not in self.__dict__:
-                self.__dict__["_sides"] = yield from embedding_aspects(
-                    self.encoder, self.preferences, borrow=self.borrow
-                )
+                self._sides = yield from embedding_aspects(self.encoder, self.preferences, borrow=self.borrow)
             _ = self._directions, self._nearness, self._keys, self._clashes
 
     def vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:

@@ -80,12 +80,12 @@ _TELLING = 8.0
 _SHARPNESS = 12.0
 
 
+@dataclass(frozen=True, eq=False)
 class Rarity:
     """The rarity of words: idf, from the number of texts that hold each stem, and the number of all texts."""
 
-    def __init__(self, counts: dict[str, int], texts: int) -> None:
-        self.counts = counts
-        self.texts = texts
+    counts: dict[str, int]
+    texts: int
 
     def __call__(self, word: str) -> float:
         """Return the idf of a stem."""
