@@ -108,8 +108,8 @@ BEGINNING = re.compile(
 )
 # In which cases a statement holds, where that stands in front of it.
 CONDITION = re.compile(
-    r"(?<!\w)(?:when(?:ever)? (?:i|we|i'm|we're|it's|it|there's|the|my|our)\b[\w' ]{2,30}|"
-    r"every time [\w' ]{2,30}|(?:for|on|in|with|at) (?:my|our) [\w' ]{2,30}|"
+    r"(?<!\w)(?:when(?:ever)? (?:i|we|i'm|we're|it's|it|there's|the|my|our)\b(?! (?:do|did|can)\b)[\w' ]{2,30}|"
+    r"every time [\w' ]{2,30}|(?:for|on|in|with|at) (?:my|our) (?![\w' ]*\b(?:that|which|who|and|but)\b)[\w' ]{2,30}|"
     r"(?:for|at) (?:breakfast|lunch|dinner|work|home|parties)|"
     r"(?:on|at) (?:weekends|weekdays|holidays|trips|sundays|fridays)|in the (?:mornings?|evenings?)),?\s*$",
     re.I,

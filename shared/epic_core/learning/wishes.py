@@ -7,8 +7,8 @@ from epic_core.learning.vocabulary import anywhere, phrases
 # These count only where an end is said or implied.
 WISH = phrases(r"""
     <AM> broke (?:until|till)\b
-    <I> (?:can't|cannot|can only|mustn't|must not|shouldn't|'m not allowed to|am not allowed to) (?:use|lift|eat|
-        drink|drive|walk|run|swim|chew|have|stand|do|fly|work|spend|bend|type|shower)\b
+    <I> (?:can't|cannot|can only|mustn't|must not|shouldn't|'m not allowed to|am not allowed to) (?:use|lift|eat|drink|
+        drive|walk|run|swim|chew|have|stand|do|fly|work|spend|bend|type|shower)\b
     <I> (?:don't|do not|dont) want (?:to (?:spend|eat|drink|cook|drive|go out|travel|see|do)|any|anything)\b
     <I> have (?:my |our )?(?:exams?|guests?|visitors|builders|deadlines?|family|friends)\b
     <AM> (?:eating|drinking|skipping|avoiding|cutting out|fasting|dieting|detoxing)\b
@@ -55,8 +55,10 @@ WISH = phrases(r"""
 # States are facts; "I'm off dairy this week" is a wish.
 STATE = anywhere(r"""
     ^(?!(?:i'm|i am|we're|we are) (?:off(?! (?:sick|work|school|duty))|not)\b)(?:.*\b)?(?:(?:i'm|i am|we're|
-        we are) (?:in|at|staying|on|working from|travell?ing|home|visiting|[a-z]+-?sitting|away)|<ILL>)\b
-    ^<AM> (?:driving|parked|stuck|living|working|running|hosting|looking after|covering|training|renting|using) \w
+        we are) (?:in|at|staying|on(?! an? (?:[\w-]+ ){0,2}(?:diet|budget))|working from|travell?ing|home|visiting|
+        [a-z]+-?sitting|away)|<ILL>)\b
+    ^<AM> (?:parked|stuck|(?!eating|drinking|skipping|avoiding|cutting|fasting|dieting|detoxing|trying|keeping|
+        spending|buying|cooking|doing|having|going (?:without|easy|meat|veg))\w+ing) \w
     ^(?:i|we)(?:'ve| have)? (?:only |just )?got (?:an? |the )\w
     ^(?:the|my|our) [\w' -]{2,30} (?:is|are) (?:staying|visiting|here|away|with (?:me|us))\b
     (?:my|our) \w+(?: \w+)?(?:'s| is| are) (?:in|at|being|out|off|under|with|broken|closed)\b

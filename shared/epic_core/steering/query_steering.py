@@ -19,7 +19,7 @@ from epic_core.preferences.evidence import AspectEmbeddings
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering.paper import nearest_preference, steered
-from epic_core.steering.signed import Chosen, Signed
+from epic_core.steering.signed import Chosen, QueryNames, Signed
 from epic_core.text.stems import Words
 from epic_core.types import FloatArray, Preference
 from epic_core.types.modes import Mode, checked_mode
@@ -55,6 +55,7 @@ class SteeredQuery:
             just matters and no floor was given.
         matters: All preferences by how much they matter, heaviest first, each with the chance that it does; None if
             that was not computed.
+        names: The proper names in the query, if preferences are called by others.
     """
 
     vector: FloatArray
@@ -63,6 +64,7 @@ class SteeredQuery:
     nearest: float | None
     strength: float = 1.0
     matters: tuple[tuple[Preference, float], ...] | None = None
+    names: QueryNames | None = None
 
 
 class QuerySteering:
@@ -169,10 +171,16 @@ class QuerySteering:
         chosen = self._choose(query, only, candidates)
         return self._steered_by(chosen, query, self._vector(query, chosen, turns=turns))
 
-    def _choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
+    def _choose(
+        self,
+        query: FloatArray,
+        only: NDArray[np.intp] | None,
+        candidates: FloatArray | None,
+        names: QueryNames | None = None,
+    ) -> Chosen:
         """Choose the preferences that steer a query: outside signed mode p* (Eq. 7), or none."""
         if self._signed is not None:
-            return self._signed.choose(query, only, candidates)
+            return self._signed.choose(query, only, candidates, names)
         vectors = self.vectors if only is None else self.vectors[only]
         if not len(vectors):
             return Chosen([], [], [], 0.0, None)
@@ -205,8 +213,17 @@ class QuerySteering:
             matters=chosen.matters,
         )
 
+    def names_apart(self, query: str) -> list[str]:
+        """Return the proper names in a query, to be encoded, if a preference is called by others; else none."""
+        return [] if self._signed is None else self._signed.names_apart(query)
+
     def matters(
-        self, query: FloatArray, *, only: NDArray[np.intp] | None = None, candidates: FloatArray | None = None
+        self,
+        query: FloatArray,
+        *,
+        only: NDArray[np.intp] | None = None,
+        candidates: FloatArray | None = None,
+        names: QueryNames | None = None,
     ) -> list[tuple[Preference, float]]:
         """Return the preferences by how much they matter to a query, heaviest first, each with the chance it does.
 
@@ -214,8 +231,9 @@ class QuerySteering:
             query: A unit vector of shape `(d,)`.
             only: Rows of the preferences that may matter; default: all.
             candidates: Embeddings of the texts to choose from, shape `(n, d)`.
+            names: The query's proper names, if preferences are called by others (`names_apart`).
         """
-        return list(self._choose(query, only, candidates).matters or ())
+        return list(self._choose(query, only, candidates, names).matters or ())
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.
@@ -267,6 +285,7 @@ class QuerySteering:
         words: Callable[[int, AspectEmbeddings], FloatArray],
         *,
         only: NDArray[np.intp] | None = None,
+        names: QueryNames | None = None,
     ) -> tuple[FloatArray, SteeredQuery]:
         """Rank the texts of a search result, some of which may be about another topic.
 
@@ -277,12 +296,13 @@ class QuerySteering:
             words: Returns the weight of the texts' words under the preference in a row, shape `(n,)`
                 (`evidence.worded`).
             only: Rows of the preferences that may steer; default: all.
+            names: The query's proper names, if preferences are called by others (`names_apart`).
 
         Returns:
             The scores, shape `(n,)`, and the query with the preferences that matter to it.
         """
         if self._signed is not None:
-            scores, chosen = self._signed.score_found(query, topics, vectors, words, only=only)
+            scores, chosen = self._signed.score_found(query, topics, vectors, words, only=only, names=names)
         else:
             scores, chosen = topics.astype(np.float32, copy=True), self._choose(query, only, None)
         return scores, self._steered_by(chosen, query, query)

@@ -70,9 +70,11 @@ from epic_core.steering.relevance import (
     encoding_samples,
     features,
     known_samples,
+    nearness,
     relevance,
     samples_of,
 )
+from epic_core.text.statements import statement_of
 from epic_core.text.stems import Words, words_of
 from epic_core.types import FloatArray, Preference
 
@@ -100,8 +102,29 @@ SLACK = 0.2
 OFF_TOPIC = 2.0
 # Largest difference at which two preferences are about equally near.
 TIE = 0.02
+# Length of a vector of which nothing is left.
+_NOTHING = 1e-6
 # Preferences with a smaller share are skipped: they hardly change the order.
 _FELT = 0.02
+
+
+class QueryNames(NamedTuple):
+    """Proper names in a query, and their embeddings, shape `(n, d)`.
+
+    "Where should I stay in Rome?" is near "I love Italian food" by the name alone. So for preferences that are called
+    by another name than the query's, its names are left out.
+    """
+
+    words: tuple[str, ...]
+    vectors: FloatArray
+
+    def left_out_of(self, vectors: FloatArray) -> FloatArray:
+        """Return unit vectors `(..., d)` without what they have in common with the names, of length one again."""
+        basis = np.linalg.qr(self.vectors.T)[0].astype(np.float32)
+        left = vectors - (vectors @ basis) @ basis.T
+        lengths = np.linalg.norm(left, axis=-1, keepdims=True)
+        rest: FloatArray = np.where(lengths > _NOTHING, left / np.maximum(lengths, np.float32(_NOTHING)), vectors)
+        return rest
 
 
 class Chosen(NamedTuple):
@@ -197,13 +220,30 @@ class Signed:
             )
         return vector
 
-    def choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
+    @cached_property
+    def _names(self) -> list[frozenset[str]]:
+        """The proper names by which each preference calls what it is about."""
+        return [statement_of(preference.text).names for preference in self.preferences]
+
+    def names_apart(self, query: str) -> list[str]:
+        """Return the proper names in a query, if a preference is called by others."""
+        names = statement_of(query).names
+        return sorted(names) if names and any(own and own.isdisjoint(names) for own in self._names) else []
+
+    def choose(
+        self,
+        query: FloatArray,
+        only: NDArray[np.intp] | None,
+        candidates: FloatArray | None,
+        names: QueryNames | None = None,
+    ) -> Chosen:
         """Choose by nearness and rel(p).
 
         Args:
             query: E(q), shape `(d,)`.
             only: Rows of the preferences that may steer; None for all.
             candidates: Embeddings of the texts to choose from, shape `(n, d)`, if known.
+            names: The query's, if preferences are called by others.
         """
         vectors = self.vectors if only is None else self.vectors[only]
         # Preferences are few: plain numbers are faster than short arrays.
@@ -212,7 +252,7 @@ class Signed:
         if nearest is None:
             return Chosen([], [], [], 0.0, nearest)
         rows: list[int] = list(range(len(similarities))) if only is None else only.tolist()
-        near, odds, reached = self._weighed(query, candidates, rows)
+        near, odds, reached = self._weighed(query, candidates, rows, names)
         every = self._not_overruled(list(range(len(rows))), near, rows)
         matters = tuple((self.preferences[rows[place]], _chance(odds[place])) for place in every)
         places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], near, rows)
@@ -231,13 +271,19 @@ class Signed:
         )
 
     def _weighed(
-        self, query: FloatArray, candidates: FloatArray | None, rows: list[int]
+        self, query: FloatArray, candidates: FloatArray | None, rows: list[int], names: QueryNames | None
     ) -> tuple[list[float], list[float], list[bool]]:
         """Return near(p) and rel(p) of the preferences in some rows, and whether each may steer."""
         known = candidates if candidates is not None and len(candidates) else None
         if self.samples is None:
             self.samples = samples_of(self.encoder)
         every = features(query, self.vectors, self.samples, self._nearness, known)
+        if names is not None:
+            apart = [bool(own) and own.isdisjoint(names.words) for own in self._names]
+            near = nearness(
+                names.left_out_of(query), self._nearness, None if known is None else names.left_out_of(known)
+            )
+            every[0] = np.where(apart, near, every[0])
         found = [feature[rows] for feature in every]
         odds = relevance(self.encoder, found, candidates=known is not None)
         reached = odds >= LEAST if self.floor is None else found[0] >= self.floor
@@ -296,9 +342,10 @@ class Signed:
         words: Callable[[int, AspectEmbeddings], FloatArray],
         *,
         only: NDArray[np.intp] | None,
+        names: QueryNames | None = None,
     ) -> tuple[FloatArray, Chosen]:
         """Score the texts of a search result, shape `(n,)`: by the topic first, then by their evidence."""
-        chosen = self.choose(query, only, vectors)
+        chosen = self.choose(query, only, vectors, names)
         scores = topics.astype(np.float32, copy=True)
         if not chosen.rows:
             return scores, chosen

@@ -92,6 +92,8 @@ def quotes(text: str, role: Any = "user") -> list[str]:
         ("cant do dairy", "cant do dairy"),
         ("i drink two litres of water a day", "i drink two litres of water a day"),
         ("milk chocolate over dark for me", "milk chocolate over dark for me"),
+        ("When I travel I prefer trains. Best way to Cork?", "When I travel I prefer trains"),
+        ("In my emails I never use slang.", "In my emails I never use slang"),
     ],
 )
 def test_plain_statements_are_quoted(text: str, quote: str) -> None:
@@ -180,11 +182,25 @@ def test_only_the_users_own_turns_count(role: Any) -> None:
         ("I'm not drinking this June.", "2026-06-30"),
         ("I can't lift anything heavy until the 9th.", "2026-05-09"),
         ("The oven's broken until the man comes on Friday.", "2026-05-08"),
+        ("No sugar for me until the end of May.", "2026-05-31"),
     ],
 )
 def test_what_holds_for_once_expires(text: str, end: str) -> None:
     (statement,) = statements(Turn(role="user", speaker="x", text=text), MORNING)
     assert statement.until is not None and statement.until.isoformat().startswith(f"{end}T23:59:59")
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        ("I'm driving a rental this week.", "fact"),
+        ("The grandchildren are with me this week.", "fact"),
+        ("I'm avoiding sugar this week.", "preference"),
+    ],
+)
+def test_what_one_is_doing_for_some_time_is_a_fact(text: str, about: str) -> None:
+    (statement,) = statements(Turn(role="user", speaker="x", text=text), MORNING)
+    assert statement.about == about and statement.until is not None
 
 
 def test_a_date_in_figures_that_is_two_dates_is_never_guessed() -> None:
