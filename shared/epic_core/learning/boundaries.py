@@ -68,7 +68,8 @@ NOT_MEANT = phrases(r"""
 """)
 REPORTED = phrases(r"""
     says?|said|saying|wrote|writes?|asks?|asked|claims?|tells?|told|thinks?|believes?|insists?|heard|according to|
-        quotes?|means?|people|somebody|someone|anyone|who|those|others|everyone|everybody|like|such as|called|titled
+        quotes?|means?|people|somebody|(?<!as )someone|anyone|who|those|others|everyone|everybody|like|such as|called|
+        titled
 """)
 # What stands before a colon if the words after it are the user's own.
 COLON = re.compile(

@@ -52,7 +52,7 @@ STOP = phrases(r"""
     (?:i|we)(?:'m| am|'re| are)? ?(?:don't|do not|not|can't|cannot) [^,.;]{2,60} <NO_MORE>
     (?:i|we) (?:had to )?(?:give|gave) [\w' -]{2,30} away
     [\w' -]{2,40} (?:passed away|has died|died (?:on|in|last|this|yesterday))
-    [\w' -]{1,30} and i (?:have )?(?:split up|broken? up|separated|divorced|called it off)
+    (?:[\w' -]{1,30} and i|me and (?-i:[A-Z])\w+) (?:have )?(?:split up|broken? up|separated|divorced|called it off)
 """)
 # What has ended, and what is in its place: "I've left Initech, I'm at Globex now".
 INSTEAD = re.compile(

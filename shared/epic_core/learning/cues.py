@@ -3,7 +3,7 @@
 A turn is read in three steps. First what is not the user's own word about today's world is masked: quoted lines, code,
 quotations, pasted texts, role play, fiction. Then sentences with a question, a condition, reported speech or irony in
 front of the statement are passed over (`boundaries.py`). What is left is looked through for a first person with a cue
-(`grammar.py`).
+(`grammar.py`, `rules.py`, `wishes.py`, `changes.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Literal, TypeAlias
 
-from epic_core.learning import boundaries, changes, durations, grammar, wishes
+from epic_core.learning import boundaries, changes, durations, grammar, rules, wishes
 from epic_core.learning.conversations import Turn
 from epic_core.learning.pastes import doubtful_from, told_by_others, without_pastes
 from epic_core.text.statements import statement_of
@@ -64,7 +64,7 @@ _CUES: tuple[tuple[re.Pattern[str], About, Change], ...] = (
     (grammar.FACT, "fact", "none"),
     (wishes.WISH, "preference", "none"),
 )
-_AT_THE_FRONT = (grammar.THING_FIRST, grammar.TOLD)
+_AT_THE_FRONT = (grammar.THING_FIRST, rules.TOLD)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +166,7 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         stop = len(sentence)
         # A cut stands behind the words by which the statement was found.
         opening = max(
-            (len(cue.group()) for cue in (_BOTH.match(sentence, begin), grammar.TOLD.match(sentence, begin)) if cue),
+            (len(cue.group()) for cue in (_BOTH.match(sentence, begin), rules.TOLD.match(sentence, begin)) if cue),
             default=0,
         )
         for mark in (boundaries.CUT, boundaries.NEXT):
@@ -176,7 +176,7 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
                 cut := mark.search(sentence, begin + max(4, opening), stop)
             ):
                 stop = cut.start()
-        asked = asks and not grammar.ASKED.match(sentence, begin)
+        asked = asks and not rules.ASKED.match(sentence, begin)
         if (asked and stop == len(sentence)) or boundaries.CORRECTED.match(sentence, stop):
             continue
         words = sentence[begin:stop]
@@ -222,11 +222,11 @@ def _to_remember(sentence: str) -> tuple[int, int, About] | None:
 
 def _is_part(words: str) -> bool:
     """Tell whether a statement lacks a part, or is about something that only its context names."""
-    return _STUB.search(words) is not None or (grammar.TOLD.match(words) is None and _POINTS.search(words) is not None)
+    return _STUB.search(words) is not None or (rules.TOLD.match(words) is None and _POINTS.search(words) is not None)
 
 
 def _is_told(sentence: str, begin: int) -> bool:
-    return not _LEAD.sub("", sentence[:begin], count=1) and grammar.TOLD.match(sentence, begin) is not None
+    return not _LEAD.sub("", sentence[:begin], count=1) and rules.TOLD.match(sentence, begin) is not None
 
 
 def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About, Change]]:

@@ -55,7 +55,8 @@ WISH = phrases(r"""
 # States are facts; "I'm off dairy this week" is a wish.
 STATE = anywhere(r"""
     ^(?!(?:i'm|i am|we're|we are) (?:off(?! (?:sick|work|school|duty))|not)\b)(?:.*\b)?(?:(?:i'm|i am|we're|
-        we are) (?:in|at|staying|on|working from|travell?ing|home|visiting|[a-z]+-?sitting|away)|<ILL>)\b
+        we are) (?:in|at|staying|on(?! an? (?:[\w-]+ ){0,2}(?:diet|budget))|working from|travell?ing|home|visiting|
+        [a-z]+-?sitting|away)|<ILL>)\b
     ^<AM> (?:parked|stuck|(?!eating|drinking|skipping|avoiding|cutting|fasting|dieting|detoxing|trying|keeping|
         spending|buying|cooking|doing|having|going (?:without|easy|meat|veg))\w+ing) \w
     ^(?:i|we)(?:'ve| have)? (?:only |just )?got (?:an? |the )\w

@@ -229,17 +229,22 @@ def ranked(
         only: Rows of the preferences that may steer; None for all.
         prefers: Whether stances and evidence count.
     """
-    scores = found.topics.copy()
-    if not prefers or not len(scores):
-        return scores + found.lifts.sum(axis=0), steered
+    if not prefers or not found.rows:
+        return found.topics + found.lifts.sum(axis=0), steered
+    # How surely a fact answers does not tell how near the texts beside it are to the topic.
+    facts = np.array([row in space.facts for row in found.rows], dtype=bool)
+    most = found.topics[~facts].max(initial=-np.inf) if not facts.all() else np.inf
+    topics = np.minimum(found.topics, np.where(facts, most, np.inf).astype(np.float32))
+    scores = topics.copy()
     if steering.mode == "signed" and steering.preferences:
         vectors = vectors_of(space, found)
         scores, steered = steering.score_found(
             steered.query,
-            found.topics,
+            topics,
             vectors,
             lambda row, sides: space.worded(store, found.rows, row, sides),
             only=only,
+            names=steered.names,
         )
     mattering = steered.strength * max((one.weight for one in steered.preferences), default=0.0)
     lifts = np.float32(max(0.0, 1.0 - mattering)) * found.lifts[0] + found.lifts[1]
@@ -251,14 +256,14 @@ def ranked(
     }
     felt = {row: max(_LEAST_PENALTY, weight) for row, weight in weights.items()}
     # What is further from the topic than this is not lifted by its stance.
-    lifted = np.clip(1.0 - (found.topics.max() - found.topics) / _LIFTED, 0.0, 1.0)
+    lifted = np.clip(1.0 - (topics.max() - topics) / _LIFTED, 0.0, 1.0)
     supports, penalties = [], []
     for item in found.rows:
         supported, penalised = space.judged(item)
         supports.append(sum([weights[row] for row in supported if row in weights]))
         penalties.append(sum([penalty * felt.get(row, _LEAST_PENALTY) for row, penalty in penalised]))
     gains = SUPPORTS * lifted * np.array(supports) - np.array(penalties)
-    return scores + lifts + gains.astype(np.float32), steered
+    return scores + lifts + gains.astype(np.float32) + (found.topics - topics), steered
 
 
 def vectors_of(space: Namespace, found: Candidates, items: Sequence[int] | None = None) -> FloatArray:

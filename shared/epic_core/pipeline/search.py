@@ -21,7 +21,7 @@ from epic_core.pipeline.hits import fact_hits, made_hits
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.telemetry import counts_of_search, span
-from epic_core.steering.base import SteeredQuery
+from epic_core.steering.base import QueryNames, SteeredQuery
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.steering.relevance import default_floor
 from epic_core.storage.namespace import Namespace
@@ -62,8 +62,8 @@ def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
     """Search, and ask the fallback where nothing held is relevant."""
     with span("search", clock) as counts:
         encoder = session.encoder
-        vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
-        hits = yield from found_near(session, asked, encoder, vector, clock)
+        vector, names = yield from _embedded(session, asked, encoder)
+        hits = yield from found_near(session, asked, encoder, vector, clock, names)
         counts.update(counts_of_search(hits, asked.k))
         return hits
 
@@ -80,9 +80,9 @@ def preferences_by_weight(session: Session, query: str, namespace: str) -> Effec
     result = None
     while result is None:
         encoder = session.encoder
-        vector: FloatArray = (yield Embed(encoder, [query], "embedding", query=True))[0]
+        vector, names = yield from _embedded(session, asked, encoder)
         yield from prepared(session, namespace, "signed")
-        result = _held_near(session, asked, encoder, vector, Clock())
+        result = _held_near(session, asked, encoder, vector, names, Clock())
     return result.matters
 
 
@@ -94,9 +94,25 @@ def prepared(session: Session, namespace: str, mode: Mode) -> Effects[QuerySteer
     return steering
 
 
-def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatArray, clock: Clock) -> Effects[Hits]:
+def _embedded(session: Session, asked: Search, encoder: Encoder) -> Effects[tuple[FloatArray, QueryNames | None]]:
+    """Return E(q), and the query's proper names if preferences are called by others."""
+    with session.lock:
+        words = session.steering_of(session.space(asked.namespace), asked.mode).names_apart(asked.query)
+    vectors: FloatArray = yield Embed(encoder, [*asked.embed, *words], "embedding", query=True)
+    own = len(asked.embed)
+    return mean_vector(vectors[:own]), QueryNames(tuple(words), vectors[own:]) if words else None
+
+
+def found_near(
+    session: Session,
+    asked: Search,
+    encoder: Encoder,
+    vector: FloatArray,
+    clock: Clock,
+    names: QueryNames | None = None,
+) -> Effects[Hits]:
     """Search with E(q) of an encoder, and ask the fallback where nothing held is relevant."""
-    while (result := _held_near(session, asked, encoder, vector, clock)) is None:
+    while (result := _held_near(session, asked, encoder, vector, names, clock)) is None:
         yield from prepared(session, asked.namespace, asked.mode)
         if session.encoder is not encoder:  # embedded anew in the meantime
             return (yield from search(session, asked, clock))
@@ -126,7 +142,9 @@ def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatA
     )
 
 
-def _held_near(session: Session, asked: Search, encoder: Encoder, vector: FloatArray, clock: Clock) -> Found | None:
+def _held_near(
+    session: Session, asked: Search, encoder: Encoder, vector: FloatArray, names: QueryNames | None, clock: Clock
+) -> Found | None:
     """Search what is held with E(q); return None if steering has to be prepared, or another encoder is used now."""
     with session.lock, session.store.reading():
         started = time.perf_counter()
@@ -137,7 +155,7 @@ def _held_near(session: Session, asked: Search, encoder: Encoder, vector: FloatA
         positions = None if asked.preferences is None else space.positions(asked.preferences)
         # The paper steers what is searched for; signed steering ranks what was found.
         paper = asked.keys == "instruction" or asked.mode == "paper"
-        steered = steering.steer_for_index(vector, only=positions) if paper else _unsteered(vector)
+        steered = steering.steer_for_index(vector, only=positions) if paper else _unsteered(vector, names)
         started = clock.add("steering", started)
         result = _found(session, space, asked, steering, steered, positions)
         clock.add("index", started)
@@ -169,8 +187,8 @@ class Found:
     ranking: Ranking | None = None
 
 
-def _unsteered(vector: FloatArray) -> SteeredQuery:
-    return SteeredQuery(vector=vector, query=vector, preferences=(), nearest=None)
+def _unsteered(vector: FloatArray, names: QueryNames | None = None) -> SteeredQuery:
+    return SteeredQuery(vector=vector, query=vector, preferences=(), nearest=None, names=names)
 
 
 def _found(
@@ -284,7 +302,7 @@ def _matters(
     if not steering.preferences or steering.mode != "signed":
         return [(one.preference, one.weight) for one in steered.preferences]
     vectors = None if candidates is None or not candidates.rows else ranking.vectors_of(space, candidates)
-    return steering.matters(steered.query, only=positions, candidates=vectors)
+    return steering.matters(steered.query, only=positions, candidates=vectors, names=steered.names)
 
 
 def _items_allowed(

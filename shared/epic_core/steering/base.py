@@ -16,6 +16,9 @@ from epic_core.steering.paper import nearest_preference, steered
 from epic_core.text.stems import Words
 from epic_core.types import FloatArray, Preference
 
+# Length of a vector of which nothing is left.
+_NOTHING = 1e-6
+
 
 @dataclass(frozen=True, kw_only=True)
 class SteeringPreference:
@@ -46,6 +49,7 @@ class SteeredQuery:
             just matters and no floor was given.
         matters: All preferences by how much they matter, heaviest first, each with the chance that it does; None if
             that was not computed.
+        names: The proper names in the query, if preferences are called by others.
     """
 
     vector: FloatArray
@@ -54,6 +58,26 @@ class SteeredQuery:
     nearest: float | None
     strength: float = 1.0
     matters: tuple[tuple[Preference, float], ...] | None = None
+    names: QueryNames | None = None
+
+
+class QueryNames(NamedTuple):
+    """Proper names in a query, and their embeddings, shape `(n, d)`.
+
+    "Where should I stay in Rome?" is near "I love Italian food" by the name alone. So for preferences that are called
+    by another name than the query's, its names are left out.
+    """
+
+    words: tuple[str, ...]
+    vectors: FloatArray
+
+    def left_out_of(self, vectors: FloatArray) -> FloatArray:
+        """Return unit vectors `(..., d)` without what they have in common with the names, of length one again."""
+        basis = np.linalg.qr(self.vectors.T)[0].astype(np.float32)
+        left = vectors - (vectors @ basis) @ basis.T
+        lengths = np.linalg.norm(left, axis=-1, keepdims=True)
+        rest: FloatArray = np.where(lengths > _NOTHING, left / np.maximum(lengths, np.float32(_NOTHING)), vectors)
+        return rest
 
 
 class Chosen(NamedTuple):
@@ -91,14 +115,25 @@ class SteeringMode(ABC):
         yield from ()
 
     @abstractmethod
-    def choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
+    def choose(
+        self,
+        query: FloatArray,
+        only: NDArray[np.intp] | None,
+        candidates: FloatArray | None,
+        names: QueryNames | None = None,
+    ) -> Chosen:
         """Choose the preferences that steer a query, and how much each counts.
 
         Args:
             query: E(q), shape `(d,)`.
             only: Rows of the preferences that may steer; None for all.
             candidates: Embeddings of the texts to choose from, shape `(n, d)`, if known.
+            names: The query's, if preferences are called by others.
         """
+
+    def names_apart(self, query: str) -> list[str]:
+        """Return the proper names in a query, if a preference is called by others and the mode regards that."""
+        return []
 
     def vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
         """Return q~, shape `(d,)`; with `turns` also turned away from avoided phrases, if the mode does that."""
@@ -126,6 +161,7 @@ class SteeringMode(ABC):
         words: Callable[[int, AspectEmbeddings], FloatArray],
         *,
         only: NDArray[np.intp] | None,
+        names: QueryNames | None = None,
     ) -> tuple[FloatArray, Chosen]:
         """Score the texts of a search result by their topic alone, shape `(n,)`."""
         return topics.astype(np.float32, copy=True), self.choose(query, only, vectors)
@@ -134,7 +170,13 @@ class SteeringMode(ABC):
 class Off(SteeringMode):
     """No steering: the query stays unchanged."""
 
-    def choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
+    def choose(
+        self,
+        query: FloatArray,
+        only: NDArray[np.intp] | None,
+        candidates: FloatArray | None,
+        names: QueryNames | None = None,
+    ) -> Chosen:
         """Choose no preference."""
         vectors = self.vectors if only is None else self.vectors[only]
         nearest = float((vectors @ query).max()) if len(vectors) else None
@@ -144,7 +186,13 @@ class Off(SteeringMode):
 class Paper(SteeringMode):
     """Steering towards the nearest preference (Eq. 7-8), if it reaches the floor."""
 
-    def choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
+    def choose(
+        self,
+        query: FloatArray,
+        only: NDArray[np.intp] | None,
+        candidates: FloatArray | None,
+        names: QueryNames | None = None,
+    ) -> Chosen:
         """Choose p* (Eq. 7)."""
         vectors = self.vectors if only is None else self.vectors[only]
         if not len(vectors):

@@ -14,7 +14,7 @@ from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_
 from epic_core.errors import InvalidInputError
 from epic_core.preferences.evidence import AspectEmbeddings
 from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering.base import Chosen, Off, Paper, SteeredQuery, SteeringMode, SteeringPreference
+from epic_core.steering.base import Chosen, Off, Paper, QueryNames, SteeredQuery, SteeringMode, SteeringPreference
 from epic_core.steering.signed import Signed
 from epic_core.text.stems import Words
 from epic_core.types import FloatArray, Preference
@@ -141,8 +141,17 @@ class QuerySteering:
             matters=chosen.matters,
         )
 
+    def names_apart(self, query: str) -> list[str]:
+        """Return the proper names in a query, to be encoded, if a preference is called by others; else none."""
+        return self._steering.names_apart(query)
+
     def matters(
-        self, query: FloatArray, *, only: NDArray[np.intp] | None = None, candidates: FloatArray | None = None
+        self,
+        query: FloatArray,
+        *,
+        only: NDArray[np.intp] | None = None,
+        candidates: FloatArray | None = None,
+        names: QueryNames | None = None,
     ) -> list[tuple[Preference, float]]:
         """Return the preferences by how much they matter to a query, heaviest first, each with the chance it does.
 
@@ -150,8 +159,9 @@ class QuerySteering:
             query: A unit vector of shape `(d,)`.
             only: Rows of the preferences that may matter; default: all.
             candidates: Embeddings of the texts to choose from, shape `(n, d)`.
+            names: The query's proper names, if preferences are called by others (`names_apart`).
         """
-        return list(self._steering.choose(query, only, candidates).matters or ())
+        return list(self._steering.choose(query, only, candidates, names).matters or ())
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.
@@ -200,6 +210,7 @@ class QuerySteering:
         words: Callable[[int, AspectEmbeddings], FloatArray],
         *,
         only: NDArray[np.intp] | None = None,
+        names: QueryNames | None = None,
     ) -> tuple[FloatArray, SteeredQuery]:
         """Rank the texts of a search result, some of which may be about another topic.
 
@@ -210,11 +221,12 @@ class QuerySteering:
             words: Returns the weight of the texts' words under the preference in a row, shape `(n,)`
                 (`evidence.worded`).
             only: Rows of the preferences that may steer; default: all.
+            names: The query's proper names, if preferences are called by others (`names_apart`).
 
         Returns:
             The scores, shape `(n,)`, and the query with the preferences that matter to it.
         """
-        scores, chosen = self._steering.score_found(query, topics, vectors, words, only=only)
+        scores, chosen = self._steering.score_found(query, topics, vectors, words, only=only, names=names)
         return scores, self._steered_by(chosen, query, query)
 
 

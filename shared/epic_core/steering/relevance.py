@@ -219,7 +219,7 @@ class _Groups:
 
 
 def features(
-    query: FloatArray, vectors: FloatArray, samples: Samples, nearness: Nearness, candidates: FloatArray | None = None
+    query: FloatArray, vectors: FloatArray, samples: Samples, to: Nearness, candidates: FloatArray | None = None
 ) -> list[FloatArray]:
     """Return `FEATURES` of each preference, each shape `(m,)`.
 
@@ -227,20 +227,24 @@ def features(
         query: E(q), shape `(d,)`.
         vectors: E(p), shape `(m, d)`.
         samples: The encoder's samples.
-        nearness: The nearness to the preferences.
+        to: The nearness to the preferences.
         candidates: Embeddings of the texts to choose from, shape `(n, d)`; None if unknown.
     """
     asks = max(-_CLEAR, min(float(query @ samples.choice), _CLEAR))
-    if candidates is not None and len(candidates):
-        of_query, of_choice = nearness.of(np.stack([query, center(query, candidates)]))
-        near = (1.0 - _CHOICE) * of_query + _CHOICE * of_choice
-    else:
-        near = nearness.of(query)
     return [
-        near,
+        nearness(query, to, candidates),
         np.full(len(vectors), max(asks, 0.0), dtype=np.float32),
         np.float32(max(-asks, 0.0)) * (vectors @ samples.explanation),
     ]
+
+
+def nearness(query: FloatArray, to: Nearness, candidates: FloatArray | None) -> FloatArray:
+    """Return near(p) of each preference, shape `(m,)`: to the query, and to what there is to choose from."""
+    if candidates is None or not len(candidates):
+        return to.of(query)
+    of_query, of_choice = to.of(np.stack([query, center(query, candidates)]))
+    near: FloatArray = (1.0 - _CHOICE) * of_query + _CHOICE * of_choice
+    return near
 
 
 def relevance(encoder: Encoder, found: Sequence[FloatArray], *, candidates: bool) -> FloatArray:

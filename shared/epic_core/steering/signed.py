@@ -61,7 +61,7 @@ from epic_core.preferences.evidence import (
 )
 from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.effects import Effects
-from epic_core.steering.base import Chosen, SteeringMode
+from epic_core.steering.base import Chosen, QueryNames, SteeringMode
 from epic_core.steering.relevance import (
     RELEVANT,
     Nearness,
@@ -69,9 +69,11 @@ from epic_core.steering.relevance import (
     encoding_samples,
     features,
     known_samples,
+    nearness,
     relevance,
     samples_of,
 )
+from epic_core.text.statements import statement_of
 from epic_core.text.stems import Words, words_of
 from epic_core.types import FloatArray, Preference
 
@@ -198,7 +200,23 @@ class Signed(SteeringMode):
             )
         return vector
 
-    def choose(self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None) -> Chosen:
+    @cached_property
+    def _names(self) -> list[frozenset[str]]:
+        """The proper names by which each preference calls what it is about."""
+        return [statement_of(preference.text).names for preference in self.preferences]
+
+    def names_apart(self, query: str) -> list[str]:
+        """Return the proper names in a query, if a preference is called by others."""
+        names = statement_of(query).names
+        return sorted(names) if names and any(own and own.isdisjoint(names) for own in self._names) else []
+
+    def choose(
+        self,
+        query: FloatArray,
+        only: NDArray[np.intp] | None,
+        candidates: FloatArray | None,
+        names: QueryNames | None = None,
+    ) -> Chosen:
         """Choose by nearness and rel(p)."""
         vectors = self.vectors if only is None else self.vectors[only]
         # Preferences are few: plain numbers are faster than short arrays.
@@ -207,7 +225,7 @@ class Signed(SteeringMode):
         if nearest is None:
             return Chosen([], [], [], 0.0, nearest)
         rows: list[int] = list(range(len(similarities))) if only is None else only.tolist()
-        near, odds, reached = self._weighed(query, candidates, rows)
+        near, odds, reached = self._weighed(query, candidates, rows, names)
         every = self._not_overruled(list(range(len(rows))), near, rows)
         matters = tuple((self.preferences[rows[place]], _chance(odds[place])) for place in every)
         places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], near, rows)
@@ -226,13 +244,19 @@ class Signed(SteeringMode):
         )
 
     def _weighed(
-        self, query: FloatArray, candidates: FloatArray | None, rows: list[int]
+        self, query: FloatArray, candidates: FloatArray | None, rows: list[int], names: QueryNames | None
     ) -> tuple[list[float], list[float], list[bool]]:
         """Return near(p) and rel(p) of the preferences in some rows, and whether each may steer."""
         known = candidates if candidates is not None and len(candidates) else None
         if self.samples is None:
             self.samples = samples_of(self.encoder)
         every = features(query, self.vectors, self.samples, self._nearness, known)
+        if names is not None:
+            apart = [bool(own) and own.isdisjoint(names.words) for own in self._names]
+            near = nearness(
+                names.left_out_of(query), self._nearness, None if known is None else names.left_out_of(known)
+            )
+            every[0] = np.where(apart, near, every[0])
         found = [feature[rows] for feature in every]
         odds = relevance(self.encoder, found, candidates=known is not None)
         reached = odds >= LEAST if self.floor is None else found[0] >= self.floor
@@ -292,9 +316,10 @@ class Signed(SteeringMode):
         words: Callable[[int, AspectEmbeddings], FloatArray],
         *,
         only: NDArray[np.intp] | None,
+        names: QueryNames | None = None,
     ) -> tuple[FloatArray, Chosen]:
         """Score the texts of a search result, shape `(n,)`: by the topic first, then by their evidence."""
-        chosen = self.choose(query, only, vectors)
+        chosen = self.choose(query, only, vectors, names)
         scores = topics.astype(np.float32, copy=True)
         if not chosen.rows:
             return scores, chosen
