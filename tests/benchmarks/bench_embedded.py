@@ -378,7 +378,7 @@ def plot(path: Path, series: dict[str, list[Bin | None]]) -> None:
     middle = top + side / 2
     parts.append(f'<text x="{left + side / 2:.0f}" y="{top + side + 38}" text-anchor="middle">confidence</text>')
     parts.append(f'<text transform="translate(14 {middle:.0f}) rotate(-90)" text-anchor="middle">share kept</text>')
-    for number, ((name, found), colour) in enumerate(zip(series.items(), ("#0b6e4f", "#d1495b"), strict=True)):
+    for number, ((name, found), colour) in enumerate(zip(series.items(), ("#0b6e4f", "#d1495b"), strict=False)):
         y = top + 10 + 18 * number
         parts.append(f'<circle cx="{left + 14}" cy="{y}" r="5" fill="{colour}"/>')
         parts.append(f'<text x="{left + 26}" y="{y + 4}">{name}</text>')
