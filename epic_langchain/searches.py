@@ -13,11 +13,11 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from epic_core import EpicMemory, Filter, Hit, Hits, Preference
 from epic_core.collection import Collection, Condition, Matches
 from epic_core.encoders.base import Embed
-from epic_core.integrations.calls import Call
 from epic_core.integrations.metadata import hit_metadata, own_metadata
+from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects
 from epic_core.steering import Mode
-from epic_core.steering.stance import penalty_of
+from epic_core.steering.vector_stores import penalty_of
 from epic_core.types import FloatArray
 from epic_langchain.documents import document_of, document_of_record
 from epic_langchain.filters import condition_of, filter_of

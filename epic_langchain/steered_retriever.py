@@ -18,13 +18,14 @@ from typing_extensions import Self, override
 from epic_core import Preference
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import InvalidInputError
-from epic_core.integrations.calls import Call
 from epic_core.integrations.judging_memory import several_preferences
 from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
+from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
-from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_overfetch
+from epic_core.steering.vector_stores import Found, SteeredSearch, Target
 from epic_core.types import FloatArray, checked_k, checked_text
+from epic_core.types.validation import checked_whole
 from epic_langchain.documents import FoundDocument, described
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.retriever import OptionsRetriever
@@ -91,7 +92,7 @@ class SteeredRetriever(OptionsRetriever):
     @field_validator("overfetch", mode="before")
     @classmethod
     def _checked_overfetch(cls, overfetch: Any) -> int:
-        return checked_overfetch(overfetch)
+        return checked_whole(overfetch, "overfetch", 1)
 
     @field_validator("search_kwargs")
     @classmethod

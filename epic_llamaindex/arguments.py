@@ -11,7 +11,7 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 
 from epic_core.collection import Collection, Matches
 from epic_core.errors import EncoderMismatchError, InvalidInputError
-from epic_core.integrations.calls import Call
+from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects
 from epic_core.types import checked_k
 from epic_llamaindex.records import CLASS_KEY, REFERRING, SOURCE_KEY, condition_of, node_of_record

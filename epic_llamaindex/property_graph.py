@@ -31,12 +31,12 @@ from typing_extensions import Self
 from epic_core import BuildReport, EpicMemory, Preference
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
-from epic_core.integrations.calls import Call
 from epic_core.integrations.judging_memory import warn_of_undecided
 from epic_core.integrations.metadata import PREFIX, REWRITE, as_metadata
 from epic_core.integrations.reranking import Ranked, Reranker
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.batching import unique_preferences
+from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode

@@ -29,11 +29,11 @@ from epic_core import BuildReport, EpicMemory, Filter, Hit, Hits, Item, Preferen
 from epic_core.context import format_preferences, numbered_hits
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
-from epic_core.integrations.calls import Call
 from epic_core.integrations.copies import Copied, checked_file, lasting
 from epic_core.integrations.judging_memory import several_preferences
 from epic_core.lm import LanguageModel
 from epic_core.memory import Options
+from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.types import checked_k, checked_text

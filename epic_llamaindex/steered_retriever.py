@@ -22,11 +22,11 @@ from epic_core import Preference
 from epic_core.encoders import Encoder
 from epic_core.encoders.base import Embed
 from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
-from epic_core.integrations.calls import Call
 from epic_core.integrations.copies import Copied
 from epic_core.integrations.judging_memory import several_preferences
 from epic_core.integrations.metadata import OF_ONE_CALL
 from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
+from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target
 from epic_core.types import FloatArray

@@ -28,9 +28,9 @@ from epic_core.encoders import Encoder, default_encoder
 from epic_core.encoders.base import Embed
 from epic_core.encoders.by_name import NAMES, is_encoder_name
 from epic_core.errors import InvalidInputError, StoreError
-from epic_core.integrations.calls import Call
 from epic_core.integrations.collection_file import CollectionFile
 from epic_core.integrations.copies import checked_file
+from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode

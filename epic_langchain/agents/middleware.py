@@ -24,12 +24,12 @@ from typing_extensions import NotRequired
 from epic_core import BuildReport, EpicMemory
 from epic_core.context import join_context, without_tags
 from epic_core.errors import InvalidInputError, NoPreferencesError
-from epic_core.integrations.calls import Attempt, Call
 from epic_core.integrations.copies import Copied, checked_file, lasting
 from epic_core.integrations.metadata import PREFIX
 from epic_core.integrations.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
 from epic_core.learning.cues import only_asks
 from epic_core.lm.prompting import one_line
+from epic_core.runtime.calls import Attempt, Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.types import checked_k
 from epic_langchain.agents.consent import Asked, ask, asked_of, can_ask

@@ -30,9 +30,9 @@ from epic_core import Preference
 from epic_core.collection import Collection, Key, Matches, Record
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, decoding
-from epic_core.integrations.calls import Call
 from epic_core.integrations.collection_file import CollectionFile
 from epic_core.integrations.copies import checked_file
+from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.types.metadata import dumped_metadata

@@ -10,7 +10,7 @@ from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
 from epic_core.errors import InvalidInputError
-from epic_core.integrations.calls import Call
+from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects
 
 

@@ -95,7 +95,7 @@ from epic_core.types.reports import NotKept
 from epic_core.types.validation import checked_keep_rate, checked_tau, one_of
 from epic_core.types.verdicts import Judged
 from epic_core.verification import Verifier
-from epic_core.verification.by_name import verifier_of
+from epic_core.verification.embedded import verifier_of
 
 if TYPE_CHECKING:
     from epic_core.forms import Due, FilledForm, Form

@@ -111,15 +111,15 @@ class Measured:
 
     def shipped(self) -> Scores:
         weights = self.weights
-        relevance = Linear(weights.relevance.astype(float), weights.relevance_bias)(self.found.relevance)
-        stance = Linear(weights.stance.astype(float), weights.stance_bias)(self.found.stance)
+        relevance = Linear(weights.relevance.weights.astype(float), weights.relevance.bias)(self.found.relevance)
+        stance = Linear(weights.stance.weights.astype(float), weights.stance.bias)(self.found.stance)
         sureness = np.array(
             [
                 sure_measured(*row)
                 for row in zip(relevance.tolist(), stance.tolist(), self.found.relevance.tolist(), strict=True)
             ]
         )
-        return Scores(relevance, stance, Linear(weights.sure.astype(float), weights.sure_bias)(sureness))
+        return Scores(relevance, stance, Linear(weights.sure.weights.astype(float), weights.sure.bias)(sureness))
 
     def cosine(self, name: str) -> Array:
         return self.found.relevance[:, MEASURES.index(name)]

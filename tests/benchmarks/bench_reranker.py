@@ -25,7 +25,7 @@ import numpy as np
 from common import interval, panels, save_figure
 from epic_core import EpicMemory, Item
 from epic_core.reranking import Example, LearnedReranker, Settings
-from epic_core.reranking.plackett_luce import log_probability, sample
+from epic_core.reranking.policy import log_probability, sample
 from epic_core.reranking.reranker import CANDIDATES
 from epic_core.reranking.training import prior
 from fitting import written

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from llama_index.core.schema import TextNode
 
 from epic_core import EpicMemory, Preference
-from epic_core.steering.cache import Steerings
+from epic_core.steering.query_steering import Steerings
 from epic_core.types.preferences import Aspects
 from epic_langchain import EpicDocumentTransformer
 from epic_langchain import SteeredRetriever as LangChainSteered

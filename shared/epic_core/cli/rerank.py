@@ -116,8 +116,7 @@ def _eval(
     ] = None,
 ) -> None:
     """Compare the memory's reranker with retrieval on a log."""
-    from epic_core.reranking.collecting import read_log
-    from epic_core.reranking.evaluation import compared
+    from epic_core.reranking.collecting import compared, read_log
     from epic_core.reranking.reranker import LearnedReranker
 
     examples = read_log(Path(log))

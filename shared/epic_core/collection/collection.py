@@ -21,8 +21,7 @@ from epic_core.errors import EncoderMismatchError
 from epic_core.filters import Filter
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Clock, Effects, arun, run
-from epic_core.steering.cache import Steerings
-from epic_core.steering.query_steering import QuerySteering
+from epic_core.steering.query_steering import QuerySteering, Steerings
 from epic_core.storage.codecs import packed, rounded
 from epic_core.storage.tables.collections import CollectionTables, Key, Record, keys_of
 from epic_core.types import FloatArray, Preference, checked_k, checked_string

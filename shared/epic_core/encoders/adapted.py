@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property, partial
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
 from epic_core.encoders.base import checked
 from epic_core.errors import EncoderError, InvalidInputError
 from epic_core.lm.failures import MOST_ENDED, of_ended_loop, said
+from epic_core.runtime.calls import Attempt
+from epic_core.runtime.effects import Effects, arun, run
 from epic_core.types import FloatArray
 from epic_core.types.validation import checked_tau
-
-A = TypeVar("A")
 
 
 class AdaptedEncoder(ABC):
@@ -88,33 +87,34 @@ class AdaptedEncoder(ABC):
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
-        if not texts:
-            return np.empty((0, self.dimension), dtype=np.float32)
-        with self._explained():
-            vectors = self._documents(list(texts))
-        return self._unit(texts, vectors)
+        return run(self._embedding(list(texts)))
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """Return embeddings as `encode` does, without blocking the event loop."""
-        if not texts:
-            return np.empty((0, self.dimension), dtype=np.float32)
-        with self._explained():
-            vectors = await _anew(self._adocuments, list(texts))
-        return self._unit(texts, vectors)
+        return await arun(self._embedding(list(texts)), threaded=False)
 
     def encode_query(self, text: str) -> FloatArray:
         """Return the L2-normalised float32 embedding of a user's query, shape `(dimension,)`."""
-        with self._explained():
-            vector = self._query(text)
-        unit: FloatArray = self._unit([text], [vector])[0]
-        return unit
+        vector: FloatArray = run(self._embedding([text], query=True))[0]
+        return vector
 
     async def aencode_query(self, text: str) -> FloatArray:
         """Return an embedding as `encode_query` does, without blocking the event loop."""
-        with self._explained():
-            vector = await _anew(self._aquery, text)
-        unit: FloatArray = self._unit([text], [vector])[0]
-        return unit
+        vector: FloatArray = (await arun(self._embedding([text], query=True), threaded=False))[0]
+        return vector
+
+    def _embedding(self, texts: list[str], *, query: bool = False) -> Effects[FloatArray]:
+        """Embed documents, or one query."""
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32)
+        given: Any = texts[0] if query else texts
+        embed, aembed = (self._query, self._aquery) if query else (self._documents, self._adocuments)
+        vectors = yield Attempt(embed, partial(_anew, aembed), given)
+        if isinstance(vectors, EncoderError):
+            raise vectors
+        if isinstance(vectors, Exception):
+            raise EncoderError(f"The embeddings of {self.name} failed: {said(vectors)}") from vectors
+        return self._unit(texts, [vectors] if query else vectors)
 
     def _unit(self, texts: Sequence[str], vectors: object) -> FloatArray:
         try:
@@ -129,18 +129,8 @@ class AdaptedEncoder(ABC):
         self.__dict__.setdefault("dimension", array.shape[1])
         return checked(self, texts, array)
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Raise an error of the model as an `EncoderError`."""
-        try:
-            yield
-        except EncoderError:
-            raise
-        except Exception as error:
-            raise EncoderError(f"The embeddings of {self.name} failed: {said(error)}") from error
 
-
-async def _anew(embed: Callable[[A], Awaitable[object]], given: A) -> object:
+async def _anew(embed: Callable[[Any], Awaitable[object]], given: Any) -> object:
     """Embed; try again if a connection of the client belonged to an event loop that has ended."""
     for _ in range(MOST_ENDED):
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from threading import Lock
 from typing import TypeAlias
@@ -50,31 +50,22 @@ class TextVectors:
 
     def embedding(self, texts: Sequence[str], part: str = "embedding") -> Effects[FloatArray]:
         """Return unit vectors as `of` does, in an effect."""
-        keys, vectors, missing = self._known(texts)
-        if missing:
-            vectors |= self._keep(missing, (yield Embed(self.encoder, list(missing.values()), part)))
-        return np.concatenate([vectors[key] for key in keys])
-
-    def _known(self, texts: Sequence[str]) -> tuple[list[Key], dict[Key, FloatArray], dict[Key, str]]:
         keys = [text if len(text) <= _LONGEST_KEY else _digest(text) for text in texts]
-        kept, known, missing = self._kept, {}, {}
         with self._lock:
-            for key, text in zip(keys, texts, strict=True):
-                if key in kept:
-                    kept.move_to_end(key)
-                    known[key] = kept[key]
-                else:
-                    missing[key] = text
-        return keys, known, missing
-
-    def _keep(self, texts: Mapping[Key, str], vectors: FloatArray) -> dict[Key, FloatArray]:
-        # Copies, each of shape (1, d): a view would keep the whole array alive.
-        made = {key: vectors[row : row + 1].copy() for row, key in enumerate(texts)}
-        with self._lock:
-            self._kept.update(made)
-            while len(self._kept) > self.size:
-                self._kept.popitem(last=False)
-        return made
+            found = {key: self._kept[key] for key in keys if key in self._kept}
+            for key in found:
+                self._kept.move_to_end(key)
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        if missing:
+            vectors = yield Embed(self.encoder, list(missing.values()), part)
+            # Copies, each of shape (1, d): a view would keep the whole array alive.
+            made = {key: vectors[row : row + 1].copy() for row, key in enumerate(missing)}
+            found |= made
+            with self._lock:
+                self._kept.update(made)
+                while len(self._kept) > self.size:
+                    self._kept.popitem(last=False)
+        return np.concatenate([found[key] for key in keys])
 
 
 def _digest(text: str) -> bytes:

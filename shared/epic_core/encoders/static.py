@@ -53,7 +53,8 @@ class StaticEncoder:
             weights = arrays.get("weights")
             self._weights = None if weights is None else weights.astype(np.float32)
             self._rows = arrays.get("mapping")
-            self._tokenizer = _tokenizer(description)
+            own = WordPiece.reads(description)
+            self._tokenizer: _Tokenizer = WordPiece(description) if own else _OtherTokenizer(description)
         except MissingExtraError:
             raise
         except Exception as error:
@@ -152,10 +153,6 @@ class _OtherTokenizer:
     def encode(self, texts: Sequence[str], longest: int) -> list[list[int]]:
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids[:longest] for encoding in encodings]
-
-
-def _tokenizer(description: dict[str, Any]) -> _Tokenizer:
-    return WordPiece(description) if WordPiece.reads(description) else _OtherTokenizer(description)
 
 
 def _read(folder: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any], dict[str, Any]]:

@@ -29,9 +29,7 @@ from epic_core.pipeline.hits import fact_hits
 from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, prepared
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
-from epic_core.steering.base import SteeredQuery
-from epic_core.steering.cache import Steerings
-from epic_core.steering.query_steering import QuerySteering
+from epic_core.steering.query_steering import QuerySteering, SteeredQuery, Steerings
 from epic_core.storage.namespace import Namespace
 from epic_core.types import FloatArray, Hit, Hits, Preference, Stance
 from epic_core.types.verdicts import PENALTY

@@ -30,8 +30,7 @@ from epic_core.lm.retries import RetryPolicy
 from epic_core.memory import EpicMemory
 from epic_core.runtime.batching import storable
 from epic_core.runtime.effects import Effects
-from epic_core.steering.cache import Steerings
-from epic_core.steering.query_steering import QuerySteering
+from epic_core.steering.query_steering import QuerySteering, Steerings
 from epic_core.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Stance
 from epic_core.types.modes import Mode
 from epic_core.types.verdicts import PENALTY, Judged

@@ -2,10 +2,9 @@
 
 from epic_core.lm.base import Completion, LanguageModel, Message, Token
 from epic_core.lm.by_name import lm_of
-from epic_core.lm.llamacpp import LlamaCppScorer
 from epic_core.lm.ollama import OllamaLM
 from epic_core.lm.openai_compatible import OpenAICompatibleLM
-from epic_core.lm.scoring import MetricScorer, Scored, Scorer, VllmScorer
+from epic_core.lm.scoring import LlamaCppScorer, MetricScorer, Scored, Scorer, VllmScorer
 
 __all__ = [
     "Completion",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -12,8 +12,10 @@ from typing import Any
 from epic_core.errors import InvalidInputError
 from epic_core.lm.base import Completion, Message, Schema, Token
 from epic_core.lm.failures import MOST_ENDED, explained, of_ended_loop, refused
-from epic_core.lm.http import checked_limits, sendable
-from epic_core.lm.limits import Gate
+from epic_core.lm.http import sendable
+from epic_core.lm.limits import LimitedLM
+from epic_core.runtime.calls import Attempt
+from epic_core.runtime.effects import Effects
 
 # Settings that limit the length of an answer, in the frameworks' various names.
 _LIMITS = ("max_tokens", "num_predict", "max_output_tokens", "max_completion_tokens", "max_new_tokens")
@@ -25,7 +27,7 @@ _STILL_THINKING = re.compile(r"\s*<think(?:ing)?>(?!.*</think)", re.S)
 _SCHEMA, _LIMIT = "schema", "limit"
 
 
-class AdaptedLM(ABC):
+class AdaptedLM(LimitedLM):
     """Base of a language model that asks a framework's model.
 
     A feature that the model refuses is not used again; neither is the limit once it has cut off a model that was still
@@ -46,11 +48,7 @@ class AdaptedLM(ABC):
     def __init__(
         self, name: str, *, concurrency: int, context: int | None, structured: bool, limited: bool = True
     ) -> None:
-        checked_limits(timeout=1.0, context=context)
-        self.name = name
-        self.concurrency = concurrency
-        self.context = context
-        self._gate = Gate(concurrency)
+        super().__init__(name, concurrency=concurrency, context=context)
         self._left_out = frozenset([*([] if structured else [_SCHEMA]), *([] if limited else [_LIMIT])])
         self._taken: frozenset[str] = frozenset()
 
@@ -82,91 +80,43 @@ class AdaptedLM(ABC):
         """Stop holding the model to schemas from now on."""
         self._left_out |= {_SCHEMA}
 
-    def complete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        """Return the model's answer."""
-        attempts = _Attempts(self, schema, max_tokens)
-        sent = sendable(messages)
-        with self._gate.enter():
-            while True:
-                try:
-                    answer = self._ask(sent, *attempts.wanted())
-                except Exception as error:
-                    answer = attempts.failed(error)
-                    if answer is None:
-                        continue
-                completion = attempts.completion(answer)
-                if completion is not None:
-                    return completion
-
-    async def acomplete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        """Return an answer as `complete` does, without blocking the event loop."""
-        attempts = _Attempts(self, schema, max_tokens)
-        sent = sendable(messages)
-        async with self._gate.aenter():
-            while True:
-                try:
-                    answer = await self._aask(sent, *attempts.wanted())
-                except Exception as error:
-                    answer = attempts.failed(error)
-                    if answer is None:
-                        continue
-                completion = attempts.completion(answer)
-                if completion is not None:
-                    return completion
+    def _completing(
+        self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None
+    ) -> Effects[Completion]:
+        """Ask with the full request, then without features that the model may have refused."""
+        given = {_SCHEMA: schema, _LIMIT: max_tokens}
+        wanted = frozenset(name for name, value in given.items() if value is not None) - self._left_out
+        # A feature that the model accepted before is not the one it refuses now.
+        doubted = sorted(wanted - self._taken, reverse=True)
+        ways = [wanted.difference(less) for size in range(3) for less in combinations(doubted, size)]
+        sent, ended = sendable(messages), 0
+        while True:
+            way = ways[0]
+            form, limit = schema if _SCHEMA in way else None, max_tokens if _LIMIT in way else None
+            answer = yield Attempt(self._ask, self._aask, sent, form, limit)
+            if isinstance(answer, Exception):
+                error, answer = answer, self._held(answer)
+                if answer is None:
+                    if of_ended_loop(error) and ended < MOST_ENDED:
+                        ended += 1
+                    elif len(ways) > 1 and self._refused(error):
+                        del ways[0]
+                    elif (failure := explained(error, self.name)) is error:
+                        raise error
+                    else:
+                        raise failure from error
+                    continue
+            completion = self._read(answer)
+            if _LIMIT in way and self._only_thought(answer, completion):
+                # It did not reach an answer within the limit.
+                ways = [way - {_LIMIT}]
+                continue
+            self._left_out |= wanted - way
+            self._taken |= way
+            return completion
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
-
-
-class _Attempts:
-    """The attempts at one answer: first the full request, then without features that the model may have refused."""
-
-    def __init__(self, lm: AdaptedLM, schema: Schema | None, max_tokens: int | None) -> None:
-        self._lm = lm
-        self._schema = schema
-        self._max_tokens = max_tokens
-        self._ended = 0
-        given = {_SCHEMA: schema, _LIMIT: max_tokens}
-        self._wanted = frozenset(name for name, value in given.items() if value is not None) - lm._left_out
-        # A feature that the model accepted before is not the one it refuses now.
-        doubted = sorted(self._wanted - lm._taken, reverse=True)
-        self._ways = [self._wanted.difference(less) for size in range(3) for less in combinations(doubted, size)]
-
-    def wanted(self) -> tuple[Schema | None, int | None]:
-        """Return the schema and the limit of the next call."""
-        way = self._ways[0]
-        return self._schema if _SCHEMA in way else None, self._max_tokens if _LIMIT in way else None
-
-    def failed(self, error: Exception) -> Any | None:
-        """Return the answer that an error contains, or None to try the next call; else raise the error's meaning."""
-        held = self._lm._held(error)
-        if held is not None:
-            return held
-        if of_ended_loop(error) and self._ended < MOST_ENDED:
-            self._ended += 1
-            return None
-        if len(self._ways) > 1 and self._lm._refused(error):
-            del self._ways[0]
-            return None
-        failure = explained(error, self._lm.name)
-        if failure is error:
-            raise error
-        raise failure from error
-
-    def completion(self, answer: Any) -> Completion | None:
-        """Return the completion, or None if the model has to be asked again because it did not reach an answer."""
-        way, lm = self._ways[0], self._lm
-        completion = lm._read(answer)
-        if _LIMIT in way and lm._only_thought(answer, completion):
-            self._ways = [way - {_LIMIT}]
-            return None
-        lm._left_out |= self._wanted - way
-        lm._taken |= way
-        return completion
 
 
 def tokens_of(given: Any) -> tuple[Token, ...] | None:

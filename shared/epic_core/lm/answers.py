@@ -123,11 +123,7 @@ def json_pieces(said: str) -> list[Piece]:
 
 
 def whole_pieces(said: str) -> list[Piece]:
-    """Return the objects and lists of a text as `json_pieces` does.
-
-    Raises:
-        UnreadableAnswer: if one has no end, or they are nested too deeply.
-    """
+    """Return the objects and lists of a text as `json_pieces` does; one without an end is an `UnreadableAnswer`."""
     pieces = json_pieces(said)
     whole = [piece for piece in pieces if piece.whole]
     # A bracket alone at the end, after an answer, begins nothing of it.

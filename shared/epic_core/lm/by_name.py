@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, TypeVar
 
 from epic_core.errors import InvalidInputError
 from epic_core.lm.base import LanguageModel
@@ -12,33 +12,17 @@ from epic_core.lm.openai_compatible import OpenAICompatibleLM
 NAMES = "ollama/MODEL, or openai/MODEL with the server's address"
 """The known names, for messages."""
 
+L = TypeVar("L", bound=LanguageModel)
 
-@overload
+
 def lm_of(
-    model: str,
+    model: L | str,
     *,
     url: str | None = None,
     api_key: str | None = None,
     timeout: float | None = None,
     concurrency: int | None = None,
-) -> OllamaLM | OpenAICompatibleLM: ...
-@overload
-def lm_of(
-    model: LanguageModel,
-    *,
-    url: str | None = None,
-    api_key: str | None = None,
-    timeout: float | None = None,
-    concurrency: int | None = None,
-) -> LanguageModel: ...
-def lm_of(
-    model: LanguageModel | str,
-    *,
-    url: str | None = None,
-    api_key: str | None = None,
-    timeout: float | None = None,
-    concurrency: int | None = None,
-) -> LanguageModel:
+) -> L | OllamaLM | OpenAICompatibleLM:
     """Return the language model with a name; return a model unchanged. Nothing is sent before it is used.
 
         lm_of("openai/qwen3-4b", url="http://localhost:8000/v1")

@@ -41,11 +41,7 @@ class UnreadableTwice(Exception):  # noqa: N818
 
 
 class StructuredClient:
-    """Client of one model, with retries.
-
-    Raises:
-        InvalidInputError: for an object that is not a language model.
-    """
+    """Client of one model, with retries; anything but a language model is an `InvalidInputError`."""
 
     def __init__(self, lm: LanguageModel, patience: RetryPolicy) -> None:
         if isinstance(lm, type) or not callable(getattr(lm, "complete", None)):
@@ -86,11 +82,7 @@ class StructuredClient:
         return context is None or size // _BYTES_A_TOKEN + max_tokens <= context
 
     def request(self, prompt: Prompt, values: Mapping[str, str], schema: Schema, max_tokens: int) -> Complete:
-        """Return the request to send.
-
-        Raises:
-            LMError: if it does not fit into the model's context.
-        """
+        """Return the request to send; one that does not fit into the model's context is an `LMError`."""
         messages = prompt.messages(values)
         size = sum(size_of(message.content) for message in messages)
         if not self.fits(size, max_tokens):
@@ -109,11 +101,7 @@ class StructuredClient:
         )
 
     def answer(self, request: Complete, usage: Usage) -> Effects[Completion]:
-        """Return the answer to a request.
-
-        Raises:
-            LMError: if there is none.
-        """
+        """Return the answer to a request, as `patiently`."""
         return (yield from patiently(request, self.patience, usage))
 
     def readable(

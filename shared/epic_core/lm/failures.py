@@ -46,12 +46,11 @@ def refused(error: Exception) -> bool:
     """Tell whether a request was refused, so that a different one may succeed."""
     if isinstance(error, (NotImplementedError, TypeError)):
         return True
-    return any(_status(cause) in _REFUSED or _names_the_form(cause) for cause in _causes(error))
-
-
-def _names_the_form(error: Exception) -> bool:
     # llama.cpp's server in Python answers with status 500 to an answer format that it does not know.
-    return _status(error) == 500 and bool(_FORM.search(str(error)))
+    return any(
+        (status := _status(cause)) in _REFUSED or (status == 500 and _FORM.search(str(cause)))
+        for cause in _causes(error)
+    )
 
 
 def of_ended_loop(error: Exception) -> bool:

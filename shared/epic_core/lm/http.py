@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from ipaddress import IPv6Address, ip_address
 from numbers import Real
@@ -38,6 +38,13 @@ def client_settings(address: httpx.URL, *, timeout: float, concurrency: int, key
     """
     import httpx
 
+    def authorize(request: httpx.Request) -> httpx.Request:
+        """Put the key, and no other one, into a request."""
+        request.headers.pop("Authorization", None)
+        if key is not None:
+            request.headers["Authorization"] = f"Bearer {key}"
+        return request
+
     encrypted = address.scheme == "https"
     return {
         "timeout": timeout,
@@ -45,20 +52,8 @@ def client_settings(address: httpx.URL, *, timeout: float, concurrency: int, key
         "verify": tls_context(),
         "trust_env": not is_this_machine(address.host) and (encrypted or key is None),
         "follow_redirects": False,
-        "auth": _authorization(key),
+        "auth": authorize,
     }
-
-
-def _authorization(key: str | None) -> Callable[[httpx.Request], httpx.Request]:
-    """Return what puts the key, and no other one, into a request."""
-
-    def authorize(request: httpx.Request) -> httpx.Request:
-        request.headers.pop("Authorization", None)
-        if key is not None:
-            request.headers["Authorization"] = f"Bearer {key}"
-        return request
-
-    return authorize
 
 
 def without_key(text: str, key: str | None) -> str:
@@ -93,25 +88,11 @@ def count(given: Any) -> int:
     return int(given) if isinstance(given, (int, float)) and 0 < given < 2**53 else 0
 
 
-def check_model(kind: str, model: object, api_key: object) -> None:
-    """Raise an error for a model's name that is not a text, or a key that cannot be sent.
-
-    Raises:
-        InvalidInputError: if one of them is invalid.
-    """
+def check_model(kind: str, model: object, api_key: object, timeout: float) -> None:
+    """Raise an `InvalidInputError` for a model's name, a key or a timeout that cannot be used."""
     if not isinstance(model, str) or not model.strip():
         raise InvalidInputError(f"{kind} needs the name of a model, such as 'qwen3:4b', not {model!r}.")
     if api_key is not None and not (isinstance(api_key, str) and _KEY.fullmatch(api_key)):
         raise InvalidInputError("api_key must be printable ASCII without spaces or line ends. (It is not shown here.)")
-
-
-def checked_limits(*, timeout: float, context: int | None) -> None:
-    """Raise an error for invalid limits.
-
-    Raises:
-        InvalidInputError: for a timeout that is not positive and finite, or a context of less than 256 tokens.
-    """
     if not isinstance(timeout, Real) or isinstance(timeout, bool) or not 0.0 < timeout < float("inf"):
         raise InvalidInputError(f"timeout must be a number of seconds above 0, not {timeout!r}.")
-    if context is not None and (not isinstance(context, int) or isinstance(context, bool) or context < 256):
-        raise InvalidInputError(f"context must be a whole number of tokens, at least 256, not {context!r}.")

@@ -4,49 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Generic, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from epic_core.errors import InvalidInputError
+from epic_core.lm.base import Completion, Message, Schema
+from epic_core.runtime.effects import Effects, arun, run
+from epic_core.types.validation import checked_whole
 
 C = TypeVar("C")
-
-
-class Gate:
-    """A gate that lets at most `concurrency` calls through at once: of all threads, and of each event loop."""
-
-    def __init__(self, concurrency: int) -> None:
-        if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
-            raise InvalidInputError(f"concurrency must be a whole number of at least 1, not {concurrency!r}.")
-        self.concurrency = concurrency
-        self._threads = threading.BoundedSemaphore(concurrency)
-        # A semaphore belongs to one loop, and a reference to it would keep that loop alive.
-        self._loops = LoopClients(lambda: asyncio.Semaphore(concurrency))
-
-    @contextmanager
-    def enter(self) -> Iterator[None]:
-        """Wait in this thread for a free place."""
-        with self._threads:
-            yield
-
-    @asynccontextmanager
-    async def aenter(self) -> AsyncIterator[None]:
-        """Wait in this event loop for a free place."""
-        async with self._loops.client() as gate, gate:
-            yield
+R = TypeVar("R")
 
 
 class LoopClients(Generic[C]):
-    """One open client for each event loop, for as long as a call of that loop is running.
+    """One open client for each event loop, for as long as a call of that loop is running; `close` closes it.
 
     A client belongs to the loop it was made in. Closing it after each call would cost a new connection for each call;
     leaving it open would leave sockets open when the loop ends.
-
-    Args:
-        make: Makes a client.
-        close: Closes a client, if it needs closing.
     """
 
     def __init__(self, make: Callable[[], C], close: Callable[[C], Awaitable[None]] | None = None) -> None:
@@ -73,3 +50,51 @@ class LoopClients(Generic[C]):
                     del self._open[loop]
             if users == 1 and self._close is not None:
                 await self._close(client)
+
+
+class LimitedLM(ABC):
+    """Base of a language model that lets at most `concurrency` calls through at once: of all threads, and of each loop.
+
+    Raises:
+        InvalidInputError: for a concurrency below 1, or a context of less than 256 tokens.
+    """
+
+    def __init__(self, name: str, *, concurrency: int, context: int | None) -> None:
+        if context is not None and (not isinstance(context, int) or isinstance(context, bool) or context < 256):
+            raise InvalidInputError(f"context must be a whole number of tokens, at least 256, not {context!r}.")
+        self.name = name
+        self.concurrency = checked_whole(concurrency, "concurrency", 1)
+        self.context = context
+        self._threads = threading.BoundedSemaphore(concurrency)
+        # A semaphore belongs to one loop, and a reference to it would keep that loop alive.
+        self._loops = LoopClients(lambda: asyncio.Semaphore(concurrency))
+
+    @abstractmethod
+    def _completing(
+        self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None
+    ) -> Effects[Completion]:
+        """Return the model's answer, in effects."""
+
+    def session(self) -> AbstractAsyncContextManager[Any]:
+        """Return a context that keeps the connections of the running event loop open between calls."""
+        return nullcontext()
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        """Return the model's answer."""
+        return self._run(self._completing(messages, schema, max_tokens))
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        """Return an answer as `complete` does, without blocking the event loop."""
+        return await self._arun(self._completing(messages, schema, max_tokens))
+
+    def _run(self, call: Effects[R]) -> R:
+        with self._threads:
+            return run(call)
+
+    async def _arun(self, call: Effects[R]) -> R:
+        async with self._loops.client() as gate, gate, self.session():
+            return await arun(call, threaded=False)

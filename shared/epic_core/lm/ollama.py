@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_core.lm.adapted import is_cut, tokens_of
 from epic_core.lm.base import Completion, Message, Schema
-from epic_core.lm.http import check_model, checked_limits, client_settings, count, sendable, tls_context, without_key
-from epic_core.lm.limits import Gate, LoopClients
+from epic_core.lm.http import check_model, client_settings, count, sendable, tls_context, without_key
+from epic_core.lm.limits import LimitedLM, LoopClients
+from epic_core.runtime.calls import Attempt
+from epic_core.runtime.effects import Effects
 
 if TYPE_CHECKING:
     import httpx
 
 
-class OllamaLM:
+class OllamaLM(LimitedLM):
     """A model that an Ollama server runs, such as `OllamaLM("qwen3:4b")`.
 
     It is asked at temperature 0 and seed 0, without thinking, and the server holds it to a JSON schema. Nothing is sent
@@ -64,16 +66,12 @@ class OllamaLM:
             import ollama
         except ImportError as error:  # a base dependency, but environments are edited by hand
             raise MissingExtraError("ollama", "all") from error
-        check_model("OllamaLM", model, api_key)
-        checked_limits(timeout=timeout, context=context)
-        self.name = f"ollama:{model}"
-        self.concurrency = concurrency
-        self.context: int | None = context
+        check_model("OllamaLM", model, api_key, timeout)
+        super().__init__(f"ollama:{model}", concurrency=concurrency, context=context)
         self._model = model
         self._think = think
         self._settings = {"logprobs": logprobs or None, "keep_alive": keep_alive}
         self._options = {"temperature": 0, "seed": 0, "num_ctx": context, **(options or {})}
-        self._gate = Gate(concurrency)
         self._ollama: Any = ollama
         address = server_address(host)
         self.host = str(address).rstrip("/")
@@ -104,33 +102,11 @@ class OllamaLM:
         """Return a context that keeps the connection of the running event loop open between calls."""
         return self._clients.client()
 
-    def complete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        """Return the model's answer."""
-        with self._gate.enter():
-            request = self._request(messages, schema, max_tokens)
-            while True:
-                try:
-                    return _completion(self._client.chat(**request))
-                except Exception as error:
-                    self._learn(error, request)
-
-    async def acomplete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        """Return an answer as `complete` does, with Ollama's asynchronous client."""
-        async with self._gate.aenter(), self._clients.client() as client:
-            request = self._request(messages, schema, max_tokens)
-            while True:
-                try:
-                    return _completion(await client.chat(**request))
-                except Exception as error:
-                    self._learn(error, request)
-
-    def _request(self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None) -> dict[str, Any]:
+    def _completing(
+        self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None
+    ) -> Effects[Completion]:
         limit = {} if max_tokens is None else {"num_predict": max_tokens}
-        return {
+        request: dict[str, Any] = {
             "model": self._model,
             "messages": sendable(messages),
             "format": schema,
@@ -138,6 +114,18 @@ class OllamaLM:
             "options": {**self._options, **limit},
             **self._settings,
         }
+        while True:
+            answer = yield Attempt(self._client.chat, self._achat, **request)
+            try:
+                if isinstance(answer, Exception):
+                    raise answer
+                return _completion(answer)
+            except Exception as error:
+                self._learn(error, request)
+
+    async def _achat(self, **request: Any) -> Any:
+        async with self._clients.client() as client:
+            return await client.chat(**request)
 
     def _learn(self, error: Exception, request: dict[str, Any]) -> None:
         """Remove a setting that the server refused from the request; raise the error's meaning if there is none."""
@@ -189,11 +177,7 @@ class OllamaLM:
 
 
 def server_address(host: str | None) -> httpx.URL:
-    """Return the address at which the `ollama` client looks for a server: `host`, `OLLAMA_HOST`, or its own default.
-
-    Raises:
-        InvalidInputError: if that is not an address.
-    """
+    """Return the address at which the `ollama` client looks for a server: `host`, `OLLAMA_HOST`, or its own default."""
     import httpx
     import ollama
 

@@ -8,19 +8,17 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm.adapted import is_cut, tokens_of
 from epic_core.lm.base import Completion, Message, Schema
-from epic_core.lm.http import check_model, checked_limits, client_settings, count, sendable, without_key
-from epic_core.lm.limits import Gate, LoopClients
-from epic_core.runtime.effects import Effect, Effects, arun, run
+from epic_core.lm.http import check_model, client_settings, count, sendable, without_key
+from epic_core.lm.limits import LimitedLM, LoopClients
+from epic_core.runtime.calls import Call
+from epic_core.runtime.effects import Effects
 
 if TYPE_CHECKING:
-    import threading
-
     import httpx
 
 # Settings that servers refuse, with patterns that find them in a refusal; a refused one is left out from then on.
@@ -41,7 +39,7 @@ _SHORT_LINE = 10
 _OLDER_FORM, _NEWER_LIMIT = "json_schema", "max_tokens"
 
 
-class OpenAICompatibleLM:
+class OpenAICompatibleLM(LimitedLM):
     """A model behind `POST {base_url}/chat/completions`: `OpenAICompatibleLM("http://localhost:8000/v1", "qwen3")`.
 
     It is asked at temperature 0 and seed 0, and held to a JSON schema if the server supports it. Settings that a server
@@ -81,16 +79,16 @@ class OpenAICompatibleLM:
     ) -> None:
         import httpx
 
-        if not _is_address(base_url):
+        check_model("OpenAICompatibleLM", model, api_key, timeout)
+        try:
+            address = httpx.URL(base_url)
+        except (TypeError, httpx.InvalidURL):
+            address = httpx.URL()
+        if address.scheme not in ("http", "https") or not address.host:
             raise InvalidInputError(f"base_url must be an address such as http://localhost:8000/v1, not {base_url!r}.")
-        check_model("OpenAICompatibleLM", model, api_key)
-        checked_limits(timeout=timeout, context=context)
-        address = httpx.URL(base_url)
         if address.userinfo:
             raise InvalidInputError("base_url must hold no user and no password. Give api_key= instead.")
-        self.name = f"openai:{model}"
-        self.concurrency = concurrency
-        self.context = context
+        super().__init__(f"openai:{model}", concurrency=concurrency, context=context)
         self.base_url = base_url.rstrip("/")
         self._model = model
         self._logprobs = logprobs
@@ -98,7 +96,6 @@ class OpenAICompatibleLM:
         # Settings that the server refuses, or refuses in this form.
         self._left_out: frozenset[str] = frozenset()
         self._timeout = timeout
-        self._gate = Gate(concurrency)
         self._key = api_key
         made = client_settings(address, timeout=timeout, concurrency=concurrency, key=api_key)
         self._client = httpx.Client(**made)
@@ -116,8 +113,8 @@ class OpenAICompatibleLM:
             LMSetupError: if it does not know the model, or refuses the key.
         """
         with self._explaining():
-            answer = self._got("/models")
-            if answer.status == 404 and self._got("/v1/models").status == 200:
+            answer = self._send("GET", "/models")
+            if answer.status == 404 and self._send("GET", "/v1/models").status == 200:
                 raise LMSetupError(
                     f"There is nothing at {self.base_url}/models, but at {self.base_url}/v1/models."
                     f" Give {self.base_url}/v1 as base_url."
@@ -135,51 +132,44 @@ class OpenAICompatibleLM:
                 f"The server at {self.base_url} does not know the model {self._model!r}. It has: {known}"
             )
 
-    def _got(self, path: str) -> _Answer:
-        return _Request(self, "GET", path).run(None)
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
+        received = _Body(self._timeout)
+        with self._explaining(), self._client.stream(method, self.base_url + path, json=body) as answer:
+            for piece in answer.iter_bytes():
+                received.take(piece)
+        return received.of(answer)
+
+    async def _asend(self, method: str, path: str, body: Mapping[str, Any]) -> _Answer:
+        received = _Body(self._timeout)
+        with self._explaining():
+            async with (
+                self._clients.client() as client,
+                client.stream(method, self.base_url + path, json=body) as answer,
+            ):
+                async for piece in answer.aiter_bytes():
+                    received.take(piece)
+        return received.of(answer)
 
     def session(self) -> AbstractAsyncContextManager[Any]:
         """Return a context that keeps the connections of the running event loop open between calls."""
         return self._clients.client()
 
-    def complete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        """Return the model's answer."""
-        with self._gate.enter(), self._explaining():
-            return run(self._completing(messages, schema, max_tokens))
-
-    async def acomplete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        """Return an answer as `complete` does, with an asynchronous client."""
-        async with self._gate.aenter(), self._clients.client():
-            with self._explaining():
-                return await arun(self._completing(messages, schema, max_tokens), threaded=False)
-
     def post(self, path: str, fields: Mapping[str, Any]) -> Any:
         """Send a request to the model, with fields of its own, and return the JSON of the answer.
 
-        Args:
-            path: Behind `base_url`, such as "/chat/completions".
-            fields: Of the request, beside the model's name.
-
-        Raises:
-            LMError: as the class.
+        The path goes behind `base_url`, as "/chat/completions" does; the errors are those of the class.
         """
-        with self._gate.enter(), self._explaining():
-            return run(self._posting(path, fields))
+        return self._run(self._posting(path, fields))
 
     async def apost(self, path: str, fields: Mapping[str, Any]) -> Any:
         """Send a request as `post` does, with an asynchronous client."""
-        async with self._gate.aenter(), self._clients.client():
-            with self._explaining():
-                return await arun(self._posting(path, fields), threaded=False)
+        return await self._arun(self._posting(path, fields))
 
     def _posting(self, path: str, fields: Mapping[str, Any]) -> Effects[Any]:
-        answer = yield _Request(self, "POST", path, {"model": self._model, **self._extra, **fields})
-        self._accept(answer)
-        return json.loads(answer.text)
+        answer = yield Call(self._send, self._asend, "POST", path, {"model": self._model, **self._extra, **fields})
+        with self._explaining():
+            self._accept(answer)
+            return json.loads(answer.text)
 
     def _completing(
         self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None
@@ -187,11 +177,12 @@ class OpenAICompatibleLM:
         left_out = self._left_out
         while True:
             request = self._request(messages, schema, max_tokens, left_out)
-            answer = yield _Request(self, "POST", "/chat/completions", request)
+            answer = yield Call(self._send, self._asend, "POST", "/chat/completions", request)
             learnt = self._learnt(answer.status, answer.text, request, left_out)
             if learnt is None:
-                self._accept(answer)
-                completion = self._completion(answer.text)
+                with self._explaining():
+                    self._accept(answer)
+                    completion = self._completion(answer.text)
                 # Only what helped is left out from now on.
                 self._left_out |= left_out
                 return completion
@@ -345,30 +336,6 @@ class _Body:
         return _Answer(answer.status_code, answer.headers, text)
 
 
-@dataclass(frozen=True)
-class _Request(Effect):
-    """An effect that sends a request, and returns the answer."""
-
-    lm: OpenAICompatibleLM
-    method: str
-    path: str
-    json: Mapping[str, Any] | None = None
-
-    def run(self, stopped: threading.Event | None) -> _Answer:
-        body = _Body(self.lm._timeout)
-        with self.lm._client.stream(self.method, self.lm.base_url + self.path, json=self.json) as answer:
-            for piece in answer.iter_bytes():
-                body.take(piece)
-        return body.of(answer)
-
-    async def arun(self) -> _Answer:
-        body, url = _Body(self.lm._timeout), self.lm.base_url + self.path
-        async with self.lm._clients.client() as client, client.stream(self.method, url, json=self.json) as answer:
-            async for piece in answer.aiter_bytes():
-                body.take(piece)
-        return body.of(answer)
-
-
 def _text(content: Any) -> str:
     """Return the text of a message, whose content is text or a list of parts, some of which are text."""
     if content is None or isinstance(content, str):
@@ -378,17 +345,6 @@ def _text(content: Any) -> str:
         if all(isinstance(text, str) for text in texts):
             return "".join(texts)
     raise TypeError(f"the content of its message is neither text nor parts of text: {content}")
-
-
-def _is_address(base_url: Any) -> bool:
-    import httpx
-
-    if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
-        return False
-    try:
-        return bool(httpx.URL(base_url).host)
-    except httpx.InvalidURL:
-        return False
 
 
 def _own_words(said: str, messages: Iterable[Mapping[str, str]]) -> str:

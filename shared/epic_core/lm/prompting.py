@@ -82,7 +82,7 @@ def section(text: str, name: str = "chunk") -> str:
 
 def numbered(texts: Sequence[str]) -> str:
     """Return preferences as numbered lines for a prompt, from 1."""
-    return "\n".join(f"{number}. {' '.join(_plain(text).split())}" for number, text in enumerate(texts, start=1))
+    return "\n".join(f"{number}. {one_line(text)}" for number, text in enumerate(texts, start=1))
 
 
 def one_line(text: str) -> str:

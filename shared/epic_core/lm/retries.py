@@ -13,6 +13,7 @@ from epic_core.lm.base import Completion, LanguageModel, Message, Schema
 from epic_core.runtime.effects import Effect, Effects
 from epic_core.runtime.threads import in_thread
 from epic_core.types import Usage
+from epic_core.types.validation import checked_whole
 
 _LONGEST_PAUSE = 30.0
 _ITEMS_UNTIL_DOWN = 2
@@ -88,8 +89,7 @@ class RetryPolicy:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.retries, int) or isinstance(self.retries, bool) or self.retries < 0:
-            raise InvalidInputError(f"retries must be a whole number of at least 0, not {self.retries!r}.")
+        checked_whole(self.retries, "retries", 0)
         if not isinstance(self.backoff, (int, float)) or not 0.0 <= self.backoff <= _LONGEST_PAUSE:
             raise InvalidInputError(
                 f"backoff must be a number of seconds from 0 to {_LONGEST_PAUSE:.0f}, not {self.backoff!r}."
@@ -123,11 +123,7 @@ class RetryPolicy:
 
 
 def patiently(request: Complete, patience: RetryPolicy, usage: Usage) -> Effects[Completion]:
-    """Return one answer, with as many attempts as `patience` allows.
-
-    Raises:
-        LMError: if there was none.
-    """
+    """Return one answer, with as many attempts as `patience` allows; raise the last `LMError` if there was none."""
     down = patience.down
     if down is not None:
         # The same error is raised for many items: its traceback would grow with each, and keep their objects alive.

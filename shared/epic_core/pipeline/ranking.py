@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from epic_core.filters import Filter
 from epic_core.pipeline.fact_history import held_back
 from epic_core.pipeline.fact_matching import answer_scores, answering
-from epic_core.steering.base import SteeredQuery
-from epic_core.steering.query_steering import QuerySteering
+from epic_core.steering.query_steering import QuerySteering, SteeredQuery
 from epic_core.steering.relevance import default_relevant
 from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store

@@ -21,9 +21,9 @@ from epic_core.pipeline.hits import fact_hits, made_hits
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.telemetry import counts_of_search, span
-from epic_core.steering.base import QueryNames, SteeredQuery
-from epic_core.steering.query_steering import QuerySteering
+from epic_core.steering.query_steering import QuerySteering, SteeredQuery
 from epic_core.steering.relevance import default_floor
+from epic_core.steering.signed import QueryNames
 from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store
 from epic_core.types import FloatArray, Hit, Hits, Preference, checked_k, checked_text

@@ -1,4 +1,4 @@
-"""Collection of a log to train a reranker on: lists of candidates, and how good each makes the prompt.
+"""Collection of a log to train a reranker on, lists of candidates with their rewards, and evaluation on it.
 
 Asking the scorer is the whole cost. Each score is appended to the log at once, so that a collection that was stopped
 goes on where it ended and scores nothing twice. The log holds ids, features and numbers, no texts.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +19,20 @@ from epic_core.errors import InvalidInputError
 from epic_core.lm.base import Message
 from epic_core.lm.scoring import Scorer
 from epic_core.reranking.features import NAMES
-from epic_core.reranking.plackett_luce import log_probability, sample
+from epic_core.reranking.policy import Floats, log_probability, sample
+from epic_core.reranking.reranker import LearnedReranker
 from epic_core.reranking.training import Example, prior
 from epic_core.runtime.workers import completed
 from epic_core.types.digests import digest
 
 _ASKED = "Answer the question with the help of these notes.\n\n{notes}\n\nQuestion: {question}"
+_RESAMPLES = 10_000
 _BEGINNINGS = (b'{"kind": "candidates"', b'{"kind": "score"')
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """What retrieval found for a question.
-
-    Attributes:
-        ids: Of the candidates, in the order of retrieval.
-        texts: Their texts, for the prompt.
-        features: As `features.features_of`.
-    """
+    """What retrieval found for a question, in its order: ids, texts for the prompt, and `features.features_of` them."""
 
     ids: Sequence[str]
     texts: Sequence[str]
@@ -57,7 +54,7 @@ def collect(
     lists: int = 16,
     k: int = 5,
     concurrency: int | None = None,
-    on_scored: Callable[[int], object] | None = None,
+    on_scored: Callable[[int], object] = lambda _: None,
 ) -> int:
     """Score lists of candidates for questions with a reference each; return how many were scored now.
 
@@ -93,30 +90,22 @@ def collect(
                 _write(out, {"kind": "candidates", "names": list(NAMES), "scorer": scorer.name, **head})
             tried = scored_before.setdefault(key, set())
             left = [chosen for chosen in dict.fromkeys(map(tuple, drawn.tolist())) if chosen not in tried]
-
-            def scored(
-                chosen: tuple[int, ...],
-                _: object,
-                question: str = question,
-                reference: str = reference,
-                texts: Sequence[str] = found.texts,
-            ) -> tuple[tuple[int, ...], float]:
-                return chosen, scorer.score(prompt(question, [texts[place] for place in chosen]), reference).value
-
-            def tell(more: int) -> None:
-                nonlocal done
-                done += more
-                if on_scored is not None:
-                    on_scored(done)
-
-            tell(len(drawn) - len(left))
-            for chosen, value in completed(scored, left, workers):
+            done += len(drawn) - len(left)
+            on_scored(done)
+            for chosen, value in completed(partial(_scored, scorer, question, reference, found.texts), left, workers):
                 chance = float(log_probability(prior(len(found.ids)), np.array([chosen]))[0])
                 _write(out, {"kind": "score", "key": key, "list": chosen, "value": value, "drawn": chance})
                 tried.add(chosen)
                 made += 1
-                tell(1)
+                done += 1
+                on_scored(done)
     return made
+
+
+def _scored(
+    scorer: Scorer, question: str, reference: str, texts: Sequence[str], chosen: tuple[int, ...], _: object
+) -> tuple[tuple[int, ...], float]:
+    return chosen, scorer.score(prompt(question, [texts[place] for place in chosen]), reference).value
 
 
 def _write(out: Any, line: dict[str, Any]) -> None:
@@ -173,3 +162,28 @@ def read_log(log: Path) -> list[Example]:
                 )
             )
     return made
+
+
+def expected_reward(example: Example, scores: Floats) -> float:
+    """Return the reward that a policy expects, by self-normalised importance weights, in standard deviations."""
+    spread = float(example.rewards.std())
+    logs = log_probability(scores, example.lists) - example.drawn
+    weights = np.exp(logs - logs.max())
+    return float(weights @ (example.rewards - example.rewards.mean()) / weights.sum() / spread)
+
+
+def compared(reranker: LearnedReranker, examples: Sequence[Example]) -> tuple[Floats, tuple[float, float]]:
+    """Return the gain over retrieval on each question whose lists differ, `(n,)`, and a 95 % interval of its mean."""
+    told = [example for example in examples if float(example.rewards.std()) > 1e-9]
+    if not told:
+        raise InvalidInputError("The log has no question whose lists differ in reward.")
+    gains = np.array(
+        [
+            expected_reward(example, reranker.scores(example.features))
+            - expected_reward(example, prior(len(example.features)))
+            for example in told
+        ]
+    )
+    rows = np.random.default_rng(0).integers(len(gains), size=(_RESAMPLES, len(gains)))
+    low, high = np.percentile(gains[rows].mean(axis=1), [2.5, 97.5])
+    return gains, (float(low), float(high))

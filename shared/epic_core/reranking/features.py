@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from epic_core.reranking.plackett_luce import Floats
+from epic_core.reranking.policy import Floats
 from epic_core.text.stems import content_stems
 from epic_core.types import FloatArray, Hit, Preference, Stance
 

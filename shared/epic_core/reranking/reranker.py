@@ -11,8 +11,7 @@ import numpy as np
 
 from epic_core.errors import AlreadyThereError, InvalidInputError
 from epic_core.reranking.features import NAMES, features_of
-from epic_core.reranking.network import Pass, Weights, shapes, untrained
-from epic_core.reranking.plackett_luce import Floats, Lists, log_probability, sample
+from epic_core.reranking.policy import Floats, Lists, Pass, Weights, log_probability, sample, shapes, shares, untrained
 from epic_core.reranking.training import Example, Settings, prior, train
 from epic_core.types import FloatArray, Hit, Preference
 from epic_core.types.results import Ranking
@@ -86,12 +85,10 @@ class LearnedReranker:
             order = drawn[0]
         else:
             order = np.argsort(-scores, kind="stable")[:k]
-        powers = np.exp(scores - scores.max())
-        chances = (powers / powers.sum())[order]
         return Ranking(
             features=features,
             order=order.tolist(),
-            probabilities=chances.tolist(),
+            probabilities=shares(scores)[order].tolist(),
             propensity=max(propensity, 1e-12),
         )
 

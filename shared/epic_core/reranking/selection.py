@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from epic_core.reranking.features import word_set
-from epic_core.reranking.plackett_luce import Floats
+from epic_core.reranking.policy import Floats
 from epic_core.types import FloatArray, Hit
 
 NAMES = (
@@ -79,13 +79,7 @@ GRAPH = Policy(
 
 
 class Walk:
-    """The state of a selection: what each next hit is like, given those taken.
-
-    Args:
-        query: Its words.
-        hits: In the order of the search.
-        vectors: Their embeddings, each shape `(d,)`; empty if they have none.
-    """
+    """The state of a selection among hits in the order of a search: what each next hit is like, given those taken."""
 
     def __init__(self, query: str, hits: Sequence[Hit], vectors: Sequence[FloatArray]) -> None:
         asked = word_set(query)
@@ -123,14 +117,7 @@ class Walk:
 
 
 def taken(query: str, hits: Sequence[Hit], vectors: Sequence[FloatArray], policy: Policy) -> list[int]:
-    """Return the places of the hits that a question needs, in order; never none where there are any.
-
-    Args:
-        query: Its words.
-        hits: In the order of the search.
-        vectors: Their embeddings, each shape `(d,)`.
-        policy: `MEMORY` or `GRAPH`, by where the hits are from.
-    """
+    """Return the places of the hits that a question needs, in order; never none where there are any."""
     walk = Walk(query, hits, vectors)
     for place in range(len(hits)):
         if place == 0 or policy.takes(walk.features(place)):

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from epic_core.reranking.network import Pass, Weights
-from epic_core.reranking.plackett_luce import Floats, Lists, gradient
+from epic_core.reranking.policy import Floats, Lists, Pass, Weights, gradient, shares
 
 _CLIPPED_NORM = 1.0
 _DECAY, _SQUARE_DECAY = 0.9, 0.999
@@ -85,17 +84,11 @@ def score_gradient(example: Example, scores: Floats, settings: Settings) -> Floa
     importance = np.exp(np.minimum(now - example.drawn, np.log(settings.clip)))
     worth = (example.rewards - example.rewards.mean()) / spread
     made: Floats = (importance * worth) @ by_scores / len(worth)
-    p, q = _shares(scores), _shares(before)
+    p, q = shares(scores), shares(before)
     held = p > 0.0
     apart = np.zeros_like(p)
     apart[held] = np.log(p[held] / q[held])
     return example.weight * (made - settings.divergence * p * (apart - float(p @ apart)))
-
-
-def _shares(scores: Floats) -> Floats:
-    powers = np.exp(scores - scores.max())
-    shares: Floats = powers / powers.sum()
-    return shares
 
 
 class Adam:

@@ -276,11 +276,7 @@ class Random:
 
 
 def checked_policy(policy: object) -> None:
-    """Raise an error for an object that is not a policy.
-
-    Raises:
-        InvalidInputError: if it has no name, no share above 0 and at most 1, or no method `order`.
-    """
+    """Raise an `InvalidInputError` for a policy without a name, a share above 0 and at most 1, or a method `order`."""
     if isinstance(policy, type) or not callable(getattr(policy, "order", None)):
         raise InvalidInputError(f"retention must be an object with a method order(held, now), not {policy!r}.")
     if not isinstance(getattr(policy, "name", None), str):

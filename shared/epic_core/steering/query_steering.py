@@ -1,25 +1,70 @@
 """Query steering: stage 3, preference-guided queries steered by a fixed set of preferences (section 3.3).
 
-There are three modes: the paper's (`paper`, Eq. 7-8), the signed one (`signed`), and none (`base.Off`).
+There are three modes: the paper's (`paper`, Eq. 7-8), the signed one (`signed`), and none.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.encoders.base import Encoder, aembed, aembed_query, embed, embed_query
+from epic_core.encoders.base import Embed, Encoder, aembed, aembed_query, embed, embed_query
 from epic_core.errors import InvalidInputError
 from epic_core.preferences.evidence import AspectEmbeddings
+from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering.base import Chosen, Off, Paper, QueryNames, SteeredQuery, SteeringMode, SteeringPreference
-from epic_core.steering.signed import Signed
+from epic_core.steering.paper import nearest_preference, steered
+from epic_core.steering.signed import Chosen, QueryNames, Signed
 from epic_core.text.stems import Words
 from epic_core.types import FloatArray, Preference
 from epic_core.types.modes import Mode, checked_mode
 from epic_core.types.validation import checked_tau
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringPreference:
+    """A preference that steers a query.
+
+    Attributes:
+        preference: The preference.
+        similarity: Sim(E(q), E(p)), in [-1, 1].
+        weight: Its share, in (0, 1]; all of a query's weights sum to one.
+    """
+
+    preference: Preference
+    similarity: float
+    weight: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeredQuery:
+    """A query after steering.
+
+    Attributes:
+        vector: q~, a unit vector of shape `(d,)`; E(q) if nothing steers.
+        query: E(q), shape `(d,)`.
+        preferences: The preferences that steered it, heaviest first; one in paper mode, none if no preference matters
+            to the query, or none reaches the floor, or the mode is "off".
+        nearest: The highest Sim(E(q), E(p)), in [-1, 1]; None without preferences.
+        strength: How much steering counts altogether, in [0, 1]: less than 1 if even the most relevant preference only
+            just matters and no floor was given.
+        matters: All preferences by how much they matter, heaviest first, each with the chance that it does; None if
+            that was not computed.
+        names: The proper names in the query, if preferences are called by others.
+    """
+
+    vector: FloatArray
+    query: FloatArray
+    preferences: tuple[SteeringPreference, ...]
+    nearest: float | None
+    strength: float = 1.0
+    matters: tuple[tuple[Preference, float], ...] | None = None
+    names: QueryNames | None = None
 
 
 class QuerySteering:
@@ -55,11 +100,8 @@ class QuerySteering:
         self.mode: Mode = checked_mode(mode)
         self.floor = None if floor is None else checked_tau(floor, "floor")
         self.vectors = embed(encoder, [one.text for one in self.preferences]) if vectors is None else vectors
-        self._steering: SteeringMode
-        if self.mode == "signed":
-            self._steering = Signed(encoder, self.preferences, self.vectors, floor, borrow=borrow)
-        else:
-            self._steering = (Paper if self.mode == "paper" else Off)(self.preferences, self.vectors, floor)
+        signed = self.mode == "signed"
+        self._signed = Signed(encoder, self.preferences, self.vectors, self.floor, borrow) if signed else None
 
     @classmethod
     async def acreate(
@@ -79,7 +121,7 @@ class QuerySteering:
     @property
     def ready(self) -> bool:
         """True if everything that the mode needs is encoded."""
-        return self._steering.ready
+        return self._signed is None or self._signed.ready
 
     def prepare(self) -> None:
         """Encode everything that the mode needs, so that no query has to wait for it."""
@@ -92,7 +134,8 @@ class QuerySteering:
 
     def preparing(self) -> Effects[None]:
         """Encode as `prepare` does, in effects."""
-        return self._steering.preparing()
+        if self._signed is not None:
+            yield from self._signed.preparing()
 
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
@@ -125,8 +168,37 @@ class QuerySteering:
     def _steered(
         self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None, *, turns: bool
     ) -> SteeredQuery:
-        chosen = self._steering.choose(query, only, candidates)
-        return self._steered_by(chosen, query, self._steering.vector(query, chosen, turns=turns))
+        chosen = self._choose(query, only, candidates)
+        return self._steered_by(chosen, query, self._vector(query, chosen, turns=turns))
+
+    def _choose(
+        self,
+        query: FloatArray,
+        only: NDArray[np.intp] | None,
+        candidates: FloatArray | None,
+        names: QueryNames | None = None,
+    ) -> Chosen:
+        """Choose the preferences that steer a query: outside signed mode p* (Eq. 7), or none."""
+        if self._signed is not None:
+            return self._signed.choose(query, only, candidates, names)
+        vectors = self.vectors if only is None else self.vectors[only]
+        if not len(vectors):
+            return Chosen([], [], [], 0.0, None)
+        if self.mode == "off":
+            return Chosen([], [], [], 0.0, float((vectors @ query).max()))
+        place = nearest_preference(query, vectors)
+        nearest = float(vectors[place] @ query)
+        if self.floor is not None and nearest < self.floor:
+            return Chosen([], [], [], 0.0, nearest)
+        return Chosen([place if only is None else int(only[place])], [nearest], [1.0], 1.0, nearest)
+
+    def _vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
+        """Return the query moved to the chosen preferences (Eq. 8), with `turns` also away from avoided phrases."""
+        if not chosen.rows:
+            return query
+        if self._signed is not None:
+            return self._signed.vector(query, chosen, turns=turns)
+        return steered(query, self.vectors[chosen.rows[0]])
 
     def _steered_by(self, chosen: Chosen, query: FloatArray, vector: FloatArray) -> SteeredQuery:
         return SteeredQuery(
@@ -143,7 +215,7 @@ class QuerySteering:
 
     def names_apart(self, query: str) -> list[str]:
         """Return the proper names in a query, to be encoded, if a preference is called by others; else none."""
-        return self._steering.names_apart(query)
+        return [] if self._signed is None else self._signed.names_apart(query)
 
     def matters(
         self,
@@ -161,7 +233,7 @@ class QuerySteering:
             candidates: Embeddings of the texts to choose from, shape `(n, d)`.
             names: The query's proper names, if preferences are called by others (`names_apart`).
         """
-        return list(self._steering.choose(query, only, candidates, names).matters or ())
+        return list(self._choose(query, only, candidates, names).matters or ())
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.
@@ -200,7 +272,10 @@ class QuerySteering:
             words: The words of the texts, if known.
             scaled: Whether the scores are brought back to the scale of a cosine.
         """
-        return self._steering.score_texts(query, texts, vectors, only=only, words=words, scaled=scaled)
+        if self._signed is not None:
+            return self._signed.score_texts(query, texts, vectors, only=only, words=words, scaled=scaled)
+        scores: FloatArray = vectors @ self._vector(query, self._choose(query, only, None), turns=False)
+        return scores
 
     def score_found(
         self,
@@ -226,8 +301,51 @@ class QuerySteering:
         Returns:
             The scores, shape `(n,)`, and the query with the preferences that matter to it.
         """
-        scores, chosen = self._steering.score_found(query, topics, vectors, words, only=only, names=names)
+        if self._signed is not None:
+            scores, chosen = self._signed.score_found(query, topics, vectors, words, only=only, names=names)
+        else:
+            scores, chosen = topics.astype(np.float32, copy=True), self._choose(query, only, None)
         return scores, self._steered_by(chosen, query, query)
+
+
+class Steerings:
+    """A cache of `QuerySteering` for the `size` users served last; preferences are encoded when they first steer.
+
+    Safe to use from several threads; preferences that first steer twice at the same time may be encoded twice.
+    """
+
+    def __init__(self, encoder: Encoder, *, floor: float | None = None, size: int = 128) -> None:
+        self.encoder = encoder
+        self.floor = floor
+        self.size = size
+        self._made: OrderedDict[tuple[Mode, tuple[str | Preference, ...]], QuerySteering] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
+        """Return steering by these preferences, ready for queries; one given twice is an `InvalidInputError`."""
+        return run(self.steering(preferences, mode))
+
+    async def aof(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
+        """Return steering as `of` does, without blocking the event loop."""
+        return await arun(self.steering(preferences, mode), threaded=(mode, preferences) not in self._made)
+
+    def steering(self, preferences: tuple[str | Preference, ...], mode: Mode) -> Effects[QuerySteering]:
+        """Return steering as `of` does, in effects."""
+        key = (mode, preferences)
+        with self._lock:
+            known = self._made.get(key)
+            if known is not None:
+                self._made.move_to_end(key)
+                return known
+        unique = unique_preferences(preferences)
+        vectors = yield Embed(self.encoder, [preference.text for preference in unique], "steering")
+        made = QuerySteering(self.encoder, unique, mode, floor=self.floor, vectors=vectors)
+        yield from made.preparing()
+        with self._lock:
+            self._made[key] = made
+            while len(self._made) > self.size:
+                self._made.popitem(last=False)
+        return made
 
 
 def _given(preferences: Sequence[str | Preference]) -> tuple[Preference, ...]:

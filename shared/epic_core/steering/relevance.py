@@ -63,12 +63,7 @@ SAMPLES = (
 
 
 class Weights(NamedTuple):
-    """Weights with which rel(p) is linear in its features.
-
-    Attributes:
-        features: The weight of each feature, shape `(f,)`.
-        bias: The constant term.
-    """
+    """Weights with which rel(p) is linear in its features, shape `(f,)`, and the constant term."""
 
     features: FloatArray
     bias: float
@@ -160,12 +155,7 @@ def default_floor(encoder: object) -> float:
 
 
 class Nearness:
-    """The nearness of directions to preferences and their expansions.
-
-    Args:
-        vectors: E(p), shape `(m, d)`.
-        sides: The phrases and embeddings of each preference.
-    """
+    """The nearness of directions to preferences, by E(p), shape `(m, d)`, and the embeddings of their expansions."""
 
     def __init__(self, vectors: FloatArray, sides: Sequence[AspectEmbeddings]) -> None:
         self._vectors = vectors
@@ -223,12 +213,7 @@ def features(
 ) -> list[FloatArray]:
     """Return `FEATURES` of each preference, each shape `(m,)`.
 
-    Args:
-        query: E(q), shape `(d,)`.
-        vectors: E(p), shape `(m, d)`.
-        samples: The encoder's samples.
-        to: The nearness to the preferences.
-        candidates: Embeddings of the texts to choose from, shape `(n, d)`; None if unknown.
+    Candidates are the embeddings of the texts to choose from, shape `(n, d)`; None if these are unknown.
     """
     asks = max(-_CLEAR, min(float(query @ samples.choice), _CLEAR))
     return [
@@ -248,12 +233,9 @@ def nearness(query: FloatArray, to: Nearness, candidates: FloatArray | None) -> 
 
 
 def relevance(encoder: Encoder, found: Sequence[FloatArray], *, candidates: bool) -> FloatArray:
-    """Return rel(p) of each preference, shape `(m,)`: a preference matters from 0 on.
+    """Return rel(p) of each preference, shape `(m,)`, from `FEATURES`: a preference matters from 0 on.
 
-    Args:
-        encoder: The encoder of all the embeddings.
-        found: `FEATURES`.
-        candidates: Whether the texts to choose from were known.
+    The weights depend on the encoder, and on whether the texts to choose from were known.
     """
     bundled = encoder.name == BUNDLED_NAME
     weights = (_STATIC if bundled else _OTHER)[candidates]

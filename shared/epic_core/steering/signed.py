@@ -12,6 +12,9 @@ rel(p) is the relevance of a preference, in log-odds (`relevance`). Its nearness
 ~ exp(KAPPA near(p)). If there are candidates, their topic counts as well. The strength of steering altogether is the
 chance 1 / (1 + exp(-STEEPNESS max rel(p))) that any preference matters.
 
+A preference with a proper name of its own ("I'm learning Portuguese") is near to a question by another name alone
+("Where should I stay in Porto?"): near(p) is then computed without the question's names (`QueryNames`).
+
 Of two preferences that contradict each other only one counts: the nearer one; of about equally near ones the firmer;
 then the later.
 
@@ -45,7 +48,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +66,6 @@ from epic_core.preferences.evidence import (
 )
 from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.effects import Effects
-from epic_core.steering.base import Chosen, QueryNames, SteeringMode
 from epic_core.steering.relevance import (
     RELEVANT,
     Nearness,
@@ -101,34 +105,59 @@ SLACK = 0.2
 OFF_TOPIC = 2.0
 # Largest difference at which two preferences are about equally near.
 TIE = 0.02
+# A longer text is no question with a name in it; no question has more names that tell what it is about.
+_LONGEST_QUESTION, _MOST_NAMES = 500, 8
+# Length of a vector of which nothing is left.
+_NOTHING = 1e-6
 # Preferences with a smaller share are skipped: they hardly change the order.
 _FELT = 0.02
 
 
-class Signed(SteeringMode):
-    """Steering by the liked and avoided phrases of preferences, weighted by how much each matters to the query.
+class QueryNames(NamedTuple):
+    """Proper names in a query, and their embeddings, shape `(n, d)`.
 
-    Args:
-        encoder: Encodes the phrases of preferences and the samples that relevance needs.
-        preferences: The preferences.
-        vectors: E(p) of each, shape `(m, d)`.
-        floor: Value in [-1, 1] of near(p) from which a preference steers; None: rel(p) decides.
-        borrow: Whether preferences without an expansion borrow from the bundled library.
+    "Where should I stay in Rome?" is near "I love Italian food" by the name alone. So for preferences that are called
+    by another name than the query's, its names are left out.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        preferences: Sequence[Preference],
-        vectors: FloatArray,
-        floor: float | None,
-        *,
-        borrow: bool,
-    ) -> None:
-        super().__init__(preferences, vectors, floor)
-        self.encoder = encoder
-        self.borrow = borrow
-        self.samples = known_samples(encoder)
+    words: tuple[str, ...]
+    vectors: FloatArray
+
+    def left_out_of(self, vectors: FloatArray) -> FloatArray:
+        """Return unit vectors `(..., d)` without what they have in common with the names, of length one again."""
+        basis = np.linalg.qr(self.vectors.T)[0].astype(np.float32)
+        left = vectors - (vectors @ basis) @ basis.T
+        lengths = np.linalg.norm(left, axis=-1, keepdims=True)
+        rest: FloatArray = np.where(lengths > _NOTHING, left / np.maximum(lengths, np.float32(_NOTHING)), vectors)
+        return rest
+
+
+class Chosen(NamedTuple):
+    """The preferences that steer a query, heaviest first; `strength` is how much they count together."""
+
+    rows: list[int]
+    similarities: list[float]
+    weights: list[float]
+    strength: float
+    nearest: float | None
+    matters: tuple[tuple[Preference, float], ...] | None = None
+
+
+@dataclass(eq=False, repr=False)
+class Signed:
+    """Steering by the liked and avoided phrases of preferences, weighted by how much each matters to the query.
+
+    The arguments are those of `QuerySteering`; the floor is one of near(p).
+    """
+
+    encoder: Encoder
+    preferences: Sequence[Preference]
+    vectors: FloatArray
+    floor: float | None
+    borrow: bool
+
+    def __post_init__(self) -> None:
+        self.samples = known_samples(self.encoder)
 
     @cached_property
     def _sides(self) -> list[AspectEmbeddings]:
@@ -181,15 +210,11 @@ class Signed(SteeringMode):
             if self.samples is None:
                 self.samples = yield from encoding_samples(self.encoder)
             if "_sides" not in self.__dict__:
-                self.__dict__["_sides"] = yield from embedding_aspects(
-                    self.encoder, self.preferences, borrow=self.borrow
-                )
+                self._sides = yield from embedding_aspects(self.encoder, self.preferences, borrow=self.borrow)
             _ = self._directions, self._nearness, self._keys, self._clashes
 
     def vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
         """Return t, which is Eq. 8 with all relevant preferences by their weights; with `turns`, q~."""
-        if not chosen.rows:
-            return query
         by = np.array(chosen.weights, dtype=np.float32)
         topic = query + np.float32(chosen.strength) * (by @ self.vectors[chosen.rows])
         vector = _unit(topic, query)
@@ -207,8 +232,10 @@ class Signed(SteeringMode):
 
     def names_apart(self, query: str) -> list[str]:
         """Return the proper names in a query, if a preference is called by others."""
+        if len(query) > _LONGEST_QUESTION or not any(self._names):
+            return []
         names = statement_of(query).names
-        return sorted(names) if names and any(own and own.isdisjoint(names) for own in self._names) else []
+        return sorted(names)[:_MOST_NAMES] if any(own and own.isdisjoint(names) for own in self._names) else []
 
     def choose(
         self,
@@ -217,7 +244,14 @@ class Signed(SteeringMode):
         candidates: FloatArray | None,
         names: QueryNames | None = None,
     ) -> Chosen:
-        """Choose by nearness and rel(p)."""
+        """Choose by nearness and rel(p).
+
+        Args:
+            query: E(q), shape `(d,)`.
+            only: Rows of the preferences that may steer; None for all.
+            candidates: Embeddings of the texts to choose from, shape `(n, d)`, if known.
+            names: The query's, if preferences are called by others.
+        """
         vectors = self.vectors if only is None else self.vectors[only]
         # Preferences are few: plain numbers are faster than short arrays.
         similarities: list[float] = (vectors @ query).tolist()
@@ -275,13 +309,12 @@ class Signed(SteeringMode):
                     loses = other
                     if relevances[one] - relevances[other] <= TIE:
                         # Both are about equally near: the firmer one wins, then the later.
-                        loses = min(one, other, key=lambda place: (self._firmness[rows[place]], rows[place]))
+                        loses = min(one, other, key=lambda place: (self._firmness(rows[place]), rows[place]))
                     overruled.add(loses)
         return [place for place in places if place not in overruled]
 
-    @cached_property
-    def _firmness(self) -> list[float]:
-        return [aspects_of(preference).firmness for preference in self.preferences]
+    def _firmness(self, row: int) -> float:
+        return aspects_of(self.preferences[row]).firmness
 
     def score_texts(
         self,

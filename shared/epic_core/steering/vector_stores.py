@@ -16,11 +16,11 @@ otherwise are more fetched, and their texts embedded.
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -28,19 +28,20 @@ import numpy as np
 from epic_core.encoders.base import Encoder
 from epic_core.encoders.cache import TextVectors
 from epic_core.errors import EncoderError, InvalidInputError
+from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering.cache import Steerings
-from epic_core.steering.query_steering import QuerySteering
+from epic_core.steering.query_steering import QuerySteering, Steerings
 from epic_core.steering.relevance import default_floor
-from epic_core.steering.stance import penalty_of
-from epic_core.types import FloatArray, Preference, checked_k
+from epic_core.types import FloatArray, Preference, Stance, checked_k
 from epic_core.types.modes import Mode, checked_mode
-from epic_core.types.validation import checked_tau
+from epic_core.types.validation import checked_tau, checked_whole
+from epic_core.types.verdicts import PENALTY
 
 T = TypeVar("T")
 Fetch: TypeAlias = Callable[[list[float], int], Sequence[T]]
 AsyncFetch: TypeAlias = Callable[[list[float], int], Awaitable[Sequence[T]]]
 Read: TypeAlias = Callable[[T], tuple[str, Mapping[str, Any]]]
+_STANCES = {stance.value: stance for stance in Stance}
 # Words in the errors of stores for a vector of the wrong dimension; each store has its own exception, and names the
 # dimension.
 _OTHER_DIMENSION = re.compile(r"dimension|shape|vector (?:size|length)", re.I)
@@ -98,7 +99,7 @@ class SteeredSearch:
 
     def __init__(self, encoder: Encoder, *, floor: float | None = None, overfetch: int = 4) -> None:
         self.encoder = encoder
-        self.overfetch = checked_overfetch(overfetch)
+        self.overfetch = checked_whole(overfetch, "overfetch", 1)
         self._floor = None if floor is None else checked_tau(floor, "floor")
         self._steerings = Steerings(encoder, floor=floor)
         self._texts = TextVectors(encoder)
@@ -133,9 +134,7 @@ class SteeredSearch:
         users = _live(preferences)
         if not users:
             return Target(vector=_listed(embedding), matched=False)
-        return self._target(embedding, (yield from self._steerings.steering(users, mode)))
-
-    def _target(self, embedding: Sequence[float] | FloatArray, steering: QuerySteering) -> Target:
+        steering: QuerySteering = yield from self._steerings.steering(users, mode)
         unit, length = _direction(embedding)
         if len(unit) != steering.vectors.shape[1]:
             raise EncoderError(
@@ -165,25 +164,22 @@ class SteeredSearch:
         Raises:
             InvalidInputError: for an invalid k.
         """
-        found = fetch(target.vector, checked_k(k))
-        wanted = self._to_rank(target, k, found, read)
-        if not wanted:
-            return [Found(document) for document in found[:k]]
-        if wanted > len(found):
-            found = fetch(target.vector, wanted)
-        contents = [read(document) for document in found]
-        return _ranked(target, found, contents, self._texts.of([text for text, _ in contents]), k)
+        return run(self._finding(target, k, fetch, read))
 
     async def afind(self, target: Target, k: int, fetch: AsyncFetch[T], read: Read[T]) -> list[Found[T]]:
         """Return documents as `find` does, without blocking the event loop."""
-        found = await fetch(target.vector, checked_k(k))
+        return await arun(self._finding(target, k, fetch, read), threaded=False)
+
+    def _finding(self, target: Target, k: int, fetch: Callable[..., Any], read: Read[T]) -> Effects[list[Found[T]]]:
+        found: Sequence[T] = yield Call(fetch, fetch, target.vector, checked_k(k))
         wanted = self._to_rank(target, k, found, read)
         if not wanted:
             return [Found(document) for document in found[:k]]
         if wanted > len(found):
-            found = await fetch(target.vector, wanted)
+            found = yield Call(fetch, fetch, target.vector, wanted)
         contents = [read(document) for document in found]
-        return _ranked(target, found, contents, await self._texts.aof([text for text, _ in contents]), k)
+        vectors = yield from self._texts.embedding([text for text, _ in contents])
+        return _ranked(target, found, contents, vectors, k)
 
     def _to_rank(self, target: Target, k: int, found: Sequence[T], read: Read[T]) -> int:
         """Return how many documents have to be ranked by their stances; 0 if the store's order is right."""
@@ -191,17 +187,6 @@ class SteeredSearch:
             return 0
         # If there are fewer than requested, the store has no more.
         return len(found) if len(found) < k else self.overfetch * k
-
-
-def checked_overfetch(overfetch: object) -> int:
-    """Return how many times k documents are fetched for ranking.
-
-    Raises:
-        InvalidInputError: for anything but a whole number of at least 1.
-    """
-    if not isinstance(overfetch, Integral) or isinstance(overfetch, bool) or overfetch < 1:
-        raise InvalidInputError(f"overfetch must be a whole number of at least 1, not {overfetch!r}.")
-    return int(overfetch)
 
 
 def refuses_dimension(error: Exception, vector: Sequence[float]) -> bool:
@@ -252,3 +237,41 @@ def _listed(embedding: Sequence[float] | FloatArray) -> list[float]:
         return embedding
     listed: list[float] = np.asarray(embedding).tolist()
     return listed
+
+
+def penalty_of(metadata: Mapping[str, Any], preferences: Collection[str]) -> float:
+    """Return the penalty for the stance to some preferences; 0 if it is unknown."""
+    if "epic_stance" not in metadata and "epic_alignments" not in metadata:
+        return 0.0
+    stance = stance_to(metadata, preferences)
+    return 0.0 if stance is None else PENALTY[stance]
+
+
+def stance_to(metadata: Mapping[str, Any], preferences: Collection[str]) -> Stance | None:
+    """Return the stance of a document to some preferences, by its metadata: the worst, from supports to conflicts.
+
+    `epic_alignments` (JSON, a list of objects with `preference` and `stance`) holds the stance to each preference;
+    without it, `epic_stance` is the stance to `epic_preference`, or to any preference if that is missing. Unreadable
+    values are ignored.
+
+    Returns:
+        The stance, or None if it is unknown.
+    """
+    stances = [
+        _STANCES.get(str(alignment.get("stance")))
+        for alignment in _alignments(metadata)
+        if alignment.get("preference") is None or str(alignment["preference"]) in preferences
+    ]
+    return max(filter(None, stances), key=PENALTY.__getitem__, default=None)
+
+
+def _alignments(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    alignments = metadata.get("epic_alignments")
+    if isinstance(alignments, str):
+        try:
+            alignments = json.loads(alignments)
+        except (ValueError, RecursionError):
+            alignments = None
+    if isinstance(alignments, list):
+        return [alignment for alignment in alignments if isinstance(alignment, dict)]
+    return [{"preference": metadata.get("epic_preference"), "stance": metadata.get("epic_stance")}]

@@ -33,14 +33,19 @@ def one_of(name: str, value: object, known: Sequence[T]) -> T:
 
 
 def checked_k(k: object, name: str = "k") -> int:
-    """Return the number of results wanted; `name` is the argument's name, for the error.
+    """Return the number of results wanted, at least 1, as `checked_whole` does."""
+    return min(checked_whole(k, name, 1), _MOST)
+
+
+def checked_whole(value: object, name: str, least: int) -> int:
+    """Return a whole number of at least `least`; `name` is the argument's name, for the error.
 
     Raises:
-        InvalidInputError: for anything but a whole number of at least 1.
+        InvalidInputError: for anything else.
     """
-    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise InvalidInputError(f"{name} must be a whole number of at least 1, not {k!r}.")
-    return min(int(k), _MOST)
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise InvalidInputError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    return int(value)
 
 
 def checked_string(text: object, what: str) -> str:

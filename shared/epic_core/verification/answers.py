@@ -29,7 +29,6 @@ from epic_core.lm.answers import (
     whole_pieces,
 )
 from epic_core.types import Decision
-from epic_core.verification.contradictions import outside, says_otherwise
 from epic_core.verification.values import (
     CHUNK_KEYS,
     INSTRUCTION_KEYS,
@@ -85,6 +84,37 @@ _ENDED = re.compile(r"(?:[.!?…。！？][\"'”’*_`)]{0,9}|\n)\s*\Z")
 _SENTENCE = re.compile(r"[^\n]*\S[ \t]+\S[^\n]*[.!。！][\"'”’*)]{0,3}$|[^\x00-\x7f][^\n]*[。！]$")
 _NO_INSTRUCTION = re.compile(r"\W*(?:I|I['’]\w+|sorry|unfortunately|as an ai|(?:keep|discard)(?=\s*[.:,;]))\b", re.I)
 
+# Patterns for another decision in words: as a sentence of its own, or after words such as "final answer:".
+_ENDS = r"""[ \t*_"'`)\]]{0,9}(?:$|[.!;,:(–—]|[ \t]-)"""
+_OTHER = r"(?:%s)\b(?:\s{1,3}(?:it|this|that|(?:the|this)\s{1,3}(?:chunk|document|one)))?"
+_ADVERBS = r"(?:(?:so|then|thus|hence|therefore|actually|(?:or\s)?rather|instead|final(?:ly)?|now|but)\s{1,3}){0,2}"
+_FINAL_WORDS = (
+    r"\b(?:decision|verdict|answer|judge?ment|conclusion|final|correction|corrected)\b[^\n.:=!?]{0,20}"
+    r"(?:[:=–—]|\s-|\b(?:is|(?:should|must)\s{1,3}be)\b)"
+    r"|\b(?:meant|chang(?:e|ed|ing)\b[^\n.:=!?]{0,20}\sto)\b"
+    r"|\b(?:it|this|that|chunk|document)\s{1,3}(?:should|must|has\sto|ought\sto)\s{1,3}(?:\w{1,9}\s{1,3})?be\b"
+)
+_SPACE = r"""[\s*_"'`#>(\[]{0,9}"""
+_FIRST, _EARLIER, _LATER = (
+    {
+        decision: re.compile(form.replace("%s", words), re.I | re.M)
+        for decision, words in ((Decision.KEEP, "keep|kept"), (Decision.DISCARD, "discard(?:ed)?"))
+    }
+    for form in (
+        rf"\A\W*({_OTHER}){_ENDS}",
+        rf"(?:(?:^[^\w\n]{{0,20}}|[.!?]{_SPACE}){_ADVERBS}({_OTHER})[ \t*_\"'`)\]]{{0,9}}(?:$|[.!])"
+        rf"|(?:{_FINAL_WORDS}){_SPACE}({_OTHER}){_ENDS})",
+        rf"(?:(?:^[^\w\n]{{0,20}}|[.!?:;,–—(→>]{_SPACE}|\s-{_SPACE}){_ADVERBS}|(?:{_FINAL_WORDS}){_SPACE})({_OTHER}){_ENDS}",
+    )
+)
+_CONDITION = re.compile(r"\b(?:if|unless|otherwise|whether|when)\b", re.I)
+_LONGEST_SENTENCE = 200
+_ANSWER_TAG = re.compile(
+    r"<(?:decision|reason|rationale|(?:relevant_)?preferences?|instruction|stance|number|text|id|relevant)\b"
+    r"[^<>]{0,200}>[^<]*|</?[a-z][^<>]{0,200}>",
+    re.I,
+)
+
 
 class _Stated(NamedTuple):
     """Statement of a decision in one place of an answer, with the position of the decision word if it is certain."""
@@ -110,7 +140,7 @@ def read_decision(text: str, preferences: Sequence[str], *, instructions: bool, 
     pieces = whole_pieces(said)
     stated = [one for piece in pieces for one in _json_stated(piece, said)]
     stated += _xml_stated(said, closed=closed)
-    beside = outside(pieces, said)
+    beside = _outside(pieces, said)
     # Labelled lines next to JSON or XML must not contradict it, and need not be complete.
     lines = _line_stated(beside, alone=not stated)
     if not stated and (closed or not lines):
@@ -120,7 +150,7 @@ def read_decision(text: str, preferences: Sequence[str], *, instructions: bool, 
         raise UnreadableAnswer("it states several decisions that differ")
     begins = [piece.begin for piece in pieces if _records(piece)]
     begins += [one.span[0] for one in (*stated, *lines) if one.span]
-    if says_otherwise(beside, min(begins, default=0), answer.decision):
+    if _says_otherwise(beside, min(begins, default=0), answer.decision):
         raise UnreadableAnswer("it states one decision and then says the other")
     return _checked(answer, said, instructions=instructions)
 
@@ -130,13 +160,8 @@ def read_batch(
 ) -> dict[int, Answer]:
     """Return the decisions that an answer states for several chunks: the place of a chunk, from 0, to its answer.
 
-    Chunks without a reliable decision are left out, as is the last one of an answer that is cut off.
-
-    Args:
-        text: The answer.
-        preferences: The preferences in the order of the prompt, which numbers them from 1.
-        asked: For each chunk the places of the preferences under which it was to be judged; others are ignored.
-        instructions: As for `read_decision`.
+    Chunks without a reliable decision are left out, as is the last one of an answer that is cut off. `asked` holds for
+    each chunk the places of the preferences under which it was to be judged; others are ignored.
     """
     said = said_in(text)
     try:
@@ -163,11 +188,7 @@ def read_batch(
 
 
 def read_instruction(text: str) -> Relevant:
-    """Return the instruction and the stance in an answer of the Instruction Generator.
-
-    Raises:
-        UnreadableAnswer: if there is no instruction, or it is cut off.
-    """
+    """Return the instruction and the stance in an answer of the Instruction Generator, which has to be complete."""
     said = said_in(text)
     found = [record for piece in whole_pieces(said) for record in mappings(piece.value, stated_in)]
     found.append({"instruction": _tag("instruction", said), "stance": _tag("stance", said)})
@@ -187,11 +208,7 @@ def read_instruction(text: str) -> Relevant:
 
 
 def read_rewrite(text: str) -> str:
-    """Return the text in an answer of the Rewriter: in JSON, between tags, or in a fence.
-
-    Raises:
-        UnreadableAnswer: if there is none, or nothing shows that it is complete.
-    """
+    """Return the text in an answer of the Rewriter, which has to be complete: in JSON, between tags, or in a fence."""
     said = said_in(text)
     pieces = whole_pieces(said)
     found = [value_of(record, TEXT_KEYS) for piece in pieces for record in mappings(piece.value, stated_in)]
@@ -214,11 +231,7 @@ def _records(piece: Piece) -> list[Record]:
 
 
 def _json_stated(piece: Piece, said: str) -> list[_Stated]:
-    """Return what a piece states; the last of a piece without an end is left out.
-
-    Raises:
-        UnreadableAnswer: if a repaired piece states something else than the text it was made from.
-    """
+    """Return what a piece states; the last of a piece without an end is left out."""
     records = _records(piece)
     words = [match for match in _STATED.finditer(said, piece.begin, piece.end) if names_decision(match.group(1))]
     stated = [decision_of(match.group(1)) for match in words]
@@ -244,11 +257,7 @@ def _word_in(match: re.Match[str], group: int) -> tuple[int, int]:
 
 
 def _xml_stated(said: str, *, closed: bool) -> list[_Stated]:
-    """Return what XML states, in the paper's form or in models' variants of it.
-
-    Raises:
-        UnreadableAnswer: if it is cut off.
-    """
+    """Return what XML states, in the paper's form or in models' variants of it, if it is not cut off."""
     stated = list(_DECISION_TAG.finditer(said))
     tags = Counter((name.casefold(), bool(slash)) for slash, name in _TAG.findall(said))
     if stated and (re.search(r"<[^<>]*\Z", said) or any(tags[name, False] > tags[name, True] for name, _ in tags)):
@@ -309,11 +318,7 @@ def _tag(name: str, text: str) -> str:
 
 
 def _line_stated(said: str, *, alone: bool) -> list[_Stated]:
-    """Return what labelled lines state; or, if nothing else was stated, a text that begins with its decision.
-
-    Raises:
-        UnreadableAnswer: if a label has another value, or a Keep may be cut off.
-    """
+    """Return what labelled lines state; or, if nothing else was stated, a text that begins with its decision."""
     made = []
     for match in _DECISION_LINE.finditer(said):
         value = match.group(2)
@@ -350,11 +355,7 @@ def _labelled(said: str) -> dict[str, Any]:
 
 
 def _check_complete(record: Record, *, ended: bool, fenced: bool = False) -> None:
-    """Raise an error if a Keep in a form without an end may be cut off: it has to say for what, and with which stance.
-
-    Raises:
-        UnreadableAnswer: if it does not.
-    """
+    """Raise an error if a Keep in a form without an end may be cut off: it has to say for what, and how it stands."""
     if decision_of(record["decision"]) is not Decision.KEEP or fenced:
         return
     given = record["preferences"]
@@ -385,3 +386,37 @@ def _checked(answer: Answer, said: str, *, instructions: bool) -> Answer:
     if instructions and not all(one.instruction for one in answer.relevant):
         raise UnreadableAnswer("it keeps the chunk, but gives no instruction")
     return answer
+
+
+# words that take a decision back
+
+
+def _outside(pieces: Sequence[Piece], said: str) -> str:
+    """Return the text of an answer outside of its JSON, with all else in place."""
+    for piece in pieces:
+        if isinstance(piece.value, Mapping) or any(map(stated_in, mappings(piece.value))):
+            said = said[: piece.begin] + _gap(piece.end - piece.begin) + said[piece.end :]
+    return own_lines(said)
+
+
+def _says_otherwise(said: str, begin: int, decision: Decision) -> bool:
+    """Tell whether the words around a decision, which is stated first at `begin`, state the other one."""
+    said = _ANSWER_TAG.sub(lambda tag: _gap(tag.end() - tag.start()), said)
+    other = Decision.DISCARD if decision is Decision.KEEP else Decision.KEEP
+    found = [
+        *_FIRST[other].finditer(said, 0, begin),
+        *_EARLIER[other].finditer(said, 0, begin),
+        *_LATER[other].finditer(said, begin),
+    ]
+    return any(not _conditional(said, match.start(match.lastindex or 0)) for match in found)
+
+
+def _gap(length: int) -> str:
+    """Return white space in place of a part of an answer, such that the next part begins a line."""
+    return " " * (length - 1) + "\n"
+
+
+def _conditional(said: str, place: int) -> bool:
+    """Tell whether the sentence that leads to a place is conditional."""
+    sentence = re.split(r"[.!?\n]", said[max(0, place - _LONGEST_SENTENCE) : place])[-1]
+    return _CONDITION.search(sentence) is not None

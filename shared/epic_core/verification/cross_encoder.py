@@ -17,6 +17,7 @@ from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.threads import in_thread
 from epic_core.text.chunking import WordChunker, count_words, sentences
 from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
+from epic_core.types.validation import checked_whole
 from epic_core.verification.base import BaseVerifier
 from epic_core.verification.embedded import EmbeddedVerifier
 from epic_core.verification.pair_model import PairModel, PairScorer
@@ -99,8 +100,7 @@ class CrossEncoderVerifier(BaseVerifier):
     ) -> None:
         if not 0.0 <= threshold <= 1.0:
             raise InvalidInputError(f"threshold must be between 0 and 1, not {threshold!r}.")
-        if not isinstance(batch, int) or batch < 1:
-            raise InvalidInputError(f"batch must be a whole number of at least 1, not {batch!r}.")
+        checked_whole(batch, "batch", 1)
         if "{aspect}" not in hypothesis:
             raise InvalidInputError(f"hypothesis must say where the aspect goes: {_HYPOTHESIS!r}, not {hypothesis!r}.")
         if encoder is None:
@@ -189,7 +189,7 @@ class CrossEncoderVerifier(BaseVerifier):
         judge = self._inferred if self.model.labels else self._related
         scores = asked.by_preference(rows)
         # Inference needs the embedded verifier's view of each pair; otherwise it only words kept pairs.
-        wanted = [self.model.labels != () or float(each.max()) >= self.threshold for each in scores]
+        wanted = [bool(self.model.labels) or float(each.max()) >= self.threshold for each in scores]
         worded = self._worded(asked.candidate, wanted)
         judged = [judge(asked, column, each, worded) for column, each in enumerate(scores)]
         judged.sort(key=lambda entry: -entry[0])

@@ -30,7 +30,7 @@ from epic_core.text.chunking import sentences
 from epic_core.text.stems import Words, words_of
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
 from epic_core.types.preferences import Aspects, Expansion
-from epic_core.verification.base import BaseVerifier
+from epic_core.verification.base import BaseVerifier, Verifier
 from epic_core.verification.features import (
     MEASURES,
     STANCE_MEASURES,
@@ -61,25 +61,31 @@ _SAID = [MEASURES.index(name) for name in ("liked_said", "avoided_said", "avoide
 _Key: TypeAlias = tuple[str, Aspects, Expansion | None]
 
 
+class Linear(NamedTuple):
+    """A linear function of measures, whose value is in log-odds."""
+
+    weights: FloatArray
+    bias: float
+
+    def __call__(self, measures: FloatArray | list[float]) -> Any:
+        """Return the log-odds for measures of shape `(f,)`, or for each row of `(n, f)`."""
+        return measures @ self.weights + self.bias
+
+
 class Weights(NamedTuple):
-    """Weights of three linear functions, the least chance for a stance, and the rarity of words.
+    """What was fitted for an encoder.
 
     Attributes:
-        relevance: Weights of `MEASURES`; the log-odds that a pair is kept are these times the measures, plus the bias.
-        stance: Weights of `STANCE_MEASURES`, for the log-odds that a kept pair supports its preference rather than
-            conflicts with it.
-        sure: Weights of `SURE_MEASURES`, for the log-odds that the likelier stance is right.
-        relevance_bias, stance_bias, sure_bias: The biases.
+        relevance: Of `MEASURES`: whether a pair is kept.
+        stance: Of `STANCE_MEASURES`: whether a kept pair supports its preference rather than conflicts with it.
+        sure: Of `SURE_MEASURES`: whether the likelier stance is right.
         least_sure: The chance from which a stance is given.
         rarity: The rarity of words.
     """
 
-    relevance: FloatArray
-    relevance_bias: float
-    stance: FloatArray
-    stance_bias: float
-    sure: FloatArray
-    sure_bias: float
+    relevance: Linear
+    stance: Linear
+    sure: Linear
     least_sure: float
     rarity: Rarity
 
@@ -139,13 +145,11 @@ class EmbeddedVerifier(BaseVerifier):
         vectors = embed(self.encoder, [sentence for piece in pieces if len(piece) > 1 for sentence in piece])
         verdicts, start = [], 0
         for one, piece in zip(judged, pieces, strict=True):
-            near = one.candidate.embedding[None, :]
+            near, words = one.candidate.embedding[None, :], [one.chunk.words]
             if len(piece) > 1:
                 near = vectors[start : start + len(piece)]
-                start += len(piece)
-            words = [one.chunk.words]
-            if len(piece) > 1:
                 words = [words_of(sentence, beginnings=beginnings) for sentence in piece]
+                start += len(piece)
             verdicts.append(self._verdict(one, piece, words, near))
         return verdicts
 
@@ -184,7 +188,7 @@ class EmbeddedVerifier(BaseVerifier):
         self, candidate: Candidate, chunk: Chunk, measures: FloatArray, known: Mapping[_Key, Wanted]
     ) -> _Judged:
         wanted = [known[_key(preference)] for preference in candidate.preferences]
-        odds = measures @ self._weights.relevance + self._weights.relevance_bias
+        odds = self._weights.relevance(measures)
         confidences: list[float] = (1.0 / (1.0 + np.exp(-odds.astype(np.float64)))).tolist()
         order = sorted(range(len(wanted)), key=lambda place: -confidences[place])
         kept = [place for place in order if confidences[place] >= self.threshold]
@@ -223,15 +227,31 @@ class EmbeddedVerifier(BaseVerifier):
         self, wanted: Wanted, kept: float, measures: FloatArray, vectors: FloatArray, words: Sequence[Words]
     ) -> Stance:
         weights, plain = self._weights, measures.tolist()
-        odds = float(stance_measured(wanted, plain, vectors, words) @ weights.stance) + weights.stance_bias
+        odds = float(weights.stance(stance_measured(wanted, plain, vectors, words)))
         if odds >= 0.0 and _is_mixed(wanted, measures):
             return Stance.MIXED
-        sure = float(sure_measured(kept, odds, plain) @ weights.sure) + weights.sure_bias
+        sure = float(weights.sure(sure_measured(kept, odds, plain)))
         if 1.0 / (1.0 + math.exp(-sure)) < weights.least_sure:
             return Stance.NEUTRAL
         if odds < 0.0:
             return Stance.CONFLICTS
         return Stance.NEUTRAL if _has_another_side(wanted.sides, vectors) else Stance.SUPPORTS
+
+
+def verifier_of(verifier: Verifier | str | None, encoder: Encoder) -> Verifier:
+    """Return the embedded verifier for None, an `LMVerifier` for a name as `lm_of` takes it, and a verifier unchanged.
+
+    Raises:
+        InvalidInputError: for an unknown name, or one that needs a server's address.
+    """
+    if verifier is None:
+        return EmbeddedVerifier(encoder)
+    if not isinstance(verifier, str):
+        return verifier
+    from epic_core.lm.by_name import lm_of
+    from epic_core.verification.lm import LMVerifier
+
+    return LMVerifier(lm_of(verifier))
 
 
 def _has_another_side(sides: AspectEmbeddings, vectors: FloatArray) -> bool:
@@ -327,21 +347,19 @@ def _speaks(sides: AspectEmbeddings, words: Words, stance: Stance) -> float:
 def shipped_weights(name: str) -> Weights:
     """Return the weights in the package: "static" for the bundled encoder, "other" for any other."""
     shipped: Mapping[str, Any] = json.loads((files("epic_core") / "data" / "verifier.json").read_text(encoding="utf-8"))
-    relevance, stance, sure = (shipped[f"{name}_{what}"] for what in ("relevance", "stance", "sure"))
+
+    def linear(what: str, measures: Sequence[str]) -> Linear:
+        weights = shipped[f"{name}_{what}"]["weights"]
+        values = [weights.get(measure, 0.0) for measure in measures]
+        return Linear(np.array(values, dtype=np.float32), float(shipped[f"{name}_{what}"]["bias"]))
+
     return Weights(
-        relevance=_array(relevance["weights"], MEASURES),
-        relevance_bias=float(relevance["bias"]),
-        stance=_array(stance["weights"], STANCE_MEASURES),
-        stance_bias=float(stance["bias"]),
-        sure=_array(sure["weights"], SURE_MEASURES),
-        sure_bias=float(sure["bias"]),
-        least_sure=float(sure["least"]),
+        relevance=linear("relevance", MEASURES),
+        stance=linear("stance", STANCE_MEASURES),
+        sure=linear("sure", SURE_MEASURES),
+        least_sure=float(shipped[f"{name}_sure"]["least"]),
         rarity=Rarity(shipped["counts"], shipped["texts"]),
     )
-
-
-def _array(weights: Mapping[str, float], measures: Sequence[str]) -> FloatArray:
-    return np.array([weights.get(measure, 0.0) for measure in measures], dtype=np.float32)
 
 
 def _rationale(measures: FloatArray) -> str:

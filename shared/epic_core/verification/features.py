@@ -80,17 +80,12 @@ _TELLING = 8.0
 _SHARPNESS = 12.0
 
 
+@dataclass(frozen=True, eq=False)
 class Rarity:
-    """The rarity of words: idf, from the number of texts that hold each word.
+    """The rarity of words: idf, from the number of texts that hold each stem, and the number of all texts."""
 
-    Args:
-        counts: Numbers of texts for stems that are not rare.
-        texts: The number of all texts.
-    """
-
-    def __init__(self, counts: dict[str, int], texts: int) -> None:
-        self.counts = counts
-        self.texts = texts
+    counts: dict[str, int]
+    texts: int
 
     def __call__(self, word: str) -> float:
         """Return the idf of a stem."""
@@ -189,13 +184,7 @@ class Wanted:
 
 
 def measured(wanted: Wanted, chunks: Sequence[Chunk], preferences: Sequence[FloatArray]) -> FloatArray:
-    """Return `MEASURES` of chunks under one preference, shape `(n, len(MEASURES))`.
-
-    Args:
-        wanted: The preference.
-        chunks: The texts.
-        preferences: E(p) for each of them, each shape `(d,)`.
-    """
+    """Return `MEASURES` of chunks under one preference, with E(p) for each of them; shape `(n, len(MEASURES))`."""
     sides = wanted.sides
     near = np.stack([wanted.vectors @ chunk.vector for chunk in chunks]).astype(np.float64)
     by_side = by_cosines(sides, near)
@@ -237,14 +226,7 @@ def measured(wanted: Wanted, chunks: Sequence[Chunk], preferences: Sequence[Floa
 def stance_measured(
     wanted: Wanted, measures: Sequence[float], vectors: FloatArray, sentence_words: Sequence[Words]
 ) -> list[float]:
-    """Return `STANCE_MEASURES` of a chunk under a preference.
-
-    Args:
-        wanted: The preference.
-        measures: `MEASURES` of the pair.
-        vectors: Embeddings of the chunk's sentences, shape `(n, d)`.
-        sentence_words: The words of each sentence.
-    """
+    """Return `STANCE_MEASURES` of a pair: from its `MEASURES`, and its sentences' embeddings `(n, d)` and words."""
     sides = wanted.sides
     near = (vectors @ wanted.vectors.T).astype(np.float64)
     by_side = by_cosines(sides, near)
@@ -272,13 +254,7 @@ def _denies(deniable: dict[str, float], words: Words) -> bool:
 
 
 def sure_measured(relevance: float, stance: float, measures: Sequence[float]) -> list[float]:
-    """Return `SURE_MEASURES` of a pair.
-
-    Args:
-        relevance: The log-odds that it is kept.
-        stance: The log-odds that it supports its preference.
-        measures: `MEASURES` of the pair.
-    """
+    """Return `SURE_MEASURES`, from the log-odds that a pair is kept and that it supports, and from its `MEASURES`."""
     lean = min(_SUREST, abs(stance))
     likely = 1.0 / (1.0 + math.exp(-max(-_SUREST * 5, relevance)))
     stated = max(measures[place] for place in _SAID)

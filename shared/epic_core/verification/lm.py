@@ -17,15 +17,16 @@ from epic_core.lm.retries import RetryPolicy
 from epic_core.preferences.lm_reader import AspectReader
 from epic_core.runtime.effects import Effects
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Usage, Verdict
+from epic_core.types.validation import checked_whole
 from epic_core.types.verdicts import combined
 from epic_core.verification.answers import read_batch, read_decision, read_instruction, read_rewrite
 from epic_core.verification.base import BaseVerifier, Rewriting, Rewritten
 from epic_core.verification.prompts import (
+    INSTRUCT_SCHEMA,
+    REWRITE_SCHEMA,
     Prompts,
     batch_schema,
     decide_schema,
-    instruct_schema,
-    rewrite_schema,
     single_schema,
 )
 from epic_core.verification.values import Answer
@@ -92,11 +93,9 @@ class LMVerifier(BaseVerifier):
             raise InvalidInputError(f"way must be one of {', '.join(get_args(Way))}; not {way!r}.")
         if refine not in (None, "rewrite"):
             raise InvalidInputError(f"refine must be None or 'rewrite', not {refine!r}.")
-        for name, value, least in (("batch_size", batch_size, 1), ("max_tokens", max_tokens, 16)):
-            if (value is not None or name == "batch_size") and (
-                not isinstance(value, int) or isinstance(value, bool) or value < least
-            ):
-                raise InvalidInputError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        checked_whole(batch_size, "batch_size", 1)
+        if max_tokens is not None:
+            checked_whole(max_tokens, "max_tokens", 16)
         if not isinstance(prompts, (Prompts, str, Path, type(None))):
             raise InvalidInputError(f"prompts must be Prompts(...) or the name of a folder, not {prompts!r}.")
         if isinstance(prompts, (str, Path)) and way != "paper" and refine is None:
@@ -232,7 +231,7 @@ class LMVerifier(BaseVerifier):
             }
             prompt = self.prompts.instruct
             written, _ = yield from self._asker.readable(
-                self._asker.request(prompt, values, instruct_schema(), self._answer_tokens(1, 1)),
+                self._asker.request(prompt, values, INSTRUCT_SCHEMA, self._answer_tokens(1, 1)),
                 prompt,
                 read_instruction,
                 usage,
@@ -348,12 +347,7 @@ def _named(places: Sequence[int]) -> str:
 class LMRewriter:
     """A rewriter that has a language model rewrite chunks: x^ = Rewriter(x, P'_rel(x), rationale), the earlier version.
 
-    Args:
-        asker: The client of the model.
-        prompt: The Rewriter's prompt.
-
-    Attributes:
-        name: Made of model and prompt; rewritten texts are cached under it.
+    Its name is made of model and prompt; rewritten texts are cached under it.
     """
 
     def __init__(self, asker: StructuredClient, prompt: Prompt) -> None:
@@ -379,7 +373,7 @@ class LMRewriter:
         # The text is to be no longer than the chunk; an answer with more tokens than the chunk has bytes has failed.
         limit = 64 + size_of(rewriting.item.text)
         try:
-            request = self._asker.request(self._prompt, values, rewrite_schema(), min(limit, 2048))
+            request = self._asker.request(self._prompt, values, REWRITE_SCHEMA, min(limit, 2048))
             text, _ = yield from self._asker.readable(request, self._prompt, read_rewrite, usage)
         except (LMError, UnreadableTwice) as error:
             return place, Rewritten(failure=str(error), answer=getattr(error, "answer", ""), usage=usage)

@@ -30,15 +30,7 @@ class PairScorer(Protocol):
 
 
 class PairModel:
-    """A cross-encoder, with its name, identity and labels.
-
-    Args:
-        model: A name, a folder, or a `PairScorer`.
-        device: As sentence-transformers takes it, for a name or a folder.
-        batch: Pairs in one call.
-        logits: Whether it gives logits; None: as its activation implies, or probabilities if it has none.
-        labels: The meanings of its scores, in order; None: as its config says.
-        name: The name to use for it.
+    """A cross-encoder, with its name, identity and labels. Arguments and errors are those of `CrossEncoderVerifier`.
 
     Attributes:
         name: Its name.
@@ -46,11 +38,6 @@ class PairModel:
         labels: The names of its scores, lower case; empty for one score.
         entails, contradicts: The places of these labels; None if there is none.
         words: How many words of a text it can certainly read next to a preference.
-
-    Raises:
-        MissingExtraError: if sentence-transformers is not installed and the model is a name or a folder.
-        EncoderError: if the model cannot be loaded, or is not a cross-encoder.
-        InvalidInputError: if it is not a model, or has several labels of which none says entailment.
     """
 
     def __init__(

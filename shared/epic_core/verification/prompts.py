@@ -35,21 +35,19 @@ instruction: one sentence of at most 35 words: how and when to use the chunk whe
 preference. Name the concrete things in the chunk to focus on or to steer clear of; no pronouns, nothing that is not \
 in the chunk"""
 _RATIONALE = "rationale: one sentence of at most 20 words, naming what in the chunk decides it"
-_SHOWN = "The user's preferences:\n{preferences}\n\nThe chunk:\n{chunk}\n\n"
-
-_SINGLE = Prompt(
-    system=f"""{_ROLE}
-
-Answer with one JSON object:
+_ANSWER = f"""\
 - decision: "Keep" or "Discard"
 - {_RATIONALE}
 - preferences: one object for each relevant preference, most relevant first; empty if the decision is Discard
   - preference: its number in the list
-  - {_STANCE}
-  - {_INSTRUCTION}""",
+  - {_STANCE}"""
+_SHOWN = "The user's preferences:\n{preferences}\n\nThe chunk:\n{chunk}\n\n"
+
+_DECIDE = Prompt(
+    system=f"{_ROLE}\n\nAnswer with one JSON object:\n{_ANSWER}",
     user=_SHOWN + "Decide whether to keep this chunk, and say under which of the preferences. Answer in JSON.",
 )
-_DECIDE = replace(_SINGLE, system=_SINGLE.system.removesuffix(f"\n  - {_INSTRUCTION}"))
+_SINGLE = replace(_DECIDE, system=f"{_DECIDE.system}\n  - {_INSTRUCTION}")
 _INSTRUCT = Prompt(
     system=f"""\
 You write instructions for a personal assistant. A chunk of a document was kept because it matters to one of the \
@@ -77,23 +75,18 @@ Answer with one JSON object:
     user="The user's preferences:\n{preferences}\n\nThe chunk:\n{chunk}\n\nWhy it was kept: {rationale}\n\n"
     "Rewrite the chunk. Answer in JSON.",
 )
-_BATCH = Prompt(
+_BATCH_DECIDE = Prompt(
     system=f"""{_ROLE}
 
 There are several chunks. Judge each by itself, under the preferences named above it only.
 
 Answer with one JSON object that holds the list "answers", one object for each chunk in their order:
 - chunk: its number
-- decision: "Keep" or "Discard"
-- {_RATIONALE}
-- preferences: one object for each relevant preference, most relevant first; empty if the decision is Discard
-  - preference: its number in the list
-  - {_STANCE}
-  - {_INSTRUCTION}""",
+{_ANSWER}""",
     user="The user's preferences:\n{preferences}\n\n{chunk}\n\n"
     "Decide for each of these chunks whether to keep it, and under which of its preferences. Answer in JSON.",
 )
-_BATCH_DECIDE = replace(_BATCH, system=_BATCH.system.removesuffix(f"\n  - {_INSTRUCTION}"))
+_BATCH = replace(_BATCH_DECIDE, system=f"{_BATCH_DECIDE.system}\n  - {_INSTRUCTION}")
 
 # The files of the authors' repository, by the prompt that they hold.
 _FILES = {
@@ -165,6 +158,8 @@ class Prompts:
 _TEXT = {"type": "string"}
 _DECISION = {"type": "string", "enum": ["Keep", "Discard"]}
 _STANCE_VALUE: dict[str, object] = {"type": "string", "enum": [str(stance) for stance in Stance]}
+INSTRUCT_SCHEMA = object_schema(instruction=_TEXT)
+REWRITE_SCHEMA = object_schema(text=_TEXT)
 
 
 def single_schema(preferences: int) -> Schema:
@@ -175,16 +170,6 @@ def single_schema(preferences: int) -> Schema:
 def decide_schema(preferences: int) -> Schema:
     """Return the schema for `Prompts.decide`."""
     return object_schema(**_judged(preferences))
-
-
-def instruct_schema() -> Schema:
-    """Return the schema for `Prompts.instruct`."""
-    return object_schema(instruction=_TEXT)
-
-
-def rewrite_schema() -> Schema:
-    """Return the schema for `Prompts.rewrite`."""
-    return object_schema(text=_TEXT)
 
 
 def batch_schema(chunks: int, preferences: int, *, decide_only: bool) -> Schema:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -57,11 +56,9 @@ class Relevant:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A decision as a model stated it.
+    """A decision as a model stated it: Keep or Discard.
 
     Attributes:
-        decision: Keep or Discard.
-        rationale: Why; can be empty.
         relevant: P'_rel(x), at least one for Keep.
         span: The position of the decision word in the answer; None if it is not certain.
     """
@@ -132,7 +129,7 @@ def _places_of(value: Any, preferences: Sequence[str]) -> list[int]:
 
 
 def _quoted_place(text: str, preferences: Sequence[str]) -> int | None:
-    wanted, known = letters(text), _letters_of(tuple(preferences))
+    wanted, known = letters(text), [letters(preference) for preference in preferences]
     if wanted and wanted in known:
         return known.index(wanted)
     if len(wanted) < _SHORTEST_PART:
@@ -140,12 +137,6 @@ def _quoted_place(text: str, preferences: Sequence[str]) -> int | None:
     alike = (n for n, one in enumerate(known) if wanted in one or (len(one) >= _SHORTEST_PART and one in wanted))
     place = next(alike, None)
     return place if next(alike, None) is None else None
-
-
-@lru_cache(maxsize=4)
-def _letters_of(preferences: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the letters of preferences; cached, because an answer may quote them many times."""
-    return tuple(letters(preference) for preference in preferences)
 
 
 def whole_number(value: Any) -> int | None:
@@ -188,11 +179,7 @@ def instruction_of(value: Any) -> str:
 
 
 def answer_in(record: Record, preferences: Sequence[str], span: tuple[int, int] | None) -> Answer:
-    """Return the answer that one object states, with the position of its decision word if that is certain.
-
-    Raises:
-        UnreadableAnswer: if it does not settle on one decision.
-    """
+    """Return the answer that one object states, if it settles on one decision, with the place of the decision word."""
     decisions = stated_in(record)
     decision = decisions.pop() if len(decisions) == 1 else None
     if decision is None or relevance_of(record) is (decision is Decision.DISCARD):

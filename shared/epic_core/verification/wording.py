@@ -58,11 +58,7 @@ _QUOTED_CHARACTERS = 240
 def worded_instruction(aspects: Aspects, stance: Stance, sentence: str, preference: str = "") -> str:
     """Return what to do with a text under a preference, with the sentence to look at.
 
-    Args:
-        aspects: The aspects of the preference.
-        stance: The stance of the text.
-        sentence: The sentence to quote.
-        preference: The preference in the user's words, quoted if the aspects do not read well.
+    The preference is given in the user's words, which are quoted if the aspects do not read well.
     """
     quote = _cut(sentence)
     # If there are liked and avoided phrases, it is unknown which of them the scope belongs to.

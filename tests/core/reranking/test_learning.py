@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.reranking.network import Pass, untrained
-from epic_core.reranking.plackett_luce import gradient, log_probability, sample
+from epic_core.reranking.policy import Pass, gradient, log_probability, sample, untrained
 from epic_core.reranking.training import Example, Settings, prior, score_gradient, train
 
 

@@ -14,8 +14,7 @@ from epic_core import EpicMemory, Preference, QuerySteering
 from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.preferences.evidence import embed_aspects
 from epic_core.preferences.library import borrowed
-from epic_core.steering.base import SteeredQuery
-from epic_core.steering.cache import Steerings
+from epic_core.steering.query_steering import SteeredQuery, Steerings
 from epic_core.steering.relevance import (
     FEATURES,
     NEAREST,

@@ -17,8 +17,7 @@ from epic_core import Preference, QuerySteering
 from epic_core.encoders import default_encoder
 from epic_core.encoders.cache import TextVectors
 from epic_core.errors import DuplicatePreferenceError, EncoderError, InvalidInputError
-from epic_core.steering.stance import stance_to
-from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_k
+from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_k, stance_to
 from epic_core.types import FloatArray, Stance
 from epic_core.types.verdicts import PENALTY
 from helpers import HashEncoder

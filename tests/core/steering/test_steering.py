@@ -16,8 +16,7 @@ from epic_core.encoders import StaticEncoder, default_encoder
 from epic_core.errors import DuplicatePreferenceError, InvalidInputError
 from epic_core.preferences.evidence import AspectEmbeddings, embed_aspects, highest_two, stance_scores, worded
 from epic_core.preferences.parser import parse_aspects
-from epic_core.steering.base import SteeredQuery
-from epic_core.steering.cache import Steerings
+from epic_core.steering.query_steering import SteeredQuery, Steerings
 from epic_core.steering.relevance import (
     RELEVANT,
     Nearness,

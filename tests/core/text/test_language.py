@@ -327,7 +327,7 @@ def test_nothing_is_steered_to_or_from_a_side_that_nobody_knows() -> None:
     vectors = encoder.encode([CASINO_HOTEL, "A quiet inn without any casino."])
 
     assert len(sides.liked) == len(sides.avoided) == len(sides.vectors) == 0
-    assert not steering._steering._directions.any()
+    assert not steering._signed._directions.any()
     steered = steering.steer_vector(query)
     assert steered.preferences and np.isfinite(steered.vector).all()
     np.testing.assert_allclose(steered.vector, steering.steer_for_index(query).vector, atol=1e-6)

@@ -26,8 +26,7 @@ from epic_core.lm.failures import kind_of
 from epic_core.memory import EpicMemory
 from epic_core.runtime.batching import coerced
 from epic_core.runtime.threads import in_thread
-from epic_core.steering.base import SteeredQuery
-from epic_core.steering.cache import Steerings
+from epic_core.steering.query_steering import SteeredQuery, Steerings
 from epic_core.types import FloatArray, Hits, Item, Preference, checked_k, checked_text
 from epic_core.types.modes import Mode, checked_mode
 from epic_core.types.validation import checked_tau

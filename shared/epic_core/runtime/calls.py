@@ -1,4 +1,4 @@
-"""Effect that calls a framework's component: by its synchronous method, or by its asynchronous one."""
+"""Effect that calls a component, such as a client: by its synchronous method, or by its asynchronous one."""
 
 from __future__ import annotations
 
