@@ -52,9 +52,8 @@ class EpicDocumentTransformer(
     `invoke(documents, preferences=[...])`. Other metadata is kept, input documents are never changed, and documents
     whose text is white space are left out.
 
-    A document that a model's failure leaves undecided is not returned; it is in `undecided`, the reason is in
-    `report.failures`, and a warning is logged. Transform it again once the model answers: verdicts that were reached
-    are not asked for again.
+    If the model fails on a document, it is not returned; it is in `undecided`, the reason is in `report.failures`, and
+    a warning is logged. Transform it again once the model answers: existing verdicts are reused.
 
     Attributes:
         preferences: The user's.

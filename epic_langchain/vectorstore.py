@@ -37,9 +37,8 @@ class EpicVectorStore(CollectionFile, VectorStore):
 
     It stores every document it is given. A document with instructions in its metadata, as `EpicDocumentTransformer`
     writes them, is found by each of them and by its text; any other by its text. Filters are mappings like `{"year":
-    {"$gte": 2020}}`, `epic_core.Filter`s, or functions of a Document; they are applied within the search, so that k
-    documents come back if so many satisfy the filter. Scores are cosines, higher is better; with preferences, less a
-    penalty for a conflict with one.
+    {"$gte": 2020}}`, `epic_core.Filter`s, or functions of a Document; they are applied within the search, so you get k
+    documents whenever k match. Scores are cosines, higher is better; with preferences, a conflict lowers the score.
 
     Searches by text take `filter`, `preferences` and `steering` for this call; searches by a vector are not steered,
     and take `filter`. Metadata has to be JSON. Safe to use from several threads; a file also from several processes.
@@ -56,8 +55,8 @@ class EpicVectorStore(CollectionFile, VectorStore):
     Raises:
         InvalidInputError: if an argument is invalid.
         StoreError: if the file cannot be opened, or is not a vector store's.
-        EncoderMismatchError: if it was made with another embedding model; at the first use, if finding that out takes a
-            call to the model.
+        EncoderMismatchError: if it was made with another embedding model; at the first use, if checking needs a call to
+            the model.
     """
 
     def __init__(

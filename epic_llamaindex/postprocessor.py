@@ -58,11 +58,11 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     it. A node that already has this guidance, under one of the user's preferences, is not judged again: the verdict
     from when it was stored stands. Guidance under preferences that are not the user's is removed.
 
-    If a model fails, nodes are undecided: they are returned without guidance, unless `top_n` cuts them off, and a
-    warning is logged. Verdicts are cached. Each node that is new to a language model costs a call while the user waits
-    for the answer: rather judge nodes when they are stored, with `EpicTransform`. A call to `llm` that fails is retried
-    once, a timeout never; while its server is down, nodes are undecided at once, and it is asked again after half a
-    minute. A verifier, given as `llm` or a memory's, follows its own retry policy.
+    If a model fails, its nodes are returned without guidance (`top_n` still applies), and a warning is logged. Verdicts
+    are cached. Each node that is new to a language model costs a call while the user waits for the answer: it is better
+    to judge nodes when they are stored, with `EpicTransform`. A call to `llm` that fails is retried once, a timeout
+    never; while its server is down, nodes are undecided at once, and it is asked again after half a minute. A verifier,
+    given as `llm` or a memory's, follows its own retry policy.
 
     Attributes:
         preferences: The user's, texts or `epic_core.Preference`s. The only attribute that can be changed; a change

@@ -86,18 +86,17 @@ class EpicRetriever(Copied, BaseRetriever):
         preferences: Which of the memory's preferences may steer and match; default: all.
         namespace: The namespace of another user in the same file.
         guidance: "metadata"; or "text": the text of a node is in the form for a model (its number, the guidance and the
-            content), for query engines that pass on nothing but texts; or "none": a node has the text and metadata it
-            was added with, for a fusion with other retrievers over the same nodes.
+            content), for query engines that pass on only the text; or "none": a node has the text and metadata it was
+            added with, for a fusion with other retrievers over the same nodes.
         steering: "signed", "paper" or "off"; default: the memory's own.
         stance_policy: "prefer" ranks items that support a preference above items that conflict with it, "only_supports"
             leaves out items that conflict, in part or whole, "any" ranks by similarity alone.
         embed_model: For opening a file: a `BaseEmbedding`, an encoder of epic_core or its name; default: the embedded
             encoder. A memory that is open has its own.
         callback_manager, verbose: As for `BaseRetriever`.
-        object_map, objects: The objects that are retrieved from in place of the nodes that refer to them: by the
-            `index_id` of an index node or the id of an item; or index nodes whose `index_id` or id is that of an item's
-            node. The object of an index node (`obj`) is known to the retriever it is added with; a file does not store
-            it.
+        object_map, objects: Objects that replace the nodes referring to them: by the `index_id` of an index node or the
+            id of an item; or index nodes whose `index_id` or id is that of an item's node. The object of an index node
+            (`obj`) is known to the retriever it is added with; a file does not store it.
 
     Raises:
         InvalidInputError: if an argument is invalid; from a call, for a query without text.

@@ -57,9 +57,9 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
 
     Nodes are returned as they were given (subclasses of LlamaIndex's own classes as those classes), without embeddings.
     Filters, `doc_ids` and `node_ids` are applied within the search, so that k nodes come back if so many satisfy them;
-    but `node_ids` that name no text node restrict nothing, as an index names its image and index nodes in each query. A
-    node without a source document counts as its own. Scores are cosines, higher is better; with preferences, less a
-    penalty for a conflict with one. Metadata has to be JSON. Safe to use from several threads; a file also from several
+    but `node_ids` that name no text node are ignored, because an index lists its image and index nodes in every query.
+    A node without a source document counts as its own. Scores are cosines, higher is better; with preferences, a
+    conflict lowers the score. Metadata has to be JSON. Safe to use from several threads; a file also from several
     processes.
 
     Args:
@@ -75,8 +75,8 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
     Raises:
         InvalidInputError: if an argument is invalid.
         StoreError: if the file cannot be opened, or is not a vector store's.
-        EncoderMismatchError: if it was made with another embedding model; at the first use, if finding that out takes a
-            call to the model.
+        EncoderMismatchError: if it was made with another embedding model; at the first use, if checking needs a call to
+            the model.
     """
 
     stores_text: bool = True

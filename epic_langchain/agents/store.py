@@ -97,8 +97,8 @@ class EpicStore(CollectionFile, BaseStore):
             operators, a limit or an offset below 0, a time to live that is not above 0.
         StoreError: if the file cannot be opened, or is not an EpicStore's.
         DamagedError: on use, if the file holds data that no EpicStore writes.
-        EncoderMismatchError: if it was made with another embedding model; at the first use, if finding that out takes a
-            call to the model.
+        EncoderMismatchError: if it was made with another embedding model; at the first use, if checking needs a call to
+            the model.
     """
 
     supports_ttl = True

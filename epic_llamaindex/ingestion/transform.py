@@ -46,8 +46,8 @@ class EpicTransform(JudgingComponent, TransformComponent):
     neither embedded nor shown to a model: `epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`,
     `epic_confidence` and `epic_similarity` of the strongest alignment, `epic_alignments` with all of them as JSON, and
     `epic_rewrite` if the verifier rewrites. Links to dropped nodes are redirected to the next node that is kept; the
-    link to the source document stays. Images and other media without text cannot be judged and pass unchanged; nodes
-    with nothing but white space are dropped.
+    link to the source document stays. Images and other media without text cannot be judged and pass unchanged; blank
+    nodes are dropped.
 
     With `embed_model=`, a node gets the embedding of its strongest instruction (or of its rewritten text), and is found
     by it. An index keeps an existing embedding; an embedding step after this one would replace it, so leave it out.

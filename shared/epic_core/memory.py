@@ -157,43 +157,41 @@ class EpicMemory:
             tau once and stored.
         steering: "signed", "paper" (Eq. 7-8) or "off"; `search` can override it.
         chunker: Cuts each item before the coarse filter; default: an item is one chunk.
-        fallback: For queries for which nothing relevant is held: a callable `(query, k)`, or an object with
+        fallback: Asked when the memory holds nothing relevant to a query: a callable `(query, k)`, or an object with
             `search(query, k)`.
         namespace: Whose memory this is; nothing of another namespace is seen.
         coarse, fine: Switch a stage off, for ablations.
         verdict_cache: How many verdicts of a language model are kept, so that the same text under the same
             preference is not asked about again; 0 keeps none.
-        retry_queue: How many undecided items wait at most; what would add more to them stops with an error.
-        ledger: Of how many items that were not kept the memory knows that it has seen them, so that they cost
-            nothing when they come again; 0 for none. Default: a twentieth
-            of the file, less in a small one, 200 at least.
+        retry_queue: How many undecided items may wait; a call that would add more stops with an error.
+        ledger: How many discarded items are remembered, so that they are skipped when they come again; 0 for none.
+            Default: a twentieth of the file, less in a small one, 200 at least.
         not_kept: How many discarded items are kept on record, as a sample, and how many evicted ones. Default: as many
             as fit into a hundredth of the file each, 4 at least.
         budget: Bytes that the file never exceeds: a number, or text like "1 MB"; while a call writes, its journal may
             stand beside it. The file remembers the budget; "unlimited" lifts it. The other limits are lowered to what
             fits.
-        reserve: Up to which size of the file what was not kept is held by its text, best first, in the light tier: a
-            number of bytes, or text like "1 MB", the default. It gives way to what is kept, is searched with it, and is
-            looked through again when a preference comes. 0 holds nothing but what was kept, as the paper does. The file
-            remembers it.
+        reserve: The file size up to which discarded items stay in the light tier, by their text only, the best first: a
+            number of bytes, or text like "1 MB", the default. The tier gives way to what is kept, is searched with it,
+            and is compared with every new preference. 0 means no light tier, as in the paper. The file remembers it.
         retention: What goes first when the budget is reached: a `RetentionPolicy`; default `ByValue()`.
-        floor: How many entries each preference keeps at least, as far as half of the budget goes.
-        aspects: Who reads, once, what a new preference likes and avoids: the verifier's language model ("model"), which
+        floor: How many entries each preference keeps at least, within half of the budget.
+        aspects: What reads a new preference's likes and dislikes, once: the verifier's language model ("model"), which
             takes one call, or a parser ("parser"); "auto" is the model if there is one. `opening_report` tells how it
             went with those given here. Calls made here block: within an event loop, make the memory in a thread, or
             add preferences by `aadd_preference`.
         expansions: Who says, once, what a new preference means in practice: questions for which it matters, what
             follows it and what breaks it. "model" is the verifier's language model, in the same call that reads the
             aspects; "bundled" borrows from a library that comes with the package, and asks no model; "off" does
-            without. "auto" is the model if there is one, else the library; a model that `aspects="parser"` keeps from
-            reading preferences is not asked.
+            without. "auto" is the model if there is one, else the library; with `aspects="parser"` the model is not
+            asked.
         expander: A language model that reads and expands preferences in place of the verifier's, such as
             `OllamaLM("qwen3:4b")` beside the embedded verifier.
         tagger: Gives tags to items, as metadata `tags_topics`, `tags_entities`, `tags_kind`, `tags_intent` and
             `tags_preferences`, for filters and `search(rerank=...)`: `epic_core.graph.PhraseTagger()`, `LMTagger(lm)`.
 
     Raises:
-        InvalidInputError: for arguments that cannot be.
+        InvalidInputError: if an argument is invalid.
         DuplicatePreferenceError: if a preference is given twice.
     """
 
@@ -302,12 +300,12 @@ class EpicMemory:
             sync: Change the preferences of an existing file to those given instead.
             reencode: Embed an existing file anew if it was made with another encoder.
             must_exist: Refuse to make a new file.
-            read_only: Never write into the file: it can be searched, and whoever else writes it is noticed.
+            read_only: Never write into the file: it can be searched, and changes by other processes are seen.
             **options: As for `EpicMemory`.
 
         Raises:
             StoreError: if the file cannot be opened or is no memory.
-            DamagedError: if it is not as it was written.
+            DamagedError: if its content does not match its checksums.
             EncoderMismatchError: if it was made with another encoder.
             PreferencesMismatchError: if it holds other preferences.
         """
@@ -321,7 +319,7 @@ class EpicMemory:
 
     @classmethod
     def import_(cls, export: str | Path, path: str | Path, **options: Unpack[Options]) -> EpicMemory:
-        """Make a memory of what `export` wrote, embedded with the encoder given.
+        """Make a memory from an export, embedded with the encoder given.
 
         Args:
             export: The file of JSON lines.
@@ -380,10 +378,10 @@ class EpicMemory:
 
         Args:
             items: Texts or `Item`s, one or an iterable of any length, also one that never ends: a batch is committed
-                when it has 512 items, or with the first item that comes after half a second; what was read and not
-                committed when the stream fails is not taken in. An item already held with the same text is skipped,
-                and so is one that was discarded under the same preferences; a known id with another text replaces the
-                earlier version.
+                when it has 512 items, or with the first item that comes after half a second; if the stream fails, items
+                that were not committed are lost. An item already held with the same text is skipped, and so is one
+                that was discarded under the same preferences; a known id with another text replaces the earlier
+                version.
             progress: Show a bar; or call this with the report so far after each batch that was committed.
 
         Raises:
@@ -615,11 +613,10 @@ class EpicMemory:
 
         Args:
             query: Not empty.
-            k: How many items, at least 1; fewer come back where fewer are held.
+            k: How many items, at least 1; fewer come back if fewer are held.
             filter: A condition on metadata, applied inside the search.
             steering: Overrides the memory's mode.
-            preferences: Of the held preferences, those that count in this call: they alone steer, and only
-                their entries are searched.
+            preferences: The preferences to use in this call: only these steer, and only their entries are searched.
             stance_policy: "prefer" ranks what supports a preference above what conflicts with it,
                 "only_supports" leaves out items that conflict with a preference, in part or whole,
                 "any" ranks by similarity alone.
@@ -630,7 +627,7 @@ class EpicMemory:
             keys: "both" finds an item by its text, its instructions and exact words; "instruction" by its instructions
                 alone, as in the paper.
             min_score: The least relevance of a hit: "auto" for the encoder's own floor, below which nothing is returned
-                and the fallback is asked; a cosine; or None for k hits whatever they are, as in the paper.
+                and the fallback is asked; a cosine; or None, which always returns k hits, as in the paper.
             rerank: By tags (`EpicMemory(tagger=...)`): "tags" adds their share to the score; "tags-paper" is a
                 published rule on ranks, blind to scores, preferences and the floor, with at most five hits; or a
                 `TagRerank` with other settings. `reranker` and `select` choose from what the tags have ranked.
@@ -641,7 +638,7 @@ class EpicMemory:
             select: "k" for k hits; "adaptive" for as many as the question needs, at most k.
 
         Returns:
-            Hits, best first, with `timings` in seconds; `relevant` says whether anything held is.
+            Hits, best first, with `timings` in seconds; `relevant` tells whether the memory holds anything relevant.
 
         Raises:
             InvalidInputError: for an empty query, k below 1, an unknown policy or mode, or nothing to embed.
@@ -728,8 +725,8 @@ class EpicMemory:
             hits = memory.search("What should I cook tonight?", k=3, reranker=True)
             memory.learn(hits, {hits[1].item.id: "used"})
 
-        What is learnt are numbers, in the file: exported, and forgotten by `forget_learnt`. Hits that the feedback does
-        not name count as shown in vain.
+        It learns numbers only. They are stored in the file, exported, and deleted by `forget_learnt`. Hits that the
+        feedback does not name count as shown in vain.
 
         Args:
             hits: The whole result.
@@ -1032,7 +1029,7 @@ class EpicMemory:
         coffee") refers to the preference or fact that it changes.
 
         Args:
-            messages: As for `add_conversation`. Nothing is stored of it but the quotes.
+            messages: As for `add_conversation`. Only the quotes are stored.
             lm: A language model that reads it too, one call for a few turns; or its name (`lm_of`).
             auto: Accept by itself additions of at least this confidence, in (0, 1]; 0.9 for what is said plainly.
             user: Names of speakers who are the user, besides "user".
@@ -1284,7 +1281,7 @@ class EpicMemory:
         What is removed is overwritten in the file.
 
         Args:
-            *items: Ids, also of a document that was cut into chunks; or items as they were handed in, also such as
+            *items: Ids, also of a document that was cut into chunks; or the items themselves, even if they
                 were not kept.
 
         Returns:

@@ -259,14 +259,14 @@ class GraphMemory:
             query, k, filter, steering, preferences, stance_policy: As for `EpicMemory.search`.
             embed: As for `EpicMemory.search`: the texts to which passages are near. Entities are those in the query
                 itself.
-            keys, min_score: As for `EpicMemory.search`; if the query names an entity, something counts as relevant.
+            keys, min_score: As for `EpicMemory.search`; a query that names an entity always counts as relevant.
             reranker, explore, select: As for `EpicMemory.search`; scores are the walk's.
 
         Returns:
             Hits, best first. A score is the passage's share of the walk, with 1 for the most visited passage, times a
-            factor for its stance. In signed mode, unless the stance policy is "any", the first 20 gain 0.35 of the
-            amount by which their score by `QuerySteering.score_texts` exceeds the lowest among them. If the query names
-            no entity of the graph, hits and scores are those of `EpicMemory.search`.
+            factor for its stance. In signed mode, unless the stance policy is "any", each of the first 20 gains 0.35
+            times its `QuerySteering.score_texts` score less the lowest of the 20. If the query names no entity of the
+            graph, hits and scores are those of `EpicMemory.search`.
 
         Raises:
             InvalidInputError: as `EpicMemory.search`.

@@ -89,7 +89,7 @@ class Hit:
             Hits of a fallback come first, with scores of their own: compare scores only within one tier.
         entries: The item's matching entries, best first; empty for hits of a fallback.
         tier: "memory", "light" (held by its text only), "fact" (a fact of the user) or "fallback".
-        earlier: Facts that are no hits of their own, as this later one may have taken their place, oldest first.
+        earlier: Older facts that this one may replace, oldest first; they are not listed as hits.
     """
 
     item: Item
@@ -151,10 +151,10 @@ class Hits(list[Hit]):
         timings: Seconds by part, as the paper's Table 9: "embedding", "steering", "index".
         steered_by: The preferences that steered the query, as (preference text, similarity, weight).
         matters: The preferences by how much they matter to the query, heaviest first, each with the chance in [0, 1]
-            that it does; whether or not a hit carries them.
+            that it does, even if no hit was kept for them.
         fallback: Whether a fallback was asked.
         relevant: Whether the memory holds anything that is relevant to the query.
-        facts: The facts of the user that are relevant to the query, best first, at most three, among the hits or not.
+        facts: The facts of the user that are relevant to the query, best first, at most three; they may be hits, too.
         ranking: How a reranker or an adaptive selection chose them; None without, or where a fallback was asked.
     """
 
