@@ -75,8 +75,8 @@ class QuerySteering:
         preferences: Texts or `Preference`s.
         mode: "paper" (Eq. 7-8), "signed" or "off".
         floor: Value in [-1, 1] from which a preference steers: of its cosine with the query in paper mode, of near(p)
-            in signed mode, where steering then counts at full strength. Default: none in paper mode, whose equations
-            have none; rel(p) decides in signed mode (`relevance`).
+            in signed mode, where steering then counts at full strength. Default: none in paper mode; in
+            signed mode the relevance of preferences decides (`relevance`).
         vectors: E(p) of the preferences if known already, shape `(m, d)`.
         borrow: Whether preferences without an expansion borrow from the bundled library.
 

@@ -93,8 +93,8 @@ class Weights(NamedTuple):
 class EmbeddedVerifier(BaseVerifier):
     """A verifier by similarities, shared words and a lexicon, with an extractive instruction.
 
-    Its confidence in an alignment is the chance that a careful reader would keep the item under that preference, as
-    measured on judged pairs (`docs/quality.md`); a pair is kept from `threshold` on. A language model judges better;
+    Its confidence in an alignment estimates, cautiously, the chance that a careful reader would keep the item under
+    that preference (docs/quality.md); a pair is kept from `threshold` on. A language model judges better;
     this verifier runs anywhere. `shared/tools/make_verifier.py` fitted it.
 
     A stance is given if it is likely enough to be right; otherwise it is neutral, and the instruction says to check.
