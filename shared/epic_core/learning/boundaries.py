@@ -52,6 +52,7 @@ MASKED = re.compile(
 # A sentence with one of these in front of a statement, or in it, states nothing.
 NOT_MEANT = phrases(r"""
     if (?:i|we|only|my|our)\b.*
+    (?:it's|it is|its) not (?:that|as if)
     (?:what if|whether (?:i|we)|assum(?:e|ing)|i wish|maybe|perhaps|not sure|let's say|as if|just kidding|/s|
         said no one|as (?:they|people) say|(?:says?|said) (?:the|my|an?|he|she|they))
     i (?:might|may|could(?! live on)|should|guess|suppose|bet|doubt|wonder|hope|dreamt|dreamed)
@@ -123,7 +124,7 @@ CUT = re.compile(
     r"keep|tell|give|find|show|suggest|recommend|plan|book|let's|if that|if you|just so|by the way|btw|fyi|help|"
     r"believe it|you|put|make|thanks|thx|thank)\b|,\s+so\s+(?=\w)|"
     r",?\s+(?:and so|so that|and then|hence|therefore)\s+(?=\w)|"
-    r"\s+so\s+(?=(?:i|we|you|no|not|please|never|always|can|could|that|any|what|which|who|how|where|when|why|is|are|do|does|"
+    r"\s+so\s+(?=(?:i|we|you|no|not|please|never|always|can|could|that|any|what'?s?|which|who|how|where|when|why|is|are|do|does|"
     r"would|should|the|my|our|it|if|nothing|only|don'?t|keep|give|make|skip|tell|show|find)\b)|"
     r",?\s+if that (?:matters|helps)|,?\s+even (?:if|when|though)\b|\s+(?=i (?:need|want|wonder)\b)|"
     r"\s+(?:and|but)\s+(?:want to|need|would like|am looking|i need|i want to|i'd like to|wonder|was wondering|what|"

@@ -36,6 +36,7 @@ UNDO = phrases(r"""
         drive) [\w -]{0,40}(?:again|now|after all)
 """)
 STOP = phrases(r"""
+    sold (?:my|our) \w
     (?:i|we)(?:'ve| have)? (?:finally |just |recently )?(?:quit|gave up|given up|stopped|dropped|ditched|cut out|
         gone off|went off|fallen out of love with|had enough of|sold|cancelled|canceled|got rid of|sworn off|
         swore off|(?<='ve )left|(?<=have )left)\b(?! (?:it|this|that|here|there|reading|working on|by|at|off|out|over|

@@ -5,6 +5,7 @@ from __future__ import annotations
 from epic_core.learning.vocabulary import anywhere, front, phrases
 
 PREFERENCE = phrases(r"""
+    <I> want you to be (?:an? (?:bit|little) |more |less )?\w
     <I> never (?:got on with|took to|got into|liked|cared for)<THING> \w
     (?:i|we)(?:'d| would) rather you (?:\w+ed|gave|used|wrote|kept|didn't|spoke|told|stuck|left|made|
         did)\b(?! (?:me )?(?:the|this|that|it)\b)
@@ -173,9 +174,11 @@ ELLIPTIC = front(r"""
         overly )?(?:into|keen on|(?:a )?(?:big |huge )?fan of|fond of)|all?ergic to|intolerant to)<THING> (?!to\b|or\b|
         and\b|for\b|is\b|are\b|was\b|the\b|hearing|seeing|everywhere|from\b|can\b|could\b|will\b|would\b|does\b|has\b|
         may\b|might\b)\w
-    (?:<DIET>|night owl|early bird|coeliac|celiac) here\b
+    (?:(?:type (?:1|2|one|two) )?<DIET>|night owl|early bird|coeliac|celiac) here\b
 """)
 FACT = phrases(r"""
+    (?:i've |we've |i |we )?(?:just |recently )?(?:had (?:twins|triplets|a (?:baby|boy|girl|son|daughter))|
+        started (?:work |working )?as an?) ?\w*
     (?:i've|i have) been an? (?!bit\b|while\b|fan\b)[\w -]{3,30} (?:for|since) \w
     <I> take the [\w:.]{0,6} ?(?:train|bus|tram|ferry|tube|metro) to \w
     <AM> with (?-i:[A-Z])\w+(?= *(?:[.,;!]|$| and\b))

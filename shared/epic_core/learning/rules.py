@@ -13,6 +13,7 @@ ASKED = front(r"""
 """)
 # What the assistant is told to do for good: "never suggest ...", "no dairy in our family".
 TOLD = front(r"""
+    no [\w' -]{3,30} when(?:ever)? you \w
     stop (?:using|adding|giving|writing|sending|suggesting|recommending|putting|including|repeating|
         apologi[sz]ing)\b(?! (?:this|that|it)\b)
     (?:don't|do not|never) (?:give|send|show|write) me [\w' -]{3,40} (?:without|longer than|with more than)\b

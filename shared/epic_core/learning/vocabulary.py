@@ -53,9 +53,9 @@ _define(
         try to) )*
     THING = (?! *(?:it(?= *(?:[.,;!]|$))|to(?= *(?:[.,;!?]|$))|it (?:so|very|a lot|when|how|here|now|again|too|there)|
         (?:this|that|these|those|them|yours?|you|theirs?|him|her|his|he|she|all the|everyone|everybody|how|what|where|
-        why|who|both|either|neither|ones?|everything about)\b|to (?:know|see|hear|ask|go|visit|try|learn|think|
-        believe|imagine|thank|point|add|mention|have|get|bother|be(?! (?:called|told|addressed|left|near|outside|
-        outdoors|alone)\b)|do|say)\b|not to (?:say|answer|tell|discuss)|the [\w ]{2,30} (?:more|better|less) than the|
+        why|who|both|either|neither|ones?|everything about)\b|to (?:know|see|hear|ask|go|visit|try|learn|think|believe|
+        imagine|thank|point|add|mention|have|get|bother|be(?! (?:called|told|addressed|left|near|outside|outdoors|
+        alone)\b)|do|say)\b|not to (?:say|answer|tell|discuss)|the [\w ]{2,30} (?:more|better|less) than the|
         the (?:\w+ )?(?:first|second|third|last|idea|sound|look|new|other|one|option|answer|version|draft|plan|
         suggestion|title|name|colou?r|picture|design|ending|way|former|latter|above|previous|same|result|tone)\b|
         (?:\w+ )?(?:idea|answer|version|suggestion|option) *$|(?:ideas|answers|versions|suggestions|options) *$|
@@ -69,9 +69,9 @@ _define(
         resist|wear|be doing|(?:work|sleep|read|think|concentrate|travel|sit|function|relax) (?:on|in|with|at|without|
         near|next))
     DONT = (?:don't|do not|dont|won't|will not|wouldn't) (?:really |ever |usually |particularly |much )?(?:like|eat|
-        drink|do|wear|watch|tolerate|care for|touch|fly|smoke|enjoy|cook|use|drive|want (?:any|to (?:be (?:near|
-        called|in|on|around|disturbed|woken)|fly|drive|eat|stay)|\w+ (?:of any|in my|on my|with))|buy|read|go (?:to|
-        near|for)|stay (?:in|at)|take|get on with|trust)
+        drink|do|wear|watch|tolerate|care for|touch|fly|smoke|enjoy|cook|use|drive|want (?:any|to (?:be (?:near|called|
+        in|on|around|disturbed|woken)|fly|drive|eat|stay)|\w+ (?:of any|in my|on my|with))|buy|read|go (?:to|near|for)|
+        stay (?:in|at)|take|get on with|trust)
     DIET = all?ergic|intolerant|vegans?|veg[ei]t[ae]rians?|veggies?|pescatarians?|coeliac|celiac|diabetic|lactose|
         gluten|teetotal\w*|sober|kosher|halal
     DAY = (?:mon|tues|wednes|thurs|fri|satur|sun)days?|weekdays|weekends|january|february|march|april|may|june|july|
@@ -80,16 +80,16 @@ _define(
         seventeen|eighteen|twenty|thirty|forty|fifty|sixty|seventy|eighty
     KIN = (?:(?:ex-?)?(?:wife|husband|hubby)|other half|missus|partner|boyfriend|girlfriend|fianc\w+|spouse|mother|
         father|mum|mom|dad|parent|sister|brother|twin|triplet|eldest|youngest|son|daughter|kid|child|baby|toddler|lad|
-        lass|boy|girl|little one|grand(?:ma|pa|mother|father|son|daughter|parent|child)|aunt|uncle|niece|nephew|
-        cousin|family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|parrot|pet)(?:s|ren)?
-    OWN = (?:birthday|e-?mail(?: address)?|commute|pronouns?|time ?zone|hometown|major|role|height|weight|hobby|
-        hobbie|star sign|hours|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|
-        house|garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|
-        salary|mortgage|loan|tenancy|insurance|band|choir|office|studio|name|surname|nickname|doctor|dentist|
-        therapist|landlord|landlady|flatmate|roommate|school|company|budget|deadline|exam|marathon|visa|passport|
-        lease|contract|warranty|blood type|prescription)s?
-    EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|
-        lease|wedding|move|marathon|race|concert|visa|passport)s?
+        lass|boy|girl|little one|grand(?:ma|pa|mother|father|son|daughter|parent|child)|aunt|uncle|niece|nephew|cousin|
+        family|in-law|dog|cat|puppy|kitten|rabbit|hamster|horse|parrot|pet)(?:s|ren)?
+    OWN = (?:birthday|e-?mail(?: address)?|commute|pronouns?|time ?zone|hometown|major|role|height|weight|hobby|hobbie|
+        star sign|hours|wedding|anniversary|address|phone number|job|shift|commute|car|van|bike|flat|apartment|house|
+        garden|kitchen|blood (?:type|group|pressure)|shoe size|asthma|hair|skin|eyesight|hearing|rent|pension|salary|
+        mortgage|loan|tenancy|insurance|band|choir|office|studio|name|surname|nickname|doctor|dentist|therapist|
+        landlord|landlady|flatmate|roommate|school|company|budget|deadline|exam|marathon|visa|passport|lease|contract|
+        warranty|blood type|prescription)s?
+    EVENT = (?:flight|train|appointment|operation|surgery|interview|holiday|trip|class|course|term|exam|deadline|lease|
+        wedding|move|marathon|race|concert|visa|passport)s?
     HAD = <KIN>|\w+[ -]year[ -]olds?|babies|puppies|hens|chickens|sibling|siblings|grandchildren|twins|triplets|garden|
         allotment|balcony|patio|terrace|aquarium|pond|greenhouse|shed|workshop|car|van|bikes?|motorbike|boat|piano|
         flat|house|licence|asthma|arthritis|diabetes|migraines?|adhd|dyslexia|epilepsy|eczema|hay fever|tinnitus|
@@ -101,7 +101,8 @@ _define(
         chef|cook|electrician|plumber|accountant|architect|designer|musician|writer|journalist|librarian|pharmacist|
         plumber|builder|mechanic|joiner|roofer|waiter|waitress|barista|cleaner|carer|social worker|childminder|
         headteacher|lecturer|professor|solicitor|barrister|surgeon|consultant|trucker|courier|postman|fisherman|
-        policeman|police officer|soldier|civil servant|\w+(?:grapher|ologist|trician|ustrator|onomist|itian|apist)|
+        policeman|police officer|\w+ (?:operator|worker|keeper|fitter|technician|clerk|agent|analyst|editor|
+        instructor)|head chef|soldier|civil servant|\w+(?:grapher|ologist|trician|ustrator|onomist|itian|apist)|
         dentist|vet|midwife|paramedic|firefighter|pilot|driver|translator|scientist|researcher|physicist|biologist|
         chemist|psychologist|therapist|gardener|hairdresser|photographer|manager|widower|widow|(?:father|mother|dad|
         mum) of|wheelchair user|shift worker|single (?:mother|father|parent|mum|mom|dad)
@@ -114,8 +115,8 @@ _define(
     ASKED = recipe|table|hotel|flight|train|bus|taxi|cab|ticket|idea|name|list|plan|gift|present|advice|example|
         summary|translation|suggestion|tip|answer|draft|text|speech|script|template|restaurant|explanation|word|way|
         quote
-    ILL = (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|
-        toothache|hangover|migraine|guests?|visitors)
+    ILL = (?:bad |terrible |nasty |sore |stiff |upset )?(?:cold|flu|headache|fever|cough|throat|neck|stomach|toothache|
+        hangover|migraine|guests?|visitors)
     HABIT = (?:often |mostly |regularly |usually )?(?:make my own|make our own|grow|keep|raise|run|sing|swim|cycle|
         bake|cook|paint|knit|sew|hike|climb|ski|surf|dance|practi[sc]e|meditate|coach|brew|breed|ride|row|jog|smoke|
         fast|pray|tutor|sail|restore)
@@ -126,13 +127,13 @@ _define(
 _define(
     r"""
     SUBJECT = (?!(?:it|its|this|that|these|those|they|their|his|her|your|mine|yours|he|she|you|there|what|which|who|
-        how|why|when|where|do|does|did|is|are|was|can|could|will|would|should|yeah|the (?:one|answer|first|second|
-        last|matter|rest|whole))\b)[\w' -]{3,60}?,?
+        how|why|when|where|do|does|did|is|are|was|can|could|will|would|should|yeah|the (?:one|answer|first|second|last|
+        matter|rest|whole))\b)[\w' -]{3,60}?,?
     FEEL = bore|bother|tire|worry|fascinate|thrill|soothe|unsettle|annoy|scare|terrify|frighten|stress|overwhelm|
         exhaust|irritate|depress|disgust|drain|upset|calm|relax|delight|lose|floor|wreck|ruin|finish
     HELPS = write|correct|check|proofread|edit|fix|suggest|answer|explain|recommend|plan|cook|book|code|summari[sz]e|
-        translate|draft|talk|reply|give|send|show|list|describe|quote|schedule|propose|pick|choose|order|speak|
-        mention|name|offer|serve
+        translate|draft|talk|reply|give|send|show|list|describe|quote|schedule|propose|pick|choose|order|speak|mention|
+        name|offer|serve
     KINDS = questions|recipes|trips|e-?mails|messages|code|answers|flights|hotels|restaurants|bookings|presents|gifts|
         films|books|routes|meetings
     ASK = (?:can|could|would|will) you (?:please |pls |just )?

@@ -110,6 +110,7 @@ def test_plain_statements_are_quoted(text: str, quote: str) -> None:
         "My boss loves golf and hates tennis.",
         'She said "I love jazz" all evening.',
         "He told me I hate waiting.",
+        "It's not that I dislike jazz.",
         "Translate into French: I love cheese and I never eat meat.",
         "Summarise this:\n\nI live in Oslo and I love skiing. I'm allergic to cats.",
         "Here is the mail I got:\nDear Sam,\nI hate onions.\nKind regards, Pat",
