@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import helpers
 from epic_core import EpicMemory, Filter
 from epic_core.collection import Collection, Key, Matches, Record
 from epic_core.errors import (
@@ -711,13 +707,6 @@ def test_threads_add_delete_and_search_at_once(collection: Collection) -> None:
     collection.verify()
 
 
-async def test_tasks_add_and_search_at_once(collection: Collection) -> None:
-    added = await asyncio.gather(*(collection.aadd([record(n), record(n + 50)]) for n in range(10)))
-    assert sorted(one for each in added for one in each) == sorted(r.id for r in collection.records())
-    found = await asyncio.gather(*(collection.asearch(f"{WORDS[n % 8]} {n}", 1) for n in range(10)))
-    assert [ids(one) for one in found] == [[f"r{n}"] for n in range(10)]
-
-
 async def test_a_cancelled_call_writes_all_or_nothing(collection: Collection) -> None:
     for wait in range(6):
         task = asyncio.ensure_future(collection.aadd([record(2 * wait), record(2 * wait + 1)]))
@@ -788,14 +777,6 @@ def refused(path: Path, kind: type[Exception], match: str, **options: Any) -> No
             Collection(encoder(), path, read_only=read_only, **options)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
-@pytest.mark.parametrize(
-    "octets", [b"", b"Dear diary, today ...\n" * 200, bytes(4096), b"SQLite format 3\x00", b"\x80\x04K\x01."]
-)
-def test_what_is_no_collection_is_refused(path: Path, octets: bytes) -> None:
-    path.write_bytes(octets)
-    refused(path, StoreError, r"me\.vectors")
 
 
 def test_a_memory_is_no_collection_and_the_other_way_round(path: Path) -> None:
@@ -976,46 +957,7 @@ def test_a_damaged_file_gives_an_error_or_what_is_right(path: Path, tmp_path: Pa
     assert noticed["cut"] >= 58 and noticed["flipped"] > 100 and noticed["page"] >= len(octets) // 512 - 1
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs processes that can be killed")
-def test_a_killed_process_leaves_whole_batches(path: Path) -> None:
-    code = f"""
-import sys
-sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(helpers.__file__).parent)!r}]
-from test_collection import *
-with Collection(encoder(), sys.argv[1]) as made:
-    for n in range(10_000):
-        made.add([record(3 * n + m, "red wine " * 20) for m in range(3)])
-        print(n, flush=True)
-"""
-    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        told = [int(other.stdout.readline()) for _ in range(8)][-1]
-        other.send_signal(signal.SIGKILL)
-    with Collection(encoder(), path) as made:
-        made.verify()
-        held = [r.id for r in made.records()]
-        assert len(held) >= 3 * (told + 1) and len(held) % 3 == 0
-        assert held == [f"r{n}" for n in range(len(held))]
-        made.add([record(1, "green hills")])
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
 # places
-
-
-def test_places_where_no_file_can_be(tmp_path: Path, path: Path) -> None:
-    for wrong, match in (
-        (tmp_path, "is a folder"),
-        (tmp_path / "none" / "me.vectors", "no folder"),
-        ("a\x00b", "NUL"),
-        ("", "is a folder"),
-    ):
-        with pytest.raises(StoreError, match=match):
-            Collection(encoder(), wrong)
-    for options in ({"must_exist": True}, {"read_only": True}):
-        with pytest.raises(StoreError, match="no vector store at"):
-            Collection(encoder(), path, **options)  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["a b?mode=ro#x%20.vectors", "wörter 🎈", "';--"])

@@ -191,16 +191,6 @@ def one(request: pytest.FixtureRequest) -> Drive:
     return one
 
 
-async def test_a_failing_server_is_tried_again_and_counted(server: LMServer, lm: Model, one: Drive) -> None:
-    server.answer = in_turn(Reply(status=500), Reply(status=503), Reply(text="Yes", prompt_tokens=9))
-    usage = Usage()
-    assert (await one(lm, RetryPolicy(retries=3, backoff=0.001), usage)).text == "Yes"
-    assert (usage.calls, usage.retries, usage.prompt_tokens, usage.completion_tokens) == (3, 2, 9, 1)
-    assert server.calls == 3 and usage.seconds > 0.0
-    schema = server.asked[0]["format"] if "format" in server.asked[0] else server.asked[0]["response_format"]
-    assert schema
-
-
 async def test_a_server_that_is_down_is_left_alone(server: LMServer, kind: str, one: Drive) -> None:
     lm, patience, usage = model_of(server, kind), RetryPolicy(retries=2, backoff=0.0), Usage()
     server.answer = lambda request: Reply(status=500)
@@ -223,28 +213,6 @@ async def test_a_server_that_is_down_is_left_alone(server: LMServer, kind: str, 
     for _ in range(2):
         assert (await one(lm, patience, usage)).text == "Yes"
     assert server.calls == 11
-
-
-async def test_a_model_that_is_not_pulled_is_asked_once(server: LMServer, kind: str, one: Drive) -> None:
-    lm, patience = model_of(server, kind, "huge"), RetryPolicy(backoff=0.0)
-    for _ in range(3):
-        with pytest.raises(LMSetupError, match="huge"):
-            await one(lm, patience, Usage())
-    assert server.calls == 1
-
-
-async def test_retry_after_is_waited_for(server: LMServer, one: Drive) -> None:
-    server.answer = in_turn(Reply(status=429, headers={"Retry-After": "1"}), "Yes")
-    started = time.monotonic()
-    await one(model_of(server, "openai"), RetryPolicy(backoff=0.0), Usage())
-    assert time.monotonic() - started > 0.9
-
-
-async def test_a_timeout_is_tried_once_more(server: LMServer, kind: str, one: Drive) -> None:
-    server.answer = lambda request: Reply(text="Yes", delay=3.0)
-    with pytest.raises(LMUnavailableError):
-        await one(model_of(server, kind, timeout=0.1), RetryPolicy(retries=3, backoff=0.0), Usage())
-    assert server.calls == 2
 
 
 async def test_whatever_a_model_from_elsewhere_raises_may_pass(one: Drive) -> None:

@@ -497,44 +497,6 @@ def test_an_interrupted_preference_change_loses_no_call(stop: int) -> None:
     assert lm.calls == calls + 10 + 1
 
 
-# sync and async
-
-
-@pytest.mark.parametrize("concurrency", [1, 4])
-async def test_both_paths_ask_and_hold_the_same(concurrency: int) -> None:
-    def sometimes(asked: Asked) -> str | None:
-        return failing(asked) if asked.chunk.endswith("2") else None
-
-    items, ends = documents(), []
-    for path in ("sync", "async"):
-        lm = Scripted(hook=sometimes, concurrency=concurrency)
-        memory = memory_of(lm, WINE)
-        if path == "sync":
-            reports = [
-                memory.add(items),
-                memory.add_preference(TRAIN),
-                memory.replace_preference(WINE, SEA),
-                memory.remove_preference(SEA),
-            ]
-            lm.hook = None
-            reports.append(memory.retry())
-        else:
-            reports = [
-                await memory.aadd(items),
-                await memory.aadd_preference(TRAIN),
-                await memory.areplace_preference(WINE, SEA),
-                await memory.aremove_preference(SEA),
-            ]
-            lm.hook = None
-            reports.append(await memory.aretry())
-        said = [
-            (r.seen, r.passed, r.kept, r.undecided, r.cached, r.failures, r.answers, r.usage.calls, r.warnings)
-            for r in reports
-        ]
-        ends.append((said, sorted(lm.asked), contents(memory, items)))
-    assert ends[0] == ends[1]
-
-
 # changed meanwhile
 
 
