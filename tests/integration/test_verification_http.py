@@ -154,9 +154,9 @@ async def test_a_server_that_hangs_is_not_waited_for_by_every_item(
     nothing_lost(memory, report, waiting=60)
     assert all("in time" in reason and "timeout=" in reason for reason in report.failures.values())
 
-    # It hangs still: one attempt.
+    # It hangs still: one attempt of each.
     began = time.perf_counter()
-    assert memory.retry().usage.calls == 1
+    assert 1 <= memory.retry().usage.calls <= concurrency
     assert time.perf_counter() - began < 3.0
     answers.well()
     memory.verifier = patient(make())

@@ -283,13 +283,6 @@ def test_fine_off_keeps_what_passes_under_its_preferences_without_instruction() 
     assert "Interpretation Guidance" not in memory.context("wine")
 
 
-def test_the_coarse_filter_keeps_what_equals_tau() -> None:
-    encoder = HashEncoder()
-    similarity = float(encoder.vector("red wine a b") @ encoder.vector(WINE))
-    assert memory_of(tau=similarity).add(["red wine a b"]).passed == 1
-    assert memory_of(tau=similarity + 1e-4).add(["red wine a b"]).passed == 0
-
-
 def test_the_verifier_sees_only_the_near_preferences_most_similar_first() -> None:
     verifier = KeepAll()
     memory_of("wine", TRAIN, "red wine", verifier=verifier).add(["one red wine"])
@@ -769,14 +762,6 @@ def test_unknown_preferences_cannot_be_removed_or_replaced() -> None:
 # undecided items
 
 
-def test_an_undecided_item_survives_reopening(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=UndecidedAll()) as memory:
-        memory.add([Item(id="a", text="red wine", metadata={"n": 1})])
-    with EpicMemory.open(path, encoder=HashEncoder(), verifier=KeepAll()) as memory:
-        assert memory.retry().kept == 1
-        assert memory.search("wine")[0].item == Item(id="a", text="red wine", metadata={"n": 1})
-
-
 def test_a_verifier_that_raises_in_the_middle_loses_nothing() -> None:
     memory = memory_of(verifier=Raising(TimeoutError("too slow"), after=3))
     report = memory.add(wines(10))
@@ -880,16 +865,6 @@ def test_every_text_is_encoded_once_and_preferences_once_ever(path: Path, steeri
         memory.search("which wine")
         memory.add(wines(7))
         assert not set(again.texts) & {*preferences, *(item.text for item in wines(7))}
-
-
-def test_a_search_encodes_only_its_query() -> None:
-    encoder = HashEncoder()
-    memory = memory_of(encoder=encoder)
-    memory.add(wines(5))
-    memory.search("first wine")
-    calls = encoder.calls
-    memory.search("second wine")
-    assert encoder.calls == calls + 1
 
 
 # files
