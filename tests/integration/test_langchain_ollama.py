@@ -14,6 +14,7 @@ from epic_core import EpicMemory
 from epic_core.errors import EncoderError
 from epic_core.verification import LMVerifier
 from epic_langchain.models import LangChainEncoder, LangChainLM
+from helpers import both
 from lm_servers import LMServer, Reply
 from scripted import (
     DISCARDED,
@@ -115,9 +116,7 @@ async def test_embeddings_that_fail_say_so_and_nothing_is_taken_in(server: LMSer
             await failing()
     server.stop()
     with pytest.raises(EncoderError, match="langchain:OllamaEmbeddings:embedder"):
-        memory.search("casinos")
-    with pytest.raises(EncoderError, match="langchain:OllamaEmbeddings:embedder"):
-        await memory.asearch("casinos")
+        await both(memory, "search", "casinos")
     assert memory.stats().counts == before
 
     server.start()

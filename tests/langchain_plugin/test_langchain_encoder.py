@@ -30,7 +30,7 @@ from epic_langchain.models import (
     LangChainEncoder,
     encoder_of,
 )
-from helpers import Encode, HashEncoder, KeepAll
+from helpers import Encode, HashEncoder, KeepAll, both
 
 
 class Gives(Embeddings):
@@ -228,9 +228,7 @@ async def test_queries_of_an_asymmetric_encoder_stay_queries() -> None:
 async def test_what_is_no_text_is_not_embedded(texts: Any) -> None:
     embeddings = EpicEmbeddings(HashEncoder())
     with pytest.raises(InvalidInputError):
-        embeddings.embed_documents(texts)
-    with pytest.raises(InvalidInputError):
-        await embeddings.aembed_documents(texts)
+        await both(embeddings, "embed_documents", texts)
     if isinstance(texts, list):
         with pytest.raises(InvalidInputError):
             embeddings.embed_query(texts[-1])

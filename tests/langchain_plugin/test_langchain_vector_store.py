@@ -35,7 +35,7 @@ from epic_core.errors import (
 )
 from epic_core.types import Stance
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicVectorStore
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, both
 
 TOLERANCE = 2e-3
 
@@ -98,24 +98,6 @@ def store(request: pytest.FixtureRequest, path: Path) -> Iterator[EpicVectorStor
 
 def ids(documents: Sequence[Document]) -> list[str]:
     return [str(document.id) for document in documents]
-
-
-async def both(store: Any, name: str, *arguments: Any, **options: Any) -> Any:
-    """Return the value or the error of a method, sync and async."""
-    gave: list[Any] = []
-    try:
-        gave.append(getattr(store, name)(*arguments, **options))
-    except Exception as error:
-        gave.append(error)
-    try:
-        gave.append(await getattr(store, f"a{name}")(*arguments, **options))
-    except Exception as error:
-        gave.append(error)
-    if isinstance(gave[0], Exception) or isinstance(gave[1], Exception):
-        assert (type(gave[0]), str(gave[0])) == (type(gave[1]), str(gave[1]))
-        raise gave[0]
-    assert gave[0] == gave[1]
-    return gave[0]
 
 
 # the same as LangChain's own
@@ -257,8 +239,7 @@ async def test_a_threshold_keeps_what_is_relevant(store: EpicVectorStore) -> Non
             retriever = store.as_retriever(
                 search_type="similarity_score_threshold", search_kwargs={"score_threshold": threshold, "k": 5}
             )
-            found = retriever.invoke("red wine here")
-            assert found == await retriever.ainvoke("red wine here")
+            found = await both(retriever, "invoke", "red wine here")
             assert set(ids(found)) == {text for text, score in scored.items() if score >= threshold}
         opposite = EpicVectorStore(RandomEmbeddings())
         opposite.add_texts([f"{n}" for n in range(50)])

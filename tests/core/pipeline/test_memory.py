@@ -39,6 +39,7 @@ from helpers import (
     Raising,
     TooFew,
     UndecidedAll,
+    both,
     keep,
 )
 
@@ -412,9 +413,7 @@ def test_k_gives_k_or_all_there_is(k: int, distinct: bool) -> None:
 async def test_a_search_that_cannot_be_is_an_error(query: Any, options: dict[str, Any], what: str) -> None:
     memory = memory_of()
     with pytest.raises(InvalidInputError, match=what):
-        memory.search(query, **options)
-    with pytest.raises(InvalidInputError, match=what):
-        await memory.asearch(query, **options)
+        await both(memory, "search", query, **options)
     with pytest.raises(UnknownPreferenceError, match=WINE):
         memory.search("wine", preferences=["blue sky"])
 
@@ -791,9 +790,7 @@ def test_missing_verdicts_are_undecided() -> None:
 async def test_a_verifier_that_breaks_its_contract_is_an_error_and_nothing_is_written(make: Any) -> None:
     memory = memory_of(verifier=make())
     with pytest.raises(VerifierError):
-        memory.add(wines(2))
-    with pytest.raises(VerifierError):
-        await memory.aadd(wines(2))
+        await both(memory, "add", wines(2))
     assert memory.stats().counts["items"] == memory.stats().counts["pending"] == 0
     memory.verifier = KeepAll()
     assert memory.add(wines(2)).kept == 2
@@ -820,9 +817,7 @@ async def test_an_encoder_that_returns_no_embeddings_is_a_clear_error(alter: Any
     with pytest.raises(EncoderError, match="'hash'"):
         memory.add(["red wine too", "bad red wine"])
     with pytest.raises(EncoderError):
-        memory.search("bad wine")
-    with pytest.raises(EncoderError):
-        await memory.asearch("bad wine")
+        await both(memory, "search", "bad wine")
     assert texts(memory.search("wine")) == ["red wine"]
     assert memory.add(["red wine too"]).kept == 1
 

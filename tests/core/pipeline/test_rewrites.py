@@ -16,7 +16,7 @@ from epic_core.errors import LMError, LMSetupError, LMUnavailableError, Verifier
 from epic_core.types import Candidate, Verdict
 from epic_core.verification import LMVerifier
 from epic_core.verification.base import Rewriter, Rewriting, Rewritten
-from helpers import HashEncoder, KeepAll, keep
+from helpers import HashEncoder, KeepAll, both, keep
 from scripted import (
     BOTH,
     SEA,
@@ -443,9 +443,7 @@ def test_an_empty_text_is_no_rewriting(text: str) -> None:
 async def test_a_rewriter_that_breaks_its_contract_is_an_error_and_nothing_is_written() -> None:
     memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=WithRewriter(lambda _: "text"))
     with pytest.raises(VerifierError, match="Rewritten"):
-        memory.add(["red wine"])
-    with pytest.raises(VerifierError, match="Rewritten"):
-        await memory.aadd(["red wine"])
+        await both(memory, "add", ["red wine"])
     assert len(memory) == memory.stats().counts["pending"] == 0
 
 
