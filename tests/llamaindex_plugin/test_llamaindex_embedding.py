@@ -127,6 +127,12 @@ def test_the_fingerprint_does_not_change_with_what_does_not() -> None:
     assert LlamaIndexEncoder(ScriptedEmbedding(), name="mine").fingerprint == plain
 
 
+@pytest.mark.parametrize("arguments", [{"name": " "}, {"tau": 2.0}], ids=str)
+def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        LlamaIndexEncoder(ScriptedEmbedding(), **arguments)
+
+
 async def test_a_memory_embeds_queries_as_queries() -> None:
     model = ScriptedEmbedding()
     memory = EpicMemory(["night trains"], encoder=encoder_of(model), verifier=KeepAll(), tau=0.05)

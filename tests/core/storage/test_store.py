@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epic_core.errors import EpicError, InvalidInputError, StoreError
+from epic_core.errors import InvalidInputError, MemoryClosedError, StoreError
 from epic_core.storage.codecs import code_length, deflated
 from epic_core.storage.memory_schema import APPLICATION_ID, USES
+from epic_core.storage.sizes import sizes
 from epic_core.storage.store import Store
 from epic_core.storage.tables.entries import NewEntry
 from epic_core.storage.tables.items import version_of
@@ -208,10 +209,11 @@ def test_a_vector_of_another_length_is_a_store_error(path: Path) -> None:
     store.close()
 
 
-def test_a_file_as_folder_is_an_error(path: Path) -> None:
+def test_a_file_as_folder_and_a_name_that_none_can_have_are_errors(path: Path) -> None:
     path.write_text("x")
-    with pytest.raises(EpicError):
-        Store(path / "me.epic")
+    for place in (path / "me.epic", f"{path}\0"):
+        with pytest.raises(StoreError):
+            Store(place)
 
 
 def test_a_missing_file_that_must_exist_is_an_error_and_not_made(path: Path) -> None:
@@ -332,4 +334,6 @@ def test_a_store_without_path_writes_no_file(tmp_path: Path, monkeypatch: pytest
     put(store, "text")
     assert store.counts(NAMESPACE)["items"] == 1
     store.close()
+    with pytest.raises(MemoryClosedError):
+        sizes(store)
     assert list(tmp_path.iterdir()) == []
