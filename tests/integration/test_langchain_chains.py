@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,20 +13,17 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnablePassthrough
-from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from chat_models import ScriptedChat
 from epic_core import EpicMemory, Item, Stance
 from epic_core.errors import InvalidInputError, MemoryClosedError
 from epic_core.verification import LMVerifier
-from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, EpicVectorStore
+from epic_langchain import EpicDocumentTransformer, EpicRetriever
 from epic_langchain.models import RUN_NAME, LangChainLM
 from helpers import HashEncoder
 from langchain_runs import Runs
-from scripted import TRAIN, WINE, Scripted, answer_to, documents, opened, read_prompt
+from scripted import TRAIN, WINE, answer_to, documents, read_prompt
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 QUESTION = "Where should I stay, are there hotels with casinos?"
@@ -142,24 +138,6 @@ class Loader(BaseLoader):
             yield document
 
 
-STORES: dict[str, Callable[[], Any]] = {
-    "LangChain's in memory": lambda: InMemoryVectorStore(EpicEmbeddings()),
-    "ours": EpicVectorStore,
-}
-
-
-@pytest.mark.parametrize("store", STORES)
-async def test_documents_go_from_a_loader_through_the_filter_into_a_store(store: str, call: Call) -> None:
-    held = STORES[store]()
-    loader = Loader(docs())
-    chain = RunnableLambda(lambda _: loader.load()) | filtering() | held.add_documents
-    assert await call(chain, "go") == ["item 0", "item 2", "item 3", "item 5", "item 7", "item 8"]
-    found = held.similarity_search("red wine 0", k=10)
-    assert set(ids(found)) == {"item 0", "item 2", "item 3", "item 5", "item 7", "item 8"}
-    kept = {document.id: document for document in filtering().invoke(docs())}
-    assert all(document == kept[document.id] for document in found)
-
-
 # the filter's runs
 
 
@@ -254,28 +232,6 @@ def memory() -> EpicMemory:
     return memory
 
 
-def shown(found: list[Document]) -> str:
-    return "\n\n".join(document.page_content for document in found)
-
-
-def echoing(messages: list[BaseMessage]) -> str:
-    """Answers with what it was given."""
-    return messages[-1].text
-
-
-def answering(retriever: EpicRetriever, model: ScriptedChat | None = None) -> Runnable[str, str]:
-    """The usual chain: what is retrieved goes into the prompt, a model answers."""
-    prompt = ChatPromptTemplate.from_messages([("system", "Help."), ("user", "{context}\n---\n{question}")])
-    given = {"context": retriever | shown, "question": RunnablePassthrough()}
-    return given | prompt | (model or ScriptedChat(answers=echoing)) | StrOutputParser()
-
-
-async def test_a_model_is_given_the_memorys_context(memory: EpicMemory, call: Call) -> None:
-    chain = answering(EpicRetriever(memory=memory, k=3, guidance="text"))
-    assert await call(chain, QUESTION) == f"{memory.context(QUESTION, 3)}\n---\n{QUESTION}"
-    assert "Interpretation Guidance:" in memory.context(QUESTION, 3)
-
-
 # the retriever's runs
 
 
@@ -307,20 +263,3 @@ async def test_a_failed_retrieval_is_reported(runs: Runs, call: Call) -> None:
     with pytest.raises(InvalidInputError, match="k must be"):
         await call(retriever, QUESTION, {"callbacks": [runs], "run_name": "third", "configurable": {"epic_k": 0}})
     assert isinstance(runs.one("third").error, InvalidInputError)
-
-
-# what is kept by one, found by the other
-
-
-async def test_a_memory_filters_documents_and_answers_about_them(tmp_path: Path, call: Call) -> None:
-    lm = Scripted()
-    with opened(tmp_path / "me.epic", lm) as memory:
-        keep = EpicDocumentTransformer(memory=memory)
-        take_in = RunnableLambda(
-            lambda found: memory.add([Item(text=one.page_content, id=one.id or "") for one in found])
-        )
-        report = await call(keep | take_in, docs())
-        # What was decided in the filter is not asked again by the memory.
-        assert (report.kept, report.usage.calls, lm.calls) == (6, 0, 8)
-        found = await call(EpicRetriever(memory=memory, k=9), "red wine")
-        assert set(ids(found)) == set(ids(filtering().invoke(docs())))

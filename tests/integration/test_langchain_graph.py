@@ -25,7 +25,7 @@ from epic_core.graph.memory import GraphMemory
 from epic_core.types import Stance
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, LangChainLM, SteeredRetriever
 from epic_langchain.graph_retriever import EpicGraphRetriever
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, both
 
 VEGAN, SEA = "I follow a strict vegan diet.", "I love the sea."
 ITEMS = [
@@ -80,8 +80,7 @@ async def test_it_finds_what_the_graph_finds(graph: GraphMemory, guidance: Any, 
     asked = {"k": 4, **options}
     asked["filter"] = Filter.ge("year", 2022) if isinstance(asked.get("filter"), dict) else asked.get("filter")
     hits = graph.search(QUERY, **asked)
-    found = retriever.invoke(QUERY, **options)
-    assert found == await retriever.ainvoke(QUERY, **options)
+    found = await both(retriever, "invoke", QUERY, **options)
     config: Any = {"configurable": {f"epic_{name}": value for name, value in options.items()} | {"thread_id": "7"}}
     assert found == retriever.invoke(QUERY, config)
     assert found == await retriever.ainvoke(QUERY, config)
@@ -100,9 +99,7 @@ async def test_another_users_namespace_is_not_passed_over(retriever: EpicGraphRe
     assert retriever.invoke("Oscar", own) == await retriever.ainvoke("Oscar", own) == retriever.invoke("Oscar")
     another: Any = {"configurable": {"epic_namespace": "bob"}}
     with pytest.raises(InvalidInputError, match="Make a retriever for 'bob'"):
-        retriever.invoke("Oscar", another)
-    with pytest.raises(InvalidInputError, match="Make a retriever for 'bob'"):
-        await retriever.ainvoke("Oscar", another)
+        await both(retriever, "invoke", "Oscar", another)
 
 
 async def test_calls_that_cannot_be_are_errors(retriever: EpicGraphRetriever) -> None:
@@ -118,9 +115,7 @@ async def test_calls_that_cannot_be_are_errors(retriever: EpicGraphRetriever) ->
     ]
     for error, query, options in wrong:
         with pytest.raises(error):
-            retriever.invoke(query, **options)
-        with pytest.raises(error):
-            await retriever.ainvoke(query, **options)
+            await both(retriever, "invoke", query, **options)
 
 
 async def test_nothing_blocks_the_event_loop() -> None:

@@ -15,9 +15,7 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 from langchain_core.documents import Document
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 
-from epic_core.errors import EncoderError, InvalidInputError
 from epic_langchain import EpicDocumentTransformer, EpicVectorStore
-from helpers import AlteredEncoder, HashEncoder
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 
@@ -153,25 +151,3 @@ async def test_what_the_transformer_keeps_is_skipped_the_second_time(indexed: In
 
 
 # files, and failures
-
-
-async def test_what_failed_is_added_the_next_time(kind: str) -> None:
-    failing = Indexed(EpicVectorStore(AlteredEncoder(lambda vectors: vectors[:-1], when="casino")), kind)
-    with pytest.raises(EncoderError):
-        await failing.run(SOURCE, cleanup="full", batch_size=2)
-    assert failing.texts() == texts(SOURCE[:2])
-    failing.store = EpicVectorStore(HashEncoder())
-    failing.store.add_documents(SOURCE[:2])
-    assert await failing.run(SOURCE, cleanup="full", batch_size=2) == (3, 0, 2, 0)
-    assert failing.texts() == texts(SOURCE)
-
-
-async def test_arguments_that_are_not_known_are_errors(indexed: Indexed) -> None:
-    with pytest.raises(TypeError, match="vector_field"):
-        await indexed.run(SOURCE, cleanup="full", upsert_kwargs={"vector_field": "x"})
-    assert indexed.held == []
-    wrong = [*SOURCE, Document(page_content="x", metadata={"source": "x", "epic_alignments": "[{"})]
-    with pytest.raises(InvalidInputError, match=r"Document 6: .*guidance"):
-        await indexed.run(wrong, cleanup="full")
-    assert indexed.held == []
-    assert await indexed.run(SOURCE, cleanup="full") == (5, 0, 0, 0)

@@ -14,6 +14,7 @@ from epic_core import EpicMemory
 from epic_core.errors import EncoderError
 from epic_core.verification import LMVerifier
 from epic_langchain.models import LangChainEncoder, LangChainLM
+from helpers import both
 from lm_servers import LMServer, Reply
 from scripted import (
     DISCARDED,
@@ -86,22 +87,6 @@ async def test_schema_and_limit_are_sent_and_the_models_own_settings_stay(server
 # what goes wrong
 
 
-async def test_what_fails_for_good_waits_and_the_others_are_not_asked(
-    server: LMServer, answers: Answers, add: Add
-) -> None:
-    answers.alter = lambda request, *_: Reply(status=500, text="out of memory")
-    memory = memory_of(server, verifier(chat(server), retries=1))
-    report = await add(memory)
-    assert server.calls == report.usage.calls == 4
-    nothing_lost(memory, report, waiting=len(PASSED))
-    assert all("out of memory" in reason for reason in report.failures.values())
-    answers.well()
-    again = memory.retry()
-    assert again.passed == len(PASSED)
-    nothing_lost(memory, again, waiting=0)
-    assert pairs_of(memory) == EXPECTED
-
-
 async def test_a_slow_server_is_late(server: LMServer, answers: Answers, add: Add) -> None:
     answers.alter = lambda request, *_: Reply(delay=30.0)
     memory = memory_of(server, verifier(chat(server, client_kwargs={"timeout": 0.05}), retries=3))
@@ -131,9 +116,7 @@ async def test_embeddings_that_fail_say_so_and_nothing_is_taken_in(server: LMSer
             await failing()
     server.stop()
     with pytest.raises(EncoderError, match="langchain:OllamaEmbeddings:embedder"):
-        memory.search("casinos")
-    with pytest.raises(EncoderError, match="langchain:OllamaEmbeddings:embedder"):
-        await memory.asearch("casinos")
+        await both(memory, "search", "casinos")
     assert memory.stats().counts == before
 
     server.start()

@@ -23,7 +23,7 @@ from epic_core.encoders.static import StaticEncoder
 from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
 from epic_langchain import EpicEmbeddings, EpicRetriever
 from epic_langchain.models import LangChainEncoder
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, both
 from scripted import BOTH, TRAIN, WINE, Scripted, anew, memory_of
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
@@ -119,9 +119,7 @@ async def test_a_call_that_cannot_be_is_an_error(
     retriever: EpicRetriever, error: type[Exception], what: str, query: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(error, match=what):
-        retriever.invoke(query, **options)
-    with pytest.raises(error, match=what):
-        await retriever.ainvoke(query, **options)
+        await both(retriever, "invoke", query, **options)
     if error is InvalidInputError:
         with pytest.raises(error, match=what):
             await retriever.ainvoke(query, {"configurable": {f"epic_{name}": value for name, value in options.items()}})

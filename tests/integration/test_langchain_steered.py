@@ -31,7 +31,7 @@ from epic_core.steering.vector_stores import SteeredSearch
 from epic_core.types import FloatArray
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever
 from epic_langchain.steered_retriever import SteeredRetriever
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, both
 from langchain_runs import Runs
 
 DATA = files("epic_core") / "data"
@@ -160,8 +160,7 @@ async def test_every_store_gives_the_same_documents_in_the_same_order(
         vectorstore=store, preferences=PREFERENCES, steering=mode, overfetch=overfetch, k=6, search_kwargs=search_kwargs
     )
     for question in QUESTIONS:
-        found = retriever.invoke(question)
-        assert found == await retriever.ainvoke(question)
+        found = await both(retriever, "invoke", question)
         wanted = expected(search, vectors, question, mode, first)
         assert texts(found) == [text for text, _ in wanted]
         scores = [document.metadata.get("epic_score") for document in found]
@@ -204,9 +203,7 @@ async def test_vectors_of_another_dimension_are_a_clear_error(name: str) -> None
     store.add_texts(["A hotel with a casino.", "A quiet hotel."])
     retriever = SteeredRetriever(vectorstore=store, preferences=[AVOIDS], embeddings=EpicEmbeddings())
     with pytest.raises(EncoderMismatchError, match="Give embeddings="):
-        retriever.invoke(QUERY)
-    with pytest.raises(EncoderMismatchError, match="Give embeddings="):
-        await retriever.ainvoke(QUERY)
+        await both(retriever, "invoke", QUERY)
 
 
 # what comes back
@@ -313,9 +310,7 @@ async def test_a_call_that_cannot_be_is_an_error(
 ) -> None:
     retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS])
     with pytest.raises(error, match=what):
-        retriever.invoke(query, **options)
-    with pytest.raises(error, match=what):
-        await retriever.ainvoke(query, **options)
+        await both(retriever, "invoke", query, **options)
     if error is not TypeError:
         with pytest.raises(error, match=what):
             retriever.invoke(query, {"configurable": {f"epic_{name}": value for name, value in options.items()}})
@@ -342,8 +337,7 @@ async def test_a_query_that_matches_no_preference_goes_to_the_fallback(
 ) -> None:
     pages = copy.deepcopy(PAGES)
     retriever = SteeredRetriever(vectorstore=hotels, preferences=preferences, fallback=Web(found=pages), k=3)
-    found = retriever.invoke(QUERY)
-    assert found == await retriever.ainvoke(QUERY)
+    found = await both(retriever, "invoke", QUERY)
     assert texts(found) == ["Page 0", "Page 1", "Page 2"]
     assert [document.metadata for document in found] == [{"n": n, "epic_tier": "fallback"} for n in range(3)]
     assert pages == PAGES
@@ -387,9 +381,7 @@ def test_any_runnable_that_returns_documents_can_be_the_fallback(hotels: InMemor
 async def test_a_fallback_that_returns_no_documents_is_an_error(hotels: InMemoryVectorStore, answer: Any) -> None:
     retriever = SteeredRetriever(vectorstore=hotels, fallback=RunnableLambda(lambda query: answer))
     with pytest.raises(InvalidInputError, match="fallback returned"):
-        retriever.invoke(QUERY)
-    with pytest.raises(InvalidInputError, match="fallback returned"):
-        await retriever.ainvoke(QUERY)
+        await both(retriever, "invoke", QUERY)
 
 
 # callbacks
@@ -452,9 +444,7 @@ class ByTextOnly(VectorStore):
 async def test_a_store_that_cannot_search_by_vector_is_a_clear_error(mode: Any) -> None:
     retriever = SteeredRetriever(vectorstore=ByTextOnly(), preferences=[AVOIDS], steering=mode)
     with pytest.raises(InvalidInputError, match="ByTextOnly cannot search by vector"):
-        retriever.invoke(QUERY)
-    with pytest.raises(InvalidInputError, match="ByTextOnly cannot search by vector"):
-        await retriever.ainvoke(QUERY)
+        await both(retriever, "invoke", QUERY)
 
 
 async def test_a_stores_own_errors_stay_what_they_are(hotels: InMemoryVectorStore) -> None:
@@ -463,9 +453,7 @@ async def test_a_stores_own_errors_stay_what_they_are(hotels: InMemoryVectorStor
 
     retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS])
     with pytest.raises(KeyError, match="color"):
-        retriever.invoke(QUERY, filter=raising)
-    with pytest.raises(KeyError, match="color"):
-        await retriever.ainvoke(QUERY, filter=raising)
+        await both(retriever, "invoke", QUERY, filter=raising)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ from epic_core.types import Decision, Verdict
 from epic_core.verification import LMVerifier
 from epic_llamaindex import EpicEmbedding, EpicTransform, EpicVectorStore, SteeredRetriever
 from epic_llamaindex.property_graph import SteeredVectorContextRetriever, adelete_passages, delete_passages
-from helpers import Answering, HashEncoder, KeepAll, UndecidedAll, keep
+from helpers import Answering, HashEncoder, KeepAll, UndecidedAll, both, keep
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 from scripted import Own, Script
 
@@ -544,9 +544,7 @@ async def test_models_that_fail_or_do_not_fit(index: PropertyGraphIndex) -> None
     )
     down.fail_with(RuntimeError("no power"))
     with pytest.raises(EncoderError, match="no power"):
-        retriever.retrieve(QUERY)
-    with pytest.raises(EncoderError, match="no power"):
-        await retriever.aretrieve(QUERY)
+        await both(retriever, "retrieve", QUERY)
     with pytest.raises(InvalidInputError, match="query is empty"):
         await retriever.aretrieve("  ")
 

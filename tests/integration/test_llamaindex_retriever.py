@@ -45,7 +45,7 @@ from epic_core.text.chunking import WordChunker
 from epic_core.types import FloatArray
 from epic_llamaindex import EpicEmbedding, EpicRetriever
 from epic_llamaindex.filters import SOURCE
-from helpers import HashEncoder, KeepAll, UndecidedAll
+from helpers import HashEncoder, KeepAll, UndecidedAll, both
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
@@ -217,9 +217,7 @@ def test_guidance_is_neither_embedded_nor_shown_by_default(retriever: EpicRetrie
 @pytest.mark.parametrize(("query", "what"), [(QueryBundle("  "), "query is empty"), (None, "not NoneType")])
 async def test_a_query_that_cannot_be_is_an_error(retriever: Any, query: Any, what: str) -> None:
     with pytest.raises(InvalidInputError, match=what):
-        retriever._retrieve(query)
-    with pytest.raises(InvalidInputError, match=what):
-        await retriever._aretrieve(query)
+        await both(retriever, "_retrieve", query)
 
 
 async def test_texts_to_embed_take_the_place_of_the_query(memory: EpicMemory) -> None:
@@ -239,9 +237,7 @@ async def test_texts_to_embed_take_the_place_of_the_query(memory: EpicMemory) ->
     assert set(ids(beside)) == set(ids(plain)) and beside != plain
     for empty in ([], [" "]):
         with pytest.raises(InvalidInputError, match="custom_embedding_strs"):
-            retriever.retrieve(QueryBundle(QUERY, custom_embedding_strs=empty))
-        with pytest.raises(InvalidInputError, match="custom_embedding_strs"):
-            await retriever.aretrieve(QueryBundle(QUERY, custom_embedding_strs=empty))
+            await both(retriever, "retrieve", QueryBundle(QUERY, custom_embedding_strs=empty))
 
 
 async def test_an_embedding_in_a_bundle_is_not_used(retriever: EpicRetriever) -> None:
@@ -286,9 +282,7 @@ def test_what_comes_out_can_go_in_again(retriever: EpicRetriever) -> None:
 async def test_what_is_no_node_is_an_error_and_nothing_is_taken_in(nodes: Any) -> None:
     retriever = EpicRetriever(EpicMemory(PREFERENCES, tau=0.0))
     with pytest.raises(InvalidInputError):
-        retriever.add_nodes(nodes)
-    with pytest.raises(InvalidInputError):
-        await retriever.aadd_nodes(nodes)
+        await both(retriever, "add_nodes", nodes)
     assert len(retriever.memory) == 0
 
 
@@ -388,9 +382,7 @@ async def test_what_cannot_be_added_leaves_the_earlier_version() -> None:
     retriever.add_nodes(of("a", "stew", prefix="a"))
     encoder.fails = True
     with pytest.raises(EncoderError):
-        retriever.add_nodes(of("a", "curry", prefix="new "), upsert=True)
-    with pytest.raises(EncoderError):
-        await retriever.aadd_nodes(of("a", "curry", prefix="new "), upsert=True)
+        await both(retriever, "add_nodes", of("a", "curry", prefix="new "), upsert=True)
     assert held(retriever) == {"a0"}
 
 
@@ -480,8 +472,7 @@ async def test_from_defaults_makes_a_memory_of_one_source(source: str) -> None:
     retriever = EpicRetriever.from_defaults(
         preferences=PREFERENCES, similarity_top_k=3, tau=0.0, guidance="text", **SOURCES[source]()
     )
-    found = retriever.retrieve(QUERY)
-    assert found == await retriever.aretrieve(QUERY)
+    found = await both(retriever, "retrieve", QUERY)
     assert len(found) == 3
     opening, first = found[0].text.split("\n\n", 1)
     assert opening == f"The user's preferences, the most relevant first:\n- {PREFERENCES[1]}"
@@ -588,8 +579,7 @@ async def test_an_item_can_lead_to_something_else(memory: EpicMemory) -> None:
     lead = IndexNode(id_="casino", text="The hotels of the strip have casinos.", index_id="menus", obj=menus)
     for options in ({"object_map": {"casino": menus}}, {"objects": [lead]}):
         retriever = EpicRetriever(memory, similarity_top_k=4, **options)  # type: ignore[arg-type]
-        found = retriever.retrieve(QUERY)
-        assert found == await retriever.aretrieve(QUERY)
+        found = await both(retriever, "retrieve", QUERY)
         plain = EpicRetriever(memory, similarity_top_k=4).retrieve(QUERY)
         assert "casino" in ids(plain)
         (menu,) = menus.retrieve(QUERY)

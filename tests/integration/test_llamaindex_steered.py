@@ -42,7 +42,7 @@ from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMism
 from epic_core.steering.relevance import sample_texts
 from epic_core.steering.vector_stores import SteeredSearch
 from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicTransform, EpicVectorStore, SteeredRetriever
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, both
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 
 DATA = files("epic_core") / "data"
@@ -128,8 +128,7 @@ async def test_it_gives_what_an_exact_steered_search_gives(
     leaf = corpus.as_retriever(similarity_top_k=6, filters=filters if first else None)
     retriever = SteeredRetriever(leaf, PREFERENCES, steering=mode, overfetch=overfetch)
     for question in QUESTIONS:
-        found = retriever.retrieve(question)
-        assert found == await retriever.aretrieve(question)
+        found = await both(retriever, "retrieve", question)
         wanted = expected(question, mode, 6, overfetch, first)
         assert ids(found) == [node_id for node_id, _ in wanted]
         assert [node.score for node in found] == [pytest.approx(score, abs=1e-5) for _, score in wanted]
@@ -216,9 +215,7 @@ async def test_a_query_that_cannot_be_is_an_error(
     retriever: Any = SteeredRetriever(leaf, [AVOIDS])
     query = QueryBundle(query) if isinstance(query, str) else query
     with pytest.raises(error, match=what):
-        retriever._retrieve(query)
-    with pytest.raises(error, match=what):
-        await retriever._aretrieve(query)
+        await both(retriever, "_retrieve", query)
 
 
 # what comes back
@@ -288,8 +285,7 @@ def stanced(model: Any = None) -> VectorStoreIndex:
 async def test_stances_that_a_transform_found_rank_nodes() -> None:
     leaf = stanced().as_retriever(similarity_top_k=6)
     retriever = SteeredRetriever(leaf, [AVOIDS], floor=0.0, annotate=True)
-    found = retriever.retrieve("hotel")
-    assert found == await retriever.aretrieve("hotel")
+    found = await both(retriever, "retrieve", "hotel")
     assert [node.metadata["epic_stance"] for node in found[-3:]] == ["mixed", "conflicts", "conflicts"]
     assert all(type(node.score) is float and node.metadata["epic_score"] == node.score for node in found)
     assert [node.score for node in found] == sorted((node.score or 0.0 for node in found), reverse=True)
@@ -304,8 +300,7 @@ async def test_more_is_fetched_by_a_copy_of_the_leaf_where_a_node_stands_against
     assert {"1", "2"} == set(ids(leaf.retrieve(question)))
     for overfetch, wanted in ((1, {"1", "2"}), (3, {"0", "3", "4", "5"})):
         retriever = SteeredRetriever(leaf, [AVOIDS], floor=0.0, overfetch=overfetch)
-        found = retriever.retrieve(question)
-        assert found == await retriever.aretrieve(question)
+        found = await both(retriever, "retrieve", question)
         assert len(found) == 2
         assert set(ids(found)) <= wanted
     assert leaf.similarity_top_k == 2
@@ -355,8 +350,7 @@ async def test_a_query_that_matches_no_preference_goes_to_the_fallback(
     plain = SteeredRetriever(leaf, preferences, fallback=Remembering(pages)).retrieve(QUERY)
     assert [node.node.hash for node in plain] == [page.node.hash for page in pages]
     retriever = SteeredRetriever(leaf, preferences, fallback=Remembering(pages), annotate=True)
-    found = retriever.retrieve(QUERY)
-    assert found == await retriever.aretrieve(QUERY)
+    found = await both(retriever, "retrieve", QUERY)
     assert [(node.node_id, node.metadata) for node in found] == [
         (f"p{n}", {"n": n, "epic_tier": "fallback"}) for n in (1, 2)
     ]
@@ -439,9 +433,7 @@ async def test_an_index_of_another_dimension_is_a_clear_error(mode: Any) -> None
     leaf = index.as_retriever(embed_model=EpicEmbedding())
     retriever = SteeredRetriever(leaf, [AVOIDS], steering=mode)
     with pytest.raises(EncoderMismatchError, match="make the index anew"):
-        retriever.retrieve(QUERY)
-    with pytest.raises(EncoderMismatchError, match="make the index anew"):
-        await retriever.aretrieve(QUERY)
+        await both(retriever, "retrieve", QUERY)
 
 
 async def test_a_model_that_fails_is_a_clear_error() -> None:
@@ -450,9 +442,7 @@ async def test_a_model_that_fails_is_a_clear_error() -> None:
     model.fail_with(ConnectionError("nobody there"))
     retriever = SteeredRetriever(leaf, [AVOIDS])
     with pytest.raises(EncoderError, match=r"ScriptedEmbedding could not embed the query: nobody there"):
-        retriever.retrieve(QUERY)
-    with pytest.raises(EncoderError, match=r"ScriptedEmbedding could not embed the query: nobody there"):
-        await retriever.aretrieve(QUERY)
+        await both(retriever, "retrieve", QUERY)
     bundle = QueryBundle(QUERY, embedding=[1.0] * 96)
     with pytest.raises(EncoderError, match="nobody there"):
         retriever.retrieve(bundle)
@@ -465,9 +455,7 @@ async def test_a_leafs_own_errors_stay_what_they_are() -> None:
 
     retriever = SteeredRetriever(Broken([]), [AVOIDS])
     with pytest.raises(KeyError, match="color"):
-        retriever.retrieve(QUERY)
-    with pytest.raises(KeyError, match="color"):
-        await retriever.aretrieve(QUERY)
+        await both(retriever, "retrieve", QUERY)
 
 
 def test_a_leaf_that_does_not_say_its_model_needs_one() -> None:
@@ -572,8 +560,7 @@ async def test_our_own_vector_store_is_steered_once() -> None:
 
     for options in ({}, {"preferences": [AVOIDS], "steering": "off"}):
         retriever = SteeredRetriever(filled(**options), [AVOIDS])
-        found = retriever.retrieve("Which hotel should I book?")
-        assert found == await retriever.aretrieve("Which hotel should I book?")
+        found = await both(retriever, "retrieve", "Which hotel should I book?")
         assert texts(found) == [HOTELS[1]]
     with pytest.raises(InvalidInputError, match="would steer a second time"):
         SteeredRetriever(filled(preferences=[AVOIDS]), [AVOIDS])

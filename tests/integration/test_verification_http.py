@@ -88,57 +88,7 @@ async def test_all_ways_give_the_same_memory(
     assert f"{server.calls:>8} calls" in str(report)
 
 
-# answers that are no answers
-
-
-BROKEN = {
-    "a status of 500": Reply(status=500, text="out of memory"),
-    "a status of 503": Reply(status=503, text="loading the model"),
-    "a status of 429": Reply(status=429, text="slow down"),
-    "a connection that breaks off": Reply(text='{"decision": "Keep", "rationale": "Half of', break_off=True),
-    "an answer without an end": Reply(text='{"decision": "Discard"}', unfinished=True),
-    "an error in the middle": Reply(text='{"decision": "Discard", "rationale": "So."}', fails="CUDA error"),
-    "a page of HTML": Reply(not_json=True),
-}
-
-
-@pytest.mark.parametrize("broken", BROKEN)
-async def test_what_goes_wrong_always_is_given_up(
-    server: LMServer, make: Make, answers: Answers, broken: str, add: Add
-) -> None:
-    answers.alter = lambda request, number: BROKEN[broken]
-    memory = memory_with(patient(make(), retries=2))
-    report = await add(memory)
-
-    # Two items, three attempts each; the others are not asked about.
-    assert server.calls == report.usage.calls == 6
-    nothing_lost(memory, report, waiting=len(PASSED))
-    assert all(len(reason) > 20 and "Traceback" not in reason for reason in report.failures.values())
-    if BROKEN[broken].status >= 400:
-        assert all(BROKEN[broken].text in reason for reason in report.failures.values())
-    mended(memory, answers, set(PASSED))
-
-
 # servers that are not there, or die
-
-
-async def test_no_server(server: LMServer, make: Make, answers: Answers, add: Add) -> None:
-    server.stop()
-    memory = memory_with(patient(make(), retries=2))
-    began = time.perf_counter()
-    report = await add(memory)
-
-    assert time.perf_counter() - began < 8.0
-    assert report.usage.calls == 6
-    nothing_lost(memory, report, waiting=len(PASSED))
-    for reason in report.failures.values():
-        assert f"answers at {server.url}" in reason
-        assert "Start it" in reason
-
-    # Still none: the next round is short.
-    assert memory.retry().usage.calls == 1
-    server.start()
-    mended(memory, answers, set(PASSED))
 
 
 class Accident:
@@ -189,41 +139,28 @@ async def test_a_server_that_dies_and_is_back_too_late(
     mended(memory, answers, set(report.failures))
 
 
+@pytest.mark.parametrize("concurrency", [1, 8])
 async def test_a_server_that_hangs_is_not_waited_for_by_every_item(
-    server: LMServer, make: Make, answers: Answers, add: Add
+    server: LMServer, make: Make, answers: Answers, concurrency: int, add: Add
 ) -> None:
     answers.alter = lambda request, number: Reply(delay=60.0)
     items = [Item(text=f"A vegan dish, number {number}.", id=str(number)) for number in range(60)]
-    memory = memory_with(patient(make(timeout=0.08)))
+    memory = memory_with(patient(make(timeout=0.08, concurrency=concurrency)))
     began = time.perf_counter()
     report = await add(memory, items)
 
     assert time.perf_counter() - began < 6.0
-    assert server.calls == report.usage.calls == 4
+    assert server.calls == report.usage.calls == 4 if concurrency == 1 else server.calls <= 3 * concurrency
     nothing_lost(memory, report, waiting=60)
     assert all("in time" in reason and "timeout=" in reason for reason in report.failures.values())
 
-    # It hangs still: one attempt.
+    # It hangs still: one attempt of each.
     began = time.perf_counter()
-    assert memory.retry().usage.calls == 1
+    assert 1 <= memory.retry().usage.calls <= concurrency
     assert time.perf_counter() - began < 3.0
     answers.well()
     memory.verifier = patient(make())
     assert memory.retry().discarded == 60
-
-
-async def test_hanging_calls_at_the_same_time_are_bounded_too(
-    server: LMServer, make: Make, answers: Answers, add: Add
-) -> None:
-    answers.alter = lambda request, number: Reply(delay=60.0)
-    items = [Item(text=f"A vegan dish, number {number}.", id=str(number)) for number in range(60)]
-    memory = memory_with(patient(make(timeout=0.08, concurrency=8)))
-    began = time.perf_counter()
-    report = await add(memory, items)
-
-    assert time.perf_counter() - began < 6.0
-    assert server.calls <= 3 * 8
-    nothing_lost(memory, report, waiting=60)
 
 
 # several at once
@@ -234,7 +171,7 @@ def own_memory(verifier: LMVerifier) -> EpicMemory:
 
 
 def test_threads_that_share_a_failing_server_lose_nothing(server: LMServer, make: Make, answers: Answers) -> None:
-    answers.alter = lambda request, number: BROKEN["a status of 500"] if number % 3 == 0 else None
+    answers.alter = lambda request, number: Reply(status=500, text="out of memory") if number % 3 == 0 else None
     verifier = patient(make(concurrency=2), retries=1)
     memories = [own_memory(verifier) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
@@ -287,13 +224,3 @@ async def test_connections_go_to_the_server_alone(
     assert server.calls > 0
     assert set(connections) == {("127.0.0.1", port)}
     assert {request.path for request in server.requests} <= {"/api/chat", "/v1/chat/completions"}
-
-
-async def test_a_server_that_sends_callers_elsewhere_is_not_followed(server: LMServer, make: Make, add: Add) -> None:
-    with LMServer(lambda request: '{"decision": "Discard"}') as elsewhere:
-        server.answer = lambda request: Reply(status=307, headers={"Location": f"{elsewhere.url}/api/chat"})
-        memory = memory_with(patient(make(), retries=0))
-        report = await add(memory)
-
-        assert elsewhere.connections == 0
-    nothing_lost(memory, report, waiting=len(PASSED))

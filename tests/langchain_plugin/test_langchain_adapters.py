@@ -472,30 +472,12 @@ class StatusError(Exception):
         self.response = type("Response", (), {"headers": headers, "status_code": status})
 
 
-def chained(error: Exception) -> Exception:
-    """An error that another one was raised from."""
-    wrapped = RuntimeError("The call failed.")
-    wrapped.__cause__ = error
-    return wrapped
-
-
-@pytest.mark.parametrize("refusal", [chained(StatusError(400)), OutputParserException("No.")], ids=repr)
-@pytest.mark.parametrize("refused", [{"schema"}, {"limit"}, {"schema", "limit"}], ids=["schema", "limit", "both"])
-async def test_what_a_model_refuses_is_left_out_from_then_on(
-    refusal: Exception, refused: set[str], complete: Complete
-) -> None:
-    def answer(call: Call) -> Any:
-        given = {"schema": call.schema, "limit": call.limit}
-        return refusal if any(given[name] for name in refused) else KEEP
-
-    model = Formed(answer=answer)
+async def test_an_answer_that_langchain_cannot_parse_is_a_refusal(complete: Complete) -> None:
+    model = Formed(answer=lambda call: OutputParserException("No.") if call.schema else KEEP)
     lm = LangChainLM(model)
-    assert (await complete(lm, schema=SCHEMA, max_tokens=300)).text == KEEP
-    before = len(model._calls)
-    assert (await complete(lm, schema=SCHEMA, max_tokens=300)).text == KEEP
-    assert len(model._calls) == before + 1
-    last = model._calls[-1]
-    assert (last.schema is None, last.limit is None) == ("schema" in refused, "limit" in refused)
+    for _ in range(2):
+        assert (await complete(lm, schema=SCHEMA, max_tokens=300)).text == KEEP
+    assert [call.schema is not None for call in model._calls] == [True, False, False]
 
 
 @pytest.mark.parametrize("nothing", [None, {}, {"raw": None, "parsed": None}], ids=repr)
@@ -513,18 +495,6 @@ async def test_a_model_that_gives_nothing_is_not_asked_for_ever(nothing: object,
 
     assert "Keep" not in (await complete(LangChainLM(Mute(answer=KEEP)), schema=SCHEMA, max_tokens=300)).text
     assert asked == 1
-
-
-async def test_a_request_that_is_refused_in_every_form_teaches_nothing(complete: Complete) -> None:
-    said: list[Any] = [StatusError(400)] * 4
-    model = Formed(answer=lambda call: said.pop(0) if said else KEEP)
-    lm = LangChainLM(model)
-    with pytest.raises(LMError, match=r"langchain:Formed.*status 400") as raised:
-        await complete(lm, schema=SCHEMA, max_tokens=300)
-    assert not isinstance(raised.value, (LMUnavailableError, LMSetupError))
-    assert isinstance(raised.value.__cause__, StatusError)
-    await complete(lm, schema=SCHEMA, max_tokens=300)
-    assert model._calls[-1].schema and model._calls[-1].limit == 300
 
 
 # what goes wrong

@@ -15,7 +15,7 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 from langchain_core.embeddings import Embeddings
 
 from chat_models import Words
-from epic_core import EpicMemory, Item
+from epic_core import EpicMemory
 from epic_core.encoders import default_encoder
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import (
@@ -30,7 +30,7 @@ from epic_langchain.models import (
     LangChainEncoder,
     encoder_of,
 )
-from helpers import Encode, HashEncoder, KeepAll
+from helpers import Encode, HashEncoder, KeepAll, both
 
 
 class Gives(Embeddings):
@@ -66,18 +66,6 @@ async def test_the_async_path_makes_no_synchronous_call() -> None:
     await other.aencode_query("red wine")
     assert other.dimension == 64
     assert words.sync_calls == 0
-
-
-def test_the_dimension_is_asked_for_once_and_only_if_it_is_not_known() -> None:
-    words = Words()
-    encoder = LangChainEncoder(words)
-    assert words.sync_calls == 0
-    assert [encoder.dimension, encoder.dimension, encoder.fingerprint == encoder.fingerprint] == [64, 64, True]
-    assert words.sync_calls == 1
-    known = LangChainEncoder(Words())
-    known.encode(["red"])
-    assert known.dimension == 64
-    assert known.embeddings.sync_calls == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("attribute", ["model", "model_name", "model_id", "deployment"])
@@ -178,17 +166,6 @@ async def test_a_users_query_is_embedded_as_a_query_and_all_else_as_documents() 
     assert "night" not in words.documents
 
 
-def test_a_search_goes_by_the_embedding_of_the_query() -> None:
-    class Opposite(Words):
-        def _query(self, text: str) -> list[float]:
-            return super()._query({"wine": "train", "train": "wine"}[text])
-
-    memory = EpicMemory(["wine", "train"], encoder=LangChainEncoder(Opposite()), fine=False, tau=0.3, steering="off")
-    memory.add([Item(id="wine", text="wine"), Item(id="train", text="train")])
-    assert [hit.item.id for hit in memory.search("wine", 1)] == ["train"]
-    assert [hit.item.id for hit in memory.search("train", 1)] == ["wine"]
-
-
 async def test_an_encoder_may_embed_queries_synchronously_only() -> None:
     class Asymmetric(HashEncoder):
         threads: set[int]
@@ -251,9 +228,7 @@ async def test_queries_of_an_asymmetric_encoder_stay_queries() -> None:
 async def test_what_is_no_text_is_not_embedded(texts: Any) -> None:
     embeddings = EpicEmbeddings(HashEncoder())
     with pytest.raises(InvalidInputError):
-        embeddings.embed_documents(texts)
-    with pytest.raises(InvalidInputError):
-        await embeddings.aembed_documents(texts)
+        await both(embeddings, "embed_documents", texts)
     if isinstance(texts, list):
         with pytest.raises(InvalidInputError):
             embeddings.embed_query(texts[-1])

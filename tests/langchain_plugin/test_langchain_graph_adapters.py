@@ -32,7 +32,7 @@ from epic_core.storage.codecs import rounded
 from epic_core.types import Stance
 from epic_langchain import EpicEmbeddings, EpicVectorStore
 from epic_langchain.traversal import EpicGraphAdapter, SteeredGraphAdapter
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, both
 
 DATA = files("epic_core") / "data"
 RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -228,8 +228,7 @@ async def test_a_filter_holds_at_every_step() -> None:
         lambda document: document.metadata.get("year", 0) >= 2021,
     ]
     for condition in conditions:
-        found = retriever.invoke(QUERY, filter=condition, initial_roots=["start"])
-        assert found == await retriever.ainvoke(QUERY, filter=condition, initial_roots=["start"])
+        found = await both(retriever, "invoke", QUERY, filter=condition, initial_roots=["start"])
         # A root is a root, whatever the filter.
         assert set(ids(found)) <= {"start", "garden", "far"} and "garden" in ids(found)
     adapter = EpicGraphAdapter(hotels())
@@ -492,17 +491,13 @@ async def test_calls_that_cannot_be_are_errors() -> None:
     adapter = EpicGraphAdapter(hotels())
     retriever = GraphRetriever(store=adapter, edges=[("city", "city")])
     with pytest.raises(TypeError, match="tenant"):
-        retriever.invoke(QUERY, store_kwargs={"tenant": "me"})
-    with pytest.raises(TypeError, match="tenant"):
-        await retriever.ainvoke(QUERY, store_kwargs={"tenant": "me"})
+        await both(retriever, "invoke", QUERY, store_kwargs={"tenant": "me"})
     with pytest.raises(InvalidInputError, match="mode"):
         retriever.invoke(QUERY, store_kwargs={"steering": "on"})
     with pytest.raises(InvalidInputError, match=r"[Ff]ilter"):
         retriever.invoke(QUERY, filter={"year": {"$near": 2020}})
     with pytest.raises(InvalidInputError, match="query must be a string"):
-        retriever.invoke(None)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="query must be a string"):
-        await retriever.ainvoke(None)  # type: ignore[arg-type]
+        await both(retriever, "invoke", None)
     vector, _ = adapter.search_with_embedding(QUERY, 0)
     with pytest.raises(InvalidInputError, match="MetadataEdge, IdEdge"):
         adapter.adjacent({Edge()}, vector, 3, None)  # type: ignore[abstract]

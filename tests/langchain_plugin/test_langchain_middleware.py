@@ -409,17 +409,6 @@ def held(memory: EpicMemory) -> list[str]:
     return [hit.item.text for hit in memory.search("vegan hotels", 50)]
 
 
-async def test_a_turn_is_remembered(hooks: Hooks) -> None:
-    memory = memory_of(CASINO, items=())
-    middleware = EpicMemoryMiddleware(memory)
-    assert middleware.report is None
-    earlier = [HumanMessage("Are there hotels with casinos?"), AIMessage("Hotels with casinos: many.")]
-    await hooks.end(middleware, *earlier, HumanMessage(QUESTION), AIMessage("Hotels in the old town."))
-    assert held(memory) == [f"user: {QUESTION}"]
-    assert middleware.report is not None
-    assert (middleware.report.seen, middleware.report.kept) == (1, 1)
-
-
 @pytest.mark.parametrize(
     "options",
     [

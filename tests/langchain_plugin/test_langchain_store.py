@@ -35,7 +35,7 @@ from epic_core.errors import DamagedError, InvalidInputError, MemoryClosedError,
 from epic_core.storage.sqlite.database import Database
 from epic_langchain import EpicEmbeddings
 from epic_langchain.agents import EpicStore
-from helpers import HashEncoder
+from helpers import HashEncoder, both
 
 ENCODER = HashEncoder(256)
 USERS, NOTES = ("users",), ("users", "anna")
@@ -169,14 +169,6 @@ def check(ops: list[Op], got: list[Any], expected: list[Any]) -> None:
 
 
 @given(script=scripts)
-@pytest.mark.slow
-def test_the_same_as_langgraphs_own(script: list[list[Op]]) -> None:
-    store, reference = EpicStore(embedding=ENCODER, fields=["text"]), Reference()
-    for ops in script:
-        check(ops, store.batch(ops), reference.batch(ops))
-
-
-@given(script=scripts)
 def test_the_same_as_langgraphs_own_async(script: list[list[Op]]) -> None:
     store, reference = EpicStore(embedding=ENCODER, fields=["text"]), Reference()
 
@@ -254,27 +246,6 @@ def test_any_key(store: EpicStore, key: str) -> None:
     assert len(store.search(("a",))) == 2
 
 
-def test_pages_do_not_overlap(store: EpicStore) -> None:
-    for number in range(7):
-        store.put(NOTES, str(number), {"text": f"tea {'red ' * number}"}, index=None if number < 4 else False)
-    for options in ({}, {"query": "tea"}, {"query": "tea", "filter": {"text": {"$ne": "x"}}}):
-        pages: list[Any] = [store.search(NOTES, limit=2, offset=offset, **options) for offset in range(0, 8, 2)]
-        assert [len(page) for page in pages] == [2, 2, 2, 1]
-        assert sorted(key for page in pages for key in keys(page)) == list("0123456")
-    scores = [item.score for item in store.search(NOTES, query="tea", limit=9)]
-    assert [score is None for score in scores] == [False] * 4 + [True] * 3
-    assert scores[:4] == sorted(scores[:4], reverse=True)  # type: ignore[type-var]
-
-
-def test_a_filter_is_part_of_a_search(store: EpicStore) -> None:
-    for number in range(9):
-        store.put(NOTES, str(number), {"text": "green tea", "kind": "near"})
-    store.put(NOTES, "far", {"text": "green coffee cups", "kind": "far"})
-    (item,) = store.search(NOTES, query="green tea", filter={"kind": "far"}, limit=2)
-    assert item.key == "far"
-    assert item.score is not None and 0.3 < item.score < 0.9
-
-
 def test_items_of_one_moment_keep_their_order(store: EpicStore, monkeypatch: pytest.MonkeyPatch) -> None:
     class Standing(datetime):
         @classmethod
@@ -313,25 +284,6 @@ def test_a_filter_leaves_out_what_it_cannot_compare(store: EpicStore) -> None:
     assert keys(store.search(NOTES, filter={"n": [{"$gte": 5}]})) == ["list"]
     assert keys(store.search(NOTES, filter={"$n": 3})) == []
     assert keys(store.search(NOTES, filter={"n": []})) == []
-
-
-def test_reads_of_a_batch_come_before_its_writes(store: EpicStore) -> None:
-    store.put(NOTES, "a", {"text": "red"})
-    results = store.batch(
-        [
-            PutOp(NOTES, "a", {"text": "blue"}),
-            GetOp(NOTES, "a"),
-            PutOp(NOTES, "b", {"text": "green"}),
-            SearchOp(NOTES, query="green"),
-            PutOp(NOTES, "a", None),
-            ListNamespacesOp(),
-        ]
-    )
-    assert [results[0], results[2], results[4]] == [None] * 3
-    assert results[1].value == {"text": "red"}  # type: ignore[union-attr]
-    assert keys(results[3]) == ["a"]  # type: ignore[arg-type]
-    assert results[5] == [NOTES]
-    assert keys(store.search(NOTES)) == ["b"]
 
 
 # what goes wrong
@@ -391,9 +343,7 @@ def test_what_is_no_json_is_refused(store: EpicStore, value: Any) -> None:
 async def test_operations_that_cannot_be(store: EpicStore, op: Any) -> None:
     store.put(NOTES, "held", {"text": "red", "deep": {"n": 1}})
     with pytest.raises(InvalidInputError):
-        store.batch([op])
-    with pytest.raises(InvalidInputError):
-        await store.abatch([op])
+        await both(store, "batch", [op])
     assert keys(store.search(())) == ["held"]
 
 

@@ -23,7 +23,7 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import ConfigurableField
 from pydantic import ValidationError
 
 from chat_models import ScriptedChat, Words
@@ -351,11 +351,6 @@ def test_settings_are_changed_in_a_copy_or_not_at_all() -> None:
     with pytest.raises(ValidationError, match="tau"):
         keep.model_copy(update={"tau": 7.0})
     assert keep.invoke(docs()) == transformer().invoke(docs())
-
-
-def test_it_is_part_of_a_chain() -> None:
-    split = RunnableLambda(lambda texts: [Document(page_content=text) for text in texts])
-    assert len((split | transformer()).invoke(["red wine", "blue sky"])) == 1
 
 
 # preferences of a call

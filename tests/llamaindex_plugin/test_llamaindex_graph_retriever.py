@@ -24,7 +24,7 @@ from epic_core.graph.memory import GraphMemory
 from epic_llamaindex import EpicRetriever, SteeredRetriever
 from epic_llamaindex.graph_retriever import EpicGraphRetriever
 from epic_llamaindex.models import EpicEmbedding
-from helpers import KeepAll
+from helpers import KeepAll, both
 from llamaindex_models import ScriptedLLM
 
 PREFERENCES = ["I follow a strict vegan diet."]
@@ -130,8 +130,7 @@ def test_nodes_carry_guidance(graph: GraphMemory) -> None:
 
 async def test_made_up_answers_say_what_passages_are_near_to(retriever: EpicGraphRetriever) -> None:
     bundle = QueryBundle(QUERY, custom_embedding_strs=["Hazelnuts are not for him."])
-    found = retriever.retrieve(bundle)
-    assert found == await retriever.aretrieve(bundle)
+    found = await both(retriever, "retrieve", bundle)
     assert [node.score for node in found] != [node.score for node in retriever.retrieve(QUERY)]
 
 

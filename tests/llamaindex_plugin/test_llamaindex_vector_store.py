@@ -55,7 +55,7 @@ from epic_core.errors import (
     StoreError,
 )
 from epic_llamaindex import EpicEmbedding, EpicVectorStore
-from helpers import HashEncoder
+from helpers import HashEncoder, both
 from llamaindex_models import ScriptedEmbedding
 
 DIMENSION = 256
@@ -581,9 +581,7 @@ async def test_a_query_that_cannot_be_is_refused(
 ) -> None:
     store.add([node(1)])
     with pytest.raises(error, match=match):
-        store.query(query, **options)
-    with pytest.raises(error, match=match):
-        await store.aquery(query, **options)
+        await both(store, "query", query, **options)
 
 
 def test_a_query_is_not_changed(store: EpicVectorStore) -> None:

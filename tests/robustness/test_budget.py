@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict
 from epic_core.errors import BudgetError, InvalidInputError, RetryQueueFullError
-from epic_core.retention import ByValue, Ebbinghaus, Fifo, Held, Positions, UsageFifo
+from epic_core.retention import Ebbinghaus, Fifo, Held, Positions
 from epic_core.retention.budget import Budget, checked_budget
 from epic_core.storage.sqlite import database
 from epic_core.text.chunking import sentences
@@ -702,16 +702,6 @@ def test_what_is_no_policy_is_an_error(policy: Any) -> None:
         EpicMemory([WINE], encoder=HashEncoder(64), retention=policy)
 
 
-def test_by_value_the_least_sure_go_first(path: Path) -> None:
-    with opened(path, BUDGET, preferences=[WINE], retention=ByValue(redundancy=0.0, similarity=0.0), floor=0) as memory:
-        memory.add(Item(id=f"{n}", text=text_of(n, 250, sure=n % 10)) for n in range(400))
-        held = held_of(memory, path.parent.parent)
-        last = max(map(int, held))
-        settled = [int(key) % 10 for key in held if int(key) < last - 30]
-        assert settled
-        assert min(settled) >= 5
-
-
 def test_what_is_used_survives_what_is_not(path: Path) -> None:
     with opened(path, 100_000, preferences=[WINE], retention=Ebbinghaus(), floor=0) as memory:
         # Most are used often, a few never: these are below one deviation from the mean, and forgotten most.
@@ -844,11 +834,3 @@ def test_an_interruption_while_they_are_judged_again_leaves_a_good_file(path: Pa
         memory.add(Item(id=f"last {n}", text=text_of(8000 + n, 250)) for n in range(60))
         assert memory.search(WINE)
     assert watch.worst <= BUDGET
-
-
-def test_usage_fifo_sees_what_was_used_and_makes_room(path: Path) -> None:
-    with opened(path, BUDGET, preferences=[WINE], retention=UsageFifo()) as memory:
-        assert memory.add(Item(id=f"{n}", text=text_of(n, 400)) for n in range(150)).evicted
-        assert memory.search(WINE)
-        assert any("usage-fifo" in record.reason for record in memory.not_kept())
-    assert path.stat().st_size <= BUDGET

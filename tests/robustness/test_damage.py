@@ -15,7 +15,7 @@ import pytest
 
 from epic_core import EpicMemory, Filter, Item
 from epic_core.errors import DamagedError, LMUnavailableError, StoreError
-from epic_core.storage.memory_schema import SCHEMA_VERSION, TABLES
+from epic_core.storage.memory_schema import TABLES
 from helpers import HashEncoder, KeepAll
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 
@@ -345,27 +345,6 @@ def changed(path: Path, *statements: str) -> None:
         for statement in statements:
             db.execute(statement)
         db.commit()
-
-
-@pytest.mark.parametrize(
-    "octets", [b"", b"Dear diary, today ...\n" * 200, bytes(4096), b"SQLite format 3\x00", b"\x80\x04K\x01."]
-)
-def test_what_is_no_memory_is_refused(tmp_path: Path, octets: bytes) -> None:
-    path = tmp_path / "me.epic"
-    path.write_bytes(octets)
-    refused(path, r"me\.epic")
-
-
-def test_a_database_of_another_application_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    changed(path, "CREATE TABLE items (row INTEGER PRIMARY KEY, text)", "INSERT INTO items VALUES (1, 'note')")
-    refused(path, "not a memory")
-
-
-@pytest.mark.parametrize("version", [-1, 0, SCHEMA_VERSION + 1, 2**31 - 1])
-def test_another_version_is_refused(copy: Path, version: int) -> None:
-    changed(copy, f"PRAGMA user_version = {version}")
-    refused(copy, f"version {version}")
 
 
 MARK = "INSERT INTO ledger (namespace, digests, crc) VALUES ('default', x'00', 0)"

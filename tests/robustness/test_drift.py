@@ -317,51 +317,6 @@ def test_what_is_found_after_a_change_is_what_a_fresh_memory_finds(path: Path) -
             assert found.steered_by == wanted.steered_by
 
 
-def test_replacing_asks_about_pairs_under_the_new_preference_only_and_coarse_first(path: Path) -> None:
-    verifier = KeepAll()
-    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=verifier) as memory:
-        memory.add(items_of("red wine", "night train", "wine in the green garden", "red night"))
-        verifier.asked.clear()
-        report = memory.replace_preference(WINE, GARDEN)
-        assert verifier.asked == [("wine in the green garden", (GARDEN,))]
-        assert (report.seen, report.passed, report.kept, report.entries) == (4, 1, 1, 1)
-        assert set(state_of(memory)["items"]) == {"night train", "wine in the green garden", "red night"}
-
-
-def test_what_a_model_said_of_other_preferences_is_not_asked_again_after_a_change(path: Path) -> None:
-    verifier = Judge()
-    texts = ["red wine", "wine wine", "wine lamp", "red red wine", "wine and cheese"]
-    with EpicMemory.open(path, [WINE, "wine"], encoder=encoder(), verifier=verifier, ledger=0) as memory:
-        memory.add(items_of(*texts))
-        memory.replace_preference(WINE, "wine lamp")
-        verifier.asked.clear()
-        memory.add(items_of(*texts))
-        # Items that went are matched with both; only what was never asked is asked now.
-        assert all("wine" not in preferences for _, preferences in verifier.asked)
-
-
-def test_replacing_keeps_the_place_and_adding_comes_last(path: Path) -> None:
-    with EpicMemory.open(path, [WINE, TRAIN, GARDEN], encoder=encoder(), verifier=KeepAll()) as memory:
-        memory.replace_preference(TRAIN, "desert lamp")
-        memory.add_preference(TRAIN)
-        memory.remove_preference(WINE)
-        assert [p.text for p in memory.preferences] == ["desert lamp", GARDEN, TRAIN]
-
-
-def test_what_was_discarded_is_looked_at_again_after_a_preference_came_but_not_after_one_went(path: Path) -> None:
-    verifier = KeepAll()
-    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=verifier) as memory:
-        assert memory.add(items_of("green garden")).known == 0
-        memory.remove_preference(TRAIN)
-        assert memory.add(items_of("green garden")).known == 1
-        memory.add_preference(GARDEN)
-        assert memory.add(items_of("green garden")).kept == 1
-        memory.replace_preference(GARDEN, "desert lamp")
-        assert "green garden" not in state_of(memory)["items"]
-        memory.replace_preference("desert lamp", GARDEN)
-        assert memory.add(items_of("green garden")).kept == 1
-
-
 # A change that fails in the middle.
 
 
@@ -493,28 +448,6 @@ def test_more_undecided_items_than_the_queue_takes_change_nothing(path: Path, na
         memory.verifier = KeepAll()
         change(memory)
         assert_as_fresh(memory, preferences)
-
-
-def test_what_a_model_said_before_an_interruption_is_not_asked_again(path: Path) -> None:
-    class Interrupted(Judge):
-        block = 1
-
-        def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
-            for number, candidate in enumerate(candidates):
-                if number == 2:
-                    raise KeyboardInterrupt
-                yield judged(candidate)
-
-    texts = ["garden", "red garden", "garden lamp", "night garden", "garden garden train"]
-    with EpicMemory.open(path, ["garden"], encoder=encoder(), verifier=KeepAll()) as memory:
-        memory.add(items_of(*texts))
-        memory.verifier = Interrupted()
-        with pytest.raises(KeyboardInterrupt):
-            memory.add_preference("garden wine")
-        memory.verifier = again = Judge()
-        memory.add_preference("garden wine")
-        assert len(again.asked) == len(texts) - 2
-        assert {p.text for p in memory.preferences} == {"garden", "garden wine"}
 
 
 def test_removing_a_preference_lets_nothing_wait_for_it(path: Path) -> None:

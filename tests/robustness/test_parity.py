@@ -133,16 +133,6 @@ async def test_errors_are_the_same(bad: Any) -> None:
     assert state(sync) == state(other)
 
 
-@pytest.mark.parametrize("arguments", [{"query": ""}, {"query": "x", "k": 0}, {"query": "x", "preferences": ["sky"]}])
-async def test_errors_of_a_search_are_the_same(arguments: dict[str, Any]) -> None:
-    sync, other = pair()
-    with pytest.raises(Exception) as expected:
-        sync.search(**arguments)
-    with pytest.raises(type(expected.value)) as found:
-        await other.asearch(**arguments)
-    assert str(found.value) == str(expected.value)
-
-
 @pytest.mark.parametrize("verifier", VERIFIERS)
 async def test_the_asynchronous_path_never_encodes_on_the_event_loop(verifier: str) -> None:
     encoder = HashEncoder()

@@ -94,6 +94,24 @@ def encoding(how: str, name: str) -> Encode:
     return encoded
 
 
+async def both(component: Any, name: str, *arguments: Any, **options: Any) -> Any:
+    """Return or raise what a method does, which its asynchronous twin has to do as well."""
+    twin = f"_a{name[1:]}" if name.startswith("_") else f"a{name}"
+    outcomes: list[Any] = []
+    for call in (getattr(component, name), getattr(component, twin)):
+        try:
+            made = call(*arguments, **options)
+            outcomes.append(await made if isinstance(made, Awaitable) else made)
+        except Exception as error:
+            outcomes.append(error)
+    one, other = outcomes
+    if isinstance(one, Exception) or isinstance(other, Exception):
+        assert (type(one), str(one)) == (type(other), str(other))
+        raise one
+    assert one == other
+    return one
+
+
 class Clock:
     """The time as it is told, which can be set; it begins in 2027."""
 

@@ -518,24 +518,6 @@ class _OpenAI(_Protocol):
         choice["finish_reason"] = cls._reason(reply)
         return cls._body(request, "chat.completion", [choice]) | {"usage": cls._usage(reply, request)}
 
-    @classmethod
-    def stream(cls, reply: Reply, request: Json) -> list[Json | str]:
-        deltas: list[tuple[Json, Sequence[tuple[str, float]]]] = [({"role": "assistant", "content": ""}, ())]
-        if reply.thinking:
-            deltas.append(({"reasoning_content": reply.thinking}, ()))
-        deltas += [({"content": text}, tokens) for text, tokens in reply.parts()]
-        choices = [cls._choice({"delta": delta}, request, tokens) for delta, tokens in deltas]
-        if not reply.unfinished:
-            choices.append(cls._choice({"delta": {}}, request, ()) | {"finish_reason": cls._reason(reply)})
-        parts: list[Json | str] = [cls._body(request, "chat.completion.chunk", [choice]) for choice in choices]
-        if reply.fails:
-            return [*parts[: len(parts) // 2], cls.error(reply.fails)]
-        if reply.unfinished:
-            return parts
-        if (request.get("stream_options") or {}).get("include_usage"):
-            parts.append(cls._body(request, "chat.completion.chunk", []) | {"usage": cls._usage(reply, request)})
-        return [*parts, "[DONE]"]
-
     @staticmethod
     def _choice(said: Json, request: Json, tokens: Iterable[tuple[str, float]]) -> Json:
         logprobs = _logprobs(tokens) if request.get("logprobs") else []

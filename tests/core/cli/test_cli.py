@@ -254,17 +254,6 @@ def test_a_folder_without_permission_is_named(epic: Epic) -> None:
     assert list(Path("locked").iterdir()) == []
 
 
-@unprivileged
-def test_a_source_without_permission_is_named(epic: Epic) -> None:
-    Path("corpus.jsonl").chmod(0)
-
-    refused(
-        epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl"),
-        "corpus.jsonl",
-        "ermission",
-    )
-
-
 # ask
 
 
@@ -512,15 +501,6 @@ def test_help_and_version_are_no_errors(epic: Epic, arguments: list[str]) -> Non
 
 
 # as a process
-
-
-@pytest.mark.slow
-def test_a_process_builds_and_answers(epic: Epic, tmp_path: Path) -> None:
-    built = python("build", "--preferences", "prefs.txt", "--out", "me.epic", "corpus.jsonl", cwd=tmp_path)
-    asked = python("ask", "me.epic", "Which hotel should I book?", cwd=tmp_path)
-
-    assert (built.code, asked.code) == (0, 0)
-    assert CASINO in asked.out
 
 
 @pytest.mark.parametrize("context", [(), ("--context",)])

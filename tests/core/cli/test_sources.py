@@ -99,14 +99,6 @@ def test_a_line_of_five_megabytes_without_a_full_stop_is_cut_between_words(tmp_p
     assert {item.metadata["chunks"] for item in items} == {len(items)} == {10_000}
 
 
-def test_a_long_line_of_sentences_is_cut(tmp_path: Path) -> None:
-    text = "Five words are in here. " * 42_000
-    items = read(note(tmp_path / "a.txt", text))
-
-    assert len(items) == 42_000 // 20
-    assert sum(len(item.text.split()) for item in items) == 42_000 * 5
-
-
 # corpora
 
 
@@ -136,12 +128,6 @@ def test_a_long_record_repeats_its_title_in_each_piece(tmp_path: Path) -> None:
 
     assert [item.id for item in items] == ["x#0", "x#1", "x#2"]
     assert all(item.text.startswith("Head. Sentence") for item in items)
-
-
-def test_reading_twice_gives_the_same_items(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "c.jsonl", {"text": "One."}, {"text": "Two.", "id": "2"})
-
-    assert read(path) == read(path)
 
 
 def test_empty_lines_and_a_byte_order_mark_do_not_count(tmp_path: Path) -> None:
@@ -219,13 +205,6 @@ def test_the_reasons_of_a_file_with_no_good_line_are_counted(tmp_path: Path) -> 
 
     assert len(lines) == 21
     assert lines[-1].endswith("4980 more")
-
-
-def test_a_record_of_five_megabytes_is_read(tmp_path: Path) -> None:
-    items = read(jsonl(tmp_path / "c.jsonl", {"text": "word " * 1_000_000, "id": "big"}))
-
-    assert [item.id for item in items] == [f"big#{number}" for number in range(10_000)]
-    assert {item.text for item in items} == {" ".join(["word"] * 100)}
 
 
 def test_a_broken_line_of_five_megabytes_does_not_fill_the_screen(tmp_path: Path) -> None:

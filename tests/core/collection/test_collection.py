@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import helpers
 from epic_core import EpicMemory, Filter
 from epic_core.collection import Collection, Key, Matches, Record
 from epic_core.errors import (
@@ -37,7 +33,7 @@ from epic_core.errors import (
 from epic_core.storage.vector_index import EntryIndex
 from epic_core.types import FloatArray, Stance
 from epic_core.types.verdicts import PENALTY
-from helpers import BROKEN, AlteredEncoder, HashEncoder
+from helpers import BROKEN, AlteredEncoder, HashEncoder, both
 
 DIMENSION = 256
 WORDS = ("red", "wine", "night", "train", "green", "hills", "blue", "sky")
@@ -297,9 +293,7 @@ def test_k_is_a_whole_number_from_one(collection: Collection, k: Any) -> None:
 async def test_bad_options_of_a_search_are_refused(collection: Collection, options: Any) -> None:
     collection.add([record(1)])
     with pytest.raises(InvalidInputError):
-        collection.search("red", **options)
-    with pytest.raises(InvalidInputError):
-        await collection.asearch("red", **options)
+        await both(collection, "search", "red", **options)
     for query in (None, 3, ["red"]):
         with pytest.raises(InvalidInputError, match="query"):
             collection.search(query)  # type: ignore[arg-type]
@@ -514,9 +508,7 @@ async def test_metadata_that_is_not_json_is_refused_and_nothing_is_stored(collec
     collection.add([record(9)])
     given = [record(1), record(2, deep={"in": [value]}), record(3)]
     with pytest.raises(InvalidInputError, match="document 'r2' is not JSON"):
-        collection.add(given)
-    with pytest.raises(InvalidInputError, match="document 'r2' is not JSON"):
-        await collection.aadd(given)
+        await both(collection, "add", given)
     assert [r.id for r in collection.records()] == ["r9"]
     assert ids(collection.search("wine", 5)) == ["r9"]
 
@@ -552,9 +544,7 @@ async def test_an_encoder_that_fails_stores_nothing(path: Path, alter: Callable[
     with Collection(AlteredEncoder(alter, when="bad"), path) as made:
         made.add([record(9)])
         with pytest.raises(EncoderError):
-            made.add([record(1), record(2, "bad"), record(9, "other")])
-        with pytest.raises(EncoderError):
-            await made.aadd([record(1), record(2, "bad"), record(9, "other")])
+            await both(made, "add", [record(1), record(2, "bad"), record(9, "other")])
         with pytest.raises(EncoderError):
             made.search("bad")
         assert made.records() == [record(9)]
@@ -711,13 +701,6 @@ def test_threads_add_delete_and_search_at_once(collection: Collection) -> None:
     collection.verify()
 
 
-async def test_tasks_add_and_search_at_once(collection: Collection) -> None:
-    added = await asyncio.gather(*(collection.aadd([record(n), record(n + 50)]) for n in range(10)))
-    assert sorted(one for each in added for one in each) == sorted(r.id for r in collection.records())
-    found = await asyncio.gather(*(collection.asearch(f"{WORDS[n % 8]} {n}", 1) for n in range(10)))
-    assert [ids(one) for one in found] == [[f"r{n}"] for n in range(10)]
-
-
 async def test_a_cancelled_call_writes_all_or_nothing(collection: Collection) -> None:
     for wait in range(6):
         task = asyncio.ensure_future(collection.aadd([record(2 * wait), record(2 * wait + 1)]))
@@ -788,14 +771,6 @@ def refused(path: Path, kind: type[Exception], match: str, **options: Any) -> No
             Collection(encoder(), path, read_only=read_only, **options)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
-@pytest.mark.parametrize(
-    "octets", [b"", b"Dear diary, today ...\n" * 200, bytes(4096), b"SQLite format 3\x00", b"\x80\x04K\x01."]
-)
-def test_what_is_no_collection_is_refused(path: Path, octets: bytes) -> None:
-    path.write_bytes(octets)
-    refused(path, StoreError, r"me\.vectors")
 
 
 def test_a_memory_is_no_collection_and_the_other_way_round(path: Path) -> None:
@@ -976,46 +951,7 @@ def test_a_damaged_file_gives_an_error_or_what_is_right(path: Path, tmp_path: Pa
     assert noticed["cut"] >= 58 and noticed["flipped"] > 100 and noticed["page"] >= len(octets) // 512 - 1
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs processes that can be killed")
-def test_a_killed_process_leaves_whole_batches(path: Path) -> None:
-    code = f"""
-import sys
-sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(helpers.__file__).parent)!r}]
-from test_collection import *
-with Collection(encoder(), sys.argv[1]) as made:
-    for n in range(10_000):
-        made.add([record(3 * n + m, "red wine " * 20) for m in range(3)])
-        print(n, flush=True)
-"""
-    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        told = [int(other.stdout.readline()) for _ in range(8)][-1]
-        other.send_signal(signal.SIGKILL)
-    with Collection(encoder(), path) as made:
-        made.verify()
-        held = [r.id for r in made.records()]
-        assert len(held) >= 3 * (told + 1) and len(held) % 3 == 0
-        assert held == [f"r{n}" for n in range(len(held))]
-        made.add([record(1, "green hills")])
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
 # places
-
-
-def test_places_where_no_file_can_be(tmp_path: Path, path: Path) -> None:
-    for wrong, match in (
-        (tmp_path, "is a folder"),
-        (tmp_path / "none" / "me.vectors", "no folder"),
-        ("a\x00b", "NUL"),
-        ("", "is a folder"),
-    ):
-        with pytest.raises(StoreError, match=match):
-            Collection(encoder(), wrong)
-    for options in ({"must_exist": True}, {"read_only": True}):
-        with pytest.raises(StoreError, match="no vector store at"):
-            Collection(encoder(), path, **options)  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["a b?mode=ro#x%20.vectors", "wörter 🎈", "';--"])

@@ -34,7 +34,7 @@ from epic_core.encoders import (
 from epic_core.encoders.static import BUNDLED
 from epic_core.encoders.wordpiece import WordPiece
 from epic_core.errors import EncoderError, MissingExtraError
-from helpers import BROKEN, AlteredEncoder, HashEncoder, KeepAll
+from helpers import BROKEN, AlteredEncoder, HashEncoder, KeepAll, both
 from lm_servers import LMServer
 from scripted import forget_environment
 
@@ -294,9 +294,7 @@ async def test_an_ollama_answer_without_embeddings_is_a_clear_error(server: LMSe
     server.embed = embed
     encoder = OllamaEncoder("tiny", host=server.url)
     with pytest.raises(EncoderError):
-        encoder.encode(["a", "b"])
-    with pytest.raises(EncoderError):
-        await encoder.aencode(["a", "b"])
+        await both(encoder, "encode", ["a", "b"])
 
 
 async def test_texts_do_not_follow_a_server_to_another_one(server: LMServer) -> None:
@@ -304,9 +302,7 @@ async def test_texts_do_not_follow_a_server_to_another_one(server: LMServer) -> 
         server.elsewhere = other.url
         encoder = OllamaEncoder("tiny", host=server.url)
         with pytest.raises(EncoderError):
-            encoder.encode(["a secret"])
-        with pytest.raises(EncoderError):
-            await encoder.aencode(["a secret"])
+            await both(encoder, "encode", ["a secret"])
         assert other.requests == []
 
 
@@ -319,9 +315,7 @@ async def test_texts_for_this_machine_take_no_detour(server: LMServer, monkeypat
 async def test_a_model_that_is_not_pulled_says_how_to_pull_it(server: LMServer) -> None:
     encoder = OllamaEncoder("huge", host=server.url)
     with pytest.raises(EncoderError, match="ollama pull huge"):
-        encoder.encode(["a"])
-    with pytest.raises(EncoderError, match="ollama pull huge"):
-        await encoder.aencode(["a"])
+        await both(encoder, "encode", ["a"])
     with pytest.raises(EncoderError, match="ollama pull huge"):
         _ = encoder.fingerprint
     with pytest.raises(EncoderError, match="ollama pull huge"):
@@ -332,9 +326,7 @@ async def test_a_failing_server_is_a_clear_error(server: LMServer) -> None:
     server.embed = failing
     encoder = OllamaEncoder("tiny", host=server.url)
     with pytest.raises(EncoderError, match="out of memory"):
-        encoder.encode(["a"])
-    with pytest.raises(EncoderError, match="out of memory"):
-        await encoder.aencode(["a"])
+        await both(encoder, "encode", ["a"])
 
 
 async def test_a_server_that_is_not_there_says_how_to_start_it(server: LMServer) -> None:

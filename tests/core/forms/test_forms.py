@@ -12,6 +12,7 @@ from epic_core import EpicMemory
 from epic_core.errors import InvalidInputError
 from epic_core.forms import FilledForm, Form
 from epic_core.lm import OpenAICompatibleLM
+from helpers import both
 from lm_servers import LMServer
 
 FACTS = ("I was born on 12 August 1986.", "My phone number is +351 912 345 678.", "I am allergic to penicillin.")
@@ -104,8 +105,7 @@ def answer(**record: object) -> str:
 async def with_model(memory: EpicMemory, said: str, form: dict[str, Any]) -> FilledForm:
     with LMServer(lambda request: said) as server:
         lm = OpenAICompatibleLM(server.base_url, "tiny")
-        filled = memory.fill(form, lm)
-        assert (await memory.afill(form, lm)) == filled
+        filled = await both(memory, "fill", form, lm)
         assert len(server.asked) == 2 * len(form["fields"])
     return filled
 

@@ -67,40 +67,25 @@ ACTIONS = st.one_of(
 )
 
 
-def act(graph: GraphMemory, action: tuple[Any, ...]) -> Any:
-    kind, *rest = action
-    memory = graph.memory
-    if kind in ("add", "outside"):
-        item = Item(id=f"i{rest[0]}", text=TEXTS[rest[1]])
-        return graph.add([item]) if kind == "add" else memory.add([item])
-    if kind == "forget":
-        return memory.forget(f"i{rest[0]}")
-    if kind in ("prefer", "drop", "replace"):
-        calls = {
-            "prefer": memory.add_preference,
-            "drop": memory.remove_preference,
-            "replace": memory.replace_preference,
-        }
-        return calls[kind](*rest)  # type: ignore[operator]
-    return {"retry": graph.retry, "reextract": graph.reextract, "search": graph.search}[kind](*rest)  # type: ignore[operator]
+CALLS = {
+    "add": "add",
+    "outside": "add",
+    "forget": "forget",
+    "prefer": "add_preference",
+    "drop": "remove_preference",
+    "replace": "replace_preference",
+}
 
 
-async def aact(graph: GraphMemory, action: tuple[Any, ...]) -> Any:
+def act(graph: GraphMemory, action: tuple[Any, ...], prefix: str = "") -> Any:
+    """Do it with the graph, or with its memory; asynchronously with the prefix "a"."""
     kind, *rest = action
-    memory = graph.memory
     if kind in ("add", "outside"):
-        item = Item(id=f"i{rest[0]}", text=TEXTS[rest[1]])
-        return await (graph.aadd([item]) if kind == "add" else memory.aadd([item]))
-    if kind == "forget":
-        return await memory.aforget(f"i{rest[0]}")
-    if kind in ("prefer", "drop", "replace"):
-        acalls = {
-            "prefer": memory.aadd_preference,
-            "drop": memory.aremove_preference,
-            "replace": memory.areplace_preference,
-        }
-        return await acalls[kind](*rest)  # type: ignore[operator]
-    return await {"retry": graph.aretry, "reextract": graph.areextract, "search": graph.asearch}[kind](*rest)  # type: ignore[operator]
+        rest = [[Item(id=f"i{rest[0]}", text=TEXTS[rest[1]])]]
+    elif kind == "forget":
+        rest = [f"i{rest[0]}"]
+    component = graph if kind == "add" or kind not in CALLS else graph.memory
+    return getattr(component, prefix + CALLS.get(kind, kind))(*rest)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -117,7 +102,7 @@ def test_whatever_happens_it_is_as_if_built_anew(
             except EpicError as error:
                 said = type(error)
             try:
-                asaid = outcome(asyncio.run(aact(second, action)))
+                asaid = outcome(asyncio.run(act(second, action, "a")))
             except EpicError as error:
                 asaid = type(error)
             assert asaid == said

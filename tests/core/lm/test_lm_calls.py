@@ -191,16 +191,6 @@ def one(request: pytest.FixtureRequest) -> Drive:
     return one
 
 
-async def test_a_failing_server_is_tried_again_and_counted(server: LMServer, lm: Model, one: Drive) -> None:
-    server.answer = in_turn(Reply(status=500), Reply(status=503), Reply(text="Yes", prompt_tokens=9))
-    usage = Usage()
-    assert (await one(lm, RetryPolicy(retries=3, backoff=0.001), usage)).text == "Yes"
-    assert (usage.calls, usage.retries, usage.prompt_tokens, usage.completion_tokens) == (3, 2, 9, 1)
-    assert server.calls == 3 and usage.seconds > 0.0
-    schema = server.asked[0]["format"] if "format" in server.asked[0] else server.asked[0]["response_format"]
-    assert schema
-
-
 async def test_a_server_that_is_down_is_left_alone(server: LMServer, kind: str, one: Drive) -> None:
     lm, patience, usage = model_of(server, kind), RetryPolicy(retries=2, backoff=0.0), Usage()
     server.answer = lambda request: Reply(status=500)
@@ -223,28 +213,6 @@ async def test_a_server_that_is_down_is_left_alone(server: LMServer, kind: str, 
     for _ in range(2):
         assert (await one(lm, patience, usage)).text == "Yes"
     assert server.calls == 11
-
-
-async def test_a_model_that_is_not_pulled_is_asked_once(server: LMServer, kind: str, one: Drive) -> None:
-    lm, patience = model_of(server, kind, "huge"), RetryPolicy(backoff=0.0)
-    for _ in range(3):
-        with pytest.raises(LMSetupError, match="huge"):
-            await one(lm, patience, Usage())
-    assert server.calls == 1
-
-
-async def test_retry_after_is_waited_for(server: LMServer, one: Drive) -> None:
-    server.answer = in_turn(Reply(status=429, headers={"Retry-After": "1"}), "Yes")
-    started = time.monotonic()
-    await one(model_of(server, "openai"), RetryPolicy(backoff=0.0), Usage())
-    assert time.monotonic() - started > 0.9
-
-
-async def test_a_timeout_is_tried_once_more(server: LMServer, kind: str, one: Drive) -> None:
-    server.answer = lambda request: Reply(text="Yes", delay=3.0)
-    with pytest.raises(LMUnavailableError):
-        await one(model_of(server, kind, timeout=0.1), RetryPolicy(retries=3, backoff=0.0), Usage())
-    assert server.calls == 2
 
 
 async def test_whatever_a_model_from_elsewhere_raises_may_pass(one: Drive) -> None:
@@ -307,70 +275,6 @@ class Crowd:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self.inside -= 1
-
-
-@pytest.mark.parametrize(("workers", "size"), [(0, 2), (1, 20), (2, 0), (2, 1), (3, 20), (50, 20)])
-async def test_workers_give_all_results(workers: int, size: int) -> None:
-    crowd = Crowd()
-
-    def double(value: int, _: object) -> int:
-        with crowd:
-            time.sleep(0.0005)
-            return 2 * value
-
-    async def adouble(value: int) -> int:
-        with crowd:
-            await asyncio.sleep(0.0005)
-            return 2 * value
-
-    expected = [2 * value for value in range(size)]
-    assert sorted(completed(double, range(size), workers)) == expected
-    assert sorted([result async for result in acompleted(adouble, range(size), workers)]) == expected
-    assert crowd.most <= max(workers, 1)
-
-
-async def test_as_many_work_at_once_as_there_are_workers() -> None:
-    together, met, here = threading.Barrier(3), asyncio.Event(), []
-
-    def meet(value: int, _: object) -> int:
-        together.wait(5)
-        return value
-
-    async def ameet(value: int) -> int:
-        here.append(value)
-        if len(here) == 3:
-            met.set()
-        await asyncio.wait_for(met.wait(), 5)
-        return value
-
-    assert sorted(completed(meet, range(6), 3)) == list(range(6))
-    assert sorted([value async for value in acompleted(ameet, range(3), 3)]) == [0, 1, 2]
-
-
-async def test_a_result_comes_as_soon_as_it_is_there() -> None:
-    release, arelease = threading.Event(), asyncio.Event()
-
-    def slow_first(value: int, _: object) -> int:
-        assert value > 0 or release.wait(5)
-        return value
-
-    async def aslow_first(value: int) -> int:
-        if value == 0:
-            await asyncio.wait_for(arelease.wait(), 5)
-        return value
-
-    order = []
-    for result in completed(slow_first, range(4), 2):
-        order.append(result)
-        if len(order) == 3:
-            release.set()
-    assert order == [1, 2, 3, 0]
-    order.clear()
-    async for result in acompleted(aslow_first, range(4), 2):
-        order.append(result)
-        if len(order) == 3:
-            arelease.set()
-    assert order == [1, 2, 3, 0]
 
 
 @pytest.mark.parametrize("workers", [1, 3])

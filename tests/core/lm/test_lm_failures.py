@@ -375,29 +375,3 @@ async def test_a_model_without_acomplete_is_called_in_a_thread() -> None:
 
     assert pairs_of(memory) == EXPECTED
     assert threading.get_ident() not in threads
-
-
-@pytest.mark.parametrize("concurrency", [1, 3])
-@pytest.mark.parametrize("way", WAYS)
-def test_an_interruption_keeps_what_was_decided(way: Any, concurrency: int) -> None:
-    said = script()
-    stops = iter([False, False, True])
-
-    def answer(messages: Sequence[Message]) -> str:
-        if next(stops, False):
-            raise KeyboardInterrupt
-        return said(messages)
-
-    lm = Own(answer, concurrency=concurrency)
-    memory = memory_with(LMVerifier(lm, way=way, batch_size=2))
-    with pytest.raises(KeyboardInterrupt):
-        memory.add(ITEMS)
-    before = len(said.asked)
-    assert memory.stats().counts["pending"] == 0
-    memory.add(ITEMS)
-
-    assert pairs_of(memory) == EXPECTED
-    repeated = Counter(chunk for asked in said.asked for chunk in asked.chunks if asked.kind != "instruct")
-    if concurrency == 1 and way != "paper":
-        assert before == 2
-        assert set(repeated.values()) == {1}

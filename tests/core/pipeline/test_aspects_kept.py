@@ -23,7 +23,7 @@ from epic_core.preferences.parser import parse_aspects
 from epic_core.runtime.batching import unique_preferences
 from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, both
 from scripted import SEA, TRAIN, WINE, Own, Scripted, aspects_for, preference_read, verifier_of
 
 CASINO = "I avoid hotels with casinos."
@@ -326,9 +326,7 @@ async def test_what_cannot_be_is_a_clear_error() -> None:
     memory = made(None, WINE)
     for bad in ({}, {"liked": "wine"}, {"liked": ["wine"], "other": 1}, {"liked": ["a\x00"]}, {"liked": ["\ud800"]}, 5):
         with pytest.raises(InvalidInputError):
-            memory.set_aspects(WINE, bad)  # type: ignore[arg-type]
-        with pytest.raises(InvalidInputError):
-            await memory.aset_aspects(WINE, bad)  # type: ignore[arg-type]
+            await both(memory, "set_aspects", WINE, bad)
         with pytest.raises(InvalidInputError):
             Preference(text=WINE, aspects=bad)  # type: ignore[arg-type]
     for unknown in (SEA, Preference(text=SEA)):

@@ -39,6 +39,7 @@ from helpers import (
     Raising,
     TooFew,
     UndecidedAll,
+    both,
     keep,
 )
 
@@ -283,13 +284,6 @@ def test_fine_off_keeps_what_passes_under_its_preferences_without_instruction() 
     assert "Interpretation Guidance" not in memory.context("wine")
 
 
-def test_the_coarse_filter_keeps_what_equals_tau() -> None:
-    encoder = HashEncoder()
-    similarity = float(encoder.vector("red wine a b") @ encoder.vector(WINE))
-    assert memory_of(tau=similarity).add(["red wine a b"]).passed == 1
-    assert memory_of(tau=similarity + 1e-4).add(["red wine a b"]).passed == 0
-
-
 def test_the_verifier_sees_only_the_near_preferences_most_similar_first() -> None:
     verifier = KeepAll()
     memory_of("wine", TRAIN, "red wine", verifier=verifier).add(["one red wine"])
@@ -419,9 +413,7 @@ def test_k_gives_k_or_all_there_is(k: int, distinct: bool) -> None:
 async def test_a_search_that_cannot_be_is_an_error(query: Any, options: dict[str, Any], what: str) -> None:
     memory = memory_of()
     with pytest.raises(InvalidInputError, match=what):
-        memory.search(query, **options)
-    with pytest.raises(InvalidInputError, match=what):
-        await memory.asearch(query, **options)
+        await both(memory, "search", query, **options)
     with pytest.raises(UnknownPreferenceError, match=WINE):
         memory.search("wine", preferences=["blue sky"])
 
@@ -769,14 +761,6 @@ def test_unknown_preferences_cannot_be_removed_or_replaced() -> None:
 # undecided items
 
 
-def test_an_undecided_item_survives_reopening(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=UndecidedAll()) as memory:
-        memory.add([Item(id="a", text="red wine", metadata={"n": 1})])
-    with EpicMemory.open(path, encoder=HashEncoder(), verifier=KeepAll()) as memory:
-        assert memory.retry().kept == 1
-        assert memory.search("wine")[0].item == Item(id="a", text="red wine", metadata={"n": 1})
-
-
 def test_a_verifier_that_raises_in_the_middle_loses_nothing() -> None:
     memory = memory_of(verifier=Raising(TimeoutError("too slow"), after=3))
     report = memory.add(wines(10))
@@ -806,9 +790,7 @@ def test_missing_verdicts_are_undecided() -> None:
 async def test_a_verifier_that_breaks_its_contract_is_an_error_and_nothing_is_written(make: Any) -> None:
     memory = memory_of(verifier=make())
     with pytest.raises(VerifierError):
-        memory.add(wines(2))
-    with pytest.raises(VerifierError):
-        await memory.aadd(wines(2))
+        await both(memory, "add", wines(2))
     assert memory.stats().counts["items"] == memory.stats().counts["pending"] == 0
     memory.verifier = KeepAll()
     assert memory.add(wines(2)).kept == 2
@@ -835,9 +817,7 @@ async def test_an_encoder_that_returns_no_embeddings_is_a_clear_error(alter: Any
     with pytest.raises(EncoderError, match="'hash'"):
         memory.add(["red wine too", "bad red wine"])
     with pytest.raises(EncoderError):
-        memory.search("bad wine")
-    with pytest.raises(EncoderError):
-        await memory.asearch("bad wine")
+        await both(memory, "search", "bad wine")
     assert texts(memory.search("wine")) == ["red wine"]
     assert memory.add(["red wine too"]).kept == 1
 
@@ -880,16 +860,6 @@ def test_every_text_is_encoded_once_and_preferences_once_ever(path: Path, steeri
         memory.search("which wine")
         memory.add(wines(7))
         assert not set(again.texts) & {*preferences, *(item.text for item in wines(7))}
-
-
-def test_a_search_encodes_only_its_query() -> None:
-    encoder = HashEncoder()
-    memory = memory_of(encoder=encoder)
-    memory.add(wines(5))
-    memory.search("first wine")
-    calls = encoder.calls
-    memory.search("second wine")
-    assert encoder.calls == calls + 1
 
 
 # files

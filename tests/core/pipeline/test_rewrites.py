@@ -16,7 +16,7 @@ from epic_core.errors import LMError, LMSetupError, LMUnavailableError, Verifier
 from epic_core.types import Candidate, Verdict
 from epic_core.verification import LMVerifier
 from epic_core.verification.base import Rewriter, Rewriting, Rewritten
-from helpers import HashEncoder, KeepAll, keep
+from helpers import HashEncoder, KeepAll, both, keep
 from scripted import (
     BOTH,
     SEA,
@@ -443,9 +443,7 @@ def test_an_empty_text_is_no_rewriting(text: str) -> None:
 async def test_a_rewriter_that_breaks_its_contract_is_an_error_and_nothing_is_written() -> None:
     memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=WithRewriter(lambda _: "text"))
     with pytest.raises(VerifierError, match="Rewritten"):
-        memory.add(["red wine"])
-    with pytest.raises(VerifierError, match="Rewritten"):
-        await memory.aadd(["red wine"])
+        await both(memory, "add", ["red wine"])
     assert len(memory) == memory.stats().counts["pending"] == 0
 
 
@@ -495,44 +493,6 @@ def test_an_interrupted_preference_change_loses_no_call(stop: int) -> None:
     memory.add_preference(TRAIN)
     assert [shown(memory, f"{n}") for n in range(5)] == [anew(f"{BOTH} {n}", WINE, TRAIN) for n in range(5)]
     assert lm.calls == calls + 10 + 1
-
-
-# sync and async
-
-
-@pytest.mark.parametrize("concurrency", [1, 4])
-async def test_both_paths_ask_and_hold_the_same(concurrency: int) -> None:
-    def sometimes(asked: Asked) -> str | None:
-        return failing(asked) if asked.chunk.endswith("2") else None
-
-    items, ends = documents(), []
-    for path in ("sync", "async"):
-        lm = Scripted(hook=sometimes, concurrency=concurrency)
-        memory = memory_of(lm, WINE)
-        if path == "sync":
-            reports = [
-                memory.add(items),
-                memory.add_preference(TRAIN),
-                memory.replace_preference(WINE, SEA),
-                memory.remove_preference(SEA),
-            ]
-            lm.hook = None
-            reports.append(memory.retry())
-        else:
-            reports = [
-                await memory.aadd(items),
-                await memory.aadd_preference(TRAIN),
-                await memory.areplace_preference(WINE, SEA),
-                await memory.aremove_preference(SEA),
-            ]
-            lm.hook = None
-            reports.append(await memory.aretry())
-        said = [
-            (r.seen, r.passed, r.kept, r.undecided, r.cached, r.failures, r.answers, r.usage.calls, r.warnings)
-            for r in reports
-        ]
-        ends.append((said, sorted(lm.asked), contents(memory, items)))
-    assert ends[0] == ends[1]
 
 
 # changed meanwhile

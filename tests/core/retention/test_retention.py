@@ -107,39 +107,46 @@ def test_columns_of_different_lengths_are_refused() -> None:
         replace(held(3), vectors=np.zeros(3, dtype=np.float32))
 
 
+UNKNOWN = np.nan
+ORDERS: dict[str, tuple[RetentionPolicy, Held, list[int]]] = {
+    "the least confident": (ByValue(), held(3, confidence=[0.9, 0.5, 0.7]), [1, 2, 0]),
+    "of equal ones the oldest": (ByValue(), held(4), [0, 1, 2, 3]),
+    "of equally confident ones the least similar": (ByValue(), held(3, similarity=[0.5, 0.6, 0.3]), [2, 0, 1]),
+    "unknown as the median": (ByValue(), held(4, confidence=[UNKNOWN, 0.9, 0.6, 0.8]), [2, 0, 3, 1]),
+    "none known": (ByValue(), held(3, confidence=[UNKNOWN] * 3, similarity=[0.5, 0.3, 0.4]), [1, 2, 0]),
+    "unused": (ByValue(), held(3, uses=[3, 0, 1], used=[NOW, UNKNOWN, NOW], added=[NOW] * 3), [1, 2, 0]),
+    "used long ago": (
+        ByValue(),
+        held(2, uses=[3, 3], used=[NOW, NOW - 90 * DAY], added=[NOW - 100 * DAY] * 2),
+        [1, 0],
+    ),
+    "what is older": (ByValue(), held(2, added=[NOW, NOW - 50 * DAY]), [1, 0]),
+    "a neutral stance": (
+        ByValue(),
+        held(3, stances=[list(Stance).index(one) for one in (Stance.CONFLICTS, Stance.NEUTRAL, Stance.MIXED)]),
+        [1, 0, 2],
+    ),
+    "the longest forgotten": (
+        Ebbinghaus(),
+        held(3, added=[NOW - 2 * DAY, NOW - 5 * DAY, NOW - 9 * DAY], used=[UNKNOWN, UNKNOWN, NOW - DAY]),
+        [1, 0, 2],
+    ),
+    "of all but forgotten ones the oldest": (
+        Ebbinghaus(),
+        held(3, added=[NOW - 3000 * DAY, NOW - 5000 * DAY, NOW - 4000 * DAY]),
+        [1, 2, 0],
+    ),
+    "a time to come counts as now": (Ebbinghaus(), held(3, added=[NOW + 9 * DAY, NOW + DAY, NOW - DAY]), [2, 0, 1]),
+    "first in, first out": (Fifo(), any_held(20, 3), list(range(20))),
+}
+
+
+@pytest.mark.parametrize(("policy", "entries", "order"), ORDERS.values(), ids=ORDERS)
+def test_what_goes_first(policy: RetentionPolicy, entries: Held, order: list[int]) -> None:
+    assert policy.order(entries, NOW).tolist() == order
+
+
 class TestByValue:
-    def test_the_least_confident_goes_first(self) -> None:
-        assert ByValue().order(held(3, confidence=[0.9, 0.5, 0.7]), NOW).tolist() == [1, 2, 0]
-
-    def test_equal_ones_go_oldest_first(self) -> None:
-        assert ByValue().order(held(4), NOW).tolist() == [0, 1, 2, 3]
-
-    def test_where_confidence_is_equal_the_least_similar_goes_first(self) -> None:
-        assert ByValue().order(held(3, similarity=[0.5, 0.6, 0.3]), NOW).tolist() == [2, 0, 1]
-
-    def test_an_unknown_confidence_counts_as_the_median(self) -> None:
-        entries = held(4, confidence=[np.nan, 0.9, 0.6, 0.8])
-        assert ByValue().order(entries, NOW).tolist() == [2, 0, 3, 1]
-
-    def test_without_any_confidence_similarity_decides(self) -> None:
-        entries = held(3, confidence=[np.nan] * 3, similarity=[0.5, 0.3, 0.4])
-        assert ByValue().order(entries, NOW).tolist() == [1, 2, 0]
-
-    def test_what_was_used_stays_longer(self) -> None:
-        entries = held(3, uses=[3, 0, 1], used=[NOW, np.nan, NOW], added=[NOW] * 3)
-        assert ByValue().order(entries, NOW).tolist() == [1, 2, 0]
-
-    def test_a_use_long_ago_counts_less(self) -> None:
-        entries = held(2, uses=[3, 3], used=[NOW, NOW - 90 * DAY], added=[NOW - 100 * DAY] * 2)
-        assert ByValue().order(entries, NOW).tolist() == [1, 0]
-
-    def test_what_is_older_goes_first(self) -> None:
-        assert ByValue().order(held(2, added=[NOW, NOW - 50 * DAY]), NOW).tolist() == [1, 0]
-
-    def test_a_neutral_stance_goes_first(self) -> None:
-        stances = [list(Stance).index(stance) for stance in (Stance.CONFLICTS, Stance.NEUTRAL, Stance.MIXED)]
-        assert ByValue().order(held(3, stances=stances), NOW).tolist() == [1, 0, 2]
-
     def test_a_clock_that_went_backwards_makes_no_entry_younger_than_new(self) -> None:
         entries = held(2, uses=[1, 1], used=[NOW, NOW + 1000 * DAY], added=[NOW, NOW + 999 * DAY])
         values = ByValue().values(entries, NOW)
@@ -228,10 +235,6 @@ class TestUsageFifo:
 
 
 class TestEbbinghaus:
-    def test_the_longest_forgotten_goes_first(self) -> None:
-        entries = held(3, added=[NOW - 2 * DAY, NOW - 5 * DAY, NOW - 9 * DAY], used=[np.nan, np.nan, NOW - DAY])
-        assert Ebbinghaus().order(entries, NOW).tolist() == [1, 0, 2]
-
     def test_each_use_strengthens(self) -> None:
         # Exponents -4/1, -6/3, -10/3, -9/10.
         used = [np.nan, NOW - 6 * DAY, NOW - 10 * DAY, NOW - 9 * DAY]
@@ -240,14 +243,6 @@ class TestEbbinghaus:
         # A strength of 100 leaves the age to decide: -4/100, -6/102, -10/102, -9/109.
         assert Ebbinghaus(strength=100.0).order(entries, NOW).tolist() == [2, 3, 1, 0]
 
-    def test_what_is_all_but_forgotten_still_has_an_order(self) -> None:
-        entries = held(3, added=[NOW - 3000 * DAY, NOW - 5000 * DAY, NOW - 4000 * DAY])
-        assert Ebbinghaus().order(entries, NOW).tolist() == [1, 2, 0]
-
-    def test_a_time_to_come_counts_as_now(self) -> None:
-        entries = held(3, added=[NOW + 9 * DAY, NOW + DAY, NOW - DAY])
-        assert Ebbinghaus().order(entries, NOW).tolist() == [2, 0, 1]
-
     @pytest.mark.parametrize("strength", [0.0, -1.0, float("nan")])
     def test_a_strength_out_of_range_is_refused(self, strength: float) -> None:
         with pytest.raises(InvalidInputError, match="strength"):
@@ -255,9 +250,6 @@ class TestEbbinghaus:
 
 
 class TestBaselines:
-    def test_fifo_is_oldest_first(self) -> None:
-        assert Fifo().order(any_held(20, 3), NOW).tolist() == list(range(20))
-
     def test_random_depends_on_the_seed_and_on_the_entries(self) -> None:
         entries = held(30)
         later = replace(entries, rows=entries.rows + 1)

@@ -20,7 +20,7 @@ from epic_core.errors import DuplicatePreferenceError, EncoderError, InvalidInpu
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_k, stance_to
 from epic_core.types import FloatArray, Stance
 from epic_core.types.verdicts import PENALTY
-from helpers import HashEncoder
+from helpers import HashEncoder, both
 
 CASINO, QUIET, BANK = (
     "A hotel with a casino, slot machines and poker.",
@@ -424,9 +424,7 @@ async def test_preferences_and_modes_that_cannot_be_are_errors(
 ) -> None:
     encoder = HashEncoder()
     with pytest.raises(error, match=what):
-        search_of(encoder).target(encoder.vector(QUERY), preferences, mode)
-    with pytest.raises(error, match=what):
-        await search_of(encoder).atarget(encoder.vector(QUERY), preferences, mode)
+        await both(search_of(encoder), "target", encoder.vector(QUERY), preferences, mode)
 
 
 def test_one_preference_may_be_given_as_it_is() -> None:

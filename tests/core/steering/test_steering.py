@@ -435,83 +435,60 @@ def avoids(name: str, *avoided: str, firmness: float = 0.75) -> Preference:
     return Preference(text=name, aspects=Aspects(avoided=avoided, firmness=firmness))
 
 
-@pytest.mark.parametrize("turn", [1, -1])
-def test_of_two_opposites_the_more_relevant_one_steers(turn: int) -> None:
-    low, high = 0.7, 0.7 + APART
-    both = [(high, likes("for", "spicy food")), (low, avoids("against", "spicy food", firmness=1.0))][::turn]
-    assert names(steered_by(*both)) == ["for"]
-    both = [(low, likes("for", "spicy food", firmness=1.0)), (high, avoids("against", "spicy food"))][::turn]
-    assert names(steered_by(*both)) == ["against"]
+FOR, AGAINST = likes("for", "spicy food"), avoids("against", "spicy food")
+FIRMLY_FOR, FIRMLY_AGAINST = likes("for", "spicy food", firmness=1.0), avoids("against", "spicy food", firmness=1.0)
+BOTH_SIDES = Preference(text="second", aspects=Aspects(liked=("cold beer",), avoided=("red wine",)))
+WINE, NO_BEER = likes("wine", "red wine"), avoids("beer", "cold beer")
+# Where a preference begins to be relevant.
+START = similarity_for(LEAST)
+
+Stated = list[tuple[float, Preference]]
+CLASHES: dict[str, tuple[Stated, float | None, list[str]]] = {
+    "the more relevant one steers": ([(0.7 + APART, FOR), (0.7, FIRMLY_AGAINST)], 0.0, ["for"]),
+    "in any order": ([(0.7, FIRMLY_AGAINST), (0.7 + APART, FOR)], 0.0, ["for"]),
+    "the more relevant one is against": ([(0.7, FIRMLY_FOR), (0.7 + APART, AGAINST)], 0.0, ["against"]),
+    "in any order against": ([(0.7 + APART, AGAINST), (0.7, FIRMLY_FOR)], 0.0, ["against"]),
+    "of about equally relevant ones the firmer": ([(0.7, FOR), (0.7 - CLOSE, FIRMLY_AGAINST)], 0.0, ["against"]),
+    "the firmer stated first": ([(0.7 - CLOSE, FIRMLY_AGAINST), (0.7, FOR)], 0.0, ["against"]),
+    "of equally firm ones the later": ([(0.7, FOR), (0.7 - CLOSE, AGAINST)], 0.0, ["against"]),
+    "the later is for": ([(0.7 - CLOSE, AGAINST), (0.7, FOR)], 0.0, ["for"]),
+    "two things": ([(0.7, WINE), (0.7 - CLOSE, NO_BEER)], 0.0, ["wine", "beer"]),
+    "one thing twice": ([(0.7, WINE), (0.7 - CLOSE, likes("two", "red wine"))], 0.0, ["wine", "two"]),
+    "who lost overrules nobody": (
+        [(0.9, WINE), (0.9 - APART, BOTH_SIDES), (0.9 - 2 * APART, NO_BEER)],
+        0.0,
+        ["wine", "beer"],
+    ),
+    "below the floor": ([(0.3 + CLOSE / 2, FOR), (0.3 - CLOSE / 2, FIRMLY_AGAINST)], 0.3, ["for"]),
+    "above the floor": ([(0.3 + CLOSE / 2, FOR), (0.3 - CLOSE / 2, FIRMLY_AGAINST)], 0.2, ["against"]),
+    "not relevant": ([(START + CLOSE / 2, FOR), (START - CLOSE / 2, FIRMLY_AGAINST)], None, ["for"]),
+    "relevant": ([(START + 1.5 * CLOSE, FOR), (START + CLOSE / 2, FIRMLY_AGAINST)], None, ["against"]),
+}
+# What is liked, what is avoided, and whether these are opposites.
+WORDED = [
+    ("spicy food", "Spicy foods", True),
+    ("food that is spicy", "the spicy food", True),
+    ("素食", "素食", True),
+    ("food", "spicy food", False),
+    ("spicy food", "hot food", False),
+    # Nothing of these is a word.
+    ("🙂", "🎲", False),
+    ("...", "🎲", False),
+    # It is liked without something, and avoided with that.
+    ("gluten-free bread", "bread with gluten", False),
+    ("caffeine-free drinks", "drinks with caffeine", False),
+]
 
 
-@pytest.mark.parametrize("turn", [1, -1])
-def test_of_two_opposites_about_equally_relevant_the_firmer_one_steers(turn: int) -> None:
-    both = [(0.7, likes("for", "spicy food")), (0.7 - CLOSE, avoids("against", "spicy food", firmness=1.0))][::turn]
-    assert names(steered_by(*both)) == ["against"]
+@pytest.mark.parametrize(("stated", "floor", "steer"), CLASHES.values(), ids=CLASHES)
+def test_of_opposites_one_steers(stated: Stated, floor: float | None, steer: list[str]) -> None:
+    assert names(steered_by(*stated, floor=floor)) == steer
 
 
-def test_of_two_opposites_equally_firm_and_relevant_the_later_one_steers() -> None:
-    one, other = likes("for", "spicy food"), avoids("against", "spicy food")
-    assert names(steered_by((0.7, one), (0.7 - CLOSE, other))) == ["against"]
-    assert names(steered_by((0.7 - CLOSE, other), (0.7, one))) == ["for"]
-
-
-def test_without_a_clash_both_steer() -> None:
-    both = steered_by((0.7, likes("wine", "red wine")), (0.7 - CLOSE, avoids("beer", "cold beer")))
-    assert names(both) == ["wine", "beer"]
-    both = steered_by((0.7, likes("one", "red wine")), (0.7 - CLOSE, likes("two", "red wine")))
-    assert names(both) == ["one", "two"]
-
-
-@pytest.mark.parametrize(
-    ("liked", "avoided", "clash"),
-    [
-        ("spicy food", "Spicy foods", True),
-        ("food that is spicy", "the spicy food", True),
-        ("素食", "素食", True),
-        ("food", "spicy food", False),
-        ("spicy food", "hot food", False),
-        # Nothing of these is a word.
-        ("🙂", "🎲", False),
-        ("...", "🎲", False),
-    ],
-)
+@pytest.mark.parametrize(("liked", "avoided", "clash"), WORDED)
 def test_opposites_are_told_by_their_words(liked: str, avoided: str, clash: bool) -> None:
     found = names(steered_by((0.7, likes("for", liked)), (0.7 - CLOSE, avoids("against", avoided))))
     assert found == (["against"] if clash else ["for", "against"])
-
-
-@pytest.mark.parametrize(
-    ("liked", "avoided"), [("gluten-free bread", "bread with gluten"), ("caffeine-free drinks", "drinks with caffeine")]
-)
-def test_who_likes_it_without_something_and_avoids_it_with_that_says_no_opposites(liked: str, avoided: str) -> None:
-    found = names(steered_by((0.7, likes("for", liked)), (0.7 - CLOSE, avoids("against", avoided))))
-    assert found == ["for", "against"]
-
-
-def test_who_lost_a_clash_overrules_nobody() -> None:
-    first, second = (
-        likes("first", "red wine"),
-        Preference(text="second", aspects=Aspects(liked=("cold beer",), avoided=("red wine",))),
-    )
-    third = avoids("third", "cold beer")
-    assert names(steered_by((0.9, first), (0.9 - APART, second), (0.9 - 2 * APART, third))) == ["first", "third"]
-
-
-def test_who_does_not_reach_the_floor_overrules_nobody() -> None:
-    above, below = 0.3 + CLOSE / 2, 0.3 - CLOSE / 2
-    both = [(above, likes("for", "spicy food")), (below, avoids("against", "spicy food", firmness=1.0))]
-    assert names(steered_by(*both, floor=0.3)) == ["for"]
-    assert names(steered_by(*both, floor=0.2)) == ["against"]
-
-
-def test_who_is_not_relevant_overrules_nobody() -> None:
-    start = similarity_for(LEAST)
-    above, below = start + CLOSE / 2, start - CLOSE / 2
-    both = [(above, likes("for", "spicy food")), (below, avoids("against", "spicy food", firmness=1.0))]
-    assert names(steered_by(*both, floor=None)) == ["for"]
-    both = [(above + CLOSE, both[0][1]), (below + CLOSE, both[1][1])]
-    assert names(steered_by(*both, floor=None)) == ["against"]
 
 
 def test_opposites_are_told_among_the_named_rows() -> None:

@@ -22,29 +22,6 @@ def filled(count: int = 20, first: int = 100) -> tuple[EntryIndex, np.ndarray]:
     return index, vectors
 
 
-def test_search_is_exact_and_best_first() -> None:
-    index, vectors = filled()
-    rows, scores = index.search(vectors[3], 5)
-    cosines = vectors @ vectors[3]
-    order = np.argsort(-cosines)[:5]
-    assert rows.tolist() == (order + 100).tolist()
-    np.testing.assert_allclose(scores, cosines[order], atol=1e-6)
-
-
-@pytest.mark.parametrize("k", [1, 20, 21, 1000])
-def test_k_larger_than_the_index_gives_all(k: int) -> None:
-    index, vectors = filled()
-    rows, scores = index.search(vectors[0], k)
-    assert len(rows) == len(scores) == min(k, 20)
-    assert len(set(rows.tolist())) == len(rows)
-
-
-def test_an_empty_index_finds_nothing() -> None:
-    index = EntryIndex(8)
-    rows, scores = index.search(unit(1)[0], 5)
-    assert len(index) == len(rows) == len(scores) == 0
-
-
 @given(allowed=st.sets(st.integers(100, 119)), k=st.integers(1, 25))
 def test_a_restriction_is_part_of_the_search(allowed: set[int], k: int) -> None:
     index, vectors = filled()
@@ -53,27 +30,12 @@ def test_a_restriction_is_part_of_the_search(allowed: set[int], k: int) -> None:
     assert rows.tolist() == best[:k]
 
 
-def test_rows_that_are_not_held_are_not_found() -> None:
-    index, vectors = filled()
-    rows, _ = index.search(vectors[0], 5, allowed=np.array([105, 999], dtype=np.int64))
-    assert rows.tolist() == [105]
-
-
 def test_removed_rows_are_gone_and_the_others_keep_their_ids() -> None:
     index, vectors = filled()
     index.remove([100, 105, 12345])
     assert len(index) == 18
     assert index.search(vectors[6], 1)[0].tolist() == [106]
     assert not {100, 105} & set(index.search(vectors[0], 20)[0].tolist())
-
-
-def test_an_id_given_after_a_removal_does_not_collide() -> None:
-    index, _ = filled()
-    index.remove([119])
-    new = unit(1, seed=7)
-    index.add([120], new)
-    assert len(set(index.search(new[0], 50)[0].tolist())) == 20
-    assert index.search(new[0], 1)[0].tolist() == [120]
 
 
 def test_ids_are_64_bit() -> None:
@@ -88,18 +50,6 @@ def test_a_penalty_counts_only_where_it_is_asked_for() -> None:
     assert rows.tolist() == [2, 1]
     np.testing.assert_allclose(scores, [0.75, 0.5], atol=1e-6)
     np.testing.assert_allclose(index.search(vector, 2)[1], [1.0, 1.0], atol=1e-6)
-
-
-def test_a_vector_is_given_back_as_it_was_added() -> None:
-    index, vectors = filled()
-    np.testing.assert_array_equal(index.vector(107), vectors[7])
-
-
-def test_adding_and_removing_nothing_is_fine() -> None:
-    index = EntryIndex(8)
-    index.add([], np.empty((0, 8), dtype=np.float32))
-    index.remove([])
-    assert len(index) == 0
 
 
 @pytest.mark.parametrize("vectors", [unit(2), unit(3, 7), unit(3)[0], unit(3).reshape(1, 3, 8)])

@@ -205,14 +205,6 @@ def test_what_left_a_full_ledger_is_looked_at_again_after_opening(tmp_path: Path
         assert (report.known, encoded(held, far(14).text), encoded(held, far(15).text)) == (10, 1, 0)
 
 
-def test_the_ledger_is_bounded_whatever_comes_at_once() -> None:
-    held = memory(ledger=300)
-    held.add([far(number) for number in range(2000)])
-    assert held.stats().counts["seen"] == 300
-    report = held.add([far(number) for number in range(1700, 2000)])
-    assert report.known == 300
-
-
 def test_a_smaller_ledger_is_kept_to_from_the_next_change_on(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with memory(WINE, path=path, ledger=200) as held:

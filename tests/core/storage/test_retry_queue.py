@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from epic_core import BuildReport, EpicMemory, Item
-from epic_core.errors import LMError, LMSetupError, LMUnavailableError, RetryQueueFullError
-from epic_core.types import Usage
-from helpers import HashEncoder, UndecidedAll
+from epic_core.errors import RetryQueueFullError
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, contents, documents, held, memory_of, opened
 
 BROKEN = "Perhaps, perhaps not."
@@ -75,20 +73,6 @@ def test_explain_says_why_an_item_waits_and_what_the_model_said(path: Path) -> N
         assert explanation.item == wines(1)[0] and explanation.entries == ()
         for said in (explanation.note, str(explanation)):
             assert "retry queue" in said and "could not be understood" in said and BROKEN in said
-
-
-@pytest.mark.parametrize("error", [LMError("too long"), LMUnavailableError("away"), LMSetupError("not pulled")])
-def test_a_model_that_fails_says_why(error: LMError) -> None:
-    def fails(asked: Asked) -> str | None:
-        raise error
-
-    lm = Scripted(hook=fails)
-    memory = memory_of(lm)
-    report = memory.add(wines(*range(5)))
-    assert report.undecided == 5 and set(report.failures.values()) == {str(error)} and report.answers == {}
-    assert str(error) in memory.explain("wine 0").note
-    lm.hook = None
-    assert memory.retry().kept == 5
 
 
 def test_of_many_failures_the_first_hundred_are_told() -> None:
@@ -156,20 +140,6 @@ async def test_a_full_queue_loses_nothing(bound: int, concurrency: int, monkeypa
         assert memory.retry().undecided == 0
         memory.add(items)
         assert contents(memory, items) == expected
-
-
-def test_a_full_queue_keeps_what_was_decided_in_the_same_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.runtime.streaming._MOMENT", 60.0)
-    lm = Scripted(hook=sometimes("1", "3"))
-    memory = memory_of(lm, retry_queue=1)
-    with pytest.raises(RetryQueueFullError):
-        memory.add([*wines(*range(5)), Item(id="no", text="red wine nowine")])
-    assert set(held(memory, wines(*range(5)))) == {"wine 0", "wine 1", "wine 2", "wine 4"}
-    assert "retry queue" in memory.explain("wine 1").note
-    calls, lm.hook = lm.calls, None
-    memory.retry()
-    memory.add([*wines(*range(5)), Item(id="no", text="red wine nowine")])
-    assert [asked.chunk for asked in lm.asked[calls:]] == ["red wine 1", "red wine 3"]
 
 
 @pytest.mark.slow
@@ -245,13 +215,6 @@ def test_a_queue_that_is_full_is_full_after_reopening_too(path: Path) -> None:
         assert memory.add(wines(3)).undecided == 1
 
 
-def test_the_bound_holds_for_any_verifier() -> None:
-    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=UndecidedAll(), retry_queue=2)
-    with pytest.raises(RetryQueueFullError, match="no answer"):
-        memory.add(wines(1, 2, 3))
-    assert waiting(memory) == 2
-
-
 @pytest.mark.parametrize("bad", [-1, 1.5, True, "many", None])
 def test_a_bound_that_is_no_whole_number_is_an_error(bad: Any) -> None:
     with pytest.raises(ValueError, match="retry_queue"):
@@ -307,9 +270,3 @@ def test_the_printed_report_shows_what_it_took() -> None:
     text = str(memory.add(wines(1, 2)))
     assert re.search(r"language model +3 calls \(1 again\) +21 \+ 9 tokens +0\.\d s in calls", text)
     assert "language model" not in str(memory.add(wines(1)))
-
-
-def test_usages_add_up() -> None:
-    one = Usage(calls=1, retries=2, prompt_tokens=3, completion_tokens=4, seconds=0.5)
-    one.add(Usage(calls=10, retries=20, prompt_tokens=30, completion_tokens=40, seconds=1.5))
-    assert one == Usage(calls=11, retries=22, prompt_tokens=33, completion_tokens=44, seconds=2.0)

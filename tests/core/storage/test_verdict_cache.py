@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 import helpers
 from epic_core import BuildReport, EpicMemory, Item, Stance
 from epic_core.errors import EncoderError, LMError
-from epic_core.lm import Completion, Message
 from epic_core.text.chunking import WordChunker
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Prompts
 from helpers import HashEncoder, KeepAll
@@ -85,17 +84,6 @@ def test_with_a_ledger_the_same_documents_again_are_not_even_looked_at() -> None
     assert memory.add(others).cached == 24 and lm.calls == 16
     changed = [replace(item, metadata={"year": 2024}) for item in items]
     assert memory.add(changed).kept == 12 and lm.calls == 16
-
-
-@pytest.mark.parametrize("way", ["single", "paper", "batch"])
-def test_every_way_of_asking_is_cached(way: Any) -> None:
-    lm, items = Scripted(), documents()
-    memory = memory_of(lm, way=way)
-    memory.add(items)
-    calls = lm.calls
-    assert calls > 0
-    memory.add([replace(item, id=f"{item.id} again") for item in items])
-    assert lm.calls == calls and len(memory) == 24
 
 
 def test_a_reopened_file_remembers(path: Path) -> None:
@@ -456,20 +444,6 @@ def test_an_interrupted_build_taken_up_again_holds_what_an_uninterrupted_one_hol
     assert interrupted == sum(stop <= lm.calls for stop in stops)
 
 
-def test_an_interrupted_build_of_a_file_is_taken_up_in_another_process_or_later(path: Path) -> None:
-    items = documents()
-    expected, calls = built(items)
-    lm = Scripted()
-    lm.interrupt_at = {3, 4, 11}
-    for _ in range(3):
-        with opened(path, lm) as memory, pytest.raises(KeyboardInterrupt):
-            memory.add(items)
-    with opened(path, lm) as memory:
-        memory.add(items)
-        assert contents(memory, items) == expected
-    assert lm.calls == calls + 3
-
-
 @pytest.mark.parametrize("stop", [1, 7, 16])
 def test_an_interrupted_build_with_several_calls_at_once_loses_no_more_than_those(stop: int) -> None:
     items = documents()
@@ -501,40 +475,6 @@ def test_an_interrupted_build_in_another_way_loses_no_more_than_one_item_or_batc
         assert lm.calls <= calls + (3 if way == "paper" else 1)
 
 
-class Cancelling(Scripted):
-    """Cancels its own task at some calls."""
-
-    async def acomplete(self, messages: Sequence[Message], **options: Any) -> Completion:
-        try:
-            return await super().acomplete(messages, **options)
-        except KeyboardInterrupt:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-            await asyncio.sleep(0)
-            raise AssertionError("this task was cancelled") from None
-
-
-@pytest.mark.parametrize(("stops", "concurrency"), [({1}, 1), ({1, 8, 9}, 1), ({2, 3}, 4), ({16}, 4)])
-async def test_a_build_whose_model_is_cancelled_is_taken_up_again(concurrency: int, stops: set[int]) -> None:
-    items = documents()
-    expected, calls = built(items)
-    lm = Cancelling(concurrency=concurrency)
-    lm.interrupt_at = stops
-    memory, interrupted = memory_of(lm), 0
-    while True:
-        try:
-            await memory.aadd(items)
-        except asyncio.CancelledError:
-            interrupted += 1
-            continue
-        break
-    assert contents(memory, items) == expected
-    assert calls + interrupted <= lm.calls <= calls + concurrency * interrupted
-    # Calls at the same time may be cancelled at the same time.
-    assert interrupted == len(stops) if concurrency == 1 else 1 <= interrupted <= len(stops)
-
-
 @pytest.mark.parametrize(("stop", "concurrency"), [(1, 1), (16, 1), (1, 4), (9, 4), (16, 4)])
 async def test_a_cancelled_build_keeps_what_was_decided_before(concurrency: int, stop: int) -> None:
     items = documents()
@@ -546,24 +486,6 @@ async def test_a_cancelled_build_keeps_what_was_decided_before(concurrency: int,
     await memory.aadd(items)
     assert contents(memory, items) == expected
     assert calls + 1 <= lm.calls <= calls + concurrency
-
-
-async def test_a_build_cancelled_at_any_moment_is_taken_up_again() -> None:
-    items = documents()
-    expected, calls = built(items)
-    lm = Scripted(seconds=0.01)
-    memory, interrupted, done = memory_of(lm), 0, False
-    while not done:
-        task = asyncio.ensure_future(memory.aadd(items))
-        done = bool((await asyncio.wait([task], timeout=0.035 + 0.003 * interrupted))[0])
-        if not done:
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            interrupted += 1
-    assert interrupted and contents(memory, items) == expected
-    # While one verdict is written the next is asked for already: a cancellation in that moment loses two calls.
-    assert lm.calls <= calls + 2 * interrupted
 
 
 class Failing(HashEncoder):
@@ -645,30 +567,36 @@ def test_a_killed_process_leaves_what_it_decided(path: Path) -> None:
 # sync and async
 
 
-@pytest.mark.parametrize("way", ["single", "paper", "batch"])
+@pytest.mark.parametrize("way", ["single", "paper", "batch", "rewrite"])
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_both_paths_ask_and_hold_the_same(way: Any, concurrency: int) -> None:
     def sometimes(asked: Asked) -> str | None:
-        return "Perhaps." if "wine 2" in asked.chunk else None
+        fails = asked.kind == "rewrite" if way == "rewrite" else True
+        return "Perhaps." if fails and any("wine 2" in chunk for chunk in asked.chunks) else None
 
     items, ends = documents(), []
-    for path in ("sync", "async"):
+    options = {"refine": "rewrite"} if way == "rewrite" else {"way": way}
+    for asynchronous in (False, True):
         lm = Scripted(hook=sometimes, concurrency=concurrency)
-        memory = memory_of(lm, WINE, way=way)
-        if path == "sync":
-            reports = [memory.add(items), memory.add_preference(TRAIN), memory.add(items), memory.retry()]
-        else:
-            reports = [
-                await memory.aadd(items),
-                await memory.aadd_preference(TRAIN),
-                await memory.aadd(items),
-                await memory.aretry(),
-            ]
+        memory = memory_of(lm, WINE, **options)
+        reports: list[BuildReport] = []
+        for name, *arguments in (
+            ("add", items),
+            ("add_preference", TRAIN),
+            ("add", items),
+            ("replace_preference", WINE, SEA),
+            ("remove_preference", SEA),
+            ("retry",),
+        ):
+            lm.hook = None if name == "retry" else sometimes
+            done = getattr(memory, f"a{name}" if asynchronous else name)(*arguments)
+            reports.append(await done if asynchronous else done)
         said = [
-            (r.seen, r.passed, r.kept, r.discarded, r.undecided, r.cached, r.failures, r.answers, r.usage.calls)
+            (r.seen, r.passed, r.kept, r.discarded, r.undecided, r.cached, r.failures, r.answers, r.warnings)
             for r in reports
         ]
-        ends.append((said, sorted(lm.asked), contents(memory, items)))
+        calls = [r.usage.calls for r in reports]
+        ends.append((said, calls, sorted(lm.asked), contents(memory, items)))
     assert ends[0] == ends[1]
 
 

@@ -535,20 +535,6 @@ async def test_kept_items_can_be_rewritten(way: Any, add: Add) -> None:
         assert {entry.instruction for entry in entries} == {""}
 
 
-async def test_what_could_not_be_rewritten_waits(add: Add) -> None:
-    said = script()
-    lm = Own(lambda messages: "" if "Rewrite the chunk" in user_text(messages) else said(messages))
-    memory = memory_with(LMVerifier(lm, refine="rewrite"))
-    report = await add(memory)
-
-    nothing_lost(memory, report, waiting=len(KEPT))
-    assert all("rewritten" in reason for reason in report.failures.values())
-    lm.answer = said
-    decisions = said.kinds["decide"]
-    again = memory.retry()
-    assert (again.kept, said.kinds["decide"]) == (len(KEPT), decisions)
-
-
 # arguments
 
 
