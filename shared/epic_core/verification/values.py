@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -129,7 +130,7 @@ def _places_of(value: Any, preferences: Sequence[str]) -> list[int]:
 
 
 def _quoted_place(text: str, preferences: Sequence[str]) -> int | None:
-    wanted, known = letters(text), [letters(preference) for preference in preferences]
+    wanted, known = letters(text), _letters_of(tuple(preferences))
     if wanted and wanted in known:
         return known.index(wanted)
     if len(wanted) < _SHORTEST_PART:
@@ -137,6 +138,12 @@ def _quoted_place(text: str, preferences: Sequence[str]) -> int | None:
     alike = (n for n, one in enumerate(known) if wanted in one or (len(one) >= _SHORTEST_PART and one in wanted))
     place = next(alike, None)
     return place if next(alike, None) is None else None
+
+
+@lru_cache(maxsize=4)
+def _letters_of(preferences: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the letters of preferences; cached, because an answer may quote them many times."""
+    return tuple(letters(preference) for preference in preferences)
 
 
 def whole_number(value: Any) -> int | None:

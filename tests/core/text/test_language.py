@@ -96,7 +96,7 @@ def strings(value: Any) -> Iterator[str]:
 def english_texts() -> list[str]:
     texts = {line.strip() for path in (OURS / "texts").glob("*.txt") for line in path.read_text().splitlines()}
     # Their turns ask for translations, or quote.
-    mixed = {"hostile.jsonl", *(f"turns_{name}.jsonl" for name in "abdefg")}
+    mixed = {"hostile.jsonl", *(f"turns_{name}.jsonl" for name in "abdefgh")}
     for path in (path for path in (OURS / "written").glob("*.jsonl") if path.name not in mixed):
         texts |= {text.strip() for line in path.read_text().splitlines() for text in strings(json.loads(line))}
     return sorted(texts - {""})
