@@ -30,4 +30,5 @@ def ci_tests(session: nox.Session) -> None:
     """Run what the default tests leave out."""
     session.install("-e", ".[ci]")
     session.env["HYPOTHESIS_PROFILE"] = "ci"
-    session.run("pytest", "-q", "-m", "not torch", "--cases", "rest", "--dist", "worksteal", "tests")
+    session.run("pytest", "-q", "-m", "slow and not torch", "--dist", "worksteal")
+    session.run("pytest", "-q", "-m", "not torch", "--dist", "worksteal", "tests/robustness", "tests/integration")

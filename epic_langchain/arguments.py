@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from langchain_core.documents import Document
@@ -14,19 +15,35 @@ from epic_core.errors import InvalidInputError
 from epic_core.integrations.metadata import PREFIX
 from epic_langchain.documents import checked_documents, record_of
 
+OPTIONS = ("k", "filter", "namespace", "preferences", "steering", "stance_policy", "min_score")
+"""The options of calls of all components."""
+
 
 def per_call(config: RunnableConfig | None, kwargs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Return the options of a call: its keyword arguments, then those in `config["configurable"]`.
 
     There an option begins with "epic_", such as "epic_k": the other keys belong to others. An option that is None
-    counts as not given.
+    counts as not given, but for `min_score`, where it means that all are returned.
+
+    Raises:
+        TypeError: for an unknown keyword argument.
+        InvalidInputError: for a key "epic_..." that no component knows.
     """
     unknown = [name for name in kwargs if name not in names]
     if unknown:
         raise TypeError(f"A call takes {', '.join(f'{name}=' for name in names)} here; not {unknown[0]!r}.")
     configurable = ensure_config(config).get("configurable") or {}
-    given = {name: configurable.get(f"{PREFIX}{name}") for name in names}
-    return _not_none(given | _not_none(kwargs))
+    # One config goes to all components of a chain: an option that only another one takes is no mistake.
+    keys = {f"{PREFIX}{name}": name for name in OPTIONS}
+    for key in configurable:
+        if str(key).startswith(PREFIX) and key not in keys:
+            near = get_close_matches(str(key), keys, n=1)
+            meant = f" Did you mean {near[0]!r}?" if near else ""
+            raise InvalidInputError(
+                f"There is no {key!r}: in config['configurable'], keys with {PREFIX!r} are {', '.join(keys)}.{meant}"
+            )
+    given = {name: configurable[key] for key, name in keys.items() if name in names and key in configurable}
+    return _given(given) | _given(kwargs)
 
 
 def without_settings(described: SerializedNotImplemented) -> SerializedNotImplemented:
@@ -35,8 +52,8 @@ def without_settings(described: SerializedNotImplemented) -> SerializedNotImplem
     return described
 
 
-def _not_none(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None or name == "min_score"}
 
 
 def records_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager, Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -11,10 +12,13 @@ from typing_extensions import override
 
 from epic_core import EpicMemory
 from epic_core.integrations.compression import DROPPED, Compressed, compressed
+from epic_core.integrations.copies import CopiedModel
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.runtime.effects import arun, run
 
 
-class EpicCompressor(BaseDocumentCompressor):
+@explained()
+class EpicCompressor(CopiedModel, BaseDocumentCompressor):
     """Compressor of any retriever's documents to what the question, or a preference of the memory, needs.
 
         compressor = EpicCompressor(memory=memory)
@@ -33,6 +37,14 @@ class EpicCompressor(BaseDocumentCompressor):
 
     memory: EpicMemory = Field(exclude=True, repr=False)
     relevant: float | None = Field(default=None, ge=-1.0, le=1.0)
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return self._fields()
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        return (self.memory,)
 
     @override
     def compress_documents(

@@ -18,6 +18,7 @@ from epic_core.graph.memory import GraphMemory
 from epic_core.graph.reports import GraphReport
 from epic_core.graph.sources import checked_source, extractor_of, graph_over, warn_of_failures
 from epic_core.integrations.copies import checked_file, lasting
+from epic_core.integrations.wrong_arguments import explained
 from epic_langchain.arguments import per_call
 from epic_langchain.documents import memory_item, several
 from epic_langchain.models import lm_of, memory_of
@@ -26,6 +27,7 @@ from epic_langchain.retriever import MemoryRetriever
 _logger = logging.getLogger(__name__)
 
 
+@explained()
 class EpicGraphRetriever(MemoryRetriever):
     """Retriever over a graph memory: a walk over the graph finds items, which come as documents with guidance.
 
@@ -33,14 +35,14 @@ class EpicGraphRetriever(MemoryRetriever):
         documents = retriever.invoke("What can I bake for the man who turns forty?", k=3)
 
     Documents have the form of an `EpicRetriever`'s; their `epic_score` is the score of `GraphMemory.search`. `k`,
-    `filter`, `preferences` (which of the memory's preferences may steer), `steering` and `stance_policy` can be given
-    with each call, or in `config["configurable"]` with the prefix `epic_`.
+    `filter`, `preferences` (which of the memory's preferences may steer), `steering`, `stance_policy` and `min_score`
+    can be given with each call, or in `config["configurable"]` with the prefix `epic_`.
 
     Attributes:
         graph: The graph, which the caller closes; the name of its file, which has to exist; or an `EpicMemory`, over
             which a graph is made. Once validated it is a GraphMemory: `graph.close()` closes the file, `graph.update()`
             adds items that the memory holds and the graph does not.
-        embeddings, k, guidance, steering, stance_policy: As for `EpicRetriever`.
+        embeddings, k, guidance, steering, stance_policy, min_score: As for `EpicRetriever`.
         extractor: Finds entities and facts in documents that are added: an Extractor of epic_core, or a model (a chat
             model, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
             GraphMemory has its own.
@@ -57,7 +59,7 @@ class EpicGraphRetriever(MemoryRetriever):
     extractor: Any = Field(default=None, frozen=True, repr=False)
     graph: Any = Field(frozen=True)  # a GraphMemory once validated; Any, so that type checkers accept a name
 
-    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "preferences", "steering", "stance_policy")
+    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "preferences", "steering", "stance_policy", "min_score")
 
     @field_validator("extractor", mode="before")
     @classmethod

@@ -12,13 +12,16 @@ from pydantic import ConfigDict, Field
 from typing_extensions import override
 
 from epic_core import EpicMemory
+from epic_core.integrations.copies import CopiedModel
 from epic_core.integrations.learned_reranking import PROBABILITY, ranked_texts
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.reranking import LearnedReranker
 
 _LARGEST = 1e300  # JSON holds greater whole numbers, which are no score
 
 
-class EpicReranker(BaseDocumentCompressor):
+@explained()
+class EpicReranker(CopiedModel, BaseDocumentCompressor):
     """Reranker of any retriever's documents by what a memory has learnt, or by one that was trained.
 
         reranker = EpicReranker(memory=memory, top_n=5)
@@ -40,6 +43,14 @@ class EpicReranker(BaseDocumentCompressor):
     memory: EpicMemory = Field(exclude=True, repr=False)
     reranker: LearnedReranker | None = Field(default=None, exclude=True, repr=False)
     top_n: int = Field(default=5, ge=1)
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return self._fields()
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        return self.memory, self.reranker
 
     @override
     def compress_documents(

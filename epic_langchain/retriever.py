@@ -17,9 +17,10 @@ from typing_extensions import Self, override
 from epic_core import BuildReport, EpicMemory, Hits
 from epic_core.context import format_preferences, numbered_hits
 from epic_core.integrations.copies import CopiedModel, checked_file, lasting
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.steering import Mode
 from epic_core.types import checked_k
-from epic_core.types.modes import StancePolicy
+from epic_core.types.modes import MinScore, StancePolicy, checked_min_score
 from epic_langchain.arguments import per_call, without_settings
 from epic_langchain.callbacks import atell_search, tell_search
 from epic_langchain.documents import document_of, memory_item, several
@@ -41,6 +42,7 @@ class OptionsRetriever(CopiedModel, BaseRetriever):
 
     embeddings: Any = Field(default=None, repr=False)
     k: int = 5
+    min_score: MinScore = "auto"
 
     _per_call: ClassVar[tuple[str, ...]]
 
@@ -48,6 +50,11 @@ class OptionsRetriever(CopiedModel, BaseRetriever):
     @classmethod
     def _checked_k(cls, k: object) -> int:
         return checked_k(k)
+
+    @field_validator("min_score", mode="before")
+    @classmethod
+    def _checked_min_score(cls, min_score: object) -> MinScore:
+        return checked_min_score(min_score)
 
     @override
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
@@ -130,7 +137,8 @@ class MemoryRetriever(OptionsRetriever):
         self, k: int | None, filter: MetadataFilter | None, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the options of a search: those of the call, else the retriever's own."""
-        own = {"k": self.k if k is None else k, "steering": self.steering, "stance_policy": self.stance_policy}
+        names = ("steering", "stance_policy", "min_score")
+        own = {"k": self.k if k is None else k, **{name: getattr(self, name) for name in names}}
         return own | {"filter": filter_of(filter)} | dict(options)
 
     def _documents(self, hits: Hits) -> list[Document]:
@@ -147,15 +155,16 @@ class MemoryRetriever(OptionsRetriever):
         return LangSmithRetrieverParams({**params, "ls_vector_store_provider": "epic"})
 
 
+@explained(index="An index of another library stays where it is: SteeredRetriever(vectorstore=...) steers its store.")
 class EpicRetriever(MemoryRetriever):
     """Retriever over a memory: its items as documents, each with its guidance.
 
         retriever = EpicRetriever(memory="me.epic", k=5)
         documents = retriever.invoke("Where should I stay?", k=3)
 
-    `k`, `filter`, `namespace`, `preferences` (which of the memory's preferences may steer and match), `steering` and
-    `stance_policy` can be given with each call, or in `config["configurable"]` as `epic_k`, `epic_filter` and so on. A
-    filter is an `epic_core.Filter` or a mapping like `{"year": {"$gte": 2020}}`.
+    `k`, `filter`, `namespace`, `preferences` (which of the memory's preferences may steer and match), `steering`,
+    `stance_policy` and `min_score` can be given with each call, or in `config["configurable"]` as `epic_k`,
+    `epic_filter` and so on. A filter is an `epic_core.Filter` or a mapping like `{"year": {"$gte": 2020}}`.
 
     Attributes:
         memory: The memory, which the caller closes; or the name of its file, which has to exist.
@@ -167,6 +176,8 @@ class EpicRetriever(MemoryRetriever):
             changes each document's text to the form a model gets: its number, the guidance, the content.
         steering: "signed", "paper" (Eq. 7-8) or "off"; None for the memory's own.
         stance_policy: "prefer", "only_supports" or "any", as for `EpicMemory.search`.
+        min_score: The least relevance of a hit, as for `EpicMemory.search`: "auto" for the encoder's own floor, below
+            which nothing is returned; a cosine; or None, which always returns k.
 
     Raises:
         ValidationError: if an argument is invalid.
@@ -175,7 +186,9 @@ class EpicRetriever(MemoryRetriever):
 
     memory: Any = Field(frozen=True)  # an EpicMemory once validated; Any, so that type checkers accept a name
 
-    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "namespace", "preferences", "steering", "stance_policy")
+    _per_call: ClassVar[tuple[str, ...]] = (
+        "k", "filter", "namespace", "preferences", "steering", "stance_policy", "min_score",
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _open(self) -> Self:

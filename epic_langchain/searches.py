@@ -13,12 +13,11 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from epic_core import EpicMemory, Filter, Hit, Hits, Preference
 from epic_core.collection import Collection, Condition, Matches
 from epic_core.encoders.base import Embed
-from epic_core.integrations.metadata import hit_metadata, own_metadata
+from epic_core.integrations.metadata import own_metadata
 from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects
 from epic_core.steering import Mode
-from epic_core.steering.vector_stores import penalty_of
-from epic_core.types import FloatArray
+from epic_core.types import PENALTY, FloatArray
 from epic_langchain.documents import document_of, document_of_record
 from epic_langchain.filters import condition_of, filter_of
 
@@ -123,7 +122,7 @@ class MemorySource:
         if search.ids is not None and search.vector is not None:
             asked = np.asarray(search.vector, dtype=np.float32)
             hits = Hits(
-                replace(hit, score=float(vector @ asked) - penalty_of(hit_metadata(hit), hit.preferences))
+                replace(hit, score=float(vector @ asked) - max((PENALTY[one] for one in hit.stances), default=0.0))
                 for hit, vector in zip(hits, vectors, strict=True)
             )
         return Found([document_of(hit) for hit in hits], [hit.score for hit in hits], vectors, hits.vector)

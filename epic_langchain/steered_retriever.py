@@ -19,18 +19,22 @@ from epic_core import Preference
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.judging_memory import several_preferences
+from epic_core.integrations.relevance import least_of
 from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target
 from epic_core.types import FloatArray, checked_k, checked_text
+from epic_core.types.modes import MinScore, checked_min_score
 from epic_core.types.validation import checked_whole
 from epic_langchain.documents import FoundDocument, described
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.retriever import OptionsRetriever
 
 
+@explained()
 class SteeredRetriever(OptionsRetriever):
     """Retriever that searches any LangChain vector store with a query steered by the user's preferences.
 
@@ -42,8 +46,8 @@ class SteeredRetriever(OptionsRetriever):
     conflicts with a preference, more are fetched and ranked by similarity and stance; for that, their texts are
     embedded, and the last 4,096 vectors cached.
 
-    `k`, `filter`, `preferences` and `steering` can be given with each call, or in `config["configurable"]` with the
-    prefix `epic_`, so that one retriever serves many users. A filter is in the store's own language.
+    `k`, `filter`, `preferences`, `steering` and `min_score` can be given with each call, or in `config["configurable"]`
+    with the prefix `epic_`, so that one retriever serves many users. A filter is in the store's own language.
 
     Documents are copies. `epic_steered_by` in their metadata names the preferences that steered the query, one a line,
     the nearest first; `epic_score` is the similarity less the stance's penalty, where documents were ranked by stance;
@@ -63,6 +67,8 @@ class SteeredRetriever(OptionsRetriever):
             core's weight of a preference (`steering.relevance`) to steer. In paper mode every preference steers,
             unless a floor is given.
         overfetch: How many times k are fetched to rank by stance, at least 1; with 1, stances are ignored.
+        min_score: The least relevance of a document: None, which returns what the store finds; a cosine of its text
+            with the steered query; or "auto" for the encoder's own floor. For a least relevance texts are embedded.
         search_kwargs: Other arguments of the store's search by vector. A call cannot replace a `filter` given here.
 
     Raises:
@@ -78,9 +84,10 @@ class SteeredRetriever(OptionsRetriever):
     fallback: Runnable[str, list[Document]] | None = None
     floor: float | None = None
     overfetch: int = 4
+    min_score: MinScore = None
     search_kwargs: dict[str, Any] = Field(default_factory=dict)
 
-    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "preferences", "steering")
+    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "preferences", "steering", "min_score")
     _embeddings: Embeddings | None = PrivateAttr()
     _search: SteeredSearch = PrivateAttr()
 
@@ -150,14 +157,16 @@ class SteeredRetriever(OptionsRetriever):
         preferences: Sequence[str | Preference] | None = None,
         steering: Mode | None = None,
         configurable: dict[str, Any] | None = None,
+        **given: MinScore,
     ) -> Effects[list[Document]]:
         query = checked_text(query, "The query")
         k = self.k if k is None else checked_k(k)
         kwargs = self._store_options(filter)
+        min_score = checked_min_score(given.get("min_score", self.min_score))
         embedding: Sequence[float] | FloatArray = yield self._embedded(query)
         users = self.preferences if preferences is None else preferences
         steering = self.steering if steering is None else steering
-        target: Target = yield Call(self._search.target, self._search.atarget, embedding, users, steering)
+        target: Target = yield Call(self._search.target, self._search.atarget, embedding, users, steering, query)
         if self.fallback is not None and not target.matched:
             config = RunnableConfig(callbacks=run_manager.get_child(), configurable=configurable or {})
             return _of_fallback((yield Call(self.fallback.invoke, self.fallback.ainvoke, query, config)), k)
@@ -168,9 +177,10 @@ class SteeredRetriever(OptionsRetriever):
         def afetch(vector: list[float], count: int) -> Awaitable[list[Document]]:
             return self.vectorstore.asimilarity_search_by_vector(vector, k=count, **kwargs)
 
+        least = least_of(self._search.encoder, min_score, query)
         found: list[Found[Document]] = yield Call(
-            partial(self._search.find, target, k, fetch, _read),
-            partial(self._search.afind, target, k, afetch, _read),
+            partial(self._search.find, target, k, fetch, _read, least),
+            partial(self._search.afind, target, k, afetch, _read, least),
             explain=partial(self._not_found, target.vector),
         )
         steered_by = "\n".join(target.steered_by) or None

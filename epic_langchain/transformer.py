@@ -19,6 +19,7 @@ from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.copies import CopiedModel
 from epic_core.integrations.judging_memory import PreparedForUsers, check_beside_memory, check_settings
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
 from epic_core.types.verdicts import Judged
@@ -37,6 +38,7 @@ _Key: TypeAlias = tuple[str | None, str]
 _A_MEMORYS = ("preferences", "embeddings", "llm", "tau", "keep_rate", "coarse", "fine")
 
 
+@explained()
 class EpicDocumentTransformer(
     CopiedModel, RunnableSerializable[Sequence[Document], list[Document]], BaseDocumentTransformer
 ):

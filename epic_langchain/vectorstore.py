@@ -1,4 +1,4 @@
-"""LangChain vector store that finds documents by their instructions and steers searches by preferences."""
+"""LangChain vector store whose searches follow the user's preferences."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from typing_extensions import Self, override
 from epic_core import EpicMemory, Preference
 from epic_core.collection import Collection
 from epic_core.encoders import Encoder
-from epic_core.errors import InvalidInputError
+from epic_core.errors import InvalidInputError, NotCopiedError
 from epic_core.integrations.collection_file import CollectionFile
-from epic_core.integrations.copies import NotCopiedError, checked_file
+from epic_core.integrations.copies import checked_file
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
@@ -28,6 +29,7 @@ from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.searches import CollectionSource, Found, MemorySource, Search
 
 
+@explained(index="It makes its own: add_documents fills it.")
 class EpicVectorStore(CollectionFile, VectorStore):
     """A vector store in one durable file, or in RAM, whose searches follow the user's preferences.
 
@@ -35,8 +37,9 @@ class EpicVectorStore(CollectionFile, VectorStore):
         store.add_documents(documents)
         store.similarity_search("What should I cook tonight?", k=3, filter={"lang": "en"})
 
-    It stores every document it is given. A document with instructions in its metadata, as `EpicDocumentTransformer`
-    writes them, is found by each of them and by its text; any other by its text. Filters are mappings like `{"year":
+    It stores every document it is given, finds it by its text and title, and ranks it by its stances, if its metadata
+    has some, as `EpicDocumentTransformer` writes them: what conflicts with a preference comes below what answers as
+    well and does not. Its instructions find it with `steering="paper"` only. Filters are mappings like `{"year":
     {"$gte": 2020}}`, `epic_core.Filter`s, or functions of a Document; they are applied within the search, so you get k
     documents whenever k match. Scores are cosines, higher is better; with preferences, a conflict lowers the score.
 
@@ -69,6 +72,8 @@ class EpicVectorStore(CollectionFile, VectorStore):
         must_exist: bool = False,
         read_only: bool = False,
     ) -> None:
+        if isinstance(embedding, EpicMemory):
+            raise InvalidInputError("A memory is no embedding model: EpicVectorStore.from_memory(memory) searches one.")
         encoder = encoder_of(embedding)
         self._embeddings = embedding if isinstance(embedding, Embeddings) else EpicEmbeddings(encoder)
         self._collection = Collection(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
@@ -11,11 +12,14 @@ from typing_extensions import override
 
 from epic_core import EpicMemory
 from epic_core.integrations.compression import DROPPED, Compressed, compressed
+from epic_core.integrations.copies import CopiedModel
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.runtime.effects import arun, run
 from epic_llamaindex.nodes import copy_of
 
 
-class EpicCompressor(BaseNodePostprocessor):
+@explained()
+class EpicCompressor(CopiedModel, BaseNodePostprocessor):
     """Compressor of any retriever's nodes to what the question, or a preference of the memory, needs.
 
         compressor = EpicCompressor(memory=memory)
@@ -34,6 +38,14 @@ class EpicCompressor(BaseNodePostprocessor):
 
     memory: EpicMemory = Field(exclude=True, repr=False)
     relevant: float | None = Field(default=None, ge=-1.0, le=1.0)
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {name: value for name, value in self._fields().items() if name != "callback_manager"}
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        return (self.memory,)
 
     @classmethod
     @override

@@ -17,6 +17,7 @@ from epic_core.graph.extraction import Extractor
 from epic_core.graph.memory import GraphMemory
 from epic_core.graph.reports import GraphReport
 from epic_core.graph.sources import checked_source, extractor_of, graph_over, warn_of_failures
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.lm import LanguageModel
 from epic_llamaindex.models import lm_of
 from epic_llamaindex.retriever import EpicRetriever, RetrieverOptions
@@ -25,6 +26,7 @@ dispatcher = get_dispatcher(__name__)
 _logger = logging.getLogger(__name__)
 
 
+@explained()
 class EpicGraphRetriever(EpicRetriever):
     """Retriever over a graph memory: a walk over the graph finds items, which come as nodes with guidance.
 
@@ -43,7 +45,7 @@ class EpicGraphRetriever(EpicRetriever):
         extractor: Finds entities and facts in the passages that are added: an Extractor of epic_core, or a model (an
             `LLM`, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
             GraphMemory has its own.
-        similarity_top_k, filters, preferences, guidance, steering, stance_policy: As for `EpicRetriever`.
+        similarity_top_k, filters, preferences, guidance, steering, stance_policy, min_score: As for `EpicRetriever`.
         callback_manager, object_map, objects, verbose: As for `EpicRetriever`.
         embed_model: For opening a file, as for `EpicRetriever`.
 

@@ -20,6 +20,7 @@ from epic_core.errors import InvalidInputError, MemoryClosedError, NoPreferences
 from epic_core.integrations.copies import CopiedModel, checked_file, lasting
 from epic_core.integrations.judging_memory import warn_of_undecided
 from epic_core.integrations.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.learning.cues import only_asks
 from epic_core.lm import LanguageModel
 from epic_core.runtime.batching import storable
@@ -50,6 +51,7 @@ _ROLES = {
 }
 
 
+@explained()
 class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
     """Block that gives a chat a memory beyond its message buffer, which follows the user's preferences.
 
@@ -85,6 +87,8 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         stance_policy: As for `EpicMemory.search`: "prefer", "only_supports" or "any".
         remember: Whose messages are offered: "both", or only the "user"'s that do not merely ask, as much of what the
             assistant says repeats what the memory holds.
+        light: Whether what fits no preference may stay in the memory's light tier, where a search finds it. By default
+            it is not remembered. A sentence with a password, a key or a PIN never is.
         propose: Whether what the user says of themselves in these messages is proposed as preferences and facts
             (`EpicMemory.propose`). True leaves the proposals open for the app to ask about: `memory.proposals()`,
             `accept`, `reject`. "auto" accepts what is said plainly, with a confidence of at least 0.9.
@@ -110,6 +114,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
     filters: MetadataFilters | Filter | None = None
     stance_policy: StancePolicy = "prefer"
     remember: Literal["both", "user"] = "both"
+    light: bool = False
     propose: Proposing = False
     llm: Any = Field(default=None, exclude=True, repr=False)
     raise_errors: bool = False
@@ -255,7 +260,9 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             if conversation:
                 metadata = None if session is None else {SESSION: session}
                 chunker = ConversationChunker(max_turns=_TURNS, overlap=1)
-                adding = self.memory.aadd_conversation(conversation, metadata=metadata, chunker=chunker)
+                adding = self.memory.aadd_conversation(
+                    conversation, metadata=metadata, chunker=chunker, light=self.light
+                )
                 report = await self._attempt(adding, len(conversation))
                 if report is not None:
                     self._report = report

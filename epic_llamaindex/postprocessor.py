@@ -30,6 +30,7 @@ from epic_core.integrations.reranking import (
     content_of,
     waited_for,
 )
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.types.metadata import copied
@@ -42,6 +43,7 @@ _logger = logging.getLogger(__name__)
 _dispatcher = get_dispatcher(__name__)
 
 
+@explained()
 class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     """Postprocessor that ranks the nodes of any retriever by the user's preferences and adds guidance.
 

@@ -41,6 +41,7 @@ from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.steering import Mode
 from epic_core.types import checked_k
+from epic_core.types.modes import MinScore
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import with_metadata
@@ -77,7 +78,8 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         vector_store: Holds the entities' embeddings, for a graph store that cannot be searched by vector.
         guidance: The EpicTransform that judged the passages, or the EpicMemory that it judged by.
         steering: "signed", "paper" or "off", as for `SteeredRetriever`.
-        floor, overfetch, annotate: As for `SteeredRetriever`. `limit` grows in proportion to the entities fetched.
+        floor, overfetch, min_score, annotate: As for `SteeredRetriever`; its texts are facts. `limit` grows in
+            proportion to the entities fetched.
         include_text, include_text_preamble, include_properties: As for `VectorContextRetriever`.
         similarity_top_k, path_depth, limit, similarity_score, filters, callback_manager: As for it, too.
 
@@ -99,6 +101,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         steering: Mode = "signed",
         floor: float | None = None,
         overfetch: int = 4,
+        min_score: MinScore = None,
         annotate: bool = False,
         include_text: bool = True,
         include_text_preamble: str | None = DEFAULT_PREAMBLE,
@@ -153,6 +156,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
             steering=steering,
             floor=floor,
             overfetch=overfetch,
+            min_score=min_score,
             annotate=annotate,
             callback_manager=callback_manager,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -12,14 +13,17 @@ from pydantic import ConfigDict, Field
 from typing_extensions import override
 
 from epic_core import EpicMemory
+from epic_core.integrations.copies import CopiedModel
 from epic_core.integrations.learned_reranking import PROBABILITY, ranked_texts
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.reranking import LearnedReranker
 from epic_llamaindex.nodes import copy_of
 
 _dispatcher = get_dispatcher(__name__)
 
 
-class EpicReranker(BaseNodePostprocessor):
+@explained()
+class EpicReranker(CopiedModel, BaseNodePostprocessor):
     """Reranker of any retriever's nodes by what a memory has learnt, or by one that was trained.
 
         reranker = EpicReranker(memory=memory, top_n=5)
@@ -39,6 +43,14 @@ class EpicReranker(BaseNodePostprocessor):
     memory: EpicMemory = Field(exclude=True, repr=False)
     reranker: LearnedReranker | None = Field(default=None, exclude=True, repr=False)
     top_n: int = Field(default=5, ge=1)
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {name: value for name, value in self._fields().items() if name != "callback_manager"}
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        return self.memory, self.reranker
 
     @classmethod
     @override

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from types import TracebackType
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
+from llama_index.core.chat_engine.types import BaseChatEngine, ChatMode
 from llama_index.core.indices.base import BaseIndex
 from llama_index.core.llms import LLM
 from llama_index.core.schema import (
@@ -31,17 +34,26 @@ from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.copies import Copied, checked_file, lasting
 from epic_core.integrations.judging_memory import several_preferences
+from epic_core.integrations.wrong_arguments import check_known, explained
 from epic_core.lm import LanguageModel
-from epic_core.memory import Options
+from epic_core.memory import Options, OptionsWithModel
 from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
 from epic_core.types import checked_k, checked_text
-from epic_core.types.modes import Mode, StancePolicy, checked_mode, checked_stance_policy
+from epic_core.types.modes import (
+    MinScore,
+    Mode,
+    StancePolicy,
+    checked_min_score,
+    checked_mode,
+    checked_stance_policy,
+)
 from epic_core.verification import Verifier
+from epic_llamaindex.chat_engines import chat_engine
 from epic_llamaindex.events import search_event
 from epic_llamaindex.filters import SOURCE, filter_of
-from epic_llamaindex.models import encoder_of, memory_of, verifier_of
+from epic_llamaindex.models import encoder_of, lm_of, memory_of
 from epic_llamaindex.nodes import INDEX, Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of, offered
 
 dispatcher = get_dispatcher(__name__)
@@ -56,6 +68,7 @@ class RetrieverOptions(TypedDict, total=False):
     guidance: Guidance
     steering: Mode | None
     stance_policy: StancePolicy
+    min_score: MinScore
     embed_model: BaseEmbedding | Encoder | str | None
     callback_manager: CallbackManager | None
     object_map: dict[str, Any] | None
@@ -63,6 +76,7 @@ class RetrieverOptions(TypedDict, total=False):
     verbose: bool
 
 
+@explained(index="from_defaults(index=...) takes its nodes; SteeredRetriever(index.as_retriever(), ...) steers it.")
 class EpicRetriever(Copied, BaseRetriever):
     """Retriever over a memory: its items as nodes, each with its guidance.
 
@@ -91,6 +105,8 @@ class EpicRetriever(Copied, BaseRetriever):
         steering: "signed", "paper" or "off"; default: the memory's own.
         stance_policy: "prefer" ranks items that support a preference above items that conflict with it, "only_supports"
             leaves out items that conflict, in part or whole, "any" ranks by similarity alone.
+        min_score: The least relevance of a hit, as for `EpicMemory.search`: "auto" for the encoder's own floor, below
+            which nothing is returned; a cosine; or None, which always returns `similarity_top_k`.
         embed_model: For opening a file: a `BaseEmbedding`, an encoder of epic_core or its name; default: the embedded
             encoder. A memory that is open has its own.
         callback_manager, verbose: As for `BaseRetriever`.
@@ -118,6 +134,7 @@ class EpicRetriever(Copied, BaseRetriever):
         guidance: Guidance = "metadata",
         steering: Mode | None = None,
         stance_policy: StancePolicy = "prefer",
+        min_score: MinScore = "auto",
         embed_model: BaseEmbedding | Encoder | str | None = None,
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
@@ -134,6 +151,7 @@ class EpicRetriever(Copied, BaseRetriever):
             "namespace": None if namespace is None else checked_text(namespace, "The namespace"),
             "steering": None if steering is None else checked_mode(steering),
             "stance_policy": checked_stance_policy(stance_policy),
+            "min_score": checked_min_score(min_score),
         }
         self._leading = list(objects or ())
         self._index_ids = {node.node_id: node.index_id for node in self._leading}
@@ -163,11 +181,12 @@ class EpicRetriever(Copied, BaseRetriever):
         index: BaseIndex[Any] | None = None,
         path: str | Path | None = None,
         embed_model: BaseEmbedding | Encoder | str | None = None,
-        llm: LLM | LanguageModel | Verifier | None = None,
+        llm: LLM | LanguageModel | Verifier | str | None = None,
         similarity_top_k: int = 5,
         filters: MetadataFilters | Filter | None = None,
         guidance: Guidance = "metadata",
         stance_policy: StancePolicy = "prefer",
+        min_score: MinScore = "auto",
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
         objects: Sequence[IndexNode] | None = None,
@@ -183,9 +202,10 @@ class EpicRetriever(Copied, BaseRetriever):
             transformations: Make nodes of the documents; default: `[SentenceSplitter()]`.
             path: The memory's file; default: none, the memory is in RAM.
             embed_model: A `BaseEmbedding`, an encoder of epic_core or its name; default: the embedded encoder.
-            llm: Verifies: an `LLM`, or a language model or verifier of epic_core; default: the embedded verifier.
-            similarity_top_k, filters, guidance, stance_policy, callback_manager, object_map, objects, verbose: As for
-                `EpicRetriever`.
+            llm: Does all that a model can do for a memory: an `LLM`, a language model of epic_core, or the name of one
+                ("ollama:qwen3:4b", "auto"); or a verifier of epic_core, which verifies alone. Default: none is asked.
+            similarity_top_k, filters, guidance, stance_policy, min_score, callback_manager, object_map, objects,
+                verbose: As for `EpicRetriever`.
             **options: As for `EpicMemory`.
 
         Raises:
@@ -193,17 +213,21 @@ class EpicRetriever(Copied, BaseRetriever):
             TypeError: for an unknown argument.
             EpicError: as `EpicMemory.open` and `EpicMemory.add` raise it.
         """
-        unknown = sorted(options.keys() - Options.__annotations__.keys())
-        if unknown:
-            raise TypeError(f"{cls.__name__}.from_defaults() got an unexpected keyword argument {unknown[0]!r}.")
         if "encoder" in options or "verifier" in options:
             raise InvalidInputError(
                 "Give embed_model= and llm=, which also take an encoder and a verifier of epic_core."
             )
+        own = [*inspect.signature(EpicRetriever.from_defaults).parameters][:-1]
+        known = [*own, *(one for one in Options.__annotations__ if one not in ("encoder", "verifier"))]
+        check_known(f"{cls.__name__}.from_defaults", options, known)
         given = offered(documents, transformations, nodes, texts, docstore, index)
         items = [memory_item(one) if isinstance(one, BaseNode) else one for one in given]
         encoder = encoder_of(embed_model)
-        opening: Options = {**options, "encoder": encoder, "verifier": verifier_of(llm, encoder)}
+        opening = cast("OptionsWithModel", {**options, "encoder": encoder})
+        if isinstance(llm, Verifier) and not isinstance(llm, LLM):
+            opening["verifier"] = llm
+        elif llm is not None:
+            opening["llm"] = llm if isinstance(llm, str) else lm_of(llm)
         made = (
             EpicMemory(preferences or (), **opening) if path is None else EpicMemory.open(path, preferences, **opening)
         )
@@ -214,6 +238,7 @@ class EpicRetriever(Copied, BaseRetriever):
                 filters=filters,
                 guidance=guidance,
                 stance_policy=stance_policy,
+                min_score=min_score,
                 callback_manager=callback_manager,
                 object_map={**getattr(index, "_object_map", {}), **(object_map or {})},
                 objects=objects,
@@ -319,6 +344,26 @@ class EpicRetriever(Copied, BaseRetriever):
         if isinstance(node, IndexNode) and node.obj is None:
             node.obj = self._objects.get(node.index_id)
         return found
+
+    def as_chat_engine(
+        self, *, llm: LLM, chat_mode: ChatMode | str = ChatMode.CONDENSE_PLUS_CONTEXT, **options: Any
+    ) -> BaseChatEngine:
+        """Return a chat engine that answers also where the memory holds nothing on a message, such as a greeting.
+
+        Args:
+            llm: The model that answers.
+            chat_mode: "condense_plus_context", which first makes a standalone question of the conversation, one more
+                call; or "context".
+            **options: As for `from_defaults` of LlamaIndex's engine of that mode: `memory`, `system_prompt` and others.
+
+        The model gets guidance with each text, as by `guidance="text"`; with `guidance="none"`, none.
+
+        Raises:
+            InvalidInputError: if an argument is invalid.
+        """
+        reading = copy.copy(self)
+        reading._guidance = "none" if self._guidance == "none" else "text"
+        return chat_engine(reading, llm, chat_mode, options)
 
     # the nodes it retrieves from
 

@@ -25,12 +25,14 @@ from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputErr
 from epic_core.integrations.copies import Copied
 from epic_core.integrations.judging_memory import several_preferences
 from epic_core.integrations.metadata import OF_ONE_CALL
+from epic_core.integrations.relevance import least_of
 from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering.vector_stores import Found, SteeredSearch, Target
 from epic_core.types import FloatArray
-from epic_core.types.modes import Mode, checked_mode
+from epic_core.types.modes import MinScore, Mode, checked_min_score, checked_mode
 from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import text_of, with_metadata
 from epic_llamaindex.retriever import EpicRetriever
@@ -43,6 +45,7 @@ _KEYWORDS = (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE)
 _DEAF = frozenset({"MultiModalVectorIndexRetriever", "KGTableRetriever"})
 
 
+@explained(index="Give a retriever of it: SteeredRetriever(index.as_retriever(), ...).")
 class SteeredRetriever(Copied, BaseRetriever):
     """Retriever that asks another retriever with a query steered by the user's preferences.
 
@@ -80,6 +83,8 @@ class SteeredRetriever(Copied, BaseRetriever):
             core's weight of a preference (`steering.relevance`) to steer. In paper mode every preference steers,
             unless a floor is given.
         overfetch: How many times `similarity_top_k` are fetched to rank by stance; with 1, stances are ignored.
+        min_score: The least relevance of a node: None, which returns what the leaf finds; a cosine of its text with the
+            steered query; or "auto" for the encoder's own floor. For a least relevance texts are embedded.
         annotate: Whether to describe the call in the nodes' metadata, excluded from the text to embed and from the text
             for a model: `epic_steered_by` names the preferences that steered the query, one a line, the nearest first;
             `epic_score` is the score where nodes were ranked by stance; `epic_tier` is "fallback" for nodes of the
@@ -104,6 +109,7 @@ class SteeredRetriever(Copied, BaseRetriever):
         fallback: BaseRetriever | None = None,
         floor: float | None = None,
         overfetch: int = 4,
+        min_score: MinScore = None,
         annotate: bool = False,
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
@@ -119,6 +125,7 @@ class SteeredRetriever(Copied, BaseRetriever):
         self._steering = checked_mode(steering)
         self._fallback = fallback
         self._annotate = annotate
+        self._min_score = checked_min_score(min_score)
         self._floor = floor
         self._search = SteeredSearch(encoder_of(model), floor=floor, overfetch=overfetch)
         super().__init__(
@@ -138,6 +145,7 @@ class SteeredRetriever(Copied, BaseRetriever):
             "fallback": self._fallback,
             "floor": self._floor,
             "overfetch": self._search.overfetch,
+            "min_score": self._min_score,
             "annotate": self._annotate,
             "object_map": self.object_map,
             "verbose": self._verbose,
@@ -175,7 +183,13 @@ class SteeredRetriever(Copied, BaseRetriever):
         search = self._search
         explain = partial(_explain_target, bundle)
         target: Target = yield Call(
-            search.target, search.atarget, embedding, self._preferences, self._steering, explain=explain
+            search.target,
+            search.atarget,
+            embedding,
+            self._preferences,
+            self._steering,
+            bundle.query_str,
+            explain=explain,
         )
         if self._fallback is not None and not target.matched:
             asked = yield Call(self._fallback.retrieve, self._fallback.aretrieve, replace(bundle))
@@ -193,9 +207,10 @@ class SteeredRetriever(Copied, BaseRetriever):
             wider = self._wider() if count > len(first) else None
             return first if wider is None else await self._ask(wider, bundle).arun()
 
+        least = least_of(search.encoder, self._min_score, bundle.query_str)
         found: list[Found[NodeWithScore]] = yield Call(
-            partial(search.find, target, len(first), fetch, _read),
-            partial(search.afind, target, len(first), afetch, _read),
+            partial(search.find, target, len(first), fetch, _read, least),
+            partial(search.afind, target, len(first), afetch, _read, least),
         )
         described = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
         return [

@@ -1,4 +1,4 @@
-"""LlamaIndex vector store that finds nodes by their instructions and steers searches by preferences."""
+"""LlamaIndex vector store whose searches follow the user's preferences."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from typing_extensions import Self, override
 
 from epic_core import Filter, Preference
 from epic_core.collection import COLLECTION, Collection
-from epic_core.encoders import Encoder, default_encoder
+from epic_core.encoders import Encoder
 from epic_core.encoders.base import Embed
-from epic_core.encoders.by_name import NAMES, is_encoder_name
+from epic_core.encoders.by_name import NAMES, bundled_encoder_of, is_encoder_name
 from epic_core.errors import InvalidInputError, StoreError
 from epic_core.integrations.collection_file import CollectionFile
 from epic_core.integrations.copies import checked_file
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.runtime.threads import in_thread
@@ -43,6 +44,7 @@ from epic_llamaindex.records import SOURCE_KEY, condition_of, node_of_record, re
 _ALIKE = 0.9
 
 
+@explained(index="VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model) makes one over it.")
 class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
     """A vector store in one durable file, or in RAM, whose searches follow the user's preferences.
 
@@ -51,9 +53,10 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
         index.insert_nodes(nodes)
         index.as_retriever(similarity_top_k=3).retrieve("What should I cook tonight?")
 
-    It stores every node it is given. A node with instructions in its metadata, as `EpicTransform` writes them, is found
-    by each of them and by its text; any other by the embedding that the index made of it; without an embedding, the
-    store embeds the text that an index would. So the index and the store have to use one model: `embed_model`.
+    It stores every node it is given, and finds it by the embedding that the index made of it; without an embedding, the
+    store embeds the text that an index would. It ranks nodes by their stances, if their metadata has some, as
+    `EpicTransform` writes them: what conflicts with a preference comes below what answers as well and does not. Their
+    instructions find them with `steering="paper"` only. Index and store have to use one model: `embed_model`.
 
     Nodes are returned as they were given (subclasses of LlamaIndex's own classes as those classes), without embeddings.
     Filters, `doc_ids` and `node_ids` are applied within the search, so that k nodes come back if so many satisfy them;
@@ -392,7 +395,9 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
             Preference(**one) if isinstance(one, dict) else one for one in options.get("preferences", ())
         ]
         name = data.get("embed_model")
-        if name not in (None, default_encoder().name) and kwargs.get("embed_model") is None:
+        if kwargs.get("embed_model") is None and (bundled := bundled_encoder_of({"name": name})):
+            kwargs["embed_model"] = bundled
+        elif name is not None and kwargs.get("embed_model") is None:
             raise InvalidInputError(f"This store was made with the embedding model {name}: give it as embed_model=.")
         return cls(**{**options, **kwargs})
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,45 +30,10 @@ if TYPE_CHECKING:
     from scripted import Add, Complete
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--cases",
-        default="2",
-        help="how many cases of each test run; 'all'; or 'rest', what `pytest` alone leaves out: other cases and, with"
-        " folders that allow them, slow tests, those that need torch, robustness and integration",
-    )
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a few cases of each test, or those that the default leaves out; the suites of the frameworks run whole."""
-    cases = config.getoption("--cases")
-    if cases == "all" or any("::" in argument for argument in config.args):
-        return
-    most = 2 if cases == "rest" else int(cases)
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, item in enumerate(items):
-        places[item.nodeid.split("[")[0]].append(place)
-    kept: set[int] = set()
-    for name, of in places.items():
-        few = "conformance/" not in name and len(of) > most
-        kept |= {of[round(n * (len(of) - 1) / max(1, most - 1))] for n in range(most)} if few else set(of)
-    if cases == "rest":
-        kept = {place for place, item in enumerate(items) if place not in kept or _left_out(item)}
-    config.hook.pytest_deselected(items=[item for place, item in enumerate(items) if place not in kept])
-    items[:] = [item for place, item in enumerate(items) if place in kept]
-
-
-def _left_out(item: pytest.Item) -> bool:
-    """Tell whether `pytest` alone never runs a test."""
-    folders = {"robustness", "integration"} & set(item.path.parts)
-    return bool(folders) or any(item.get_closest_marker(name) is not None for name in ("slow", "torch"))
-
-
-@pytest.fixture(autouse=True)
-def reserve(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget what is not kept, as the paper does, unless a test is about the light tier (marker `light_tier`)."""
-    if request.node.get_closest_marker("light_tier") is None:
-        monkeypatch.setattr("epic_core.pipeline.opening.DEFAULT_RESERVE", 0)
+def pytest_collection_finish() -> None:
+    """Leave what is loaded by now out of each later collection of garbage, which would look at all of it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

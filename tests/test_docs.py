@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,6 @@ from epic_core.encoders import default_encoder
 from lm_servers import LMServer
 
 # As a user has it.
-pytestmark = pytest.mark.light_tier
-
 ROOT = Path(__file__).parents[1]
 PAGES = [
     page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if "```python" in page.read_text()
@@ -25,6 +25,7 @@ PAGES = [
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
+DAY = re.compile(r"\b\d{4}-\d\d-\d\d\b")  # what holds today ends with the day on which a notebook is run
 # What a line says of itself that is to be changed.
 ON_OLLAMA = re.compile(r"^.*# on Ollama: (.*)$", re.MULTILINE)
 
@@ -61,6 +62,63 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
         assert not names["report"].undecided
 
 
+@pytest.mark.slow
+def test_the_code_of_the_pages_is_typed(tmp_path: Path) -> None:
+    """As a user's type checker sees it, in strict mode."""
+    pytest.importorskip("mypy", reason="needs the extra lint")
+    for page in PAGES:
+        # The names of one framework are taken anew by a section on the other.
+        for part in re.split(r"(?m)^(?=## LlamaIndex$)", page.read_text(encoding="utf-8")):
+            lines, inside = [], False
+            for line in part.splitlines():
+                fence = line.startswith("```")
+                inside = line == "```python" if fence else inside
+                lines.append(line if inside and not fence else "")
+            if any(lines):
+                heading = re.sub(r"\W", "", part.partition("\n")[0]).lower()
+                (tmp_path / f"{page.stem.lower()}_{heading}.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    options = ["--config-file=", "--strict", "--ignore-missing-imports", "--follow-imports=silent"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, *map(str, sorted(tmp_path.glob("*.py")))],
+        env={**os.environ, "MYPYPATH": f"{ROOT / 'shared'}{os.pathsep}{ROOT}"},
+        cwd=tmp_path,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="the page's commands are for a POSIX shell")
+def test_the_first_page_can_be_pasted_from_top_to_bottom_and_again(tmp_path: Path) -> None:
+    page = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    # What a user installs is installed here.
+    (tmp_path / "epic").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m epic_core "$@"\n', encoding="utf-8")
+    (tmp_path / "epic").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    install = "python3 -m venv .venv && . .venv/bin/activate && pip install ."
+    shell = re.findall(r"^ {4}(\S.*)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
+    assert shell[0] == install
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+    def pasted(command: list[str], text: str) -> tuple[str, str]:
+        done = subprocess.run(
+            command, input=text, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout, done.stderr
+
+    for _ in range(2):
+        printed, _ = pasted(["/bin/sh", "-e"], "\n".join(shell[1:]))
+        assert "notes/bellmore.md" in printed and "✗ kept because" in printed
+        assert "✓ kept because it is about hotels and casinos" in printed
+        # Each block as it is pasted at the prompt, and Enter.
+        printed, prompts = pasted([sys.executable, "-i", "-q"], "\n".join(f"{block}\n" for block in blocks))
+        assert "Error" not in prompts, prompts
+        assert "Steer clear" in printed and "Document 1:" in printed and "add_preference" in printed
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_runs(example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", [str(example)])
@@ -80,7 +138,8 @@ def test_a_notebook_runs_and_prints_what_is_stored_with_it(
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in cells(notebook):
         exec(compile("".join(cell["source"]), str(notebook), "exec"), names)
-        printed, stored = capsys.readouterr().out, "".join(line for out in cell["outputs"] for line in out["text"])
+        written = "".join(line for out in cell["outputs"] for line in out["text"])
+        printed, stored = (DAY.sub("DAY", text) for text in (capsys.readouterr().out, written))
         assert cell["execution_count"]
         assert NUMBER.sub("#", printed) == NUMBER.sub("#", stored)
         # Another processor may round otherwise.

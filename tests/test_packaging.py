@@ -1,18 +1,24 @@
-"""The distributions beside `epic-memory`: same version, same names, and wheels that import."""
+"""The distributions, and the names that users of the frameworks look for: same version, and wheels that import."""
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-INTEGRATIONS = {
-    "langchain-epic": ("langchain_epic", "epic_langchain"),
-    "llama-index-retrievers-epic": ("llama_index.retrievers.epic", "epic_llamaindex"),
+INTEGRATIONS = ("langchain-epic", "llama-index-retrievers-epic")
+# Where users of LlamaIndex look for a component.
+PLACES = {
+    "vector_stores": "EpicVectorStore",
+    "memory": "EpicMemoryBlock",
+    "postprocessor": "EpicNodePostprocessor",
+    "retrievers": "EpicRetriever",
 }
 VERSION = re.compile(r'^version\s*[=:]\s*"?([^"\n]+)"?$', re.MULTILINE)
 
@@ -30,21 +36,59 @@ def test_all_versions_are_the_same() -> None:
         assert f"=={version}" in file.read_text(encoding="utf-8")
 
 
+def built(project: Path, into: Path) -> Path:
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(into), str(project)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = into.glob("*.whl")
+    return wheel
+
+
+@pytest.mark.parametrize(("place", "component"), PLACES.items())
+def test_a_component_is_where_llamaindex_has_others_of_its_kind(place: str, component: str) -> None:
+    plugin = pytest.importorskip("epic_llamaindex")
+    module = importlib.import_module(f"llama_index.{place}.epic")
+    assert component in module.__all__
+    for name in module.__all__:
+        assert getattr(module, name) is getattr(plugin, name)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", INTEGRATIONS)
-def test_an_integration_builds_and_exports_what_the_plugin_exports(name: str, tmp_path: Path) -> None:
-    module, plugin = INTEGRATIONS[name]
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(tmp_path)]
-    subprocess.run([*build, str(ROOT / "packaging" / name)], check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    # `llama_index.retrievers` is a namespace to which the wheel adds, as an installed one does.
+def test_the_wheel_adds_to_llamaindexs_namespaces_and_replaces_none(tmp_path: Path) -> None:
+    with zipfile.ZipFile(built(ROOT, tmp_path)) as wheel:
+        added = {name for name in wheel.namelist() if name.startswith("llama_index/")}
+    assert added == {f"llama_index/{place}/epic/{file}" for place in PLACES for file in ("__init__.py", "py.typed")}
+
+
+@pytest.mark.slow
+def test_the_integration_for_langchain_exports_what_the_plugin_exports(tmp_path: Path) -> None:
+    wheel = built(ROOT / "packaging" / "langchain-epic", tmp_path)
     code = f"""
-import importlib, sys, zipfile
-zipfile.ZipFile({str(wheel)!r}).extractall({str(tmp_path)!r})
-sys.path.append({str(tmp_path)!r})
-ours, theirs = importlib.import_module({module!r}), importlib.import_module({plugin!r})
-assert ours.__file__.startswith({str(tmp_path)!r}), ours.__file__
+import sys
+sys.path.insert(0, {str(wheel)!r})
+import langchain_epic as ours, epic_langchain as theirs
+assert ours.__file__.startswith({str(wheel)!r}), ours.__file__
 assert ours.__all__ == theirs.__all__ and all(getattr(ours, key) is getattr(theirs, key) for key in ours.__all__)
 """
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_integration_for_llamaindex_only_depends_on_what_holds_its_module(tmp_path: Path) -> None:
+    with zipfile.ZipFile(built(ROOT / "packaging" / "llama-index-retrievers-epic", tmp_path)) as wheel:
+        assert not [name for name in wheel.namelist() if ".dist-info/" not in name]
+        (metadata,) = (name for name in wheel.namelist() if name.endswith("METADATA"))
+        assert "Requires-Dist: epic-memory[llamaindex]==" in wheel.read(metadata).decode()
+
+
+@pytest.mark.skipif(not (ROOT / ".ci").is_dir(), reason="a source distribution has no .ci")
+def test_every_dependency_has_an_upper_bound_in_ci() -> None:
+    declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.scripts]")[0]
+    # Not installed in CI, as they are heavy or have to be compiled.
+    elsewhere = {"llama-cpp-python", "chromadb", "lancedb", "langmem", "mem0ai"}
+    names = set(
+        re.findall(r'"([a-z][\w-]*)(?:\[[\w,-]+\])?(?:>=[^"]+)?"[,\]]', declared.partition("dependencies = ")[2])
+    )
+    bounded = re.findall(r"^([\w-]+)<\d+$", (ROOT / ".ci/upper.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    missing = names - set(bounded) - elsewhere - {"epic-memory", "llama-index-vector-stores-chroma"}
+    assert not missing and {"numpy", "langchain-core", "mypy", "playwright"} <= names

@@ -1,14 +1,12 @@
-"""Turns in the messages of an agent's run: the latest question, its answers, what to remember, what a model gets."""
+"""Turns in the messages of an agent's run: the latest question, its answers, what to remember."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
-from langchain.agents.middleware.types import ModelRequest
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from epic_core.runtime.batching import storable
 
@@ -86,18 +84,3 @@ def turn_of(
         elif isinstance(message, ToolMessage) and tools:
             said.append(("tool", text_of(message)))
     return [{"role": role, "content": text} for role, text in said if text]
-
-
-def with_note(request: ModelRequest[Any], note: str) -> ModelRequest[Any]:
-    """Return the request with a note at the end of its system message, whose blocks stay as they are."""
-    if not note:
-        return request
-    system = request.system_message
-    if system is None or not system.content:
-        return request.override(system_message=SystemMessage(content=note))
-    content: str | list[str | dict[Any, Any]]
-    if isinstance(system.content, str):
-        content = f"{system.content}\n\n{note}"
-    else:
-        content = [*system.content, {"type": "text", "text": f"\n\n{note}"}]
-    return request.override(system_message=system.model_copy(update={"content": content}))

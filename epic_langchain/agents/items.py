@@ -33,12 +33,9 @@ def id_of(namespace: Sequence[str], key: str) -> str:
     return json.dumps([*namespace, key])
 
 
-def is_under(prefix: Sequence[str]) -> Callable[[str], bool]:
-    """Return a test of a record's id: whether it is that of an item whose namespace begins with a prefix."""
-    if not prefix:
-        return lambda record_id: not record_id.startswith(_TTL)
-    start = json.dumps(list(prefix))[:-1] + ", "
-    return lambda record_id: record_id.startswith(start)
+def is_item(record_id: str) -> bool:
+    """Tell whether a record's id is that of an item, and not of its lifetime."""
+    return not record_id.startswith(_TTL)
 
 
 def place_of(record_id: str) -> tuple[Namespace, str]:
@@ -60,11 +57,21 @@ def item_of(record: Record) -> Item:
         ValueError: if no store wrote the record so.
     """
     namespace, key = place_of(record.id)
+    value = value_of(record)
+    created, updated = (moment_of(record, name) for name in ("created_at", "updated_at"))
+    return Item(value=value, key=key, namespace=namespace, created_at=created, updated_at=updated)
+
+
+def value_of(record: Record) -> dict[str, Any]:
+    """Return a new copy of the value of an item.
+
+    Raises:
+        ValueError: if no store wrote the record so.
+    """
     value = json.loads(record.text)
     if not isinstance(value, dict):
         raise ValueError(f"the item {record.id!r} has no value")
-    created, updated = (moment_of(record, name) for name in ("created_at", "updated_at"))
-    return Item(value=value, key=key, namespace=namespace, created_at=created, updated_at=updated)
+    return value
 
 
 def moment_of(record: Record, name: str) -> datetime:
@@ -106,6 +113,11 @@ def lifetime_id(record_id: str) -> str:
     return _TTL + record_id
 
 
+def item_id(record_id: str) -> str:
+    """Return the id of the item whose lifetime a record holds."""
+    return record_id.removeprefix(_TTL)
+
+
 def lifetime_record(record_id: str, lifetime: Lifetime | None) -> Record:
     """Return the record of an item's lifetime; None stands for an item that lives until it is deleted."""
     told = {} if lifetime is None else {"minutes": lifetime.minutes, "ends": lifetime.ends.isoformat()}
@@ -123,7 +135,7 @@ def lifetime_of(record: Record) -> tuple[str, Lifetime] | None:
     minutes = record.metadata.get("minutes")
     if not is_lifetime(minutes):
         raise ValueError(f"{record.id!r} has no time to live")
-    return record.id.removeprefix(_TTL), Lifetime(minutes, moment_of(record, "ends"))
+    return item_id(record.id), Lifetime(minutes, moment_of(record, "ends"))
 
 
 def is_lifetime(minutes: Any) -> TypeGuard[float]:
@@ -147,9 +159,9 @@ def check_filter(condition: Any) -> None:
         check_filter(list(condition.values()))
 
 
-def passes(item: Item, op: SearchOp) -> bool:
-    """Tell whether an item satisfies the filter of a search."""
-    return all(_satisfies(item.value.get(key), condition) for key, condition in (op.filter or {}).items())
+def passes(value: Mapping[str, Any], op: SearchOp) -> bool:
+    """Tell whether the value of an item satisfies the filter of a search."""
+    return all(_satisfies(value.get(key), condition) for key, condition in (op.filter or {}).items())
 
 
 def matches(namespace: Namespace, condition: MatchCondition) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -13,6 +13,9 @@ from epic_core.types import checked_k
 from epic_langchain.agents.conversation_turns import Question
 from epic_langchain.arguments import per_call
 from epic_langchain.filters import filter_of
+
+MemoryOf: TypeAlias = Callable[[str], EpicMemory]
+"""Function from the namespace that a call gives to the user's memory; it caches and closes the memories it opens."""
 
 Remembered: TypeAlias = Literal["user", "both"]
 """Whose words are offered to the memory: the user's only, or the assistant's too."""
@@ -61,20 +64,51 @@ def call_options(context: Any, *, k: int, many: bool) -> CallOptions:
         k: How many items, unless the call says it.
         many: Whether the namespace selects the memory.
     """
-    if not isinstance(context, Mapping):
-        found = {name: getattr(context, name, None) for name in OPTIONS}
-        context = {name: value for name, value in found.items() if not callable(value)}
-    given = per_call(None, {name: context[name] for name in OPTIONS if context.get(name) is not None}, OPTIONS)
-    namespace = given.get("namespace")
-    if namespace is not None and (not isinstance(namespace, str) or not namespace):
-        raise InvalidInputError(f"namespace must be a text that is not empty, not {namespace!r}.")
+    given = _given(context, OPTIONS)
     return CallOptions(
         many=many,
         k=checked_k(given.get("k", k)),
-        namespace=namespace,
+        namespace=given.get("namespace"),
         filter=filter_of(given.get("filter")),
         preferences=_checked_preferences(given.get("preferences")),
     )
+
+
+def called_namespace(context: Any) -> str | None:
+    """Return the namespace in the runtime context, or else in the config of the running call."""
+    namespace: str | None = _given(context, ("namespace",)).get("namespace")
+    return namespace
+
+
+def _given(context: Any, names: Sequence[str]) -> dict[str, Any]:
+    if not isinstance(context, Mapping):
+        found = {name: getattr(context, name, None) for name in names}
+        context = {name: value for name, value in found.items() if not callable(value)}
+    given = per_call(None, {name: context[name] for name in names if context.get(name) is not None}, names)
+    namespace = given.get("namespace")
+    if namespace is not None and (not isinstance(namespace, str) or not namespace):
+        raise InvalidInputError(f"namespace must be a text that is not empty, not {namespace!r}.")
+    return given
+
+
+def chosen_memory(memories: MemoryOf, namespace: str | None) -> EpicMemory:
+    """Return the memory that the namespace of a call selects."""
+    if namespace is None:
+        raise InvalidInputError(
+            "This agent serves many users. Say whose turn it is: invoke(..., context={'namespace': ...}) or"
+            " config={'configurable': {'epic_namespace': ...}}."
+        )
+    try:
+        memory = memories(namespace)
+    except KeyError as error:
+        raise InvalidInputError(
+            f"There is no memory for the namespace {namespace!r}. Make one first, or give a function that does."
+        ) from error
+    if not isinstance(memory, EpicMemory):
+        raise InvalidInputError(
+            f"For the namespace {namespace!r} memory must return an EpicMemory, not {type(memory).__name__}."
+        )
+    return memory
 
 
 def chosen_of(held: Sequence[Preference], asked: Sequence[str | Preference] | None) -> list[Preference]:

@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -32,25 +31,24 @@ from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, decoding
 from epic_core.integrations.collection_file import CollectionFile
 from epic_core.integrations.copies import checked_file
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering import Mode
 from epic_core.types.metadata import dumped_metadata
+from epic_langchain.agents.held import HeldItems
 from epic_langchain.agents.items import (
     Lifetime,
     Namespace,
     check_filter,
     id_of,
     is_lifetime,
-    is_under,
     item_of,
     lifetime_id,
-    lifetime_of,
     lifetime_record,
     matches,
     moment_of,
     passes,
-    place_of,
     scored,
 )
 from epic_langchain.models import encoder_of
@@ -59,6 +57,7 @@ PreferencesOf: TypeAlias = Callable[[Namespace], Iterable[str | Preference]]
 """Function from the namespace prefix that is searched to the preferences that steer the search."""
 
 
+@explained(index="What other stores take in it are embedding= and fields= here.")
 class EpicStore(CollectionFile, BaseStore):
     """A store for LangGraph's agents: in one file or in RAM, searched by meaning, steered by preferences.
 
@@ -71,7 +70,8 @@ class EpicStore(CollectionFile, BaseStore):
     a query return the oldest items first; `created_at` stays when an item is put again; only namespaces that hold items
     are listed; a value that a `$gt`, `$gte`, `$lt` or `$lte` cannot compare does not satisfy it; items without an
     embedding come after all items that have one, page after page. Items that are read are copies. A batch reads before
-    it writes; its puts are written together, and so are its deletions.
+    it writes; its puts are written together, and so are its deletions. Once something is listed, filtered or searched
+    for, RAM holds all items beside the file.
 
     Items that were put with a time to live are deleted by `sweep_ttl`, and by sweeps that the configuration asks for,
     which run with the first batch after each interval. A read starts their time anew, unless `refresh_ttl=False`.
@@ -124,6 +124,7 @@ class EpicStore(CollectionFile, BaseStore):
             steering=steering,
             kind="the items of a LangGraph store",
         )
+        self._items = HeldItems(self._collection)
         self._latest = self._swept = datetime.min.replace(tzinfo=timezone.utc)
         self._lock = threading.Lock()
 
@@ -145,7 +146,7 @@ class EpicStore(CollectionFile, BaseStore):
             if isinstance(op, SearchOp) and op.query:
                 search = self._search(op)
                 found: Matches = yield Call(self._collection.search, self._collection.asearch, **search)
-                results[place] = self._found(op, found, search["ids"])
+                results[place] = self._found(op, found)
         # Of several operations on an item the last counts.
         puts = {id_of(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}
         written = {record_id: op for record_id, op in puts.items() if op.value is not None}
@@ -164,28 +165,17 @@ class EpicStore(CollectionFile, BaseStore):
     def _read(self, op: Op) -> Result:
         """Return the result of an operation that needs no embedding; None for the others."""
         if isinstance(op, GetOp):
-            found = self._collection.get(self._present([id_of(op.namespace, op.key)]))
+            record_id = id_of(op.namespace, op.key)
+            found = [] if record_id in self._left_out() else self._collection.get([record_id])
             return next(map(self._item, found), None)
         if isinstance(op, SearchOp) and not op.query:
-            items = self._items(op, self._ids(op.namespace_prefix))
-            return [scored(item) for item in islice(items, op.offset, op.offset + op.limit)]
+            return self._items.search(op, self._left_out(), op.offset, op.offset + op.limit)
         return self._namespaces(op) if isinstance(op, ListNamespacesOp) else None
 
-    def _ids(self, prefix: Sequence[str] = ()) -> list[str]:
-        """Return the ids of the items under a prefix, in the order they were written."""
-        return self._present(list(filter(is_under(prefix), self._collection.ids())))
-
-    def _present(self, ids: Sequence[str]) -> list[str]:
-        """Return ids without those of expired items, if these are to be left out."""
-        gone = set(self._expired(ids)) if self.ttl_config and self.ttl_config.get("omit_expired") else ()
-        return [record_id for record_id in ids if record_id not in gone]
-
-    def _items(self, op: SearchOp, ids: Sequence[str]) -> Iterator[Item]:
-        """Return an iterator over those of some items that satisfy the filter, oldest first; it decodes lazily."""
-        records = self._collection.records(ids=ids)
-        # ISO 8601 texts of one form sort in the order of their times.
-        records.sort(key=lambda record: str(record.metadata.get("created_at")))
-        return (item for item in map(self._item, records) if passes(item, op))
+    def _left_out(self) -> set[str]:
+        """Return the ids of the expired items, if these are to be left out."""
+        omits = self.ttl_config and self.ttl_config.get("omit_expired")
+        return set(self._expired()) if omits else set()
 
     def _item(self, record: Record) -> Item:
         """Return the item of a record; damage is reported with the file's path."""
@@ -194,7 +184,8 @@ class EpicStore(CollectionFile, BaseStore):
 
     def _search(self, op: SearchOp) -> dict[str, Any]:
         """Return the arguments of the collection's search."""
-        ids = self._ids(op.namespace_prefix)
+        gone = self._left_out()
+        ids = [record_id for record_id in self._items.ids(op.namespace_prefix) if record_id not in gone]
         # The filter is applied to the matches afterwards, so with a filter all records have to be found.
         search: dict[str, Any] = {"query": op.query, "ids": ids}
         search["k"] = max(1, len(ids) if op.filter else op.offset + op.limit)
@@ -202,28 +193,29 @@ class EpicStore(CollectionFile, BaseStore):
             search["preferences"] = self._preferences_of(tuple(op.namespace_prefix))
         return search
 
-    def _found(self, op: SearchOp, matched: Matches, ids: Sequence[str]) -> list[SearchItem]:
+    def _found(self, op: SearchOp, matched: Matches) -> list[SearchItem]:
         """Return the page of a search: the matches, then items without an embedding."""
         best = [scored(self._item(match.record), match.score) for match in matched]
-        found = [item for item in best if passes(item, op)]
+        found = [item for item in best if passes(item.value, op)]
         missing = op.offset + op.limit - len(found)
         if missing > 0:
-            known = {match.record.id for match in matched}
-            others = self._items(op, [record_id for record_id in ids if record_id not in known])
-            found += map(scored, islice(others, missing))
+            shown = {match.record.id for match in matched} | self._left_out()
+            found += self._items.search(op, shown, 0, missing)
         return found[_page(op)]
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
-        with decoding(self.path):
-            held = {place_of(record_id)[0] for record_id in self._ids()}
-        matching = (name for name in held if all(matches(name, one) for one in op.match_conditions or ()))
-        return sorted({name if op.max_depth is None else name[: op.max_depth] for name in matching})[_page(op)]
+        names = self._items.namespaces(self._left_out())
+        if op.match_conditions:
+            names = [name for name in names if all(matches(name, one) for one in op.match_conditions)]
+        if op.max_depth is not None:
+            names = list(dict.fromkeys(name[: op.max_depth] for name in names))
+        return sorted(names)[_page(op)]
 
     # times to live
 
     def sweep_ttl(self) -> int:
         """Delete the items whose time to live is over, and return how many there were."""
-        expired = self._expired(self._collection.ids())
+        expired = self._expired()
         self._delete(expired)
         return len(expired)
 
@@ -235,29 +227,28 @@ class EpicStore(CollectionFile, BaseStore):
         if due:
             self.sweep_ttl()
 
-    def _lifetimes(self, ids: Iterable[str]) -> dict[str, Lifetime]:
-        """Return the lifetimes of those of some items that have one."""
-        with decoding(self.path):
-            return dict(filter(None, map(lifetime_of, self._collection.get(map(lifetime_id, ids)))))
-
-    def _expired(self, ids: Iterable[str]) -> list[str]:
+    def _expired(self, ids: Iterable[str] | None = None) -> list[str]:
+        """Return the ids of the expired items among some, or all."""
         now = datetime.now(timezone.utc)
-        return [record_id for record_id, lifetime in self._lifetimes(ids).items() if lifetime.ends <= now]
+        return [record_id for record_id, lifetime in self._items.lifetimes(ids).items() if lifetime.ends <= now]
 
     def _renewed(self, asked: Sequence[Op], results: Sequence[Result], puts: Mapping[str, PutOp]) -> Iterator[Record]:
         """Yield the new lifetimes of the items that were read, without those that the batch writes."""
+        reads = any(isinstance(op, (GetOp, SearchOp)) and op.refresh_ttl for op in asked)
+        if not reads or not self._items.lifetimes():
+            return
         read: dict[str, None] = {}
         for op, result in zip(asked, results, strict=True):
             if isinstance(op, (GetOp, SearchOp)) and op.refresh_ttl:
                 items: Any = result if isinstance(result, list) else [result] if result is not None else []
                 read |= dict.fromkeys(id_of(item.namespace, item.key) for item in items)
         now = datetime.now(timezone.utc)
-        for record_id, lifetime in self._lifetimes(one for one in read if one not in puts).items():
+        for record_id, lifetime in self._items.lifetimes(one for one in read if one not in puts).items():
             yield lifetime_record(record_id, Lifetime.from_now(lifetime.minutes, now))
 
     def _lifetime_records(self, puts: Mapping[str, PutOp]) -> Iterator[Record]:
         """Yield the lifetimes of items that are put; one without any ends a lifetime that the item had before."""
-        known, now = self._lifetimes(puts), datetime.now(timezone.utc)
+        known, now = self._items.lifetimes(puts) if puts else {}, datetime.now(timezone.utc)
         for record_id, op in puts.items():
             if op.ttl is not None or record_id in known:
                 yield lifetime_record(record_id, None if op.ttl is None else Lifetime.from_now(op.ttl, now))
@@ -302,7 +293,7 @@ class EpicStore(CollectionFile, BaseStore):
         }
 
     def _shared(self) -> tuple[object, ...]:
-        return (*super()._shared(), self._embedding, self._preferences_of, self._lock)
+        return (*super()._shared(), self._items, self._embedding, self._preferences_of, self._lock)
 
 
 # checks of operations

@@ -15,6 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.copies import CopiedAdapter
 from epic_core.lm import Completion
 from epic_core.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
 from epic_core.lm.base import Schema
@@ -60,7 +61,7 @@ def _config() -> RunnableConfig:
     return config
 
 
-class LangChainLM(AdaptedLM):
+class LangChainLM(CopiedAdapter, AdaptedLM):
     """Any LangChain chat model as a language model: `LangChainLM(ChatOllama(model="qwen3:4b", temperature=0))`.
 
     Temperature, timeouts and the like are the model's own settings; its own retries come before those of the
@@ -106,6 +107,9 @@ class LangChainLM(AdaptedLM):
             limited=self._limited_by is not None,
         )
         self.model = model
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"model": self.model, **self._settings()}
 
     def _ask(self, messages: list[dict[str, str]], schema: Schema | None, limit: int | None) -> Any:
         return self._runnable(schema, limit).invoke(convert_to_messages(messages), _config())

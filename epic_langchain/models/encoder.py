@@ -10,6 +10,7 @@ from typing_extensions import Self
 from epic_core.encoders import Encoder, default_encoder
 from epic_core.encoders.adapted import AdaptedEncoder
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.copies import CopiedAdapter
 from epic_core.integrations.models import (
     aembeddings_of,
     aquery_embedding_of,
@@ -31,7 +32,7 @@ def name_of(model: object) -> str:
     return ":".join(["langchain", type(model).__name__, *found[:1]])
 
 
-class LangChainEncoder(AdaptedEncoder):
+class LangChainEncoder(CopiedAdapter, AdaptedEncoder):
     """Any LangChain `Embeddings` as an encoder: `LangChainEncoder(OllamaEmbeddings(model="nomic-embed-text"))`.
 
     Items and preferences are embedded as documents, a user's query as a query. Nothing is sent before the first use.
@@ -64,6 +65,9 @@ class LangChainEncoder(AdaptedEncoder):
         super().__init__(checked_name(name, name_of(embeddings)), fingerprint=fingerprint, tau=tau, floor=floor)
         self.embeddings = embeddings
 
+    def _arguments(self) -> dict[str, Any]:
+        return {"embeddings": self.embeddings, **self._given()}
+
     def _documents(self, texts: list[str]) -> object:
         return self.embeddings.embed_documents(texts)
 
@@ -83,8 +87,8 @@ class EpicEmbeddings(Embeddings):
         store = Chroma("notes", embedding_function=EpicEmbeddings())  # no network, no key, no torch
 
     Args:
-        encoder: An `epic_core` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: the embedded
-            encoder, `default_encoder()`.
+        encoder: An `epic_core` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: "minilm"
+            if that is installed, else "static".
 
     Raises:
         InvalidInputError: if `encoder` is not an encoder or the name of one; on use, for a text that is not a string.
@@ -112,7 +116,7 @@ class EpicEmbeddings(Embeddings):
 
     def __reduce__(self) -> Any:
         # Every process has the embedded encoder.
-        return type(self), (None if self.encoder is default_encoder() else self.encoder,)
+        return type(self), ("static" if self.encoder is default_encoder() else self.encoder,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return type(self)(self.encoder)  # an encoder may hold objects that cannot be copied

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from epic_core import Preference
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.copies import Copied
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.threads import in_thread
@@ -29,7 +30,7 @@ from epic_langchain.vectorstore import EpicVectorStore
 _PER_CALL = ("preferences", "steering")
 
 
-class SteeredGraphAdapter(Adapter):
+class SteeredGraphAdapter(Copied, Adapter):
     """Adapter of any store for a `GraphRetriever`, whose traversals the user's preferences steer.
 
         adapter = SteeredGraphAdapter(InMemoryVectorStore(EpicEmbeddings()), ["I avoid hotels with casinos."])
@@ -85,7 +86,23 @@ class SteeredGraphAdapter(Adapter):
                 f"{type(self.adapter).__name__} does not say what its texts were embedded with. Give embeddings=, the"
                 " same that it was filled with."
             )
+        self._floor = floor
         self._search = SteeredSearch(encoder_of(embeddings), floor=floor, overfetch=overfetch)
+
+    @override
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "store": self.adapter,
+            "preferences": self.preferences,
+            "embeddings": self._search.encoder,
+            "steering": self.steering,
+            "floor": self._floor,
+            "overfetch": self._search.overfetch,
+        }
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        return self.adapter, self._search
 
     @override
     def search_with_embedding(
@@ -98,6 +115,7 @@ class SteeredGraphAdapter(Adapter):
             embedding,
             self.preferences if users is None else users,
             self.steering if mode is None else mode,
+            query,
         )
         vector = QueryVector(target.vector, target)
         return vector, self.search(vector, k, filter, **kwargs)

@@ -14,9 +14,9 @@ from typing_extensions import Self, override
 from epic_core import BuildReport, EpicMemory, Preference
 from epic_core.encoders import Encoder
 from epic_core.encoders.base import Embed, default_tau
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.copies import NotCopiedError
+from epic_core.errors import InvalidInputError, NotCopiedError
 from epic_core.integrations.judging_memory import Judge, check_beside_memory, check_settings, settings_of
+from epic_core.integrations.wrong_arguments import explained
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.types import FloatArray
 from epic_core.types.verdicts import Judged
@@ -34,6 +34,7 @@ _dispatcher = get_dispatcher(__name__)
 _OF_MEMORY = ("preferences", "encoder", "llm", "tau", "keep_rate", "coarse", "fine")
 
 
+@explained()
 class EpicTransform(JudgingComponent, TransformComponent):
     """Step of an `IngestionPipeline`, or of an index's transformations, that keeps the nodes that matter to a user.
 

@@ -12,6 +12,7 @@ from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.copies import CopiedAdapter
 from epic_core.lm import Completion
 from epic_core.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
 from epic_core.lm.base import Schema
@@ -21,7 +22,7 @@ from epic_llamaindex.models.answers import completion_of, only_thought
 from epic_llamaindex.models.encoder import inherits, name_of
 
 
-class LlamaIndexLM(AdaptedLM):
+class LlamaIndexLM(CopiedAdapter, AdaptedLM):
     """Any LlamaIndex LLM as a language model: `LlamaIndexLM(Ollama(model="qwen3:4b", temperature=0))`.
 
     Temperature, timeouts and the like are the model's own settings; its own retries come before those of the verifier.
@@ -77,6 +78,9 @@ class LlamaIndexLM(AdaptedLM):
         self._ready: LLM | None = None if self._is_ollama else llm
         self._limited: tuple[int, LLM] | None = None
         self._lock = threading.Lock()
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"llm": self.llm, **self._settings()}
 
     def _window(self, llm: LLM) -> int | None:
         """Return the context size the model was given, or None; `metadata` is not read, as it may ask a server."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from llama_index.core.schema import BaseComponent
@@ -29,7 +29,8 @@ class JudgingComponent(CopiedModel, BaseComponent):
         extra="forbid", arbitrary_types_allowed=True, validate_assignment=True, hide_input_in_errors=True
     )
 
-    preferences: list[str | Preference] = Field(default_factory=list)
+    # A list once validated; a Sequence, so that type checkers accept a list of texts.
+    preferences: Sequence[str | Preference] = Field(default_factory=list)
 
     _encoder: Encoder = PrivateAttr()
     _verifier: Verifier = PrivateAttr()
@@ -39,10 +40,12 @@ class JudgingComponent(CopiedModel, BaseComponent):
     @field_validator("preferences", mode="before")
     @classmethod
     def _listed(cls, preferences: object) -> object:
-        return [preferences] if isinstance(preferences, (str, Preference)) else preferences
+        if isinstance(preferences, (str, Preference)):
+            return [preferences]
+        return list(preferences) if isinstance(preferences, (tuple, Set)) else preferences
 
     @field_serializer("preferences")
-    def _plain(self, preferences: list[str | Preference]) -> list[Any]:
+    def _plain(self, preferences: Sequence[str | Preference]) -> list[Any]:
         return [Preference.of(preference).as_json() for preference in preferences]
 
     def _memory_with(

@@ -13,6 +13,7 @@ from typing_extensions import Self
 from epic_core.encoders import Encoder, default_encoder
 from epic_core.encoders.adapted import AdaptedEncoder
 from epic_core.errors import InvalidInputError
+from epic_core.integrations.copies import CopiedAdapter
 from epic_core.integrations.models import (
     aembeddings_of,
     aquery_embedding_of,
@@ -64,7 +65,7 @@ def _settings_of(model: BaseEmbedding) -> str:
     return "".join(f"\x1f{name}={value}" for name, value in plain if isinstance(value, (str, int)) and value)
 
 
-class LlamaIndexEncoder(AdaptedEncoder):
+class LlamaIndexEncoder(CopiedAdapter, AdaptedEncoder):
     """Any LlamaIndex embedding model as an encoder: `LlamaIndexEncoder(OllamaEmbedding("nomic-embed-text"))`.
 
     Items and preferences are embedded as texts, a user's query as a query. Nothing is sent before the first use.
@@ -106,6 +107,9 @@ class LlamaIndexEncoder(AdaptedEncoder):
         asynchronous = ("_aget_text_embedding", "_aget_text_embeddings")
         self._in_thread = all(inherits(embed_model, BaseEmbedding, method) for method in asynchronous)
 
+    def _arguments(self) -> dict[str, Any]:
+        return {"embed_model": self.embed_model, **self._given()}
+
     def _documents(self, texts: list[str]) -> object:
         return self.embed_model.get_text_embedding_batch(texts)
 
@@ -135,8 +139,8 @@ class EpicEmbedding(BaseEmbedding):
     again: `from_dict(data, encoder=...)`.
 
     Args:
-        encoder: An `epic_core` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: the embedded
-            encoder, `default_encoder()`.
+        encoder: An `epic_core` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: "minilm"
+            if that is installed, else "static".
         embed_batch_size: How many texts the encoder gets at once, 1 to 2048.
         **kwargs: As for `BaseEmbedding`: `callback_manager`, `num_workers`, `embeddings_cache`, `rate_limiter`.
 
@@ -177,7 +181,7 @@ class EpicEmbedding(BaseEmbedding):
 
     def __reduce__(self) -> Any:
         # Every process has the embedded encoder: it is not sent to the workers of a pipeline.
-        encoder = None if self._encoder is default_encoder() else self._encoder
+        encoder = "static" if self._encoder is default_encoder() else self._encoder
         kept = {name: getattr(self, name) for name in ("embed_batch_size", "num_workers", "embeddings_cache")}
         return partial(type(self), **kept), (encoder,)
 

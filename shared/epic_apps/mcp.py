@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import re
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,10 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import anyio
 import anyio.to_thread
 import uvicorn
-from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import ToolAnnotations
 from pydantic import Field
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -26,10 +24,12 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from epic_apps import local
-from epic_core import EpicMemory, Hit, __version__
+from epic_apps.mcp_sdk import ResourceError, Server, ToolError
+from epic_core import EpicMemory, Hit, Item
 from epic_core.context import without_tags
 from epic_core.errors import EpicError, InvalidInputError
-from epic_core.integrations.tools import memory_tools
+from epic_core.integrations.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
+from epic_core.text.chunking import WordChunker
 
 Access: TypeAlias = Literal["read", "propose", "write"]
 """What an assistant may do: only read; propose changes, which the user accepts elsewhere; or change the memory itself.
@@ -40,20 +40,20 @@ PATH = "/mcp"
 """Path of the streamable HTTP endpoint."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_MOST_RESULTS = 50
 # Characters of a text that an assistant is given; what is longer says so.
 _LONGEST = 8_000
 _LONGEST_METADATA = 2_000
-_LONGEST_QUERY = 10_000
+_LONGEST_NOTE = 100_000
 
-Query = Annotated[str, Field(min_length=1, max_length=_LONGEST_QUERY, description="What to look for, in plain words.")]
-Limit = Annotated[int, Field(ge=1, le=_MOST_RESULTS, description="How many results.")]
-Words = Annotated[
-    str, Field(min_length=1, max_length=_LONGEST_QUERY, description="One short statement, in the user's own words.")
+Note = Annotated[
+    Text,
+    Field(min_length=1, max_length=_LONGEST_NOTE, description="The text; a long one is cut into pieces."),
 ]
-PreferenceName = Annotated[str, Field(min_length=1, description="Id or exact text, from list_preferences.")]
-ProposalName = Annotated[str, Field(min_length=1, description="Id, from list_proposals.")]
-UserId = Annotated[str, Field(description="Whose memory; empty for the user that the server was started for.")]
+Title = Annotated[Text, Field(description="What the text is called.")]
+PreferenceName = Annotated[Words, Field(description="Id or exact text, from list_preferences.")]
+ProposalName = Annotated[Words, Field(description="Id, from list_proposals.")]
+Id = Annotated[Words, Field(description="From search_memory, list_facts or save_note.")]
+UserId = Annotated[Text, Field(description="Whose memory; empty for the user that the server was started for.")]
 
 _Tool: TypeAlias = Callable[..., Awaitable[Any]]
 
@@ -96,7 +96,8 @@ class UserMemory:
             raise InvalidInputError(f"access must be one of {', '.join(get_args(Access))}, not {access!r}.")
         self.access = access
         self._any_user = any_user
-        self._open = partial(EpicMemory.open, path, must_exist=True, read_only=access == "read")
+        place = Path(path).absolute()
+        self._open = partial(EpicMemory.open, place, must_exist=True, read_only=access == "read", chunker=WordChunker())
         self._own = self._open(namespace=namespace, **options)
         self._options = {**options, "encoder": self._own.encoder}
 
@@ -135,29 +136,22 @@ class UserMemory:
         self.close()
 
 
-def memory_server(memory: UserMemory) -> MCPServer[Any]:
+def memory_server(memory: UserMemory) -> Server:
     """Make the MCP server of a memory: its tools, by what an assistant may do, and its resources."""
-    server: MCPServer[Any] = MCPServer(
-        "epic-memory",
-        title="EPIC memory",
-        version=__version__,
-        instructions=_INSTRUCTIONS + _MAY[memory.access],
-        # Below this, the SDK logs what clients send.
-        log_level="WARNING",
-    )
+    server = Server("epic-memory", title="EPIC memory", instructions=_INSTRUCTIONS + _MAY[memory.access])
     tools = _Tools(memory)
-    reading: list[_Tool] = [tools.search_memory, tools.get_context, tools.list_preferences, tools.list_proposals]
+    reading: list[_Tool] = [tools.search_memory, tools.get_context]
+    reading += [tools.list_preferences, tools.list_facts, tools.list_proposals]
     for tool in reading:
-        server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
+        server.add(tool, reads=True)
     changing: list[_Tool] = [tools.remember, tools.add_preference, tools.replace_preference]
     removing: list[_Tool] = [tools.remove_preference, tools.forget]
     if memory.access == "write":
-        changing.append(tools.accept_proposal)
+        changing += [tools.save_note, tools.accept_proposal]
         removing.append(tools.reject_proposal)
     if memory.access != "read":
         for tool in changing + removing:
-            destructive = memory.access == "write" and tool in removing
-            server.add_tool(tool, annotations=ToolAnnotations(destructive_hint=destructive, open_world_hint=False))
+            server.add(tool, destroys=memory.access == "write" and tool in removing)
     server.resource(
         "memory://preferences", name="preferences", description="The user's preferences.", mime_type="application/json"
     )(tools.preferences)
@@ -193,6 +187,12 @@ class _Tools:
         async with self._used(user_id) as memory:
             return {"user_id": memory.namespace, "preferences": _preferences(memory)}
 
+    async def list_facts(self, user_id: UserId = "") -> dict[str, Any]:
+        """List the facts about the user, such as "I work night shifts"."""
+        async with self._used(user_id) as memory:
+            held = await anyio.to_thread.run_sync(memory.facts)
+            return {"user_id": memory.namespace, "facts": list(map(_fact, held))}
+
     async def list_proposals(self, user_id: UserId = "") -> dict[str, Any]:
         """List the changes that wait for the user to agree."""
         async with self._used(user_id) as memory:
@@ -201,19 +201,30 @@ class _Tools:
             return {"user_id": memory.namespace, "proposals": proposals}
 
     async def remember(
-        self, text: Words, kind: Literal["fact", "preference"] = "fact", replaces: str = "", user_id: UserId = ""
+        self, text: Statement, kind: Kind = "fact", replaces: Replaced = "", user_id: UserId = ""
     ) -> dict[str, Any]:
-        """Remember what the user said about themselves: a fact, or a preference for what they like or avoid.
-
-        `replaces` is the id or text of a preference or fact that is not true any more.
-        """
+        """Remember what the user said about themselves: a fact, or a preference for what they like or avoid."""
         return await self._change("remember", user_id, text=text, kind=kind, replaces=replaces)
 
-    async def add_preference(self, text: Words, user_id: UserId = "") -> dict[str, Any]:
+    async def save_note(self, text: Note, title: Title = "", user_id: UserId = "") -> dict[str, Any]:
+        """Save a text that the user wants to find again: a plan, a recipe, a page. Facts about them: `remember`."""
+        async with self._used(user_id) as memory:
+            item = Item(text=text, metadata={"title": title} if title else {})
+            report = await memory.aadd([item])
+        if report.duplicates == report.seen:
+            return {"status": "known", "id": item.id, "note": "It was saved before."}
+        if not (report.kept or report.light):
+            return {"status": "not saved", "note": "It has to do with no preference, and the file has no room besides."}
+        why = "for the user's preferences" if report.kept else "by its words, as it has to do with no preference"
+        return {"status": "saved", "id": item.id, "note": f"It is found from now on, {why}."}
+
+    async def add_preference(self, text: Statement, user_id: UserId = "") -> dict[str, Any]:
         """Add a preference of the user."""
         return await self._change("remember", user_id, text=text, kind="preference")
 
-    async def replace_preference(self, preference: PreferenceName, text: Words, user_id: UserId = "") -> dict[str, Any]:
+    async def replace_preference(
+        self, preference: PreferenceName, text: Statement, user_id: UserId = ""
+    ) -> dict[str, Any]:
         """Put a preference in place of another."""
         held = await self._preference(preference, user_id)
         return await self._change("remember", user_id, text=text, kind="preference", replaces=held)
@@ -222,9 +233,7 @@ class _Tools:
         """Remove a preference, because the user does not hold it any more."""
         return await self._change("forget", user_id, id=await self._preference(preference, user_id))
 
-    async def forget(
-        self, id: Annotated[str, Field(min_length=1, description="From search_memory.")], user_id: UserId = ""
-    ) -> dict[str, Any]:
+    async def forget(self, id: Id, user_id: UserId = "") -> dict[str, Any]:
         """Forget something by its id, because the user asks for it."""
         return await self._change("forget", user_id, id=id)
 
@@ -280,6 +289,8 @@ class _Tools:
             # Shielded: the file's connection must not be closed while a worker thread writes.
             with anyio.CancelScope(shield=True):
                 answer: dict[str, Any] = json.loads(await anyio.to_thread.run_sync(partial(tools[name], **arguments)))
+            if answer.get("status") == "proposed":
+                answer["note"] = f"It waits until the user agrees to it: {_accepting(memory, answer['id'])}"
         if "error" in answer:
             raise ToolError(_shown(answer["error"]))
         return answer
@@ -289,6 +300,17 @@ def _preferences(memory: EpicMemory) -> list[dict[str, str]]:
     return [{"id": each.id, "text": _shown(each.text)} for each in memory.preferences]
 
 
+def _fact(held: Item) -> dict[str, str]:
+    until = {} if held.expires_at is None else {"until": held.expires_at.isoformat()}
+    return {"id": held.id, "text": _shown(held.text), **until}
+
+
+def _accepting(memory: EpicMemory, proposal: str) -> str:
+    """Return the command with which a user accepts a proposal."""
+    whose = [] if memory.namespace == "default" else ["--namespace", memory.namespace]
+    return shlex.join(["epic", "proposals", str(memory.path), "accept", proposal, *whose])
+
+
 def _result(hit: Hit) -> dict[str, Any]:
     """Return a hit under the names that memory servers use: id, memory, score, metadata."""
     metadata: dict[str, Any] = dict(hit.item.metadata)
@@ -296,7 +318,7 @@ def _result(hit: Hit) -> dict[str, Any]:
         metadata = {"left_out": f"{length} characters"}
     return {
         "id": hit.item.id,
-        "memory": _shown(hit.text),
+        "memory": _shown(hit.content),
         "score": round(hit.score, 3),
         "guidance": _shown(" ".join(dict.fromkeys(hit.instructions))),
         "metadata": metadata,
@@ -330,7 +352,7 @@ class _TokenRequired:
         await error(scope, receive, send)
 
 
-def http_app(server: MCPServer[Any], *, port: int, token: str) -> Starlette:
+def http_app(server: Server, *, port: int, token: str) -> Starlette:
     """Return the ASGI application of streamable HTTP: token, host and origin of every request are checked.
 
     Raises:
@@ -340,17 +362,27 @@ def http_app(server: MCPServer[Any], *, port: int, token: str) -> Starlette:
         raise InvalidInputError("The token must have at least 16 printable ASCII characters and no space.")
     names = [f"{host}:{port}" for host in (HOST, "localhost")]
     security = TransportSecuritySettings(allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names])
-    app = server.streamable_http_app(streamable_http_path=PATH, host=HOST, transport_security=security)
+    app = server.http(PATH, host=HOST, security=security)
     app.add_middleware(_TokenRequired, token=token)
     return app
 
 
-def run_stdio(server: MCPServer[Any]) -> None:
-    """Serve over standard input and output, until the input ends."""
-    anyio.run(server.run_stdio_async)
+def run_stdio(server: Server) -> None:
+    """Serve over standard input and output, until the input ends.
+
+    Raises:
+        BrokenPipeError: if the client has gone before.
+    """
+    try:
+        anyio.run(server.run_stdio_async)
+    except Exception as error:
+        # A task group wraps what ends one of its tasks.
+        if all(isinstance(each, BrokenPipeError) for each in getattr(error, "exceptions", [error])):
+            raise BrokenPipeError from None
+        raise
 
 
-def run_http(server: MCPServer[Any], *, port: int, token: str) -> None:
+def run_http(server: Server, *, port: int, token: str) -> None:
     """Serve streamable HTTP on 127.0.0.1, until it is interrupted.
 
     Raises:

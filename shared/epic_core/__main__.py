@@ -1,6 +1,8 @@
 """The command `epic` as a module: `python -m epic_core`."""
 
+import sys
+
 from epic_core.cli.main import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

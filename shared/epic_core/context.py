@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from epic_core.errors import InvalidInputError
 from epic_core.types import Hit, Hits, MemoryEntry, Preference, Stance
 from epic_core.types.validation import one_of
+from epic_core.verification.wording import is_worded
 
 TellPreferences: TypeAlias = Literal["matter", "all", "none"]
 """Which preferences a context opens with: those that matter to the query, all of the user's, or none, as in the paper.
@@ -29,6 +30,9 @@ ALLOWANCE = 150
 # costs only a few tokens.
 _LEAST_CHANCE, _LEAST_SHARE = 0.03, 0.06
 _ANY = 0.06
+_MOST_LISTED = 8
+# Share of the score of a first hit that suits the user from which on others are told beside it.
+_WORTH_TELLING = 0.3
 _CHARACTERS_A_TOKEN = 5
 
 # A heading counts wherever a model may see the beginning of a line.
@@ -57,8 +61,9 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
 
     The context opens with the preferences that matter to the query, whether or not a hit was kept for them, and with
     the facts of the user that are relevant. A warning about content that conflicts with a preference comes before the
-    instruction, so that a model does not recommend it. Neutral guidance is left out under preferences that do not
-    matter to the query, but for the paper's context (`preferences="none"`).
+    instruction, so that a model does not recommend it. But for the paper's context (`preferences="none"`), neutral
+    guidance is left out if it says nothing of its own or its preference does not matter to the query, and so are hits
+    that answer much worse than a first one that suits the user.
 
     Args:
         hits: The hits of a search; `Hits` also hold the preferences that matter.
@@ -72,7 +77,7 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
     numbered = numbered_hits(hits)
     if isinstance(hits, Hits) and hits.matters and preferences != "none":
         mattering = {str(one) for one in those_that_matter(hits.matters, len(hits.matters) * allowance)}
-        numbered = [(number, _to_the_point(hit, mattering)) for number, hit in numbered]
+        numbered = [(number, _to_the_point(hit, mattering)) for number, hit in _worth_telling(numbered, mattering)]
     return join_context([opening, *(format_hit(number, hit) for number, hit in numbered)])
 
 
@@ -135,7 +140,7 @@ def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: in
         return []
     chosen: list[Preference] = []
     left = allowance * _CHARACTERS_A_TOKEN
-    for preference, chance in matters:
+    for preference, chance in matters[:_MOST_LISTED]:
         left -= len(preference.text) + 3
         if chosen and left < 0:
             break
@@ -188,10 +193,30 @@ def _forms(letter: str) -> str:
     return f"(?:{'|'.join(map(re.escape, [*forms, *wide]))})"
 
 
+def _worth_telling(numbered: list[tuple[int, Hit]], mattering: set[str]) -> list[tuple[int, Hit]]:
+    """Return the numbered hits without those that answer much worse than a first one that suits the user.
+
+    What conflicts with a preference that matters stays: a model is warned of it.
+    """
+    first = next((hit for number, hit in numbered if number == 1), None)
+    if first is None or not any(entry.stance is Stance.SUPPORTS for entry in first.entries):
+        return numbered
+
+    def warns(hit: Hit) -> bool:
+        return any(entry.stance is Stance.CONFLICTS and entry.preference in mattering for entry in hit.entries)
+
+    least = _WORTH_TELLING * first.score
+    return [(number, hit) for number, hit in numbered if number < 2 or hit.score >= least or warns(hit)]
+
+
 def _to_the_point(hit: Hit, mattering: set[str]) -> Hit:
-    """Return a hit without the neutral guidance under preferences that do not matter to the query."""
-    entries = [entry for entry in hit.entries if entry.stance != Stance.NEUTRAL or entry.preference in mattering]
-    return replace(hit, entries=tuple(entries))
+    """Return a hit without neutral guidance that says nothing of its own, or is for preferences that do not matter."""
+
+    def tells(entry: MemoryEntry) -> bool:
+        neutral = entry.stance is Stance.NEUTRAL
+        return not neutral or (entry.preference in mattering and not is_worded(entry.instruction))
+
+    return replace(hit, entries=tuple(filter(tells, hit.entries)))
 
 
 def format_hit(number: int, hit: Hit) -> str:
@@ -203,7 +228,7 @@ def format_hit(number: int, hit: Hit) -> str:
     head = [f"Document {number}:"]
     if guidance:
         head += ["Interpretation Guidance:", *guidance]
-    return "\n".join([*head, "Content:", _quoted(hit.text)])
+    return "\n".join([*head, "Content:", _quoted(hit.content)])
 
 
 def _quoted(text: str) -> str:

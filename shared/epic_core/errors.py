@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,10 @@ class EpicError(Exception):
 
 class InvalidInputError(EpicError, ValueError):
     """Error for an argument, item, preference or input file that cannot be used."""
+
+
+class NotCopiedError(InvalidInputError, pickle.PicklingError):
+    """Error for a component that cannot be pickled or copied."""
 
 
 class NoPreferencesError(EpicError):

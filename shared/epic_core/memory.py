@@ -8,6 +8,7 @@ import copy
 import inspect
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
 from numbers import Integral, Real
@@ -20,9 +21,11 @@ from typing_extensions import Unpack
 from epic_core.context import ALLOWANCE, format_context, those_that_matter, told_in_context
 from epic_core.encoders import Encoder, encoder_of
 from epic_core.encoders.base import checked_vector
-from epic_core.errors import InvalidInputError
+from epic_core.encoders.by_name import bundled_encoder_of
+from epic_core.errors import InvalidInputError, NotCopiedError
 from epic_core.filters import Filter
 from epic_core.learning.conversations import Conversation, conversation_items, read_conversation
+from epic_core.learning.credentials import without_credentials
 from epic_core.learning.proposals import accept, add_proposals, found_proposal, propose, reject
 from epic_core.pipeline.aspects import (
     Expanding,
@@ -42,6 +45,7 @@ from epic_core.pipeline.fallback import checked_fallback
 from epic_core.pipeline.forget import forget
 from epic_core.pipeline.ingest import PARTS, add_batch, retry, warn
 from epic_core.pipeline.judge import JUDGED_AT_ONCE, judge_batch
+from epic_core.pipeline.on_demand import checked_on_demand
 from epic_core.pipeline.opening import found_namespace, hold_to, take_over, take_up
 from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_core.pipeline.reencode import reencode_memory
@@ -49,7 +53,6 @@ from epic_core.pipeline.rewrites import renew_rewrites
 from epic_core.pipeline.search import (
     BY_VECTOR,
     Keys,
-    MinScore,
     Search,
     checked_filter,
     checked_search,
@@ -57,7 +60,7 @@ from epic_core.pipeline.search import (
     search,
     search_vector,
 )
-from epic_core.pipeline.session import Session
+from epic_core.pipeline.session import MODEL_BUDGET, Session
 from epic_core.pipeline.tags import checked_tagger, search_by_tags
 from epic_core.pipeline.undo import undo
 from epic_core.preferences.parser import aspects_of
@@ -69,6 +72,7 @@ from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.telemetry import counts_of, span
 from epic_core.runtime.threads import in_thread
+from epic_core.storage.sqlite.files import encoder_in
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker, ConversationChunker
 from epic_core.text.tagging import Rerank, Tagger, rerank_of
@@ -89,17 +93,19 @@ from epic_core.types import (
 )
 from epic_core.types.digests import digest
 from epic_core.types.edits import Edit
-from epic_core.types.modes import Mode, StancePolicy, checked_mode
+from epic_core.types.modes import MinScore, Mode, StancePolicy, checked_mode
 from epic_core.types.proposals import Proposal, Proposals
 from epic_core.types.reports import NotKept
 from epic_core.types.validation import checked_keep_rate, checked_tau, one_of
 from epic_core.types.verdicts import Judged
 from epic_core.verification import Verifier
+from epic_core.verification.base import base_verifier
 from epic_core.verification.embedded import verifier_of
 
 if TYPE_CHECKING:
     from epic_core.forms import Due, FilledForm, Form
     from epic_core.lm.base import LanguageModel
+    from epic_core.lm.budget import ModelBudget
 
 Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Effects[None]]
 """Work that says in a report what it did."""
@@ -115,6 +121,8 @@ class Options(TypedDict, total=False):
     verifier: Verifier | str | None
     tau: float | None
     keep_rate: float | None
+    coarse_recall: float | None
+    on_demand: str | float | None
     steering: Mode
     chunker: Chunker | None
     fallback: Any
@@ -133,6 +141,13 @@ class Options(TypedDict, total=False):
     expansions: Expanding
     expander: LanguageModel | str | None
     tagger: Tagger | None
+    model_budget: int | str | None
+
+
+class OptionsWithModel(Options, total=False):
+    """The same with the language model, which the plugins take in forms of their own."""
+
+    llm: Any
 
 
 class EpicMemory:
@@ -148,13 +163,25 @@ class EpicMemory:
 
     Args:
         preferences: The user's preferences, texts or `Preference`s.
-        encoder: An encoder, or the name of one, as `encoder_of` takes it: "sentence-transformers/all-MiniLM-L6-v2",
-            "ollama/nomic-embed-text". Default: the embedded `StaticEncoder`, "static".
+        encoder: An encoder, or the name of one, as `encoder_of` takes it: "static", "minilm",
+            "sentence-transformers/all-MiniLM-L6-v2", "ollama/nomic-embed-text". Default: "minilm" if that is installed,
+            else "static"; a file that was made with one of these keeps it.
+        llm: A language model for all that one can do: it explains each preference once, judges what passes the coarse
+            filter and what questions find, tells what a new fact changes, and reads conversations and forms. A name
+            (`lm_of`): "ollama:qwen3:4b", "openai:MODEL@http://localhost:8000/v1", "llamacpp:model.gguf", "auto" for
+            whatever answers on this machine; or a model of LangChain or LlamaIndex. Default: none is asked.
+        model_budget: How much `llm` may be asked a day: a number of calls, or text like "50000 tokens". What is left
+            over is undecided and waits for `retry`. The file counts.
         verifier: Fine verification; a name such as "ollama/qwen3:4b" is an `LMVerifier` with that model (`lm_of`).
             Default: `EmbeddedVerifier(encoder)`.
         tau: The coarse filter's threshold, a cosine; default: the one that belongs to the encoder.
         keep_rate: Instead of tau, the share of the first items that shall pass, in (0, 1]; resolved to a
             tau once and stored.
+        coarse_recall: Where a language model judges, which share of what matters is to pass the coarse filter, as
+            measured for the encoder, in (0, 1); None for the encoder's own tau.
+        on_demand: Where a language model judges, what becomes of texts that a question finds and that nobody has judged
+            under the preferences that matter to it: they are judged in the "background", for later answers; or within a
+            time such as "300 ms", which the answer waits; or not ("off"). Default: in the background with `llm`.
         steering: "signed", "paper" (Eq. 7-8) or "off"; `search` can override it.
         chunker: Cuts each item before the coarse filter; default: an item is one chunk.
         fallback: Asked when the memory holds nothing relevant to a query: a callable `(query, k)`, or an object with
@@ -203,6 +230,8 @@ class EpicMemory:
         verifier: Verifier | str | None = None,
         tau: float | None = None,
         keep_rate: float | None = None,
+        coarse_recall: float | None = 0.9,
+        on_demand: str | float | None = None,
         steering: Mode = "signed",
         chunker: Chunker | None = None,
         fallback: Any = None,
@@ -221,12 +250,17 @@ class EpicMemory:
         expansions: Expanding = "auto",
         expander: LanguageModel | str | None = None,
         tagger: Tagger | None = None,
+        llm: Any = None,
+        model_budget: int | str | None = None,
         _store: Callable[[], Store] | None = None,
     ) -> None:
         if tau is not None and keep_rate is not None:
             raise InvalidInputError("Give tau or keep_rate, not both.")
         if keep_rate is not None:
             checked_keep_rate(keep_rate)
+        if coarse_recall is not None:
+            checked_keep_rate(coarse_recall, "coarse_recall")
+        waits = checked_on_demand(("off" if llm is None else "background") if on_demand is None else on_demand)
         checked_text(namespace, "The namespace")
         limits = {
             "verdict_cache": verdict_cache,
@@ -242,7 +276,8 @@ class EpicMemory:
         octets, light = checked_budget(budget), checked_reserve(reserve)
         own_tau, fallback = None if tau is None else checked_tau(tau), checked_fallback(fallback)
         encoder = encoder_of(encoder)
-        verifier = verifier_of(verifier, encoder)
+        lm, allowed = asked_model(llm, model_budget)
+        verifier = verifier_of(verifier, encoder, lm)
         for name, part, method in (
             ("verifier", verifier, "verify"),
             ("chunker", chunker, "chunks"),
@@ -251,7 +286,7 @@ class EpicMemory:
                 checked_part(name, part, method)
         if retention is not None:
             checked_policy(retention)
-        reader = checked_expander(expander)
+        reader = checked_expander(expander if base_verifier(verifier).aspect_reader or expander is not None else lm)
         self._session = Session(
             encoder=encoder,
             verifier=verifier,
@@ -267,6 +302,10 @@ class EpicMemory:
             fine=fine,
             keep_rate=keep_rate,
             own_tau=own_tau,
+            coarse_recall=coarse_recall,
+            on_demand=waits,
+            lm=lm,
+            model_budget=allowed,
             retry_queue=int(retry_queue),
             retention=ByValue() if retention is None else retention,
             floor=int(floor),
@@ -277,6 +316,8 @@ class EpicMemory:
         self._session.store.seen.kept = None if ledger is None else int(ledger)
         self._session.store.seen.records_kept = None if not_kept is None else int(not_kept)
         hold_to(self._session, octets, light)
+        if allowed is not None:
+            allowed.restore(self._session.store.meta().get(MODEL_BUDGET))
         if _store is None:
             found_namespace(self._session, given)
 
@@ -290,7 +331,7 @@ class EpicMemory:
         reencode: bool = False,
         must_exist: bool = False,
         read_only: bool = False,
-        **options: Unpack[Options],
+        **options: Unpack[OptionsWithModel],
     ) -> EpicMemory:
         """Open the memory in a file, or make it. Use it in a `with`, or `close()` it.
 
@@ -314,11 +355,13 @@ class EpicMemory:
         if str(path) == ":memory:":
             raise InvalidInputError("':memory:' is no file here: EpicMemory(preferences=[...]) makes a memory in RAM.")
         given = None if preferences is None else unique_preferences(preferences)
+        if options.get("encoder") is None:
+            options["encoder"] = bundled_encoder_of(encoder_in(Path(path)))
         make = partial(Store, path, must_exist=must_exist, read_only=read_only)
         return cls._over(make, partial(take_up, given=given, sync=sync, reencode=reencode), options)
 
     @classmethod
-    def import_(cls, export: str | Path, path: str | Path, **options: Unpack[Options]) -> EpicMemory:
+    def import_(cls, export: str | Path, path: str | Path, **options: Unpack[OptionsWithModel]) -> EpicMemory:
         """Make a memory from an export, embedded with the encoder given.
 
         Args:
@@ -337,7 +380,12 @@ class EpicMemory:
 
     @classmethod
     def _over(
-        cls, make: Callable[[], Store], begin: Callable[[Session], None], options: Options, *, imports: bool = False
+        cls,
+        make: Callable[[], Store],
+        begin: Callable[[Session], None],
+        options: OptionsWithModel,
+        *,
+        imports: bool = False,
     ) -> EpicMemory:
         """Make a memory over a file, and leave no new file behind where that fails."""
         store: list[Store] = []
@@ -373,7 +421,7 @@ class EpicMemory:
 
     # building
 
-    def add(self, items: Items, *, progress: bool | OnBatch = False) -> BuildReport:
+    def add(self, items: Items, *, light: bool = True, progress: bool | OnBatch = False) -> BuildReport:
         """Offer items to the memory: coarse filter, fine verification, index. Committed batch by batch.
 
         Args:
@@ -382,6 +430,7 @@ class EpicMemory:
                 that were not committed are lost. An item already held with the same text is skipped, and so is one
                 that was discarded under the same preferences; a known id with another text replaces the earlier
                 version.
+            light: Whether what is not kept may stay in the light tier.
             progress: Show a bar; or call this with the report so far after each batch that was committed.
 
         Raises:
@@ -393,19 +442,21 @@ class EpicMemory:
         report, clock = self._new_report()
         with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
             for batch in batches(items):
-                run(add_batch(self._session, batch, report, clock, bar), clock)
+                run(add_batch(self._session, batch, report, clock, bar, light=light), clock)
                 counts.update(counts_of(report))
                 if callable(progress):
                     progress(self._so_far(report, clock))
         return self._finished(report, clock)
 
-    async def aadd(self, items: Items | AsyncIterable[str | Item], *, progress: bool | OnBatch = False) -> BuildReport:
+    async def aadd(
+        self, items: Items | AsyncIterable[str | Item], *, light: bool = True, progress: bool | OnBatch = False
+    ) -> BuildReport:
         """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
         self._session.store.check_writable()
         report, clock = self._new_report()
         with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
             async for batch in abatches(items):
-                await arun(add_batch(self._session, batch, report, clock, bar), clock)
+                await arun(add_batch(self._session, batch, report, clock, bar, light=light), clock)
                 counts.update(counts_of(report))
                 if callable(progress):
                     told = progress(self._so_far(report, clock))
@@ -463,21 +514,22 @@ class EpicMemory:
     ) -> BuildReport:
         """Add a fact of the user, such as "I work night shifts": held whatever the preferences are, never evicted.
 
-        A fact that updates one that is held replaces it; one that says that something is over ends it. `report.edits`
-        says which, `undo` takes it back.
+        A plain statement about the same subject replaces a fact that is held, or ends it; `report.edits` says which,
+        `undo` takes it back. What may change another fact is held beside it, and the change waits in `proposals`.
 
         Args:
             fact: A short statement, in English for updates to be recognised.
             type, subclass: Kept as the metadata `memory_type` and `memory_subclass`.
             metadata: More metadata.
-            expires_at: Time from which it does not hold any more, with a zone.
+            expires_at: Time from which it does not hold any more, with a zone; by default the end of the day that it
+                states itself, as in "My voucher expires on 14 May 2027".
 
         Raises:
             InvalidInputError: for a fact that is too long, or arguments that cannot be.
             BudgetError: if there are too many facts, or the budget has no room.
             EncoderError: if the encoder fails.
         """
-        return self.add([made_fact(fact, type, subclass, metadata, expires_at)])
+        return self.add([_ending(made_fact(fact, type, subclass, metadata, expires_at))])
 
     async def aadd_fact(
         self,
@@ -489,7 +541,7 @@ class EpicMemory:
         expires_at: datetime | str | None = None,
     ) -> BuildReport:
         """As `add_fact`, without blocking the event loop."""
-        return await self.aadd([made_fact(fact, type, subclass, metadata, expires_at)])
+        return await self.aadd([_ending(made_fact(fact, type, subclass, metadata, expires_at))])
 
     def facts(self, *, namespace: str | None = None) -> list[Item]:
         """Return the facts of the user that are held, oldest first."""
@@ -523,6 +575,7 @@ class EpicMemory:
         *,
         chunker: ConversationChunker | None = None,
         metadata: Mapping[str, Any] | None = None,
+        light: bool = True,
     ) -> BuildReport:
         """Offer a conversation in windows of a few turns, which know their `turn`, `time`, `speaker` and `source`.
 
@@ -532,16 +585,18 @@ class EpicMemory:
         Args:
             messages: In their order: mappings with `role` and `content` as OpenAI and Anthropic have them, message
                 objects of LangChain or LlamaIndex, a ChatGPT or mem0 export, or a text with "Name: words" lines. The
-                report's `unusable` counts what could not be used, such as tool calls and images.
+                report's `unusable` counts what could not be used, such as tool calls and images, and sentences with a
+                password, which are left out.
             chunker: Cuts the windows.
             metadata: Of every window, such as a session's id; `kind` and `window` are ours. The same words with
                 other metadata are another item.
+            light: Whether what is not kept may stay in the light tier.
 
         Raises:
             InvalidInputError: for what holds no messages, or metadata that cannot be; and as `add`.
         """
-        conversation = read_conversation(messages)
-        report = self.add(conversation_items(conversation, chunker, metadata))
+        conversation = without_credentials(read_conversation(messages))
+        report = self.add(conversation_items(conversation, chunker, metadata), light=light)
         report.unusable = dict(+conversation.unusable)
         return report
 
@@ -551,10 +606,11 @@ class EpicMemory:
         *,
         chunker: ConversationChunker | None = None,
         metadata: Mapping[str, Any] | None = None,
+        light: bool = True,
     ) -> BuildReport:
         """As `add_conversation`, without blocking the event loop."""
-        conversation = await in_thread(read_conversation, messages)
-        report = await self.aadd(conversation_items(conversation, chunker, metadata))
+        conversation = without_credentials(await in_thread(read_conversation, messages))
+        report = await self.aadd(conversation_items(conversation, chunker, metadata), light=light)
         report.unusable = dict(+conversation.unusable)
         return report
 
@@ -586,6 +642,7 @@ class EpicMemory:
     def _finished(self, report: BuildReport, clock: Clock) -> BuildReport:
         report = self._so_far(report, clock)
         warn(report, self._session)
+        self._session.write_model_usage()
         return report
 
     # retrieving
@@ -617,15 +674,16 @@ class EpicMemory:
             filter: A condition on metadata, applied inside the search.
             steering: Overrides the memory's mode.
             preferences: The preferences to use in this call: only these steer, and only their entries are searched.
-            stance_policy: "prefer" ranks what supports a preference above what conflicts with it,
-                "only_supports" leaves out items that conflict with a preference, in part or whole,
-                "any" ranks by similarity alone.
+            stance_policy: "prefer" ranks what conflicts with a preference below all that answers and does not, however
+                near it is, if the preference is firm, and by a penalty, if it is mild (`steering.ranking`);
+                "only_supports" leaves out items that conflict with a preference, in part or whole; "any" ranks by
+                similarity alone. A question that asks what stands in a note is answered by its topic.
             namespace: Another user's memory in the same file.
             distinct: k distinct items, their entries merged; False: the paper's top-k entries, one hit each.
             embed: Texts, whose mean embedding is searched for and steered in place of the query's own, such as an
                 answer that a model has made up. A fallback is asked the query.
-            keys: "both" finds an item by its text, its instructions and exact words; "instruction" by its instructions
-                alone, as in the paper.
+            keys: "both" finds an item by its title, text and exact words, and by its instructions if it has no text
+                embedded; "instruction" by its instructions alone, as in the paper.
             min_score: The least relevance of a hit: "auto" for the encoder's own floor, below which nothing is returned
                 and the fallback is asked; a cosine; or None, which always returns k hits, as in the paper.
             rerank: By tags (`EpicMemory(tagger=...)`): "tags" adds their share to the score; "tags-paper" is a
@@ -772,8 +830,9 @@ class EpicMemory:
         Args:
             form: Fields, each with a name, and a question, a type ("text", "number", "date", "choice", "boolean") and
                 choices if it needs them; or the path of a file of JSON.
-            lm: A language model that reads the values, one call a field, or its name (`lm_of`). What it says counts if
-                the words that it quotes are a memory's, and the value is in them; else the field is undecided.
+            lm: A language model that reads the values, one call a field, or its name (`lm_of`); default: the memory's
+                `llm`. What it says counts if the words that it quotes are a memory's, and the value is in them; else
+                the field is undecided.
             namespace: Another user's memory in the same file.
 
         Raises:
@@ -803,10 +862,7 @@ class EpicMemory:
         from epic_core.forms.fields import Form
         from epic_core.forms.filling import CANDIDATES, fill
 
-        if isinstance(lm, str):
-            from epic_core.lm.by_name import lm_of
-
-            lm = lm_of(lm)
+        lm = self._session.lm if lm is None else asked_model(lm)[0]
 
         def looked_up(question: str) -> Effects[Hits]:
             asked = checked_search(
@@ -1029,8 +1085,9 @@ class EpicMemory:
         coffee") refers to the preference or fact that it changes.
 
         Args:
-            messages: As for `add_conversation`. Only the quotes are stored.
-            lm: A language model that reads it too, one call for a few turns; or its name (`lm_of`).
+            messages: As for `add_conversation`. Only the quotes are stored. Sentences with a password are not read.
+            lm: A language model that reads it too, one call for a few turns; or its name (`lm_of`). Default: the
+                memory's `llm`.
             auto: Accept by itself additions of at least this confidence, in (0, 1]; 0.9 for what is said plainly.
             user: Names of speakers who are the user, besides "user".
 
@@ -1061,11 +1118,8 @@ class EpicMemory:
     ) -> Effects[Proposals]:
         if auto is not None and not (isinstance(auto, Real) and not isinstance(auto, bool) and 0.0 < auto <= 1.0):
             raise InvalidInputError(f"auto must be a confidence in (0, 1], not {auto!r}.")
-        if isinstance(lm, str):
-            from epic_core.lm.by_name import lm_of
-
-            lm = lm_of(lm)
-        return propose(self._session, conversation, lm, auto, clock)
+        lm = self._session.lm if lm is None else asked_model(lm)[0]
+        return propose(self._session, without_credentials(conversation), lm, auto, clock)
 
     def add_proposals(self, proposals: Iterable[Proposal], *, again: bool = False) -> Proposals:
         """Keep proposals that your own code has made as open, to be accepted or rejected like those of `propose`.
@@ -1443,10 +1497,18 @@ class EpicMemory:
         where = "in RAM" if self.path is None else str(self.path)
         return f"<EpicMemory {where}, namespace {self.namespace!r}{', closed' if self._session.store.closed else ''}>"
 
+    def __reduce__(self) -> Any:
+        raise NotCopiedError(
+            f"{self!r} is open, and can be neither pickled nor copied. Share the object; where that cannot be, open its"
+            " file again: EpicMemory.open(path)."
+        )
+
     def close(self) -> None:
         """Close the file, which is then one file and no more; closing twice is fine."""
+        self._session.background.close()
         with self._session.lock:
             self._session.write_uses()
+            self._session.write_model_usage()
             self._session.spaces.clear()
             self._session.store.close()
 
@@ -1457,6 +1519,34 @@ class EpicMemory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def asked_model(llm: Any, budget: object = None) -> tuple[LanguageModel | None, ModelBudget | None]:
+    """Return the language model that a user named or gave, held to a daily budget if there is one, and the budget.
+
+    Raises:
+        InvalidInputError: for what is no model or no budget, or a budget without a model.
+    """
+    if llm is None:
+        if budget is not None:
+            raise InvalidInputError("model_budget says how much a model is asked; llm says which.")
+        return None, None
+    # Models are imported where there is one.
+    from epic_core.lm.budget import BudgetedLM, ModelBudget
+    from epic_core.lm.by_name import lm_of
+
+    lm, allowed = lm_of(llm), ModelBudget.of(budget)
+    return (lm if allowed is None else BudgetedLM(lm, allowed)), allowed
+
+
+def _ending(fact: Item) -> Item:
+    """Return a fact with the end that its text states, if none is given."""
+    if fact.expires_at is not None:
+        return fact
+    # Its patterns take a while to compile.
+    from epic_core.learning.durations import end_of_fact
+
+    return replace(fact, expires_at=end_of_fact(fact.text))
 
 
 def _checked_report(report: BuildReport | None) -> BuildReport:

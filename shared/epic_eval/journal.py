@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
@@ -63,6 +64,7 @@ class Journal:
                 raise InvalidInputError(f"{self.path} holds a line without a key: it is no file of this program.")
             self._records[record["key"]] = record
         self._file = self.path.open("a", encoding="utf-8")
+        weakref.finalize(self, self._file.close)
         self._lock = Lock()
 
     def _drop_torn_line(self) -> None:

@@ -143,8 +143,8 @@ def adding() -> Picture:
 def searching() -> Picture:
     picture = Picture(820, 380, "The way of a query: search")
     picture.box(20, 120, 140, 60, "search(query)\nembed: E(q)")
-    picture.box(220, 30, 230, 60, "by text\ncosine with E(x), exact words")
-    picture.box(220, 210, 230, 60, "by instruction\nFAISS over E(i_x(p))")
+    picture.box(220, 30, 230, 60, "by text\ncosine with E(x), of title and text")
+    picture.box(220, 210, 230, 60, "by exact words\nshare of the telling words")
     picture.box(540, 120, 250, 60, "candidates by topic\nany above the floor of relevance?", "strong")
     picture.box(540, 220, 250, 60, "rank\nsteering's evidence, stances", "strong")
     picture.box(540, 300, 250, 60, "context\npreferences that matter, then hits", "strong")

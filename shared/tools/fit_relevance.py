@@ -25,6 +25,7 @@ import numpy as np
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
 from epic_core.preferences.evidence import AspectEmbeddings, embed_aspects
+from epic_core.steering.question_kind import question_kind
 from epic_core.steering.relevance import FEATURES, Nearness, features, samples_of
 from epic_core.types import FloatArray
 from fitting import Array, Linear, logistic, written
@@ -105,10 +106,13 @@ class Known:
     def features(self, asked: Asked) -> tuple[Array, Array]:
         """Return `FEATURES` of each preference, by the query and with candidates, each shape `(m, len(FEATURES))`."""
         query, vectors = self._vectors[asked.question], self.of(asked.preferences)
-        nearness = Nearness(vectors, [self._sides[one] for one in asked.preferences])
+        nearness = Nearness(vectors, [self._sides[one] for one in asked.preferences], self._samples.background)
+        kind = question_kind(asked.question)
         candidates = self._everything if asked.options is None else self.of(asked.options)
-        plain = features(query, vectors, self._samples, nearness)
-        return np.stack(plain, axis=1), np.stack(features(query, vectors, self._samples, nearness, candidates), axis=1)
+        plain = features(query, vectors, self._samples, nearness, None, kind)
+        return np.stack(plain, axis=1), np.stack(
+            features(query, vectors, self._samples, nearness, candidates, kind), axis=1
+        )
 
 
 def fitted(found: Array, asked: Sequence[Asked], steered: float) -> Linear:

@@ -3,8 +3,9 @@
     python shared/tools/make_verifier.py --teacher FOLDER [--rarity DATA] [--out FILE]
 
 Fitted on texts and judgements of our own alone: `written/judged.jsonl` (passages, judged by a language model),
-`options.jsonl` and `preferences.jsonl` (short options, of which the first follows the preference) and `stances.jsonl`
-(notes by hand, many of which deny something). Three functions of what `verification.features` measures come of
+`options.jsonl` and `preferences.jsonl` (short options, of which the first follows the preference), `stances.jsonl`
+(notes by hand, many of which deny something) and `plain_a.jsonl` (short plain notes, beside others that share a word
+with a preference and have nothing to do with it). Three functions of what `verification.features` measures come of
 it: relevance, the log-odds that a chunk is kept under a preference; stance, those that it supports it rather than
 conflicts with it; and sure, those that the stance which is the likelier one is right. Each for the bundled encoder, and
 for others: those are fitted with all-MiniLM-L6-v2.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +35,9 @@ from epic_core.preferences.library import borrowed
 from epic_core.text.chunking import sentences
 from epic_core.text.stems import stems, words_of
 from epic_core.types import Preference
+from epic_core.verification.embedded import DEFAULT_THRESHOLD
 from epic_core.verification.features import (
+    LEAST_LEAN,
     MEASURES,
     STANCE_MEASURES,
     SURE_MEASURES,
@@ -57,15 +61,18 @@ COUNTS = {
     "option": (0.0, 1.0, 0.3),
     "misleading": (0.0, 0.5, 0.2),
     "note": (0.0, 2.0, 1.5),
+    "plain": (0.0, 1.0, 1.0),
     "other option": (0.0, 0.0, 0.0),
 }
+NOTES = ("note", "plain")
 # Of the notes that pass the coarse filter, so many are about a preference.
 KEPT_NOTES = 0.2
 # Of so many options of others that are somewhat near a preference, after so many that may well be about it, some are
 # taken as unrelated to it.
 NEARER, NEAR, TAKEN = 8, 100, 3
-# A stance that is given is to be right so often.
-PRECISION = 0.86
+# A stance that is given is to be right so often, among pairs that are kept: of a longer text, of a note.
+PRECISION = (0.86, 0.85)
+KEPT = math.log(DEFAULT_THRESHOLD / (1.0 - DEFAULT_THRESHOLD))
 SIDED = ("supports", "conflicts")
 FOLDS = 10
 # Words in fewer texts than this are all equally rare.
@@ -130,10 +137,11 @@ def note_pairs() -> list[Pair]:
             record["text"],
             record["preference"],
             "discard" if record["stance"] == "unrelated" else record["stance"],
-            "note",
-            record["topic"],
+            kind,
+            record.get("topic", record["preference"]),
         )
-        for record in written("stances.jsonl")
+        for name, kind in (("stances.jsonl", "note"), ("plain_a.jsonl", "plain"))
+        for record in written(name)
     ]
 
 
@@ -163,10 +171,12 @@ class Found:
 
     Attributes:
         relevance, stance: `MEASURES` and `STANCE_MEASURES`.
+        beside: What `Wanted.beside` returns of notes, shape `(n,)`; 0 of other texts.
     """
 
     relevance: Array
     stance: Array
+    beside: Array
 
 
 def measures(encoder: Encoder, rarity: Rarity, pairs: Sequence[Pair]) -> Found:
@@ -187,14 +197,16 @@ def measures(encoder: Encoder, rarity: Rarity, pairs: Sequence[Pair]) -> Found:
     for text, piece, vector in zip(texts, pieces, whole, strict=True):
         chunks[text] = Chunk(text, vector), parts[start : start + len(piece)], [words_of(one) for one in piece]
         start += len(piece)
-    relevance, stance = [], []
-    for pair in pairs:
+    relevance, stance, beside = [], [], []
+    rests = embed(encoder, [wanted[pair.preference.strip()].rest_of(chunks[pair.text][0]) for pair in pairs])
+    for pair, rest in zip(pairs, rests, strict=True):
         chunk, near, said = chunks[pair.text]
         # As `Preference` has it.
         preference = pair.preference.strip()
         relevance.append(measured(wanted[preference], [chunk], [vectors[preference]])[0].tolist())
         stance.append(stance_measured(wanted[preference], relevance[-1], near, said))
-    return Found(np.array(relevance), np.array(stance))
+        beside.append(wanted[preference].beside(rest) if chunk.note else 0.0)
+    return Found(np.array(relevance), np.array(stance), np.array(beside))
 
 
 def logistic(features: Array, targets: Array, weights: Array, ridge: float, signs: Array | None = None) -> Linear:
@@ -239,8 +251,9 @@ class Known:
         self.counts = np.array([COUNTS.get(pair.kind, (0.0, 0.0, 0.0)) for pair in pairs])
         self.kept = (self.label != "discard").astype(float)
         self.sided = np.isin(self.label, SIDED)
+        self.note = found.relevance[:, MEASURES.index("short")] > 0
         # Where both sides are there, either stance is half right: such pairs say nothing of how sure one is.
-        self.told = (self.counts[:, 2] > 0) & (self.label != "mixed") & ((self.kept > 0) | (self.kind == "note"))
+        self.told = (self.counts[:, 2] > 0) & (self.label != "mixed") & ((self.kept > 0) | np.isin(self.kind, NOTES))
         groups = {group: number for number, group in enumerate(dict.fromkeys(pair.group for pair in pairs))}
         fold = np.random.default_rng(1).permutation(len(groups)) % FOLDS
         self.fold = fold[[groups[pair.group] for pair in pairs]]
@@ -301,8 +314,9 @@ class Known:
 
     def sureness(self, relevance: Array, stance: Array) -> Array:
         """Return `SURE_MEASURES` of each pair."""
-        rows = zip(relevance.tolist(), stance.tolist(), self.found.relevance.tolist(), strict=True)
-        return np.array([sure_measured(odds, lean, row) for odds, lean, row in rows])
+        found = self.found
+        rows = zip(relevance.tolist(), stance.tolist(), found.relevance.tolist(), found.beside.tolist(), strict=True)
+        return np.array([sure_measured(*row) for row in rows])
 
 
 def shift(odds: Array, targets: Array, weights: Array) -> float:
@@ -330,6 +344,11 @@ class LeftOut(NamedTuple):
     stance: Array
     sure: Array
 
+    @property
+    def leaning(self) -> Array:
+        """Which pairs are kept and lean to a side."""
+        return (self.relevance >= KEPT) & (np.abs(self.stance) >= LEAST_LEAN)
+
 
 def left_out(known: Known) -> LeftOut:
     """Return the odds of each pair by fits without its group."""
@@ -339,26 +358,35 @@ def left_out(known: Known) -> LeftOut:
         odds.relevance[inside] = known.relevance(~inside)(known.found.relevance[inside])
         odds.stance[inside] = known.stance(~inside)(known.found.stance[inside])
     for fold in range(FOLDS):
-        inside = known.fold == fold
-        sure = known.sure(odds.relevance, odds.stance, ~inside)
-        odds.sure[inside] = sure(known.sureness(odds.relevance, odds.stance)[inside])
+        for notes in (known.note, ~known.note):
+            inside = (known.fold == fold) & notes
+            sure = known.sure(odds.relevance, odds.stance, (known.fold != fold) & notes)
+            odds.sure[inside] = sure(known.sureness(odds.relevance, odds.stance)[inside])
     return odds
 
 
-def least_sure(known: Known, odds: LeftOut) -> float:
-    """Return the chance from which on stances that are given are right often enough, each kind counting as it does."""
+def least_sure(known: Known, odds: LeftOut, *, notes: bool) -> float:
+    """Return the chance from which on stances that are given are right often enough, each kind counting as it does.
+
+    Args:
+        known: The pairs.
+        odds: Of each pair, by fits without its group.
+        notes: Whether of notes or of longer texts.
+    """
+    given = known.told & (known.note == notes) & odds.leaning
     chance, right = 1.0 / (1.0 + np.exp(-odds.sure)), known.right(odds.stance)
-    order = np.flatnonzero(known.told)[np.argsort(-chance[known.told], kind="stable")]
+    order = np.flatnonzero(given)[np.argsort(-chance[given], kind="stable")]
     weights = known.counts[order, 2]
     precision = np.cumsum(weights * right[order]) / np.cumsum(weights)
-    enough = np.flatnonzero(precision >= PRECISION)
+    enough = np.flatnonzero(precision >= PRECISION[notes])
     return float(chance[order[enough[-1]]]) if len(enough) else 1.0
 
 
-def print_left_out(known: Known, odds: LeftOut, least: float) -> None:
+def print_left_out(known: Known, odds: LeftOut, least: Array) -> None:
     """Print how good the odds are of pairs left out of the fit."""
     chance = 1.0 / (1.0 + np.exp(-odds.relevance))
-    given, right = 1.0 / (1.0 + np.exp(-odds.sure)) >= least, known.right(odds.stance)
+    given = (1.0 / (1.0 + np.exp(-odds.sure)) >= least) & odds.leaning
+    right = known.right(odds.stance)
     print("left out       pairs  kept   AUC of keep   AUC of stance   given   right  inverted   kept from 0.2: +  -  0")
     for kind in COUNTS:
         part = known.kind == kind
@@ -403,14 +431,14 @@ def main() -> None:
     for name, encoder in encoders:
         known = Known(pairs, measures(encoder, rarity, pairs))
         odds, every = left_out(known), np.full(len(pairs), True)
-        least = least_sure(known, odds)
-        print(f"{name}: a stance from {least:.3f} on")
-        print_left_out(known, odds, least)
-        sure = known.sure(odds.relevance, odds.stance, every)
-        for what, linear, names in (
-            ("relevance", known.relevance(every), MEASURES),
-            ("stance", known.stance(every), STANCE_MEASURES),
-            ("sure", sure, SURE_MEASURES),
+        least, of_note = (least_sure(known, odds, notes=notes) for notes in (False, True))
+        print(f"{name}: a stance from {least:.3f} on, of a note from {of_note:.3f}")
+        print_left_out(known, odds, np.where(known.note, of_note, least))
+        for what, linear, names, more in (
+            ("relevance", known.relevance(every), MEASURES, {}),
+            ("stance", known.stance(every), STANCE_MEASURES, {}),
+            ("sure", known.sure(odds.relevance, odds.stance, ~known.note), SURE_MEASURES, {"least": least}),
+            ("sure_of_note", known.sure(odds.relevance, odds.stance, known.note), SURE_MEASURES, {"least": of_note}),
         ):
             weights = {
                 measure: round(float(weight), 3)
@@ -418,7 +446,7 @@ def main() -> None:
                 if abs(weight) >= 5e-4
             }
             out[f"{name}_{what}"] = {"bias": round(linear.bias, 3), "weights": weights}
-        out[f"{name}_sure"]["least"] = round(least, 3)
+            out[f"{name}_{what}"] |= {key: round(value, 3) for key, value in more.items()}
     options.out.write_text(json.dumps(out, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
     print(f"{options.out}: {options.out.stat().st_size} bytes, fitted on {len(pairs)} pairs")
 

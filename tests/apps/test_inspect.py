@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import html
+import os
 import re
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from queue import Queue
@@ -88,7 +94,6 @@ class Tags(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-@pytest.mark.light_tier
 def test_every_view_shows_what_is_held(memory: EpicMemory) -> None:
     client = visitor(memory, write=False)
     shown = {path: words_on(client.get(path).text) for path in VIEWS}
@@ -199,6 +204,51 @@ def test_the_address_that_a_browser_is_started_with_opens_the_page_once(
     assert second.get(address).status_code == 401 and second.get(told[0]).status_code == 200
 
 
+@pytest.mark.parametrize("library", [True, False])
+def test_a_form_that_breaks_off_and_a_foreign_websocket_are_one_line_each(
+    path: Path, tmp_path: Path, library: bool
+) -> None:
+    for name in () if library else ("websockets", "wsproto"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError", encoding="utf-8")
+    command = [sys.executable, "-m", "epic_core", "inspect", str(path), "--write", "--no-browser"]
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    served = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths})
+    try:
+        assert served.stderr is not None
+        said = served.stderr.readline() + served.stderr.readline()
+        found = re.search(r"127\.0\.0\.1:(\d+)/\?token=([\w-]+)", said)
+        assert found is not None
+        port, token = int(found[1]), found[2]
+
+        def connected() -> socket.socket:
+            for _ in range(300):
+                with suppress(ConnectionRefusedError):
+                    return socket.create_connection(("127.0.0.1", port), timeout=30)
+                time.sleep(0.1)
+            pytest.fail("nobody listens")
+
+        def sent(*lines: str, body: bytes = b"") -> bytes:
+            with connected() as connection:
+                head = "\r\n".join([lines[0], f"Host: 127.0.0.1:{port}", *lines[1:], "", ""])
+                connection.sendall(head.encode() + body)
+                if not body:
+                    return connection.recv(2**16)
+            assert served.stderr is not None
+            return served.stderr.readline().encode()
+
+        cookie, origin = f"Cookie: epic_inspect_{port}={token}", f"Origin: http://127.0.0.1:{port}"
+        broken = sent("POST /do/preferences/add HTTP/1.1", cookie, origin, "Content-Length: 100", body=b"half of")
+        assert b"broke off" in broken
+        upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
+        answer = sent("GET / HTTP/1.1", *upgrade, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Origin: http://evil")
+        assert answer.startswith(b"HTTP/1.1 403")
+        assert b" 200 " in sent("GET / HTTP/1.1", cookie)
+    finally:
+        served.terminate()
+        _, rest = served.communicate()
+    assert "websocket" in rest and len(rest.splitlines()) == 1, rest
+
+
 @pytest.mark.parametrize("host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1:1", "127.0.0.1", f"[::1]:{PORT}"])
 def test_another_host_is_refused(memory: EpicMemory, host: str) -> None:
     assert visitor(memory).get("/", headers={"host": host}).status_code == 421
@@ -301,7 +351,6 @@ def test_a_view_bears_a_change_by_another_process_while_it_is_made(path: Path, m
                 assert {client.get(view).status_code for _ in range(2)} == {200}
 
 
-@pytest.mark.light_tier
 def test_hostile_texts_are_shown_harmlessly(memory: EpicMemory) -> None:
     client = visitor(memory)
     for number, text in enumerate(HOSTILE):
@@ -327,7 +376,6 @@ def test_hostile_texts_are_shown_harmlessly(memory: EpicMemory) -> None:
     assert send(client, "items/forget", id=memory.items()[-1].id)
 
 
-@pytest.mark.light_tier
 def test_lists_have_pages_and_the_map_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "MOST_POINTS", 40)
     memory = EpicMemory([AVOIDS, LIKES])

@@ -5,32 +5,39 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-import httpx2
 import pytest
 import uvicorn
+
+pytest.importorskip("mcp.server.mcpserver", reason="its client is that of version 2 of the SDK")
+
+import httpx2
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from command_line import runner
 from epic_apps.mcp import PATH, Access, UserMemory, http_app, memory_server
 from epic_core import EpicMemory, Item
+from epic_core.cli.apps import Client as Clients
 from epic_core.errors import InvalidInputError
 from hostile_texts import HOSTILE
+from tool_arguments import WRONG_QUERIES
 
 AVOIDS, LIKES = "I avoid hotels with on-site casinos.", "I like quiet hotels near the sea."
 GOLDEN, PALMS = "The Golden Ace is a hotel with an on-site casino.", "The Palms is a quiet hotel near the sea."
 TOKEN = "a token that is long enough".replace(" ", "-")
 
-READING = {"search_memory", "get_context", "list_preferences", "list_proposals"}
+READING = {"search_memory", "get_context", "list_preferences", "list_facts", "list_proposals"}
 CHANGING = {"remember", "add_preference", "replace_preference", "remove_preference", "forget"}
-DECIDING = {"accept_proposal", "reject_proposal"}
+DECIDING = {"save_note", "accept_proposal", "reject_proposal"}
 
 
 @pytest.fixture
@@ -74,8 +81,16 @@ async def every_tool(client: Client) -> None:
     context = await answer(client, "get_context", query="Which hotel should I book?")
     assert PALMS in context and AVOIDS in context and context.startswith("<memory>") and context.endswith("</memory>")
 
-    assert await answer(client, "remember", text="I live in Porto.") == {"status": "remembered"}
-    assert await answer(client, "add_preference", text="I prefer trains to planes.") == {"status": "remembered"}
+    lives = await answer(client, "remember", text="I live in Porto.")
+    assert (lives["status"], lives["note"]) == ("remembered", "It is in force.")
+    facts = {each["id"]: each["text"] for each in (await answer(client, "list_facts"))["facts"]}
+    assert facts[lives["id"]] == "I live in Porto." and len(facts) == 2
+    moved = await answer(client, "remember", text="I live in Lisbon.", replaces=lives["id"])
+    assert moved["note"] == "It is in force, in place of 'I live in Porto.'."
+    assert (await answer(client, "remember", text="I live in Lisbon."))["id"] == moved["id"] != lives["id"]
+    assert (await answer(client, "forget", id=moved["id"]))["status"] == "forgotten"
+    trains = await answer(client, "add_preference", text="I prefer trains to planes.")
+    assert trains["id"] in [each["id"] for each in (await answer(client, "list_preferences"))["preferences"]]
     await answer(client, "replace_preference", preference="I prefer trains to planes.", text="I prefer night trains.")
     listed = {each["text"]: each["id"] for each in (await answer(client, "list_preferences"))["preferences"]}
     assert set(listed) == {AVOIDS, LIKES, "I prefer night trains."}
@@ -108,7 +123,7 @@ async def test_every_tool_over_stdio(path: Path) -> None:
     async with Client(server) as client:
         await every_tool(client)
 
-    assert held(path) == ({AVOIDS, LIKES}, {"My sister is called Ines.", "I live in Porto."})
+    assert held(path) == ({AVOIDS, LIKES}, {"My sister is called Ines."})
 
 
 @asynccontextmanager
@@ -133,7 +148,7 @@ async def test_every_tool_over_http(path: Path) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with (
         served(path) as url,
-        httpx2.AsyncClient(headers=headers) as http,
+        httpx2.AsyncClient(headers=headers, timeout=None) as http,
         Client(streamable_http_client(url + PATH, http_client=http)) as client,
     ):
         await every_tool(client)
@@ -142,7 +157,7 @@ async def test_every_tool_over_http(path: Path) -> None:
 async def test_http_answers_only_with_the_token_and_from_this_machine(path: Path) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accepted = {"accept": "application/json, text/event-stream", "authorization": f"Bearer {TOKEN}"}
-    async with served(path) as url, httpx2.AsyncClient() as http:
+    async with served(path) as url, httpx2.AsyncClient(timeout=None) as http:
 
         async def status(**headers: str | bytes) -> int:
             return (await http.post(url + PATH, json=body, headers=headers)).status_code
@@ -169,7 +184,12 @@ async def test_changes_are_proposed_unless_writes_are_allowed(path: Path) -> Non
         await answer(client, "add_preference", text="I prefer night trains.")
         await answer(client, "replace_preference", preference=LIKES, text="I like hotels by a lake.")
         await answer(client, "remove_preference", preference=AVOIDS)
-        await answer(client, "remember", text="I live in Porto.")
+        proposed = await answer(client, "remember", text="I live in Porto.")
+        command = f"epic proposals {path} accept {proposed['id']}"
+        assert (proposed["status"], proposed["note"]) == (
+            "proposed",
+            f"It waits until the user agrees to it: {command}",
+        )
         assert "only the user" in await refusal(client, "forget", id="golden")
         assert "no such preference" in await refusal(client, "remove_preference", preference="golden")
         kinds = [each["kind"] for each in (await answer(client, "list_proposals"))["proposals"]]
@@ -183,6 +203,44 @@ async def test_changes_are_proposed_unless_writes_are_allowed(path: Path) -> Non
         await answer(client, "reject_proposal", proposal=second["id"])
         assert len((await answer(client, "list_proposals"))["proposals"]) == 2
     assert held(path) != before
+
+
+async def test_what_is_proposed_is_in_force_by_the_command_that_the_answer_names(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    async with connected(Path(path.name), "propose", namespace="ines") as client:
+        note = (await answer(client, "remember", text="I live in Porto."))["note"]
+    epic, *arguments = shlex.split(note.partition(": ")[2])
+    monkeypatch.chdir("/")
+
+    assert epic == "epic" and runner(capsys)(*arguments).code == 0
+    with EpicMemory.open(path, namespace="ines") as memory:
+        assert [each.text for each in memory.facts()] == ["I live in Porto."]
+
+
+async def test_a_note_is_saved_found_and_forgotten(path: Path) -> None:
+    long = " ".join(f"The hotel {number} near the sea is quiet." for number in range(40))
+    async with connected(path, "write", reserve="1 MB") as client:
+        recipe = await answer(client, "save_note", text="Fry onions, add lentils and cumin.", title="Lentil soup")
+        assert recipe["status"] == "saved" and "no preference" in recipe["note"]
+        hotels = await answer(client, "save_note", text=long)
+        assert (hotels["status"], hotels["note"]) == ("saved", "It is found from now on, for the user's preferences.")
+        again = await answer(client, "save_note", text=long)
+        assert (again["status"], again["id"]) == ("known", hotels["id"])
+        found = (await answer(client, "search_memory", query="How do I cook lentils with cumin?"))["results"]
+        assert (found[0]["id"], found[0]["metadata"]["title"]) == (recipe["id"], "Lentil soup")
+        for note in (recipe, hotels):
+            assert await answer(client, "forget", id=note["id"]) == {"status": "forgotten"}
+        assert "text is empty" in await refusal(client, "save_note", text=" ")
+        assert "text is too long: 100001 characters" in await refusal(client, "save_note", text="x" * 100_001)
+    with EpicMemory.open(path) as memory:
+        assert {item.id for item in memory.items() if not item.fact} == {"golden", "palms"}
+        for item in memory.items():
+            memory.forget(item.id)
+    with UserMemory(path, access="write", reserve=0) as closed:
+        async with Client(memory_server(closed)) as client:
+            assert (await answer(client, "save_note", text="Pay the rent."))["status"] == "not saved"
 
 
 async def test_a_read_only_server_offers_nothing_that_writes(path: Path) -> None:
@@ -209,13 +267,20 @@ async def test_one_user_does_not_reach_another_unless_it_is_allowed(path: Path) 
         assert "no such user" in await refusal(client, "list_preferences", user_id="nobody")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [{}, {"query": ""}, {"query": "x", "limit": 0}, {"query": "x", "limit": 51}, {"query": "x" * 10_001}, {"query": 5}],
-)
-async def test_arguments_that_cannot_be_used_are_answered(path: Path, arguments: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("arguments", "wrong"), WRONG_QUERIES)
+async def test_arguments_that_cannot_be_used_are_explained(path: Path, arguments: dict[str, Any], wrong: str) -> None:
     async with connected(path) as client:
-        assert await refusal(client, "search_memory", **arguments)
+        error = await refusal(client, "search_memory", **arguments)
+        assert error == f"query {wrong}. Call search_memory again with query, limit, user_id."
+
+
+async def test_arguments_are_read_as_leniently_as_those_of_the_plugins_tools(path: Path) -> None:
+    async with connected(path) as client:
+        for limit, count in ((0, 1), ("1", 1), (1.9, 1), (10**9, 2), ("many", 2), (None, 2)):
+            assert len((await answer(client, "search_memory", query="hotel", limit=limit))["results"]) == count
+        assert (await answer(client, "search_memory", query=5))["results"] == []
+        await answer(client, "remember", text="I love jazz.", kind="Preferences", replaces=None)
+        assert "I love jazz." in [each["text"] for each in (await answer(client, "list_preferences"))["preferences"]]
 
 
 async def test_hostile_texts_come_out_as_data(path: Path) -> None:
@@ -255,6 +320,63 @@ def test_the_command_names_a_port_or_token_that_cannot_be_used(
             assert f"Port {port}" in epic("mcp", str(path), "--http", port).err
     monkeypatch.setenv("EPIC_MCP_TOKEN", "short")
     assert "16" in epic("mcp", str(path), "--http", "8765").err
+
+
+@pytest.mark.parametrize("client", get_args(Clients))
+async def test_a_printed_configuration_starts_the_server_from_anywhere(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
+    monkeypatch.chdir(path.parent)
+    options = ("--read-only", "--namespace", "ines") if client == "codex" else ("--read-only",)
+    printed = runner(capsys)("mcp", path.name, *options, "--print-config", client)
+    assert printed.code == 0 and "This belongs into " in printed.err, printed.err
+    if client == "codex":
+        table, *lines = printed.out.splitlines()
+        assert table == "[mcp_servers.epic-memory]"
+        server = {name: json.loads(value) for name, value in (line.split(" = ") for line in lines)}
+        assert server["args"][-2:] == ["--namespace", "ines"]
+    else:
+        key = {"vscode": "servers", "zed": "context_servers"}.get(client, "mcpServers")
+        server = json.loads(printed.out)[key]["epic-memory"]
+        assert (server.get("type") == "stdio") is (client in ("vscode", "claude-code"))
+    assert Path(server["command"]).is_absolute() and str(path) in server["args"]
+    assert server["args"][server["args"].index("mcp") :][:3] == ["mcp", str(path), "--read-only"]
+
+
+@pytest.mark.slow  # a process of its own imports the SDK
+async def test_a_client_that_reads_a_printed_configuration_reaches_the_memory(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = runner(capsys)("mcp", str(path), "--print-config", "claude-desktop").out
+    server = json.loads(printed)["mcpServers"]["epic-memory"]
+    started = StdioServerParameters(**server, env={"PYTHONPATH": os.pathsep.join(sys.path), "PATH": ""}, cwd="/")
+    async with Client(started) as client:
+        assert (await answer(client, "list_facts"))["facts"][0]["text"] == "My sister is called Ines."
+
+
+@pytest.mark.slow  # a process of its own imports the SDK
+@pytest.mark.skipif(os.name == "nt", reason="there are no POSIX pipes")
+def test_a_client_that_goes_away_leaves_no_traceback(path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    version = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": version}
+    command = [sys.executable, "-m", "epic_core", "mcp", str(path)]
+    done = subprocess.run(
+        command, input=json.dumps(first) + "\n", stdout=writing, stderr=subprocess.PIPE, encoding="utf-8", check=False
+    )
+    os.close(writing)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_configuration_is_only_printed_for_a_memory_that_is_there(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    epic = runner(capsys)
+    assert "no memory" in epic("mcp", str(path.with_name("none.epic")), "--print-config", "cursor").err
+    assert "not allowed with --http" in epic("mcp", str(path), "--http", "8765", "--print-config", "cursor").err
+    assert "'cursor'" in epic("mcp", str(path), "--print-config", "curser").err
 
 
 def test_the_command_names_what_is_missing(

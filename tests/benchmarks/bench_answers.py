@@ -37,6 +37,7 @@ from epic_core import EpicMemory, Expansion, Preference, QuerySteering
 from epic_core.context import those_that_matter
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder, default_tau
+from epic_core.steering.question_kind import question_kind
 from epic_core.steering.relevance import default_relevant
 from epic_core.types import Hits
 from fitting import written
@@ -259,7 +260,8 @@ def print_right(encoder: Encoder, data: Path, sizes: Sequence[int]) -> None:
                 for name, block in blocks.items():
                     asked = [(p, q) for p, questions in block if p in set(persona) for q in questions]
                     for preference, question in random.Random(draw).sample(asked, min(len(asked), 30)):
-                        matters = steering.matters(embed(encoder, [question])[0])
+                        query = embed(encoder, [question])[0]
+                        matters = list(steering.choose(query, kind=question_kind(question)).matters or ())
                         order = [one.text for one, _ in matters]
                         told = [one.text for one in those_that_matter(matters)]
                         right[name].append((order[0] == preference, preference in order[:3], preference in told))

@@ -37,6 +37,7 @@ from epic_core.encoders.base import Encoder, embed_query
 from epic_core.preferences.evidence import embed_aspects
 from epic_core.preferences.parser import parse_aspects
 from epic_core.steering import Mode, QuerySteering
+from epic_core.steering.question_kind import question_kind
 from epic_core.text.stems import words_of
 from fitting import written
 
@@ -112,7 +113,8 @@ def outcome(encoder: Encoder, cases: Sequence[Case], draw: Sequence[Persona], mo
         steering = QuerySteering(encoder, persona.preferences, mode)
         found.right.append(first(steering.score(case.question, options), persona.order.index(0)))
         query, vectors = embed_query(encoder, case.question), embed(encoder, options)
-        heaviest = [one.preference.text for one in steering.steer_vector(query, candidates=vectors).preferences[:1]]
+        steered = steering.steer_vector(query, candidates=vectors, kind=question_kind(case.question))
+        heaviest = [one.preference.text for one in steered.preferences[:1]]
         found.heaviest.append(heaviest == [case.preference])
         found.steered.append(bool(heaviest))
     return found
@@ -215,10 +217,11 @@ def print_elsewhere(encoder: Encoder, data: Path) -> None:
                 query = embed_query(encoder, question)
                 unsteered = int((vectors @ query).argmax())
                 # What `score` does, with the words of the texts known.
-                scores = steering.score_texts(query, texts, vectors, words=words)
+                kind = question_kind(question)
+                scores = steering.score_texts(query, texts, vectors, words=words, kind=kind)
                 ranked.kept.append(int(scores.argmax()) == unsteered)
-                ranked.steered.append(bool(steering.steer_vector(query, candidates=vectors).preferences))
-                steered = steering.steer_vector(query)
+                ranked.steered.append(bool(steering.steer_vector(query, candidates=vectors, kind=kind).preferences))
+                steered = steering.steer_vector(query, kind=kind)
                 searched.kept.append(int((vectors @ steered.vector).argmax()) == unsteered)
                 searched.steered.append(bool(steered.preferences))
             print(f"    {mode:6} score over {len(texts):4} {name:12} {ranked}", flush=True)

@@ -4,8 +4,10 @@
 
 Each file has one person a line: statements by week, each with what it should do to an earlier one, and questions with
 the statement that answers them at that time. Without a language model. The confusion matrix shows what should be done
-(rows) and what was done; "other" is the right edit of a wrong statement. A current fact is lost where an insert, or the
-change or end of something else, took its place. Lives made of templates have the same form: any file can be given.
+(rows) and what was done at once; "other" is the right edit of a wrong statement. "proposed" are changes and ends that
+wait for the user, who accepts the right ones here and rejects the others. A current fact is lost where the change or
+end of something else took its place, or where it is taken for a repetition. Lives made of templates have the same form:
+any file can be given.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from epic_core import EpicMemory
 
 WRITTEN = Path(__file__).parents[2] / "shared" / "tools" / "written"
 KINDS = ("insert", "replace", "duplicate", "end")
+MADE = (*KINDS, "proposed", "other")
 
 
 class Life:
@@ -34,7 +37,8 @@ class Life:
         self.memory = EpicMemory(["I like good advice."], reserve=0)
         self.done: Counter[tuple[str, str]] = Counter()
         self.wrong: list[str] = []
-        self.lost = 0
+        self.lost = self.wrongly_proposed = 0
+        self._past: set[int] = set()
 
     def live(self) -> Counter[str]:
         """Take everything in, and return the counts of the answers."""
@@ -53,20 +57,42 @@ class Life:
         statement = self.statements[number]
         (edit,) = self.memory.add_fact(statement["text"]).edits
         about = None if statement["about"] is None else self.statements[statement["about"]]["text"]
-        right = edit.kind == statement["does"] and (about is None or self._same(edit.old, statement["about"]))
-        self.lost += edit.kind in ("replace", "end") and not self._same(edit.old, statement["about"])
-        self.done[statement["does"], edit.kind if right or edit.kind != statement["does"] else "other"] += 1
+        made: str = edit.kind
+        old = None if edit.old is None else edit.old.text
+        for proposal in self.memory.proposals():
+            kind = {"update_fact": "replace", "end_fact": "end"}[proposal.kind]
+            # Either of the two may be what is meant: the user may correct the text of a proposal.
+            if self._same(proposal.old, statement["about"]):
+                self.memory.accept(proposal)
+                made, old = "proposed", proposal.old
+            else:
+                self.memory.reject(proposal)
+                self.wrongly_proposed += 1
+                self.wrong.append(f"{statement['does']}, proposed {kind} [{proposal.old}]: {statement['text']}")
+        right = made in (statement["does"], "proposed") and (about is None or self._same(old, statement["about"]))
+        another = edit.kind in ("replace", "end") and not self._same(old, statement["about"])
+        unheld = edit.kind == "duplicate" and statement["does"] in ("insert", "replace")
+        self.lost += (another and self._holds(old)) or unheld
+        self.done[statement["does"], made if right or made != statement["does"] else "other"] += 1
+        if statement["does"] in ("replace", "end"):
+            self._past.add(statement["about"])
         if not right:
-            old = "" if edit.old is None else f" [{edit.old.text}]"
-            self.wrong.append(f"{statement['does']} -> {edit.kind}{old}: {statement['text']}  (about: {about})")
+            shown = "" if old is None else f" [{old}]"
+            self.wrong.append(f"{statement['does']} -> {made}{shown}: {statement['text']}  (about: {about})")
 
-    def _same(self, old: Any, about: int | None) -> bool:
+    def _holds(self, text: str | None) -> bool:
+        """Tell whether a statement says what is neither changed nor over."""
+        past = {text for place in self._past for text in self._texts(place)}
+        return text is not None and text not in past
+
+    def _texts(self, about: int) -> set[str]:
+        """Return a statement and the others that say the same."""
+        same = {one["text"] for one in self.statements if one["does"] == "duplicate" and one["about"] == about}
+        return {self.statements[about]["text"]} | same
+
+    def _same(self, old: str | None, about: int | None) -> bool:
         """Tell whether an edit was done to a statement, or to another that says the same."""
-        if about is None:
-            return False
-        texts = {self.statements[about]["text"]}
-        texts |= {one["text"] for one in self.statements if one["does"] == "duplicate" and one["about"] == about}
-        return old is not None and old.text in texts
+        return about is not None and old in self._texts(about)
 
     def _asked(self, question: dict[str, Any]) -> Counter[str]:
         found = [hit.item.text for hit in self.memory.search(question["question"], k=5)]
@@ -74,10 +100,7 @@ class Life:
         counts = Counter(asked=1, stale=bool(stale & set(found)))
         if question["answer"] is None:
             return counts + Counter(over=1)
-        right = {self.statements[question["answer"]]["text"]}
-        right |= {
-            one["text"] for one in self.statements if one["does"] == "duplicate" and one["about"] == question["answer"]
-        }
+        right = self._texts(question["answer"])
         held = bool(right & {fact.text for fact in self.memory.facts()})
         first = bool(found) and found[0] in right
         if not first:
@@ -95,14 +118,15 @@ def print_file(path: Path, *, shown: bool) -> None:
         for line in life.wrong if shown else ():
             print("   ", line)
     print(f"{path.name}: {len(lives)} people, {sum(done.values())} statements, {answers['asked']} questions")
-    print("    should be" + "".join(f"{kind:>11}" for kind in (*KINDS, "other")))
+    print("    should be" + "".join(f"{kind:>11}" for kind in MADE))
     for kind in KINDS:
-        print(f"    {kind:9}" + "".join(f"{done[kind, made]:11}" for made in (*KINDS, "other")))
+        print(f"    {kind:9}" + "".join(f"{done[kind, made]:11}" for made in MADE))
     total = max(1, answers["answerable"])
     print(
         f"    the current value first {answers['first'] / total:.3f}, among five {answers['five'] / total:.3f}, held"
         f" {answers['held'] / total:.3f} of {total}; a stale value among five {answers['stale'] / answers['asked']:.3f}"
-        f" of {answers['asked']}; current facts lost {sum(life.lost for life in lives)}"
+        f" of {answers['asked']}; current facts lost {sum(life.lost for life in lives)},"
+        f" wrongly proposed {sum(life.wrongly_proposed for life in lives)}"
     )
 
 

@@ -26,11 +26,12 @@ from common import parse, parser, personas, read_jsonl
 from epic_core.cli.sources import Sources
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder, default_tau
-from epic_core.types import Candidate, Decision, Preference
+from epic_core.types import Candidate, Decision, Item, Preference
 from epic_core.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier, shipped_weights
-from epic_core.verification.features import MEASURES, sure_measured
-from fitting import Array, Linear
+from epic_core.verification.features import MEASURES
+from fitting import Array, Linear, written
 from make_verifier import (
+    SIDED,
     Pair,
     labelled_pairs,
     measures,
@@ -91,11 +92,10 @@ def components(pairs: Sequence[Pair]) -> Array:
 
 
 class Scores(NamedTuple):
-    """The log-odds of each pair that it is kept, that it supports, and that its likelier stance is right."""
+    """The log-odds of each pair that it is kept, and that it supports."""
 
     relevance: Array
     stance: Array
-    sure: Array
 
     @property
     def confidence(self) -> Array:
@@ -113,13 +113,7 @@ class Measured:
         weights = self.weights
         relevance = Linear(weights.relevance.weights.astype(float), weights.relevance.bias)(self.found.relevance)
         stance = Linear(weights.stance.weights.astype(float), weights.stance.bias)(self.found.stance)
-        sureness = np.array(
-            [
-                sure_measured(*row)
-                for row in zip(relevance.tolist(), stance.tolist(), self.found.relevance.tolist(), strict=True)
-            ]
-        )
-        return Scores(relevance, stance, Linear(weights.sure.weights.astype(float), weights.sure.bias)(sureness))
+        return Scores(relevance, stance)
 
     def cosine(self, name: str) -> Array:
         return self.found.relevance[:, MEASURES.index(name)]
@@ -243,18 +237,49 @@ def print_calibration(runs: Sequence[Array], kept: Array) -> list[Bin | None]:
     return found
 
 
-def print_given(labels: Labels, scores: Scores, least: float) -> None:
-    """Print how many stances are given, and how many of them are right; a neutral pair's is wrong."""
-    given = 1.0 / (1.0 + np.exp(-scores.sure)) >= least
-    sides = np.array([pair.label for pair in labels.pairs])
-    right = np.where(scores.stance >= 0, sides == "supports", sides == "conflicts")
-    print("stances given   of sided pairs   right (mixed left out)   inverted")
-    for name, part in labels.parts.items():
-        said = part & labels.kept & given & (sides != "mixed")
-        inverted = said & labels.sided & ~right
+OWN = {
+    "plain notes, looked at": "plain_b.jsonl",
+    "plain notes, only run": "plain_c.jsonl",
+    "paraphrases, looked at": "answers_a/stances.jsonl",
+    "paraphrases, only run": "answers_b/stances.jsonl",
+}
+
+
+def stances_of(encoder: Encoder, pairs: Sequence[Pair]) -> Array:
+    """Return the stance that the verifier gives each pair; empty if it does not keep it."""
+    texts, preferences = ([getattr(pair, what) for pair in pairs] for what in ("text", "preference"))
+    candidates = [
+        Candidate(
+            item=Item(text=text),
+            embedding=near,
+            preferences=(Preference(text=preference),),
+            similarities=(float(near @ own),),
+            preference_embeddings=own[None, :],
+        )
+        for text, preference, near, own in zip(
+            texts, preferences, embed(encoder, texts), embed(encoder, preferences), strict=True
+        )
+    ]
+    verdicts = EmbeddedVerifier(encoder).verify(candidates)
+    return np.array([one.alignments[0].stance.value if one.alignments else "" for one in verdicts])
+
+
+def print_given(encoder: Encoder, labels: Labels) -> None:
+    """Print how many stances the verifier gives, and how many of them are right; where there is no side, none is."""
+    pairs, parts = list(labels.pairs), dict(labels.parts)
+    for name, file in OWN.items():
+        own = [Pair(row["text"], row["preference"], row["stance"]) for row in written(file)]
+        parts[name] = np.arange(len(pairs), len(pairs) + len(own))
+        pairs += own
+    stances, sides = stances_of(encoder, pairs), np.array([pair.label for pair in pairs])
+    given, sided = np.isin(stances, SIDED), np.isin(sides, SIDED)
+    print("stances given           of sided pairs, rightly   inverted   of pairs without a side   right of all given")
+    for name, part in parts.items():
+        rows = np.arange(len(labels.pairs))[part] if part.dtype == bool else part
+        said, has, right = given[rows], sided[rows], (given & (stances == sides))[rows]
         print(
-            f"{name:15} {given[part & labels.sided].mean():14.3f}   {right[said].mean():22.3f}"
-            f"   {inverted.sum() / max(1, said.sum()):8.3f}   of {said.sum()}"
+            f"{name:24} {has.sum():13}, {right.sum():8}   {(said & has & ~right).sum():8}"
+            f"   {(said & ~has).sum():24}   {right.sum() / max(1, said.sum()):18.3f}"
         )
 
 
@@ -268,7 +293,7 @@ def print_figures(encoder: Encoder, name: str, labels: Labels) -> dict[str, list
     print(f"\n{encoder.name}, the shipped weights")
     print_relevance(labels, [shipped], others, tuple(labels.parts))
     print_stance(labels, [shipped], tuple(labels.parts))
-    print_given(labels, shipped, measured.weights.least_sure)
+    print_given(encoder, labels)
     print_kept(labels, [shipped])
     return {"all": print_calibration([shipped.confidence], labels.kept)}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 
+import common  # noqa: F401  # puts shared/tools on the path
 from epic_core import EpicMemory
 from epic_core.forms import FilledField
 from fitting import written

@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--no-hostile", action="store_true")
     parser.add_argument("--show", action="store_true", help="print what was wrong and missed")
     options = parser.parse_args()
-    for name in options.turns or [f"turns_{name}.jsonl" for name in ("a", "b", "c", "d", "f", "own", "e", "g")]:
+    for name in options.turns or [f"turns_{name}.jsonl" for name in ("a", "b", "c", "d", "f", "own", "e", "g", "h")]:
         measure(options.folder / name, show=options.show)
     if not options.no_hostile:
         obeyed(options.folder / "hostile.jsonl", show=options.show)

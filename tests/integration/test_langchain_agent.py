@@ -73,22 +73,23 @@ both_ways = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", 
 async def test_an_agent_with_tools_and_a_memory(memory: EpicMemory, asynchronous: bool) -> None:
     model, middleware = tool_loop(), EpicMemoryMiddleware(memory, k=2)
     agent = create_agent(model, [weather], middleware=[middleware], system_prompt="Be brief.")
-    expected = memory.context(QUESTION, 2)
+    expected = [hit.text for hit in memory.search(QUESTION, 2)]
     result = await answered(agent, asynchronous, ask(QUESTION))
 
     assert [message.type for message in result["messages"]] == ["human", "ai", "tool", "ai"]
     assert result["messages"][-1].text == ANSWER
     assert len(model.systems) == 2
-    for system in model.systems:
-        assert system.startswith("Be brief.\n\n")
-        assert expected in system and VEGAN in system
+    assert model.systems[0] == model.systems[1]
+    for told in model.told:
+        assert told.startswith("Be brief.\n\n")
+        assert all(text in told for text in expected) and VEGAN in told
     # The memory holds the turn, and finds it in the next.
     assert middleware.report is not None and middleware.report.kept == 1
     assert len(memory) == len(ITEMS) + 1
     await answered(agent, asynchronous, ask("Remind me of the hotels without casinos."))
-    assert f"Content:\nuser: {QUESTION}\n" in model.systems[2]
-    assert ANSWER not in model.systems[2]
-    assert "Sunny" not in "".join(model.systems)
+    assert f"user: {QUESTION}\n" in model.told[2]
+    assert ANSWER not in model.told[2]
+    assert "Sunny" not in "".join(model.told)
 
 
 @both_ways
@@ -159,9 +160,9 @@ async def test_one_agent_serves_many_users_at_a_time(asynchronous: bool) -> None
         results = agent.batch(inputs, configs, max_concurrency=4)
     assert [result["messages"][-1].text for result in results] == [f"Hotels for {user}" for user in names]
     assert len(model.seen) == len(names)
-    for messages, system in zip(model.seen, model.systems, strict=True):
+    for messages, system in zip(model.seen, model.told, strict=True):
         user = messages[-1].text.split()[-1]
-        assert f"The hotels that {user} likes" in system and f"- I like {user} hotels." in system
+        assert f"The hotels that {user} likes" in system and f"P1. I like {user} hotels." in system
         assert not [other for other in memories if other != user and other in system]
     for user, memory in memories.items():
         texts = [hit.item.text for hit in memory.search("hotels", 50)]
@@ -255,7 +256,10 @@ async def test_two_memories_in_one_agent(memory: EpicMemory, asynchronous: bool)
     with pytest.raises(AssertionError, match="duplicate"):
         create_agent(model, middleware=[EpicMemoryMiddleware(memory), EpicMemoryMiddleware(work)])
     await answered(create_agent(model, middleware=stack), asynchronous, ask(QUESTION))
-    assert "Vdara" in model.systems[0] and "the Plaza" in model.systems[0]
+    assert "Vdara" in model.told[0] and "the Plaza" in model.told[0]
+    # The preferences of both have names of their own, and both were asked what the user asked.
+    assert [f"P{number}. " in model.systems[0] for number in (1, 2, 3, 4)] == [True, True, True, False]
+    assert model.told[0].count(QUESTION) == 1 and model.told[0].endswith(QUESTION)
     assert (len(memory), len(work)) == (len(ITEMS) + 1, 1)
 
 
@@ -277,7 +281,7 @@ async def test_beside_other_middleware(memory: EpicMemory, asynchronous: bool) -
         agent = create_agent(model, middleware=stack[order], system_prompt="Be brief.")
         await answered(agent, asynchronous, ask(QUESTION))
         (system,) = model.systems
-        assert system.startswith("Be brief.") and "write_todos" in system and "Vdara" in system
+        assert system.startswith("Be brief.") and "write_todos" in system and "Vdara" in model.told[0]
 
 
 @both_ways

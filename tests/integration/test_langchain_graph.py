@@ -228,7 +228,6 @@ def test_arguments_that_cannot_be_are_errors(tmp_path: Path, graph: GraphMemory)
         {"graph": None},
         {"graph": graph, "k": 0},
         {"graph": graph, "guidance": "both"},
-        {"graph": graph, "search_kwargs": {"k": 3}},
         {"graph": graph, "embeddings": "all-minilm"},
         {"graph": graph, "embeddings": EpicEmbeddings(HashEncoder())},
         {"graph": graph.memory, "embeddings": EpicEmbeddings(HashEncoder())},
@@ -240,6 +239,8 @@ def test_arguments_that_cannot_be_are_errors(tmp_path: Path, graph: GraphMemory)
     for options in wrong:
         with pytest.raises(ValidationError):
             EpicGraphRetriever(**options)
+    with pytest.raises(InvalidInputError, match="takes no search_kwargs="):
+        EpicGraphRetriever(graph=graph, search_kwargs={"k": 3})  # type: ignore[call-arg]
     # What a graph has already, it can be given.
     EpicGraphRetriever(graph=graph, embeddings=EpicEmbeddings(), extractor=PhraseExtractor())
     with pytest.raises(StoreError, match="There is no memory at"):
@@ -260,10 +261,13 @@ def test_errors_show_no_keys(graph: GraphMemory, name: str) -> None:
     assert "sk-1234" not in str(raised.value)
 
 
-@pytest.mark.parametrize("kind", [EpicRetriever, SteeredRetriever, EpicDocumentTransformer])
-def test_nor_do_those_of_what_stands_beside_it(kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [(EpicRetriever, "memory"), (SteeredRetriever, "preferences"), (EpicDocumentTransformer, "preferences")],
+)
+def test_nor_do_those_of_what_stands_beside_it(kind: Any, where: str) -> None:
     with pytest.raises(ValidationError) as raised:
-        kind(embeddings=Keyed(), preferences=[Keyed()])
+        kind(embeddings=Keyed(), **{where: [Keyed()]})
     assert "sk-1234" not in str(raised.value)
 
 
@@ -283,7 +287,7 @@ def test_a_file_is_not_opened_for_arguments_that_cannot_be(tmp_path: Path, monke
     real = EpicMemory.open
     monkeypatch.setattr(EpicMemory, "open", lambda *a, **k: opened.append(a) or real(*a, **k))
     for options in ({"k": 0}, {"extractor": "gpt"}, {"kk": 3}, {"embeddings": 3}):
-        with pytest.raises(ValidationError):
+        with pytest.raises((ValidationError, InvalidInputError)):
             EpicGraphRetriever(graph=path, **options)  # type: ignore[arg-type]
     assert opened == []
     EpicGraphRetriever(graph=path).graph.close()

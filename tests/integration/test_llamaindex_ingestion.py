@@ -59,12 +59,6 @@ def step(lm: Any = None, **options: Any) -> EpicTransform:
     return EpicTransform(**{"preferences": [WINE], "encoder": HashEncoder(), "llm": verifier_of(lm), **options})
 
 
-@pytest.fixture(autouse=True)
-def never_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that does not answer some questions is asked the others."""
-    monkeypatch.setattr("epic_core.lm.retries._ITEMS_UNTIL_DOWN", 1000)
-
-
 def stalls(asked: Asked) -> None:
     raise LMUnavailableError("It stalled.")
 

@@ -336,6 +336,17 @@ async def test_filters_that_nothing_satisfies_give_nothing(name: str) -> None:
         assert SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=some, steering=mode).retrieve(QUERY)
 
 
+@pytest.mark.parametrize("include_text", [True, False])
+async def test_facts_that_are_far_from_the_query_can_be_left_out(include_text: bool) -> None:
+    index = graph_of(passages())
+    for min_score, some in ((-1.0, True), (0.99, False)):
+        retriever = SteeredVectorContextRetriever.from_index(
+            index, [AVOIDS], min_score=min_score, include_text=include_text
+        )
+        for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
+            assert bool(found) is some
+
+
 async def test_the_event_loop_is_not_blocked() -> None:
     model, kept = ScriptedEmbedding(), step(encoder=ScriptedEmbedding())
     index = graph_of(kept(passages()), embed_model=model)

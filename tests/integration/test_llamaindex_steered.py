@@ -112,7 +112,7 @@ def expected(question: str, mode: Any, k: int, overfetch: int, first: int) -> li
         return [(nodes[row], cosines[row]) for row in np.argsort(-cosines, kind="stable")[:count]]
 
     search = SteeredSearch(default_encoder(), overfetch=overfetch)
-    target = search.target(default_encoder().encode([question])[0], PREFERENCES, mode)
+    target = search.target(default_encoder().encode([question])[0], PREFERENCES, mode, question)
     found = search.find(target, k, fetch, lambda one: (one[0].text, one[0].metadata))
     return [(one.document[0].id_, one.document[1] if one.score is None else one.score) for one in found]
 
@@ -146,7 +146,8 @@ async def test_off_is_the_leafs_own_search(corpus: VectorStoreIndex) -> None:
 
 
 async def test_the_embedding_of_a_bundle_is_the_querys(leaf: BaseRetriever) -> None:
-    retriever = SteeredRetriever(leaf, [AVOIDS])
+    # Of the words themselves signed steering learns what kind of question it is.
+    retriever = SteeredRetriever(leaf, [AVOIDS], steering="paper")
     embedding = default_encoder().encode([QUERY])[0].tolist()
     wanted = retriever.retrieve(QUERY)
     for bundle in (QueryBundle("a train", embedding=embedding), QueryBundle("", embedding=embedding)):
@@ -296,7 +297,7 @@ async def test_stances_that_a_transform_found_rank_nodes() -> None:
 
 async def test_more_is_fetched_by_a_copy_of_the_leaf_where_a_node_stands_against_a_preference() -> None:
     leaf = stanced().as_retriever(similarity_top_k=2)
-    question = "Hotel number 1, number 2"
+    question = "Which hotel should I book, number 1 or number 2?"
     assert {"1", "2"} == set(ids(leaf.retrieve(question)))
     for overfetch, wanted in ((1, {"1", "2"}), (3, {"0", "3", "4", "5"})):
         retriever = SteeredRetriever(leaf, [AVOIDS], floor=0.0, overfetch=overfetch)

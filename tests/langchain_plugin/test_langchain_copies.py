@@ -12,14 +12,21 @@ import pytest
 
 pytest.importorskip("langchain", reason="needs the extra agents")
 
-from langchain_core.documents import Document
+pytest.importorskip("graph_retriever", reason="needs the extra graph-retriever")
+
+from graph_retriever.adapters import Adapter
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.load import dumpd
+from langchain_core.structured_query import Comparator, Comparison
 from langchain_core.vectorstores import InMemoryVectorStore
 
+import epic_langchain as plugin
 from chat_models import ScriptedChat
 from epic_core import EpicMemory, Preference
 from epic_core.errors import EpicError
 from epic_core.graph import GraphMemory
+from epic_core.lm import Message
 from epic_langchain import (
     EpicDocumentTransformer,
     EpicEmbeddings,
@@ -27,7 +34,10 @@ from epic_langchain import (
     EpicMemoryMiddleware,
     EpicRetriever,
     EpicStore,
+    EpicTranslator,
     EpicVectorStore,
+    LangChainEncoder,
+    LangChainLM,
     SteeredRetriever,
 )
 
@@ -203,3 +213,84 @@ def test_traces_get_nothing_private(kind: str, path: Path) -> None:
         for private in ("vegan", "casino", "me.epic", "me.vectors"):
             assert private not in str(dumped)
     close(made)
+
+
+# every component of the plugin
+
+
+def asking(component: Any) -> Any:
+    """What a component is for, once: an answer to compare."""
+    if isinstance(component, LangChainEncoder):
+        return component.encode(TEXTS).tolist()
+    if isinstance(component, LangChainLM):
+        return component.complete([Message("user", "?")]).text
+    if isinstance(component, EpicEmbeddings):
+        return component.embed_query(QUERY)
+    if isinstance(component, BaseDocumentCompressor):
+        return component.compress_documents(DOCUMENTS, QUERY)
+    if isinstance(component, EpicTranslator):
+        return component.visit_comparison(Comparison(comparator=Comparator.EQ, attribute="a", value=1))
+    if isinstance(component, Adapter):
+        return [found.id for found in component.search_with_embedding(QUERY, k=2)[1]]
+    return asked(component)
+
+
+# By a file's name where they take one, over an open memory, over RAM.
+EVERY: dict[str, Callable[[Path, EpicMemory], list[Any]]] = {
+    "EpicCompressor": lambda path, memory: [plugin.EpicCompressor(memory=memory)],
+    "EpicDocumentTransformer": lambda path, memory: [
+        EpicDocumentTransformer(preferences=[VEGAN]),
+        EpicDocumentTransformer(memory=memory),
+    ],
+    "EpicEmbeddings": lambda path, memory: [EpicEmbeddings()],
+    "EpicGraphAdapter": lambda path, memory: [
+        plugin.EpicGraphAdapter(store) for store in (store_at(path.parent / "a.vectors"), store_at(None))
+    ],
+    "EpicGraphRetriever": lambda path, memory: [EpicGraphRetriever(graph=path), EpicGraphRetriever(graph=memory)],
+    "EpicMemoryMiddleware": lambda path, memory: [EpicMemoryMiddleware(path), EpicMemoryMiddleware(memory)],
+    "EpicReranker": lambda path, memory: [plugin.EpicReranker(memory=memory)],
+    "EpicRetriever": lambda path, memory: [EpicRetriever(memory=path), EpicRetriever(memory=memory)],
+    "EpicStore": lambda path, memory: [items_at(path.parent / "a.store"), items_at(None)],
+    "EpicTranslator": lambda path, memory: [EpicTranslator()],
+    "EpicVectorStore": lambda path, memory: [
+        store_at(path.parent / "b.vectors"),
+        store_at(None),
+        EpicVectorStore.from_memory(memory),
+    ],
+    "LangChainEncoder": lambda path, memory: [LangChainEncoder(EpicEmbeddings(), tau=0.2)],
+    "LangChainLM": lambda path, memory: [LangChainLM(FakeListChatModel(responses=["Yes."]), concurrency=2)],
+    "SteeredGraphAdapter": lambda path, memory: [
+        plugin.SteeredGraphAdapter(InMemoryVectorStore.from_documents(DOCUMENTS, EpicEmbeddings()), [CASINO])
+    ],
+    "SteeredRetriever": lambda path, memory: [
+        SteeredRetriever(
+            vectorstore=InMemoryVectorStore.from_documents(DOCUMENTS, EpicEmbeddings()), preferences=[CASINO]
+        )
+    ],
+}
+
+
+def test_no_component_is_left_out() -> None:
+    exported: Any = {name: getattr(plugin, name) for name in dir(plugin) if name[0] != "_"}
+    assert {name for name, value in exported.items() if isinstance(value, type)} == set(EVERY)
+
+
+@pytest.mark.parametrize("in_ram", [False, True])
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_copy_works_or_the_error_says_what_to_do(kind: str, in_ram: bool, path: Path) -> None:
+    with opened() if in_ram else EpicMemory.open(path) as memory:
+        for made in EVERY[kind](path, memory):
+            for copied in (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+                try:
+                    again = copied(made)
+                except EpicError as error:
+                    assert any(word in str(error) for word in ("file", "open")), error
+                    continue
+                assert type(again) is type(made) and asking(again) == asking(made)
+
+
+def test_tools_of_an_open_memory_are_not_pickled_but_shared() -> None:
+    tools = plugin.epic_tools(opened())
+    with pytest.raises(EpicError, match="Share the object"):
+        pickle.dumps(tools)
+    assert VEGAN in copy.deepcopy(tools)[3].invoke({})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 
+import pytest
 from langchain_core.documents import Document
 from langchain_core.load import dumpd, load
 from langchain_core.retrievers import BaseRetriever
@@ -33,7 +34,7 @@ def test_several_queries_find_each_document_once() -> None:
         described = {str(document.metadata) for document in found}
         joined = [document for number, document in enumerate(found) if document not in found[:number]]
         assert sorted(document.page_content for document in joined) == sorted(TEXTS)
-        assert len(described) > len(joined)
+        assert len(found) > len(joined) and len(described) > 1
 
 
 def test_documents_of_other_texts_or_metadata_are_others() -> None:
@@ -45,6 +46,7 @@ def test_documents_of_other_texts_or_metadata_are_others() -> None:
     assert document != Document(document.page_content, id="another") and document != document.page_content
 
 
+@pytest.mark.filterwarnings("ignore:The function `load` is in beta")
 def test_a_document_found_is_written_and_read_as_any_document() -> None:
     for retriever in retrievers():
         document = retriever.invoke(QUERIES[0])[0]

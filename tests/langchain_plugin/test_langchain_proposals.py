@@ -20,7 +20,7 @@ from langgraph.types import Command
 from chat_models import ScriptedChat, called
 from epic_core import EpicMemory
 from epic_core.errors import InvalidInputError
-from epic_langchain.agents import EpicMemoryMiddleware
+from epic_langchain.agents import EpicMemoryMiddleware, epic_tools
 
 SAID = "I'm allergic to peanuts, and we moved to Porto. What should I cook tonight?"
 APPROVE, REJECT = {"type": "approve"}, {"type": "reject"}
@@ -345,3 +345,45 @@ async def test_an_acceptance_that_fails_does_not_keep_the_others(
 def test_other_values_are_refused(memory: EpicMemory, wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="propose must be"):
         EpicMemoryMiddleware(memory, propose=wrong)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["Hi!", "Thanks!", "My password is hunter2.", "My PIN is 4821.", "Write a poem about autumn."],
+)
+async def test_a_turn_that_fits_no_preference_is_not_remembered(asynchronous: bool, said: str) -> None:
+    memory = EpicMemory(["I prefer trains over flights.", "I love red wine."])
+    await Agent(asynchronous, EpicMemoryMiddleware(memory)).say(said)
+    assert list(memory.items()) == []
+    await Agent(asynchronous, EpicMemoryMiddleware(memory)).say("I love red wine from Porto.")
+    assert len(list(memory.items())) == 1
+
+
+async def test_the_light_tier_is_there_for_who_wants_it(asynchronous: bool) -> None:
+    memory = EpicMemory(["I prefer trains over flights."])
+    await Agent(asynchronous, EpicMemoryMiddleware(memory, light=True)).say("Our cat is called Miso.")
+    assert [item.text for item in memory.items()] == ["user: Our cat is called Miso."]
+
+
+async def test_the_middleware_and_the_tool_ask_the_user_once(memory: EpicMemory, asynchronous: bool) -> None:
+    call = called("remember", text="The user is allergic to peanuts.", kind="fact")
+    model = ScriptedChat(answers=[call, "Rice."])
+    agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True), model=model, tools=epic_tools(memory))
+    asked = request_in(await agent.say("I'm allergic to peanuts. What should I cook?"))
+    assert [action["args"] for action in asked["action_requests"]] == [{"text": "I'm allergic to peanuts"}]
+    await agent.answer(APPROVE)
+    assert (known(memory), memory.proposals()) == (["I'm allergic to peanuts"], [])
+
+
+def test_the_tool_proposes_nothing_that_is_in_force_in_other_words(memory: EpicMemory) -> None:
+    memory.add_preference("I'm allergic to peanuts")
+    remember = next(each for each in epic_tools(memory) if each.name == "remember")
+    answer = json.loads(remember.invoke({"text": "The user is allergic to peanuts.", "kind": "fact"}))
+    assert (answer["status"], memory.proposals()) == ("known", [])
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_the_tool_takes_no_secret(memory: EpicMemory, allowed: bool) -> None:
+    remember = next(each for each in epic_tools(memory, allowed=allowed) if each.name == "remember")
+    answer = json.loads(remember.invoke({"text": "The user's wifi password is marble-otter-77.", "kind": "fact"}))
+    assert "password" in answer["error"] and (known(memory), memory.proposals()) == ([], [])

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("langgraph", reason="needs the extra agents")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.store.base import (
     GetOp,
@@ -179,7 +179,6 @@ def test_the_same_as_langgraphs_own_async(script: list[list[Op]]) -> None:
     asyncio.run(played())
 
 
-@settings(max_examples=25, deadline=None)
 @given(script=scripts)
 def test_the_same_as_langgraphs_own_from_a_file(script: list[list[Op]]) -> None:
     reference = Reference()
@@ -391,11 +390,58 @@ def test_a_search_reads_no_items_of_other_prefixes(query: str | None, monkeypatc
         rows.extend(found)
         return found
 
+    assert len(store.search(("users",), limit=200)) == 120
     monkeypatch.setattr(Database, "rows", counting)
     for user in range(30):
         rows.clear()
         assert sorted(keys(store.search(("users", f"user {user}"), query=query, limit=4))) == ["0", "1", "2", "3"]
         assert len(rows) <= 4
+
+
+def test_listing_filters_and_namespaces_read_the_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EpicStore(tmp_path / "a.store", embedding=ENCODER, fields=["text"]) as store:
+        for user in range(30):
+            store.put(("users", f"user {user}"), "a", {"text": "red", "even": user % 2 == 0})
+        assert len(store.search(("users",), limit=50)) == 30
+        store.put(("users", "user 30"), "a", {"text": "red", "even": True})
+        rows: list[Any] = []
+        read = Database.rows
+
+        def counting(self: Database, *arguments: Any, **options: Any) -> Any:
+            found = list(read(self, *arguments, **options))
+            rows.extend(found)
+            return found
+
+        monkeypatch.setattr(Database, "rows", counting)
+        assert len(store.search(("users",), filter={"even": True}, limit=50)) == 16
+        assert len(rows) == 1, "what was written since"
+        for _ in range(2):
+            assert len(store.search((), limit=50)) == 31
+            assert len(store.search((), filter={"even": False}, limit=50)) == 15
+            assert len(store.list_namespaces(suffix=("user 3",))) == 1
+        assert len(rows) == 1
+
+
+def test_what_one_store_writes_another_on_the_file_lists_in_the_order_of_age(tmp_path: Path) -> None:
+    with (
+        EpicStore(tmp_path / "a.store", embedding=ENCODER) as one,
+        EpicStore(tmp_path / "a.store", embedding=ENCODER) as other,
+    ):
+        for turn in range(3):
+            for store in (one, other, one):
+                store.put(
+                    ("users", f"user {turn}"), f"{len(keys(one.search((), limit=50)))}", {"text": "red", "n": turn}
+                )
+        for store in (one, other):
+            assert keys(store.search((), limit=50)) == [str(number) for number in range(9)]
+            assert keys(store.search(("users",), filter={"n": 1})) == ["3", "4", "5"]
+        other.put(("users", "user 1"), "4", {"text": "blue", "n": 2})
+        one.delete(("users", "user 0"), "0")
+        other.batch([PutOp(("users", "user 2"), key, None) for key in "678"])
+        for store in (one, other):
+            assert keys(store.search((), limit=50)) == ["1", "2", "3", "4", "5"]
+            assert keys(store.search((), filter={"n": 2})) == ["4"]
+            assert store.list_namespaces() == [("users", "user 0"), ("users", "user 1")]
 
 
 def test_a_prefix_is_made_of_whole_labels(store: EpicStore) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from chat_models import ScriptedChat, called
 from epic_core import EpicMemory
+from epic_core.errors import InvalidInputError
 from epic_langchain import epic_tools
+from tool_arguments import WRONG_QUERIES
 
 CASINO, CODE = "I avoid hotels with casinos.", "The door code is 4471."
 
@@ -58,10 +61,11 @@ def test_a_search_that_finds_nothing_says_so(memory: EpicMemory) -> None:
     assert answer["results"] == [] and answer["note"]
 
 
-@pytest.mark.parametrize("given", [{}, {"query": ""}, {"query": " \x00"}, {"query": {"a": 1}}, {"q": "hotel"}])
-def test_wrong_arguments_are_explained(memory: EpicMemory, given: Any) -> None:
-    error = used(memory, "search_memory", given)["error"]
-    assert "query" in error and "Call search_memory again with query, limit." in error
+@pytest.mark.parametrize(("given", "wrong"), WRONG_QUERIES)
+def test_wrong_arguments_are_explained(memory: EpicMemory, given: Any, wrong: str) -> None:
+    assert (
+        used(memory, "search_memory", given)["error"] == f"query {wrong}. Call search_memory again with query, limit."
+    )
 
 
 @pytest.mark.parametrize(("name", "given"), [("search_memory", "hotel"), ("remember", "hotel"), ("forget", CASINO)])
@@ -105,7 +109,9 @@ def test_where_it_is_allowed_it_is_remembered_at_once(memory: EpicMemory) -> Non
         {"text": "I love jazz.", "kind": "preference"},
         {"text": "The door code is 9902.", "replaces": memory.facts()[0].id},
     ):
-        assert used(memory, "remember", given, allowed=True) == {"status": "remembered"}
+        answer = used(memory, "remember", given, allowed=True)
+        assert answer["status"] == "remembered" and answer["note"].startswith("It is in force")
+        assert answer["id"] in [each.id for each in (*memory.preferences, *memory.facts())]
     assert [each.text for each in memory.preferences] == [CASINO, "I love jazz."]
     assert [each.text for each in memory.facts()] == ["The door code is 9902."]
     assert memory.proposals() == []
@@ -180,3 +186,76 @@ async def test_an_agent_uses_them_and_survives_what_it_does_wrong(memory: EpicMe
     assert [next(iter(answer)) for answer in answers] == ["error", "results", "status", "error", "preferences"]
     assert state["messages"][-1].text == "Done."
     assert [proposal.text for proposal in memory.proposals()] == ["I love jazz."]
+
+
+# many users
+
+
+@pytest.fixture
+def memories(memory: EpicMemory) -> dict[str, EpicMemory]:
+    return {"anna": memory, "ben": EpicMemory(["I love jazz."])}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("way", ["configurable", "mapping", "object"])
+async def test_the_run_says_whose_memory_is_used(memories: dict[str, EpicMemory], way: str, asynchronous: bool) -> None:
+    tools = epic_tools(memories.__getitem__, allowed=True)
+    for user in ("ben", "anna", "ben"):
+        model = ScriptedChat(
+            answers=[
+                called("list_preferences", namespace="anna"),
+                called("remember", text=f"My name is {user}.", namespace="anna"),
+                "Done.",
+            ]
+        )
+        agent: Any = create_agent(model, tools=tools, context_schema=None if way == "configurable" else dict)
+        where: dict[str, Any] = {"context": {"namespace": user}}
+        if way == "configurable":
+            where = {"config": {"configurable": {"epic_namespace": user}}}
+        if way == "object":
+            where = {"context": SimpleNamespace(namespace=user)}
+        given = {"messages": [("user", "What do I like?")]}
+        state = await agent.ainvoke(given, **where) if asynchronous else agent.invoke(given, **where)
+        listed, told = (json.loads(each.text) for each in state["messages"] if isinstance(each, ToolMessage))
+        assert [each["text"] for each in listed["preferences"]] == [CASINO if user == "anna" else "I love jazz."]
+        assert told["status"] in ("remembered", "known")
+    assert [fact.text for fact in memories["ben"].facts()] == ["My name is ben."]
+    assert {fact.text for fact in memories["anna"].facts()} == {CODE, "My name is anna."}
+
+
+def test_a_tool_that_is_called_by_itself_takes_the_user_from_its_config(memories: dict[str, EpicMemory]) -> None:
+    listed = epic_tools(memories.__getitem__)[3]
+    answer = json.loads(listed.invoke({}, {"configurable": {"epic_namespace": "ben"}}))
+    assert [each["text"] for each in answer["preferences"]] == ["I love jazz."]
+
+
+def test_a_call_for_nobody_or_a_stranger_is_the_programs_mistake(memories: dict[str, EpicMemory]) -> None:
+    search = epic_tools(memories.__getitem__)[0]
+    with pytest.raises(InvalidInputError, match="whose turn"):
+        search.invoke({"query": "hotel"})
+    with pytest.raises(InvalidInputError, match="no memory for the namespace 'eve'"):
+        search.invoke({"query": "hotel"}, {"configurable": {"epic_namespace": "eve"}})
+    agent = create_agent(ScriptedChat(answers=[called("search_memory", query="hotel")]), tools=[search])
+    with pytest.raises(InvalidInputError, match="whose turn"):
+        agent.invoke({"messages": [("user", "Which hotel?")]})
+
+
+def test_one_memory_is_never_used_for_another_user(memory: EpicMemory) -> None:
+    search = epic_tools(memory)[0]
+    asked = {"query": "What is the door code?"}
+    with pytest.raises(InvalidInputError, match=r"of the namespace 'default'.* for 'ben'"):
+        search.invoke(asked, {"configurable": {"epic_namespace": "ben"}})
+    with pytest.raises(InvalidInputError, match="no 'epic_user'"):
+        search.invoke(asked, {"configurable": {"epic_user": "ben"}})
+    model = ScriptedChat(answers=[*2 * [called("search_memory", **asked)], "Done."])
+    agent: Any = create_agent(model, tools=[search], context_schema=dict)
+    with pytest.raises(InvalidInputError, match="for 'ben'"):
+        agent.invoke({"messages": [("user", "?")]}, context={"namespace": "ben"})
+    # What else a program has in its context is its own affair.
+    state = agent.invoke({"messages": [("user", "?")]}, context={"namespace": "default", "k": "K", "filter": "F"})
+    assert CODE in state["messages"][2].text
+
+
+def test_a_function_of_a_tool_can_be_called_outside_of_a_run(memory: EpicMemory) -> None:
+    search: Any = epic_tools(memory)[0]
+    assert CODE in search.func(query="What is the door code?")

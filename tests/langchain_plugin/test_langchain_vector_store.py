@@ -379,16 +379,18 @@ async def test_what_the_file_refuses_is_an_error(path: Path, tmp_path: Path) -> 
 # documents with instructions
 
 
-def instructed(name: str, text: str, *instructions: str, stance: str = "supports") -> Document:
+def instructed(name: str, text: str, *instructions: str, stance: str = "supports", preference: str = "p") -> Document:
     """As the transformer writes it."""
     alignments = [
-        {"instruction": each, "stance": stance, "preference": "p", "similarity": 0.5} for each in instructions
+        {"instruction": each, "stance": stance, "preference": preference, "similarity": 0.5} for each in instructions
     ]
     flat = {"epic_instruction": instructions[0], "epic_stance": stance} if instructions else {}
     return Document(id=name, page_content=text, metadata={**flat, "epic_alignments": json.dumps(alignments)})
 
 
-async def test_a_document_is_found_by_each_of_its_instructions_and_by_its_text(store: EpicVectorStore) -> None:
+async def test_a_document_is_found_by_its_text_and_in_the_papers_way_by_its_instructions(
+    store: EpicVectorStore,
+) -> None:
     store.add_documents(
         [
             instructed("a", "green hills", "offer red wine", "take night train"),
@@ -397,10 +399,13 @@ async def test_a_document_is_found_by_each_of_its_instructions_and_by_its_text(s
         ]
     )
     for query in ("offer red wine", "take night train", "green hills"):
-        scored = await both(store, "similarity_search_with_score", query, k=3)
+        # A query that is steered towards itself stays as it is.
+        paper: dict[str, Any] = {"preferences": [query], "steering": "paper"}
+        scored = await both(store, "similarity_search_with_score", query, k=3, **paper)
         assert scored[0][0].id == "a" and scored[0][1] == pytest.approx(1.0, abs=TOLERANCE)
         assert len({document.id for document, _ in scored}) == 3
-    assert store.similarity_search_with_score("offer tea", 1)[0][1] == pytest.approx(1.0, abs=TOLERANCE)
+        plain = store.similarity_search_with_score(query, 1)[0][1]
+        assert plain == pytest.approx(1.0 if query == "green hills" else 0.0, abs=TOLERANCE)
     # Stored anew, it has other instructions; without any, it is found by its text.
     for metadata in ({}, {"epic_alignments": "[]"}, {"epic_instruction": " "}, {"epic_instruction": None}):
         store.add_documents([Document(id="a", page_content="green hills", metadata=metadata)])
@@ -415,7 +420,8 @@ def test_what_the_transformer_writes_is_found(path: Path) -> None:
     with EpicVectorStore(path=path) as made:
         for document in kept:
             for facts in json.loads(document.metadata["epic_alignments"]):
-                found, score = made.similarity_search_with_score(facts["instruction"], 1)[0]
+                query = facts["instruction"]
+                found, score = made.similarity_search_with_score(query, 1, preferences=[query], steering="paper")[0]
                 assert found.page_content == document.page_content and found.metadata == document.metadata
                 assert score == pytest.approx(1.0, abs=TOLERANCE)
         # One that was found can be stored as it is.
@@ -449,13 +455,13 @@ async def test_broken_guidance_is_refused_and_nothing_is_stored(metadata: dict[s
 
 async def test_a_conflict_comes_later_where_searches_are_steered() -> None:
     made = EpicVectorStore(words(), preferences=["casino hotels"])
+    query = "casino hotels in town"
     made.add_documents(
         [
-            instructed("against", "x", "casino hotels in town", stance="conflicts"),
-            instructed("for", "y", "casino hotels in town today", stance="supports"),
+            instructed("against", query, "offer it not", stance="conflicts", preference="casino hotels"),
+            instructed("for", f"{query} today", "offer it", preference="casino hotels"),
         ]
     )
-    query = "casino hotels in town"
     assert ids(await both(made, "similarity_search", query, k=2)) == ["for", "against"]
     assert ids(await both(made, "similarity_search", query, k=2, steering="off")) == ["against", "for"]
     assert ids(await both(made, "similarity_search_by_vector", words().vector(query), k=2)) == ["against", "for"]
@@ -545,8 +551,8 @@ async def test_a_view_sees_what_comes_later_and_other_namespaces(tmp_path: Path)
     ):
         view, their_view = EpicVectorStore.from_memory(mine), EpicVectorStore.from_memory(mine, namespace="other")
         assert view.similarity_search("vegan") == []
-        await mine.aadd(ITEMS)
-        theirs.add(ITEMS)
+        await mine.aadd([item for item in ITEMS if item.id in ("stew", "curry")])
+        theirs.add([item for item in ITEMS if item.id in ("casino", "quiet")])
         assert set(ids(view.similarity_search("vegan"))) == {"stew", "curry"}
         assert set(ids(await both(their_view, "similarity_search", "vegan"))) == {"casino", "quiet"}
         assert ids(await both(their_view, "get_by_ids", ["stew", "quiet"])) == ["quiet"]
@@ -666,7 +672,7 @@ async def test_unknown_arguments_are_errors(store: EpicVectorStore) -> None:
         ("max_marginal_relevance_search", "red"),
         ("from_documents", RAW),
     ):
-        with pytest.raises(TypeError, match="'top_k'"):
+        with pytest.raises(TypeError, match="top_k"):
             await both(store, name, argument, top_k=3)
     assert store.similarity_search("red") == []
     with pytest.raises(InvalidInputError, match="vector"):

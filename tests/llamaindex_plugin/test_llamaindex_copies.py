@@ -16,17 +16,25 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from llama_index.core import PropertyGraphIndex, VectorStoreIndex
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.indices.property_graph import ImplicitPathExtractor
-from llama_index.core.schema import IndexNode, TextNode
+from llama_index.core.llms import MockLLM
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import IndexNode, NodeWithScore, TextNode
+from llama_index.core.vector_stores import VectorStoreQuery
 
+import epic_llamaindex as plugin
 from epic_core import EpicMemory, Filter
 from epic_core.errors import EpicError
 from epic_core.graph import GraphMemory
+from epic_core.lm import Message
 from epic_llamaindex import (
     EpicEmbedding,
     EpicGraphRetriever,
     EpicMemoryBlock,
     EpicRetriever,
+    EpicTransform,
     EpicVectorStore,
+    LlamaIndexEncoder,
+    LlamaIndexLM,
     SteeredRetriever,
     SteeredVectorContextRetriever,
 )
@@ -167,3 +175,84 @@ def test_a_block_opens_nothing_for_invalid_arguments(tmp_path: Path) -> None:
         with pytest.raises(ValueError if options else EpicError):
             EpicMemoryBlock(memory=tmp_path / "me.epic", **options)
     assert not list(tmp_path.iterdir())
+
+
+# every component of the plugin
+
+
+def asking(component: Any) -> Any:
+    """What a component is for, once: an answer to compare."""
+    nodes = [TextNode(id_=str(number), text=text) for number, text in enumerate(TEXTS)]
+    if isinstance(component, LlamaIndexEncoder):
+        return component.encode(TEXTS).tolist()
+    if isinstance(component, LlamaIndexLM):
+        return component.complete([Message("user", "?")]).text
+    if isinstance(component, EpicEmbedding):
+        return component.get_query_embedding(QUERY)
+    if isinstance(component, EpicTransform):
+        return [(node.text, node.metadata) for node in component(nodes)]
+    if isinstance(component, BaseNodePostprocessor):
+        found = component.postprocess_nodes([NodeWithScore(node=node, score=0.5) for node in nodes], query_str=QUERY)
+        return [(one.text, one.metadata) for one in found]
+    if isinstance(component, EpicVectorStore):
+        return component.query(VectorStoreQuery(query_str=QUERY, similarity_top_k=2)).ids
+    return asked(component)
+
+
+def filled(path: Path | None) -> EpicVectorStore:
+    return index_over(EpicVectorStore(path=path)).vector_store  # type: ignore[return-value]
+
+
+def property_graph(guidance: EpicMemory) -> SteeredVectorContextRetriever:
+    nodes = [TextNode(id_=str(number), text=text) for number, text in enumerate(TEXTS)]
+    index = PropertyGraphIndex(nodes, kg_extractors=[ImplicitPathExtractor()], embed_model=EpicEmbedding())
+    return SteeredVectorContextRetriever.from_index(index, guidance=guidance)
+
+
+# By a file's name where they take one, over an open memory, over RAM.
+EVERY: dict[str, Callable[[Path, EpicMemory], list[Any]]] = {
+    "EpicCompressor": lambda path, memory: [plugin.EpicCompressor(memory=memory)],
+    "EpicEmbedding": lambda path, memory: [EpicEmbedding()],
+    "EpicGraphRetriever": lambda path, memory: [EpicGraphRetriever(path), EpicGraphRetriever(memory)],
+    "EpicMemoryBlock": lambda path, memory: [EpicMemoryBlock(memory=path), EpicMemoryBlock(memory=memory)],
+    "EpicNodePostprocessor": lambda path, memory: [
+        plugin.EpicNodePostprocessor(preferences=[VEGAN]),
+        plugin.EpicNodePostprocessor(memory=memory),
+    ],
+    "EpicReranker": lambda path, memory: [plugin.EpicReranker(memory=memory)],
+    "EpicRetriever": lambda path, memory: [EpicRetriever(path), EpicRetriever(memory)],
+    "EpicTransform": lambda path, memory: [EpicTransform(preferences=[VEGAN]), EpicTransform(memory=memory)],
+    "EpicVectorStore": lambda path, memory: [filled(path.parent / "b.vectors"), filled(None)],
+    "LlamaIndexEncoder": lambda path, memory: [LlamaIndexEncoder(EpicEmbedding(), tau=0.2)],
+    "LlamaIndexLM": lambda path, memory: [LlamaIndexLM(MockLLM(), concurrency=2)],
+    "SteeredRetriever": lambda path, memory: [
+        SteeredRetriever(index_over(EpicVectorStore(path=path.parent / "c.vectors")).as_retriever(), [CASINO])
+    ],
+    "SteeredVectorContextRetriever": lambda path, memory: [property_graph(memory)],
+}
+
+
+def test_no_component_is_left_out() -> None:
+    exported: Any = {name: getattr(plugin, name) for name in plugin.__all__}
+    assert {name for name, value in exported.items() if isinstance(value, type)} == set(EVERY)
+
+
+@pytest.mark.parametrize("in_ram", [False, True])
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_copy_works_or_the_error_says_what_to_do(kind: str, in_ram: bool, path: Path) -> None:
+    with opened() if in_ram else EpicMemory.open(path) as memory:
+        for made in EVERY[kind](path, memory):
+            for copied in (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+                try:
+                    again = copied(made)
+                except EpicError as error:
+                    assert any(word in str(error) for word in ("file", "open", "processes")), error
+                    continue
+                assert type(again) is type(made) and asking(again) == asking(made)
+
+
+def test_tools_of_an_open_memory_are_not_pickled_but_shared() -> None:
+    tools = plugin.epic_tools(opened())
+    with pytest.raises(EpicError, match="Share the object"):
+        pickle.dumps(tools)
+    assert VEGAN in copy.deepcopy(tools)[3].call().content

@@ -19,7 +19,7 @@ QUERY = "Where can I eat tonight near Porto?"
 
 @pytest.fixture
 def memory() -> EpicMemory:
-    made = EpicMemory(["I love restaurants in Porto."], reserve="1 MB")
+    made = EpicMemory(["I love restaurants in Porto."])
     names = ("Rosa", "Casa", "Tasca", "Lapa", "Mira", "Foz", "Sol")
     made.add(
         f"Where can I eat near Porto tonight {w}? A restaurant for lunch and dinner is {w} in Porto." for w in names

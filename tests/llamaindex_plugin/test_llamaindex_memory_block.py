@@ -140,7 +140,7 @@ async def test_what_a_fallback_found_stays_and_the_light_tier_is_compared() -> N
     encoder = HashEncoder()
     encoder.relevant = 0.3
     memory = held("red wine", encoder=encoder, fallback=lambda query, k: ["about Rust"])
-    light = held("red wine", "a book about Rust", "the weather", encoder=encoder, reserve="1 MB")
+    light = held("red wine", "a book about Rust", "the weather", encoder=encoder)
     for cutoff in (None, 0.3):
         for one in (memory, light):
             told = await EpicMemoryBlock(memory=one, similarity_cutoff=cutoff).aget([user("Rust")])
@@ -415,8 +415,10 @@ async def test_a_memory_that_cannot_be_written_is_an_error(tmp_path: Path) -> No
         assert "red wine one" in await reads.aget([user("red wine")])
 
 
-async def test_without_preferences_nothing_is_remembered(caplog: pytest.LogCaptureFixture) -> None:
-    memory = held(preferences=[])
+async def test_without_preferences_and_without_a_light_tier_nothing_is_remembered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    memory = held(preferences=[], reserve=0)
     block = EpicMemoryBlock(memory=memory, raise_errors=True)
     await block.aput([user("red wine")])
     await block.aput([user("red wine")])
@@ -449,7 +451,7 @@ async def test_without_preferences_nothing_is_remembered(caplog: pytest.LogCaptu
 )
 def test_arguments_that_cannot_be(options: dict[str, Any]) -> None:
     given = {"memory": held(), **options} if options else {}
-    with pytest.raises(ValidationError):
+    with pytest.raises((ValidationError, InvalidInputError)):
         EpicMemoryBlock(**given)
 
 
@@ -463,3 +465,19 @@ def test_a_block_is_stored_without_its_memory(filters: Any) -> None:
     assert "memory" not in stored and "secret" not in json.dumps(stored)
     again = EpicMemoryBlock(**stored, memory=memory)
     assert again == block and again._filter == block._filter
+
+
+@pytest.mark.parametrize("said", ["Hi!", "Thanks!", "My password is hunter2.", "Write a poem about autumn."])
+async def test_what_fits_no_preference_is_not_remembered(said: str) -> None:
+    memory = EpicMemory(["I prefer trains over flights."])
+    block = EpicMemoryBlock(memory=memory)
+    await block.aput([user(said)])
+    assert list(memory.items()) == [] and not await block.aget([user(said)])
+    await block.aput([user("I prefer the night train to Vienna.")])
+    assert [item.text for item in memory.items()] == ["user: I prefer the night train to Vienna."]
+
+
+async def test_the_light_tier_is_there_for_who_wants_it() -> None:
+    memory = EpicMemory(["I prefer trains over flights."])
+    await EpicMemoryBlock(memory=memory, light=True).aput([user("Our cat is called Miso.")])
+    assert [item.text for item in memory.items()] == ["user: Our cat is called Miso."]

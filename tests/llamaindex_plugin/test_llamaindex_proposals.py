@@ -21,6 +21,7 @@ from epic_core import EpicMemory
 from epic_core.errors import InvalidInputError, ReadOnlyError
 from epic_llamaindex import EpicMemoryBlock, epic_tools
 from llamaindex_models import ScriptedLLM
+from tool_arguments import WRONG_QUERIES
 
 SAID = "I'm allergic to peanuts, and we moved to Porto. What should I cook tonight?"
 
@@ -141,7 +142,9 @@ async def test_tools_answer_in_json_whatever_they_are_given(run: str) -> None:
 
     for answer in (await used("search_memory", "door code"), await used("search_memory", query="door code", limit="x")):
         assert answer["results"][0]["text"] == "The door code is 4471."
-    assert "query" in (await used("search_memory"))["error"]
+    for given, wrong in WRONG_QUERIES:
+        error = (await used("search_memory", **given))["error"]
+        assert error == f"query {wrong}. Call search_memory again with query, limit."
     assert (await used("remember", text="I love fado.", kind="preference"))["status"] == "proposed"
     assert (await used("forget", id="I love jazz."))["status"] == "proposed"
     listed = await used("list_preferences", verbose=True)
@@ -154,7 +157,7 @@ def test_models_see_names_descriptions_and_schemas() -> None:
     tools = tools_of(EpicMemory(), allowed=True)
     assert list(tools) == ["search_memory", "remember", "forget", "list_preferences"]
     assert tools["remember"].metadata.get_parameters_dict()["required"] == ["text"]
-    assert json.loads(tools["remember"].call(text="We live in Porto.").content) == {"status": "remembered"}
+    assert json.loads(tools["remember"].call(text="We live in Porto.").content)["status"] == "remembered"
     assert "user is asked" not in tools["remember"].metadata.description
 
 

@@ -122,11 +122,11 @@ def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 
 def built(
-    items: Sequence[Item], preferences: Sequence[str], verifier: FakeVerifier, model: HashEncoder | None = None
+    items: Sequence[Item], preferences: Sequence[str], verifier: FakeVerifier, reserve: int | None = None
 ) -> dict[str, Any]:
     """What a memory holds that starts with some preferences and is then given items."""
-    with EpicMemory(preferences, encoder=model or encoder(), verifier=verifier) as memory:
-        if preferences:
+    with EpicMemory(preferences, encoder=encoder(), verifier=verifier, reserve=reserve) as memory:
+        if preferences or reserve is None:
             memory.add(items)
         return state_of(memory)
 
@@ -163,17 +163,20 @@ OPERATIONS = st.one_of(
 
 
 class Drift:
-    """A memory in a file, and beside it what it has to hold: the items that have been kept all the time."""
+    """A memory in a file, and beside it what it has to hold: all items, or without a light tier those always kept."""
 
-    def __init__(self, path: Path, preferences: list[str], verifier: str, *, asynchronous: bool) -> None:
+    def __init__(
+        self, path: Path, preferences: list[str], verifier: str, *, asynchronous: bool, reserve: int | None
+    ) -> None:
         self.path = path
+        self.reserve = reserve
         self.make = VERIFIERS[verifier]
         self.verifier = self.make()
         self.preferences = list(preferences)
         self.items: dict[str, Item] = {}
         self.state: dict[str, Any] | None = None
         self.asynchronous = asynchronous
-        self.memory = EpicMemory.open(path, preferences, encoder=encoder(), verifier=self.verifier)
+        self.memory = EpicMemory.open(path, preferences, encoder=encoder(), verifier=self.verifier, reserve=reserve)
 
     def call(self, name: str, *given: Any) -> Any:
         if not self.asynchronous:
@@ -181,14 +184,14 @@ class Drift:
         return asyncio.run(getattr(self.memory, f"a{name}")(*given))
 
     def wanted(self) -> dict[str, Any]:
-        return built(list(self.items.values()), self.preferences, self.make())
+        return built(list(self.items.values()), self.preferences, self.make(), self.reserve)
 
     def drop_what_nothing_holds(self) -> None:
         self.state = self.wanted()
         self.items = {key: item for key, item in self.items.items() if key in self.state["items"]}
 
     def add(self, items: list[Item]) -> None:
-        if not self.preferences:
+        if not self.preferences and self.reserve == 0:
             return
         self.call("add", items)
         # Of several with one id the last counts. A new version takes the place of the old one or of nothing.
@@ -263,13 +266,16 @@ class Drift:
     def check(self) -> None:
         assert [p.text for p in self.memory.preferences] == self.preferences
         # What a fresh memory holds was found out for the change already, if it was one of those that may drop items.
-        assert_same(state_of(self.memory), self.state or self.wanted())
+        found = state_of(self.memory)
+        assert_same(found, self.state or self.wanted())
         self.state = None
-        assert len(self.memory) == len(self.items)
+        assert found["items"].keys() == self.items.keys()
+        assert len(self.memory) == len({item for item, _ in found["entries"]})
 
 
 @pytest.mark.parametrize(
-    ("verifier", "asynchronous"), [("keeps all", False), ("embedded", True), ("judge", False), ("judge", True)]
+    ("verifier", "asynchronous", "reserve"),
+    [("keeps all", False, None), ("embedded", True, None), ("judge", True, None), ("judge", False, 0)],
 )
 @given(
     preferences=st.lists(PREFERENCES, min_size=1, max_size=3, unique_by=lambda text: text),
@@ -277,10 +283,10 @@ class Drift:
 )
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_changes_leave_what_a_fresh_build_with_the_final_preferences_holds(
-    verifier: str, asynchronous: bool, preferences: list[str], operations: list[tuple[Any, ...]]
+    verifier: str, asynchronous: bool, reserve: int | None, preferences: list[str], operations: list[tuple[Any, ...]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        drift = Drift(Path(folder) / "me.epic", preferences, verifier, asynchronous=asynchronous)
+        drift = Drift(Path(folder) / "me.epic", preferences, verifier, asynchronous=asynchronous, reserve=reserve)
         try:
             for name, *given_ in operations:
                 getattr(drift, name.replace(" ", "_"))(*given_)

@@ -160,7 +160,7 @@ async def test_the_asynchronous_path_never_verifies_synchronously() -> None:
 
     memory = EpicMemory(PREFERENCES, encoder=HashEncoder(), verifier=OnlyAsync())
     assert (await memory.aadd(TEXTS)).kept == 24
-    assert (await memory.aadd_preference("steam engines")).kept == 0
+    assert (await memory.aadd_preference("steam engines")).kept == 12
 
 
 async def test_the_database_is_never_written_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from epic_core import EpicMemory
 
 path = sys.argv[1]
 texts = ["A vegan stew of beans and squash.", "The hotel has a casino with slot machines.", "A treaty of 1648."]
-with EpicMemory.open(path, ["I follow a strict vegan diet."], reserve="1 MB") as memory:
+with EpicMemory.open(path, ["I follow a strict vegan diet."]) as memory:
     report = memory.add(texts)
     assert report.seen == 3, report
     memory.add_conversation([{"role": "user", "content": "I want a vegan dinner."}])

@@ -9,10 +9,8 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from epic_core.errors import EncoderMismatchError
 from epic_core.storage.sqlite import database as database_module
 from epic_core.storage.store import Store
 from epic_core.storage.tables.items import Items
-from helpers import HashEncoder, KeepAll
+from helpers import Clock, HashEncoder, KeepAll
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
 ITEMS = [
@@ -258,7 +256,7 @@ def test_what_another_forgets_in_between_is_there_or_not(
     more = [Item(id=f"new {number}", text=f"{generator.randbytes(500).hex()}") for number in range(60)]
     path, read, others = tmp_path / "me.epic", getattr(Items, where), []
     with (
-        EpicMemory.open(path, [WINE], budget="120 kB", reserve="1 MB") as other,
+        EpicMemory.open(path, [WINE], budget="120 kB") as other,
         EpicMemory.open(path, coarse=False, verifier=KeepAll()) as memory,
     ):
         other.add(texts)
@@ -283,8 +281,10 @@ def test_what_another_forgets_in_between_is_there_or_not(
         memory.verify()
 
 
-def test_what_another_adds_anew_in_between_does_not_expire(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    soon, later = (datetime.now(timezone.utc) + timedelta(seconds=seconds) for seconds in (0.5, 1000.0))
+def test_what_another_adds_anew_in_between_does_not_expire(
+    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon, later = clock.ends(1), clock.ends(1000)
     with opened(path) as memory, opened(path) as other:
         other.replace_preference(SEA, Preference(text=SEA, expires_at=soon))
         other.add([Item(id="wine", text="red wine today", expires_at=soon)])
@@ -297,7 +297,7 @@ def test_what_another_adds_anew_in_between_does_not_expire(path: Path, monkeypat
             other.add([Item(id="wine", text="red wine today", expires_at=later)])
             return True
 
-        time.sleep(max(0.0, (soon - datetime.now(timezone.utc)).total_seconds()) + 0.01)
+        clock.pass_by(2)
         monkeypatch.setattr(Store, "has_expired", interrupted)
         memory.add([Item(id="new", text="blue sea today")])
         assert [preference.text for preference in memory.preferences] == [WINE, SEA]

@@ -172,7 +172,7 @@ SINGLE: Shapes = {
     "quoted in part": (KEEP_ONE.replace('"preference": 2', '"preference": "quiet rooms away"'), _QUIET),
     "stance in capitals": (KEEP_ONE.replace('"supports"', '"SUPPORTS"'), _QUIET),
     "stance as another form": (KEEP_ONE.replace('"supports"', '"supportive"'), _QUIET),
-    "no such stance": (KEEP_ONE.replace('"supports"', '"banana"'), ((2, "neutral", OFFER),)),
+    "no such stance": (KEEP_ONE.replace('"supports"', '"banana"'), UNREADABLE),
     "no stance": (KEEP_ONE.replace('"stance": "supports", ', ""), ((2, "neutral", OFFER),)),
     "stance and instruction for all": (
         f'{{"decision": "Keep", "preferences": [2], "stance": "supports", "instruction": "{OFFER}"}}',

@@ -31,6 +31,11 @@ class ScriptedChat(BaseChatModel):
         """The system text of each call, "" where there was none."""
         return ["".join(m.text for m in messages if m.type == "system") for messages in self.seen]
 
+    @property
+    def told(self) -> list[str]:
+        """The text of each call without the model's own messages and the tools'."""
+        return ["\n\n".join(m.text for m in messages if m.type in ("system", "human")) for messages in self.seen]
+
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
         return self
 

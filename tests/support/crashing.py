@@ -134,11 +134,12 @@ class Operation:
 class Model:
     """What a memory has to hold: preferences in their order, and the texts of items by id.
 
-    An item is held as long as one of its pairs with the preferences is relevant.
+    Without a light tier an item is held as long as one of its pairs with the preferences is relevant.
     """
 
     preferences: tuple[str, ...] = ()
     texts: dict[str, str] = field(default_factory=dict)
+    light: bool = True
 
     def entries(self, text: str) -> dict[str, str]:
         """The instructions of a text by preference."""
@@ -164,8 +165,14 @@ class Model:
             preferences[preferences.index(old)] = new
         elif operation.kind == "forget":
             texts = {key: text for key, text in texts.items() if key not in operation.names}
-        made = Model(tuple(preferences), texts)
-        return replace(made, texts={key: text for key, text in texts.items() if made.entries(text)})
+        made = replace(self, preferences=tuple(preferences), texts=texts)
+        return replace(made, texts={key: text for key, text in texts.items() if self.light or made.entries(text)})
+
+    def halfway(self, operation: Operation) -> Model:
+        """What it may hold in the midst of an operation: what the coarse filter leaves out of a batch goes first."""
+        topics = [preference.split()[2] for preference in self.preferences]
+        far = [(key, text) for key, text in operation.items if not any(topic in text for topic in topics)]
+        return self.after(replace(operation, items=tuple(far))) if operation.kind == "add" else self
 
 
 def operations(seed: int, model: Model) -> Iterator[Operation]:
@@ -226,13 +233,14 @@ class Plan:
     preferences: Sequence[str]
     texts: dict[str, str]
     budget: int | None
+    reserve: int | None
     begun: int
     delay: float
 
 
 def opened(path: str | Path, preferences: Sequence[str] | None = None, **options: Any) -> EpicMemory:
-    """A memory with the encoder and the verifier of the workers, which forgets what it does not keep."""
-    return EpicMemory.open(path, preferences, encoder=TopicEncoder(), verifier=Judge(), **{"reserve": 0, **options})
+    """A memory with the encoder and the verifier of the workers."""
+    return EpicMemory.open(path, preferences, encoder=TopicEncoder(), verifier=Judge(), **options)
 
 
 def work(plan: Plan, told: int) -> None:
@@ -244,9 +252,9 @@ def work(plan: Plan, told: int) -> None:
     # A batch of a stream is one change, however slow the machine.
     portions._MOMENT = 3600.0
     intake._BATCH = _BATCH
-    memory = opened(plan.path, plan.preferences, budget=plan.budget)
+    memory = opened(plan.path, plan.preferences, budget=plan.budget, reserve=plan.reserve)
     tell("opened")
-    model = Model(tuple(plan.preferences), plan.texts)
+    model = Model(tuple(plan.preferences), plan.texts, light=plan.reserve != 0)
     coming = operations(plan.seed, model)
     current = next(coming)
 
@@ -358,10 +366,13 @@ class Kill:
     failure: str
 
 
-def killed(killer: Killer, path: Path, *, seed: int, kills: int, budget: int | None = None) -> Iterator[Kill]:
+def killed(
+    killer: Killer, path: Path, *, seed: int, kills: int, budget: int | None = None, reserve: int | None = None
+) -> Iterator[Kill]:
     """Kill workers on one file, one after the other, and look at what each left."""
     chance = random.Random(seed)
-    model = Model(("I like tea number 1", "I like trains number 2", "I like chess number 3"))
+    preferences = ("I like tea number 1", "I like trains number 2", "I like chess number 3")
+    model = Model(preferences, light=reserve != 0)
     for number in range(kills):
         begun = chance.choice([0, *range(1, 25)])
         plan = Plan(
@@ -370,6 +381,7 @@ def killed(killer: Killer, path: Path, *, seed: int, kills: int, budget: int | N
             preferences=model.preferences,
             texts=model.texts,
             budget=budget,
+            reserve=reserve,
             begun=begun,
             delay=chance.uniform(0.0, 0.012 if begun else 0.03),
         )
@@ -380,12 +392,11 @@ def killed(killer: Killer, path: Path, *, seed: int, kills: int, budget: int | N
         coming = operations(plan.seed, model)
         for _ in range(acknowledged):
             model = model.after(next(coming))
-        following = model.after(next(coming)) if len(started) > acknowledged else model
+        under_way = next(coming) if len(started) > acknowledged else Operation("compact")
         failure = next((line for line in told if line.startswith("error")), "")
         if not failure and (path.exists() or "opened" in told):
             try:
-                found = checked_within(path, model, following, budget) if budget else checked(path, model, following)
-                model = found
+                model = checked_within(path, model, under_way, budget) if budget else checked(path, model, under_way)
             except Exception:
                 failure = traceback.format_exc()
         yield Kill(
@@ -426,9 +437,10 @@ def check_accepted(memory: EpicMemory) -> None:
     assert accepted == {p.text for p in memory.preferences if p.text.endswith(AGREED)}
 
 
-def checked(path: Path, acknowledged: Model, following: Model) -> Model:
+def checked(path: Path, acknowledged: Model, under_way: Operation) -> Model:
     """Check what a kill left: what was acknowledged, and what was under way whole or not at all; which of the two."""
-    allowed = [acknowledged.content, following.content]
+    models = [acknowledged, acknowledged.halfway(under_way), acknowledged.after(under_way)]
+    allowed = [model.content for model in models]
     before = _bytes(path)
     try:
         with opened(path, read_only=True) as looking:
@@ -439,7 +451,7 @@ def checked(path: Path, acknowledged: Model, following: Model) -> Model:
     assert _bytes(path) == before, "opened for reading only, it was written"
     with opened(path) as memory:
         found = content_of(memory, path.parent)
-        assert found in allowed, _difference(found, acknowledged.content, following.content)
+        assert found in allowed, _difference(found, *allowed)
         assert memory.verify() > 0
         assert [p.text for p in memory.preferences] == found["preferences"]
         check_accepted(memory)
@@ -448,11 +460,12 @@ def checked(path: Path, acknowledged: Model, following: Model) -> Model:
         hits = memory.search(" ".join(TOPICS), k=2 * _IDS, stance_policy="any")
         assert {hit.item.id: hit.item.text for hit in hits} == {key: text for key, (text, _) in found["items"].items()}
     _assert_one_file(path)
-    return following if found == allowed[1] else acknowledged
+    return models[allowed.index(found)]
 
 
-def checked_within(path: Path, acknowledged: Model, following: Model, budget: int) -> Model:
+def checked_within(path: Path, acknowledged: Model, under_way: Operation, budget: int) -> Model:
     """As `checked`, for a memory with a byte budget: some may have been evicted, and changes are made in pieces."""
+    following = acknowledged.after(under_way)
     assert sum(len(octets) for octets in _bytes(path).values()) <= budget, "the budget was exceeded"
     with opened(path) as memory:
         assert memory.verify() > 0
@@ -478,8 +491,8 @@ def checked_within(path: Path, acknowledged: Model, following: Model, budget: in
         # A shortened text is made of sentences of the whole one.
         assert text == right[0] or set(_sentences(text)) < set(_sentences(right[0])), text
         pairs = acknowledged.entries(right[0]) | following.entries(right[0])
-        assert entries and entries.items() <= pairs.items()
-    return Model(tuple(found["preferences"]), texts)
+        assert (entries or acknowledged.light) and entries.items() <= pairs.items()
+    return replace(acknowledged, preferences=tuple(found["preferences"]), texts=texts)
 
 
 def _sentences(text: str) -> list[str]:
@@ -497,7 +510,7 @@ def _assert_one_file(path: Path) -> None:
 
 def _difference(found: dict[str, Any], *allowed: dict[str, Any]) -> str:
     lines = []
-    for name, one in zip(("acknowledged", "under way"), allowed, strict=True):
+    for name, one in zip(("acknowledged", "half under way", "under way"), allowed, strict=True):
         lines.append(f"against what was {name}: preferences {found['preferences']} and {one['preferences']}")
         for key in sorted({*found["items"], *one["items"]}):
             ours, theirs = found["items"].get(key), one["items"].get(key)

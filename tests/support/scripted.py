@@ -402,7 +402,7 @@ def forget_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable.lower(), raising=False)
 
 
-def until(met: Callable[[], bool], seconds: float = 5.0) -> None:
+def until(met: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for something to happen."""
     end = time.monotonic() + seconds
     while not met():
@@ -629,7 +629,7 @@ def held(memory: EpicMemory, items: Iterable[Item]) -> dict[str, Any]:
         if explanation.note.startswith("Not held."):
             continue  # on record among what was discarded
         entries = sorted(explanation.entries, key=lambda entry: entry.preference)
-        found[item.id] = (explanation.item, entries, explanation.note)
+        found[item.id] = (explanation.item, entries)
     return found
 
 

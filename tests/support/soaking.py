@@ -52,9 +52,7 @@ class Account:
 def opened(path: Path) -> EpicMemory:
     """Open the memory that all processes share; it holds items of four topics, and each under one preference."""
     preferences = None if path.exists() else HELD_TOPICS
-    return EpicMemory.open(
-        path, preferences, encoder=Encoder(), verifier=KeepAll(), budget=BUDGET, reserve=0, not_kept=50
-    )
+    return EpicMemory.open(path, preferences, encoder=Encoder(), verifier=KeepAll(), budget=BUDGET, not_kept=50)
 
 
 def soaked(path: Path, seed: int, seconds: float) -> Account:

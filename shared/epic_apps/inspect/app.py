@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import webbrowser
@@ -17,7 +18,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -32,6 +33,8 @@ from epic_core.types.validation import moment
 
 Form: TypeAlias = dict[str, str]
 Change: TypeAlias = Callable[[EpicMemory, Form], object]
+
+_logger = logging.getLogger("epic_apps")
 
 _HERE = Path(__file__).parent
 _LONGEST_FORM = 1_000_000
@@ -174,10 +177,14 @@ class _Page:
     async def change(self, request: Request) -> Response:
         """Do what a form asks for, and lead to where it shows."""
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > _LONGEST_FORM:
-                return PlainTextResponse("The form is too long.", 413)
+        try:
+            async for part in request.stream():
+                body += part
+                if len(body) > _LONGEST_FORM:
+                    return PlainTextResponse("The form is too long.", 413)
+        except ClientDisconnect:
+            _logger.warning("A form broke off before it was complete: nothing was changed.")
+            return Response(status_code=400)
         try:
             fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=50)
         except ValueError:
@@ -278,8 +285,9 @@ def run_inspect(
     with listening_socket(port) as listening:
         number = listening.getsockname()[1]
         app = inspect_app(memory, token=token, port=number, write=write, once=once)
-        # No access log: nobody needs to know from it what was looked at, and when.
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+        # No access log: nobody needs to know from it what was looked at, and when. The server's warnings are of what
+        # others send, and of a library for websockets.
+        config = uvicorn.Config(app, ws="none", log_level="error", access_log=False, timeout_graceful_shutdown=2)
         address = f"http://{HOST}:{number}/?token="
         announce(address + token)
         # Reading ahead while the browser starts; what fails here is said by the page that needs it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -13,6 +14,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epic_apps.local import HOST
+
+_logger = logging.getLogger("epic_apps")
 
 _HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self';"
@@ -71,6 +74,9 @@ class Guard:
 
     def _refusal(self, request: Request) -> Response | None:
         headers = request.headers
+        if headers.get("upgrade", "").lower() == "websocket":
+            _logger.warning("A websocket was refused: the page has none.")
+            return PlainTextResponse("The page has no websocket.", 403)
         if headers.get("host") not in self._hosts:
             return PlainTextResponse("This is not the address of the page.", 421)
         if request.method not in ("GET", "HEAD", "POST"):

@@ -20,7 +20,6 @@ SHORTENED = 700
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # More marks above and below a letter than any script has would cover the lines around it.
 _MARKS = re.compile(r"([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")  # fmt: skip # noqa: E501
-_QUOTE = re.compile(r'"(.+)"\s*$', re.DOTALL)
 _FIGURE = re.compile(r"\d\.\d")
 
 STANCES = {
@@ -65,9 +64,10 @@ def shown(text: object, longest: int = LONGEST) -> str:
 
 def quote_of(entry: MemoryEntry) -> str:
     """Return the sentence that the entry's instruction quotes from its item; empty if it quotes none."""
-    found = _QUOTE.search(entry.instruction)
+    told = entry.instruction.rstrip()
     # A preference may be quoted before: the item's sentence is the last.
-    return found[1].rsplit('"', 1)[-1].strip() if found else ""
+    _, quote, words = told[:-1].rpartition('"')
+    return words.strip() if quote and told.endswith('"') else ""
 
 
 def quotes_of(entries: Iterable[MemoryEntry]) -> list[str]:

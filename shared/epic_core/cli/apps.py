@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+import shutil
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 from typer import Option, Typer
 
@@ -14,6 +17,18 @@ from epic_core.cli.printing import visible
 from epic_core.errors import InvalidInputError, MissingExtraError
 
 _TOKEN = "EPIC_MCP_TOKEN"
+Client = Literal["claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "zed", "gemini", "codex"]
+_CLIENTS: dict[Client, tuple[str, dict[str, str], str]] = {
+    "claude-desktop": ("mcpServers", {}, "claude_desktop_config.json (Settings, Developer, Edit Config)"),
+    "claude-code": ("mcpServers", {"type": "stdio"}, ".mcp.json in a project, or ~/.claude.json"),
+    "cursor": ("mcpServers", {}, "~/.cursor/mcp.json"),
+    "vscode": ("servers", {"type": "stdio"}, ".vscode/mcp.json in a project, or `MCP: Open User Configuration`"),
+    "windsurf": ("mcpServers", {}, "~/.codeium/windsurf/mcp_config.json"),
+    "zed": ("context_servers", {"source": "custom"}, "~/.config/zed/settings.json"),
+    "gemini": ("mcpServers", {}, "~/.gemini/settings.json"),
+    "codex": ("mcp_servers", {}, "~/.codex/config.toml"),
+}
+"""The key of servers in each client's settings, what a server's entry has besides, and where the settings are."""
 
 
 def add_commands(app: Typer) -> None:
@@ -56,10 +71,15 @@ def mcp(
             help=f"streamable HTTP on 127.0.0.1 instead of stdio; its token is {_TOKEN}, or a new one that is shown",
         ),
     ] = None,
+    print_config: Annotated[
+        Client | None, Option(metavar="CLIENT", help=f"print what a client reads to start this: {', '.join(_CLIENTS)}")
+    ] = None,
 ) -> None:
     """Let assistants that speak MCP use a memory."""
     if read_only and allow_writes:
         raise InvalidInputError("--allow-writes is not allowed with --read-only. Give one of them.")
+    if http is not None and print_config is not None:
+        raise InvalidInputError("--print-config is for a server over stdio: it is not allowed with --http.")
     try:
         from epic_apps.mcp import HOST, PATH, Access, UserMemory, memory_server, run_http, run_stdio
     except ImportError as error:
@@ -73,6 +93,16 @@ def mcp(
         any_user=any_user,
         encoder=file.encoder,
     ) as memory:
+        if print_config is not None:
+            options = {"--read-only": read_only, "--allow-writes": allow_writes, "--any-user": any_user}
+            whose = [] if file.namespace == "default" else ["--namespace", file.namespace]
+            made_with = [] if file.encoder is None else ["--encoder", file.encoder]
+            flags = [name for name, asked in options.items() if asked]
+            config = _config(print_config, [str(Path(file.memory).absolute()), *flags, *whose, *made_with])
+            # Not by `show`, which breaks long lines on a terminal.
+            sys.stdout.write(f"{config}\n")
+            sys.stderr.write(f"This belongs into {_CLIENTS[print_config][2]}.\n")
+            return
         server = memory_server(memory)
         if http is None:
             run_stdio(server)
@@ -82,3 +112,16 @@ def mcp(
         shown = f"the token in {_TOKEN}" if given else f"the header  Authorization: Bearer {token}"
         sys.stderr.write(visible(f"http://{HOST}:{http}{PATH} with {shown}") + "\n")
         run_http(server, port=http, token=token)
+
+
+def _config(client: Client, arguments: list[str]) -> str:
+    """Return the configuration with which a client starts `epic mcp`, wherever it starts it from."""
+    python = Path(sys.executable).absolute()
+    epic = shutil.which("epic", path=str(python.parent))
+    command = [epic] if epic else [str(python), "-m", "epic_core"]
+    key, more, _ = _CLIENTS[client]
+    server = {**more, "command": command[0], "args": [*command[1:], "mcp", *arguments]}
+    if client == "codex":
+        lines = (f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in server.items())
+        return "\n".join([f"[{key}.epic-memory]", *lines])
+    return json.dumps({key: {"epic-memory": server}}, indent=2)

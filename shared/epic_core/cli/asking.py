@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import RenderableType
@@ -106,7 +107,7 @@ def _typed() -> Iterator[str]:
 
 def _answer(memory: EpicMemory, hits: Hits, *, verbose: bool) -> Iterator[RenderableType]:
     """Yield the parts of an answer: each hit with its reasons, or what there is to say instead."""
-    from epic_core.cli.reasons import reasons
+    from epic_core.cli.reasons import marked, reasons
     from epic_core.context import those_that_matter
 
     if not hits:
@@ -119,9 +120,9 @@ def _answer(memory: EpicMemory, hits: Hits, *, verbose: bool) -> Iterator[Render
         yield plain(f"It has no preferences to rank by: {some}\n")
     for number, hit in enumerate(hits, start=1):
         yield Text.assemble(f"{number}. ", plain(hit.item.id, "bold cyan"), f"  {hit.score:.3f}" if verbose else "")
-        yield _indented(plain(hit.text, longest=LONGEST))
-        for words in reasons(hit):
-            yield _indented(plain(words, "green"))
+        yield _indented(plain(hit.content, longest=LONGEST))
+        for words, entry in zip_longest(reasons(hit), hit.entries):
+            yield _indented(marked(words, entry.stance) if entry else marked(words))
         for entry in hit.entries if verbose else ():
             told = f"[{entry.stance}] {entry.preference} (similarity {entry.similarity:.2f}; {entry.rationale})"
             yield _indented(plain(told, "dim"))

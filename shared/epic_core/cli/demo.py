@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from epic_core.cli.printing import one_line, plain, table
-from epic_core.cli.reasons import reasons
+from epic_core.cli.reasons import marked, reasons
 from epic_core.cli.sources import Sources, read_preferences
 from epic_core.memory import EpicMemory
 from epic_core.text.chunking import WordChunker
-from epic_core.types import Hits, Item, Preference
+from epic_core.types import Hits, Item, Preference, Stance
 from epic_core.types.preferences import Expansion
 
 _DATA = files("epic_core") / "data"
@@ -29,11 +29,7 @@ _ASKED = (4, 5, 8)
 _LONGEST = 96
 # From this width on, two columns of text are readable.
 _WIDE = 100
-_SIGNS = {
-    "supports": ("✓ suits her", "green"),
-    "conflicts": ("✗ against what she said", "red"),
-    "mixed": ("~ suits her in part", "yellow"),
-}
+_SUITS = {"supports": "suits her", "conflicts": "against what she said", "mixed": "suits her in part"}
 
 
 def demo_preferences() -> list[Preference]:
@@ -83,25 +79,27 @@ def run_demo(path: str | None = None) -> Iterator[RenderableType]:
         yield f"  in {report.seconds:.1f} s; {stats.bytes['total'] / 1e6:.2f} MB in all"
 
         vectors = memory.encoder.encode([item.text for item in items])
-        suits = {"epic": 0, "dense": 0}
-        seconds = []
+        suits, seconds = 0, []
         for number, question in enumerate(questions, start=1):
             begun = time.perf_counter()
             hits = memory.search(question, k=_SHOWN)
             seconds.append(time.perf_counter() - begun)
             nearest = np.argsort(-(vectors @ memory.encoder.encode([question])[0]))[:_SHOWN]
             dense = [items[place] for place in nearest]
-            suits["epic"] += any(key.get((hit.item.id, number)) == "supports" for hit in hits[:1])
-            suits["dense"] += key.get((dense[0].id, number)) == "supports"
+            suits += key.get((dense[0].id, number)) == "supports"
             if number in _ASKED:
                 stances = [key.get((item.id, number), "") for item in (*(hit.item for hit in hits), *dense)]
                 yield Text.assemble("\n", (question, "bold"))
                 yield plain(f"she said: {preferences[number - 1]}", "dim")
                 yield _Beside(_of_memory(hits, stances[: len(hits)]), _of_dense(dense, stances[len(hits) :]))
 
+        with EpicMemory([preference.text for preference in preferences]) as without:
+            without.add(items)
+            both = [sum(_suits(each, questions, key)) for each in (memory, without)]
         yield Text(
-            f"\nAll {len(questions)} questions, by a key made by hand: the first answer suits her"
-            f" {suits['epic']} times with epic, {suits['dense']} times with plain retrieval by the same encoder.",
+            f"\nAll {len(questions)} questions, by a key made by hand: the first answer suits her {both[0]} times with"
+            f" epic, {both[1]} times without what the language model wrote, {suits} times with plain retrieval by the"
+            " same encoder.",
             "bold",
         )
         yield Text("\nWhat a model is given for the last of them", "bold")
@@ -111,6 +109,12 @@ def run_demo(path: str | None = None) -> Iterator[RenderableType]:
         yield plain(
             f"\n{len(questions)} questions, median {median * 1000:.2f} ms each, query embedding included.{kept}"
         )
+
+
+def _suits(memory: EpicMemory, questions: Sequence[str], key: Mapping[tuple[str, int], str]) -> Iterator[bool]:
+    """Yield for each question whether the first answer suits, by the key."""
+    for number, question in enumerate(questions, start=1):
+        yield any(key.get((hit.item.id, number)) == "supports" for hit in memory.search(question, k=1))
 
 
 def _of_memory(hits: Hits, stances: Sequence[str]) -> RenderableType:
@@ -129,7 +133,8 @@ def _of_dense(items: Sequence[Item], stances: Sequence[str]) -> RenderableType:
 
 
 def _answer(item: Item, stance: str) -> tuple[Text, Text]:
-    return Text(*_SIGNS.get(stance, ("  about something else", "dim"))), one_line(item.text, _LONGEST)
+    shown = marked(_SUITS[stance], Stance(stance)) if stance else Text("  about something else", "dim")
+    return shown, one_line(item.text, _LONGEST)
 
 
 @dataclass(frozen=True)

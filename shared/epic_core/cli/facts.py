@@ -22,14 +22,20 @@ def add_commands(app: Typer) -> None:
 
 def note(
     file: InFile,
-    texts: Annotated[list[str], Argument(metavar="TEXT...", help='a short statement, such as "I work night shifts"')],
+    texts: Annotated[
+        list[str],
+        Argument(metavar="TEXT...", help='a short statement, such as "I work night shifts"; - reads lines of them'),
+    ],
     until: Annotated[
         str | None, Option(metavar="TIME", help="when it stops to hold, like 2027-03-31T12:00:00+01:00")
     ] = None,
 ) -> None:
     """Add facts of the user, and show what each one changed."""
+    from epic_core.cli.readers.base import standard_input
+
+    given = [line for text in texts for line in (standard_input().splitlines() if text == "-" else [text])]
     with file.open() as memory:
-        edits = [edit for text in texts for edit in memory.add_fact(text, expires_at=until).edits]
+        edits = [edit for line in given if line for edit in memory.add_fact(line, expires_at=until).edits]
     file.show(
         edits, *(str(edit) + (f"  (epic facts {file.memory} --undo {edit.id})" if edit.id else "") for edit in edits)
     )

@@ -83,18 +83,20 @@ def show(file: InFile, item_id: ItemId) -> None:
     file.show(item, plain(item.id, "bold cyan"), item.text, *([table(("", ""), rows)] if rows else []))
 
 
-def explain(file: InFile, item_id: ItemId) -> None:
-    """Say why an item was kept, or why not."""
-    from epic_core.cli.reasons import reason
+def explain(
+    file: InFile, item_id: Annotated[str, Argument(metavar="ID", help="the item's id, or a text that is not held")]
+) -> None:
+    """Say why an item was kept, or why a text was not."""
+    from epic_core.cli.reasons import explained_in, marked, reason
 
-    with file.open() as memory, suggesting(memory, item_id):
-        explained = memory.explain(item_id)
+    with file.open() as memory:
+        explained = explained_in(memory, item_id)
     if file.verbose:
         file.show(explained)
         return
     parts: list[str | Text] = [plain(explained.item.id, "bold cyan"), explained.item.text]
     for entry in explained.entries:
-        parts.append(plain(f"\n{reason(entry, explained.item.text)}", "green"))
+        parts += ["", marked(reason(entry, explained.item.text), entry.stance)]
         if told := entry.rewrite or entry.instruction:
             parts.append(f"{'rewritten' if entry.rewrite else 'a model is told'}: {told}")
     parts += [f"\n{explained.note}"] if explained.note else []

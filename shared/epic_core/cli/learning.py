@@ -141,8 +141,7 @@ def learn(
 
 
 def _lines(proposal: Proposal) -> str:
-    quote = " ".join(proposal.quote.split())
-    return f"{proposal.id[:8]}  {proposal}\n          {quote!r}, turn {proposal.turn}"
+    return f"{proposal.id[:8]}  {proposal}\n          {proposal.origin}"
 
 
 def proposals(

@@ -21,7 +21,6 @@ from epic_core.cli.printing import fail, show, warn
 from epic_core.errors import EpicError, InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from epic_core.cli.sources import Sources
     from epic_core.memory import EpicMemory
     from epic_core.types.reports import BuildReport
 
@@ -29,6 +28,8 @@ app = new_app(help="A memory that keeps what matters to one user.")
 # What the command line itself refuses: an unknown command or option, or a value that cannot be.
 _UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 _COMPLETE = "_EPIC_COMPLETE"
+# Files that are gone from their folder, and are named.
+_MOST_GONE = 20
 _PANELS = {
     "Build and ask": "demo build add ask list show explain",
     "What it knows of you": "preferences onboard learn proposals note facts fill due",
@@ -39,10 +40,25 @@ _PANELS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0; 2 for an error that the user can correct; 130 after Ctrl-C."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed before the start, as by `>&-`
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open as long as the process
+    try:
+        try:
+            return _run(sys.argv[1:] if arguments is None else list(arguments))
+        finally:
+            if not sys.stdout.closed:  # as version 1 of the SDK of MCP leaves it
+                sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as ended:
+        if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        # The reader has gone (`epic ask ... | head`): print nothing more, and avoid a traceback at exit.
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
     program = typer.main.get_command(app)
     if _COMPLETE in os.environ:
         program(prog_name="epic")
@@ -52,9 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logger = logging.getLogger("epic_core")
     logged = logger.level, logger.handlers
     try:
-        with program.make_context("epic", given) as context:
+        with program.make_context("epic", arguments) as context:
             program.invoke(context)
-        sys.stdout.flush()
     except typer.Exit as ended:
         return ended.exit_code
     except _UsageError as error:
@@ -67,9 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         fail("stopped. What was committed before is kept; run it again to go on.")
         return 130
     except BrokenPipeError:
-        # The reader has gone (`epic ask ... | head`): print nothing more, and avoid a traceback at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise
     except OSError as error:
         fail(f"{error.filename or 'a file'}: {error.strerror or error}")
         return 2
@@ -135,9 +148,10 @@ def build(
     ] = None,
     budget: Annotated[str | None, Option(metavar="SIZE", help='bytes the file never exceeds, such as "1 MB"')] = None,
     tags: Annotated[bool, Option("--tags", help="give items tags: names and noun phrases, for `ask --tag`")] = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="no progress bar")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="no progress bar, which only a terminal gets")] = False,
 ) -> None:
     """Build a memory, or add to it."""
+    from epic_core.cli.roots import Roots
     from epic_core.cli.sources import Sources, read_preferences
     from epic_core.graph import PhraseTagger
     from epic_core.memory import EpicMemory
@@ -166,8 +180,9 @@ def build(
         tagger=PhraseTagger() if tags else None,
     ) as memory:
         _warn(memory)
+        read.roots = Roots(memory)
         try:
-            report = memory.add(read, progress=not quiet)
+            report = memory.add(read, progress=not quiet and sys.stderr.isatty())
         except EpicError:
             _remove_empty(memory, new)
             raise
@@ -178,31 +193,45 @@ def build(
         if read.failures and not report.seen:
             _remove_empty(memory, new)
             raise InvalidInputError("Nothing could be read.")
-        _report(common, memory, report, read)
+        gone, going = read.roots.left_by(list(map(Path, sources)), read.whole, read.places)
+        if going:
+            memory.forget(*going)
+        read.roots.write()
+        _report(common, memory, report, skipped=read.skipped, failures=read.failures, gone=gone)
         if read.failures:
             raise InvalidInputError(f"{out} holds all of the sources but what could not be read.")
 
 
 @command(app)
 def add(
-    file: InFile, model: Model, texts: Annotated[list[str], Argument(metavar="TEXT...", help="what may be kept")]
+    file: InFile,
+    model: Model,
+    texts: Annotated[
+        list[str], Argument(metavar="TEXT...", help="what may be kept; - reads a text from standard input")
+    ],
 ) -> None:
     """Offer texts to a memory, which decides what it keeps."""
+    from epic_core.cli.readers.base import standard_input
+    from epic_core.text.chunking import WordChunker
+
+    pieces = [piece for text in texts for piece in (WordChunker().chunks(standard_input()) if text == "-" else [text])]
     with file.open(model) as memory:
-        _report(file, memory, memory.add(texts))
+        _report(file, memory, memory.add(pieces))
 
 
-def _report(common: Common, memory: EpicMemory, report: BuildReport, read: Sources | None = None) -> None:
-    """Print what was taken in, and what the memory holds then."""
+def _report(common: Common, memory: EpicMemory, report: BuildReport, **sources: Sequence[str]) -> None:
+    """Print what was taken in, what left with its sources, and what the memory holds then."""
     size = memory.stats().bytes["total"]
     opened = memory.opening_report
     lines = []
     if opened.read or opened.unread or opened.expanded:
         expanded = f", {opened.expanded} expanded" if opened.expanded else ""
         lines.append(f"{opened.read} preferences read by the model, {len(opened.unread)} not{expanded}")
-    lines += [str(report), f"{memory.path}: {len(memory)} items, {size / 1e6:.3f} MB"]
-    unread = {} if read is None else {"skipped": read.skipped, "failures": read.failures}
-    common.show({"report": report, "items": len(memory), "bytes": size, **unread}, *lines)
+    gone = sources.get("gone", ())
+    lines += [str(report), *(f"{name} is gone, and its items left the memory" for name in gone[:_MOST_GONE])]
+    lines += [f"{len(gone) - _MOST_GONE} more files are gone"] if len(gone) > _MOST_GONE else []
+    lines.append(f"{memory.path}: {len(memory)} items, {size / 1e6:.3f} MB")
+    common.show({"report": report, "items": len(memory), "bytes": size, **sources}, *lines)
 
 
 def _warn(memory: EpicMemory) -> None:
@@ -228,7 +257,7 @@ def retry(file: InFile, model: Model) -> None:
             raise InvalidInputError(
                 f"These items wait for a language model ({made_by}). Say which decides: epic retry FILE --llm MODEL"
             )
-        file.show(memory.retry(progress=True))
+        file.show(memory.retry(progress=sys.stderr.isatty()))
 
 
 @command(app)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from epic_core.verification import Verifier
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
-ENCODERS = "static (default), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
+ENCODERS = "static, minilm (the default if installed), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
 """As `epic_core.encoders.by_name.NAMES`, which would take numpy to show the help."""
 _KEY = "EPIC_LLM_KEY"
 _MODELS = "ollama/MODEL, or openai/MODEL with --llm-url"
@@ -42,7 +42,8 @@ class Group(TyperGroup):
 
 def new_app(*, cls: type[Group] = Group, **settings: Any) -> Typer:
     """Return an app, for all commands or those below one."""
-    return Typer(cls=cls, rich_markup_mode="rich", **settings)
+    names = {"help_option_names": ["-h", "--help"]}
+    return Typer(cls=cls, rich_markup_mode="rich", context_settings=names, **settings)
 
 
 def command(app: Typer, name: str | None = None, **settings: Any) -> Callable[[_Command], _Command]:
@@ -91,7 +92,7 @@ def _expanded(function: Callable[..., None]) -> Callable[..., None]:
 class Common:
     """Options of every command, and the way to print."""
 
-    encoder: Annotated[str, Option(help=ENCODERS)] = "static"
+    encoder: Annotated[str | None, Option(help=ENCODERS)] = None
     namespace: Annotated[str, Option(help="whose memory, in a file of several users")] = "default"
     json: Annotated[bool, Option("--json", help="print JSON")] = False
     verbose: Annotated[bool, Option("--verbose", "-v", help="figures behind the reasons, and a log on stderr")] = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -95,7 +96,7 @@ def _add(
     ends = None if expires is None else checked_moment(expires)
     preference = Preference(text=text, expires_at=ends)
     with file.open(reader) as memory:
-        file.show(memory.add_preference(preference, progress=True))
+        file.show(memory.add_preference(preference, progress=sys.stderr.isatty()))
 
 
 @command(app)
@@ -114,7 +115,7 @@ def _replace(
 ) -> None:
     """Put another in its place."""
     with file.open(reader) as memory:
-        file.show(memory.replace_preference(old, new, progress=True))
+        file.show(memory.replace_preference(old, new, progress=sys.stderr.isatty()))
 
 
 @command(app)

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from rich.text import Text
+
+from epic_core.cli.options import suggesting
+from epic_core.cli.printing import plain
+from epic_core.encoders.base import embed
+from epic_core.errors import UnknownItemError
+from epic_core.pipeline.explain import LIGHT, NOT_HELD
 from epic_core.text.stems import content_stems
+from epic_core.types import Item
+from epic_core.types.reports import BuildReport, Explanation, NotKept
 from epic_core.types.results import Hit, MemoryEntry
 from epic_core.types.verdicts import Stance
+
+if TYPE_CHECKING:
+    from epic_core.memory import EpicMemory
+
+MARKS = {Stance.SUPPORTS: ("✓", "green"), Stance.CONFLICTS: ("✗", "red"), Stance.MIXED: ("~", "yellow")}
+"""The sign and the colour of each stance but the neutral one."""
 
 _MOST_TOPICS = 3
 _SECOND_PERSON = {
@@ -78,6 +95,54 @@ def reason(entry: MemoryEntry, text: str) -> str:
 def reasons(hit: Hit) -> list[str]:
     """Return why a hit is in the memory, one reason for each entry that matched."""
     return [reason(entry, hit.item.text) for entry in hit.entries] or [_OF_TIER.get(hit.tier, f"from {hit.tier}")]
+
+
+def marked(words: str, stance: Stance = Stance.NEUTRAL) -> Text:
+    """Return words with the sign and in the colour of a stance."""
+    sign, style = MARKS.get(stance, ("", ""))
+    return plain(f"{sign} {words}" if sign else words, style)
+
+
+def explained_in(memory: EpicMemory, named: str) -> Explanation:
+    """Return why an item is held as it is, by its id, or why a text is not; what is not on record is judged anew.
+
+    Raises:
+        UnknownItemError: for what looks like an id, and is none that is held.
+    """
+    try:
+        with suggesting(memory, named):
+            explained = memory.explain(named)
+    except UnknownItemError as error:
+        if "Did you mean" in str(error) or (" " not in named and named.isascii()):
+            raise
+        held = next((item for item in memory.items() if item.text == named), None)
+        explained = Explanation(item=Item(text=named), entries=(), note=NOT_HELD)
+        if held is not None:
+            explained = memory.explain(held.id)
+    if explained.note not in (LIGHT, NOT_HELD):
+        return explained
+    return replace(explained, note=f"{explained.note[:-1]}: {_why_not_kept(memory, explained.item)}.")
+
+
+def _why_not_kept(memory: EpicMemory, item: Item) -> str:
+    """Return why a memory would not keep an item that came now."""
+    if not memory.preferences:
+        return "there is no preference that it could be kept for"
+    report = BuildReport()
+    (judged,) = memory.judge([item], report=report)
+    if judged.kept:
+        return f"by {memory.verifier.name} it would be kept now"
+    vectors = embed(memory.encoder, [item.content, *map(str, memory.preferences)])
+    similarities = vectors[1:] @ vectors[0]
+    nearest = int(similarities.argmax())
+    return NotKept(
+        item_id=item.id,
+        text=item.text,
+        stage="verification" if report.passed else "coarse filter",
+        reason=judged.verdict.rationale,
+        preference=memory.preferences[nearest].text,
+        similarity=float(similarities[nearest]),
+    ).why
 
 
 def _listed(words: list[str]) -> str:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from epic_core.cli.readers import READERS
 from epic_core.cli.readers.base import Section, opened, text_of
+from epic_core.cli.roots import Roots
 from epic_core.errors import InvalidInputError, MissingExtraError
 from epic_core.learning.conversations import conversation_items, read_conversation, unusable_lines
 from epic_core.text.chunking import ConversationChunker, WordChunker
@@ -26,6 +27,7 @@ EXPORT_SUFFIX = ".json"
 _LONGEST_LINE = 100_000_000
 # Reasons of one file that are told; the others are counted.
 _MOST_REASONS = 20
+_MOST_LINKS = 5
 _SPEAKERS = ("role", "content", "sender", "speaker", "author", "name", "from")
 
 
@@ -45,9 +47,9 @@ class Sources:
     """Items read from files and folders as they are iterated over, in chunks.
 
     Folders are read recursively, in the order of names: documents of the kinds in `READERS`, and .jsonl; hidden files
-    are left out. A .jsonl file is a chat log if its first record has a role and a content, else a corpus. A .json file,
-    which has to be named itself, is an array of records, or an exported conversation or several. A file or record that
-    cannot be read is reported, and the rest goes on.
+    are left out, and links that lead out of the folder are not followed. A .jsonl file is a chat log if its first
+    record has a role and a content, else a corpus. A .json file, which has to be named itself, is an array of records,
+    or an exported conversation or several. A file or record that cannot be read is reported, and the rest goes on.
 
     Attributes:
         paths: Files and folders.
@@ -55,6 +57,9 @@ class Sources:
         conversations: The chunker for chat logs.
         skipped: Filled while reading: what holds no text, or is of a kind that is not read.
         failures: Filled while reading: what should have been readable, and was not, with the reason.
+        roots: What names the files, with which the ids of their items begin.
+        whole: Filled while reading: the names of the files that were read without a failure.
+        places: Filled while reading: item id to the file it was read from, and the line.
     """
 
     paths: Iterable[str | Path]
@@ -62,8 +67,12 @@ class Sources:
     conversations: ConversationChunker = field(default_factory=ConversationChunker)
     skipped: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    _places: dict[str, str] = field(default_factory=dict, repr=False)
-    _reasons: int = field(default=0, repr=False)
+    roots: Roots = field(default_factory=Roots)
+    whole: set[str] = field(default_factory=set, repr=False)
+    places: dict[str, str] = field(default_factory=dict, repr=False)
+    # How many reasons of the file that is being read there are in each list.
+    _failed: int = field(default=0, repr=False)
+    _left: int = field(default=0, repr=False)
     # Items so far, bytes that they were made of, and bytes of all files: what is left is estimated by them.
     _made: int = field(default=0, repr=False)
     _taken: int = field(default=0, repr=False)
@@ -74,7 +83,7 @@ class Sources:
         return round(self._made * self._size / self._taken) if self._taken else 0
 
     def files(self) -> list[tuple[Path, str]]:
-        """Return every file, with the name that its items' ids begin with.
+        """Return every file, with its name.
 
         Raises:
             InvalidInputError: for a path that does not exist, or a file of another kind.
@@ -87,13 +96,16 @@ class Sources:
         others: list[str] = []
         for path in map(Path, self.paths):
             if path.is_dir():
-                inside, kinds = _inside(path)
+                inside, kinds, links = _inside(path)
+                if links:
+                    told = ", ".join([*links[:_MOST_LINKS], *(["..."] if links[_MOST_LINKS:] else [])])
+                    others.append(f"{path}: links that lead out of it are not followed, {len(links)} ({told})")
                 if not inside:
-                    raise InvalidInputError(f"{path} holds no {_kinds()} file.")
+                    raise InvalidInputError(". ".join([f"{path} holds no {_kinds()} file", *others]) + ".")
                 if kinds:
                     counts = ", ".join(f"{count} {kind or 'without a suffix'}" for kind, count in sorted(kinds.items()))
                     others.append(f"{path}: files of kinds that are not read from folders ({counts})")
-                found.update((file, _name(file, path.parent if path.name else path)) for file in inside)
+                found |= {file: self.roots.name(file, path) for file in inside}
             elif not path.exists():
                 raise InvalidInputError(f"There is no file or folder {path}.")
             elif not path.is_file():
@@ -101,17 +113,13 @@ class Sources:
             elif path.suffix.lower() not in (*READERS, LINES_SUFFIX, EXPORT_SUFFIX):
                 raise InvalidInputError(f"{path} is no {_kinds()} file. Convert it to one of these first.")
             else:
-                found[path] = _name(path, path.parent)
-        names: dict[str, Path] = {}
-        for path, name in found.items():
-            if name in names and names[name] != path:
-                # Two files of one name are told apart by their folders.
-                found[path] = path.as_posix()
-            names.setdefault(found[path], path)
-        return list(found.items()), others
+                found[path] = self.roots.name(path, path)
+        # One file can be named in several ways.
+        return [(path, name) for name, path in {name: path for path, name in found.items()}.items()], others
 
     def __iter__(self) -> Iterator[Item]:
-        self._places.clear()
+        self.places.clear()
+        self.whole.clear()
         self.skipped.clear()
         self.failures.clear()
         files, others = self._found()
@@ -120,7 +128,7 @@ class Sources:
         self._made, self._taken, self._size = 0, 0, sum(sizes.values())
         before = 0
         for path, name in files:
-            self._reasons = 0
+            self._failed = self._left = 0
             try:
                 for item in self._read(path, name):
                     self._made += 1
@@ -132,17 +140,25 @@ class Sources:
                 # A library's own, for a file that is not as its kind should be.
                 told = " ".join(str(error).split())[:200]
                 self._fail(f"{path} cannot be read ({type(error).__name__}: {told})")
-            if self._reasons > _MOST_REASONS:
-                self.failures.append(f"{path}: {self._reasons - _MOST_REASONS} more")
+            if not self._failed:
+                self.whole.add(name)
+            for reasons, count in ((self.failures, self._failed), (self.skipped, self._left)):
+                if count > _MOST_REASONS:
+                    reasons.append(f"{path}: {count - _MOST_REASONS} more")
             before = self._taken = before + sizes[path]
 
     def _take(self, size: int) -> None:
         self._taken += size
 
     def _fail(self, reason: str) -> None:
-        self._reasons += 1
-        if self._reasons <= _MOST_REASONS:
+        self._failed += 1
+        if self._failed <= _MOST_REASONS:
             self.failures.append(reason)
+
+    def _skip(self, reason: str) -> None:
+        self._left += 1
+        if self._left <= _MOST_REASONS:
+            self.skipped.append(reason)
 
     def _read(self, path: Path, name: str) -> Iterator[Item]:
         suffix = path.suffix.lower()
@@ -166,10 +182,10 @@ class Sources:
             elif part.failed:
                 self._fail(part.reason)
             else:
-                self.skipped.append(part.reason)
+                self._skip(part.reason)
         total = sum(count for _, count in sections)
-        if not total and not self._reasons:
-            self.skipped.append(f"{path} is empty")
+        if not (total or self._failed or self._left):
+            self._skip(f"{path} is empty")
         number = 0
         for section, _ in sections:
             heading = {"heading": section.heading} if section.heading else {}
@@ -187,11 +203,11 @@ class Sources:
             dumped_metadata(item.metadata, item.id)
         except InvalidInputError as error:
             raise InvalidInputError(f"{place}: {error}") from None
-        if item_id in self._places:
+        if item_id in self.places:
             raise InvalidInputError(
-                f"{place}: the id {item_id!r} is taken by {self._places[item_id]}. Ids must differ; change one."
+                f"{place}: the id {item_id!r} is taken by {self.places[item_id]}. Ids must differ; change one."
             )
-        self._places[item_id] = place
+        self.places[item_id] = place
         return item
 
     def _chunks(self, place: str, text: str, item_id: str, metadata: dict[str, Any], title: str = "") -> Iterator[Item]:
@@ -209,7 +225,7 @@ class Sources:
         lines = read_records(path, self._take)
         first = next(lines, None)
         if first is None:
-            self.skipped.append(f"{path} is empty")
+            self._skip(f"{path} is empty")
             return
         everything = itertools.chain([first], lines)
         if isinstance(first[1], dict) and {"role", "content"} <= first[1].keys():
@@ -248,7 +264,8 @@ class Sources:
             number = item.metadata["window"]
             metadata = {key: value for key, value in item.metadata.items() if key not in ("kind", "window")}
             yield self._item(str(path), f"{name}#{number}", item.text, {**metadata, "source": name, "chunk": number})
-        self.skipped += [f"{path}: {line}" for line in unusable_lines(conversation.unusable)]
+        for line in unusable_lines(conversation.unusable):
+            self._skip(f"{path}: {line}")
 
 
 def read_messages(path: str | Path) -> Any:
@@ -306,11 +323,6 @@ def read_preferences(path: str | Path) -> list[Preference]:
     return preferences
 
 
-def _name(file: Path, above: Path) -> str:
-    """Return the name that a file's item ids begin with: its path as given, or, if absolute, relative to `above`."""
-    return file.relative_to(above).as_posix() if file.is_absolute() else file.as_posix()
-
-
 def _kinds() -> str:
     return f"{', '.join(READERS)} or {LINES_SUFFIX}"
 
@@ -326,18 +338,29 @@ def _is_corpus(messages: Any) -> bool:
     return isinstance(first, dict) and isinstance(first.get("text"), str) and not any(key in first for key in _SPEAKERS)
 
 
-def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
-    """Return the readable files in a folder, sorted, and how many others there are; hidden ones are left out."""
+def _inside(folder: Path) -> tuple[list[Path], Counter[str], list[str]]:
+    """Return the readable files in a folder, sorted, how many others there are, and the links that lead out of it.
+
+    Hidden ones are left out, and so is what is behind a link that leads out.
+    """
 
     def refused(error: OSError) -> None:
         raise InvalidInputError(f"{error.filename} cannot be read: {error.strerror}.") from None
 
-    found = []
+    top = folder.resolve()
+    found, links = [], []
     for parent, folders, names in os.walk(folder, onerror=refused):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(parent) / name for name in names if not name.startswith(".")]
+        for name in (*folders, *names):
+            path = Path(parent, name)
+            if name.startswith("."):
+                continue
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(top):
+                links.append(str(path.relative_to(folder)))
+            elif name not in folders:
+                found.append(path)
     readable = [f for f in found if f.suffix.lower() in (*READERS, LINES_SUFFIX) and f.is_file()]
-    return sorted(readable), Counter(f.suffix.lower() for f in set(found) - set(readable))
+    return sorted(readable), Counter(f.suffix.lower() for f in set(found) - set(readable)), sorted(links)
 
 
 def read_records(

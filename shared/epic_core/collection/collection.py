@@ -1,7 +1,7 @@
-"""Collection of documents found by their instructions or texts, in one durable file or in RAM.
+"""Collection of documents, in one durable file or in RAM.
 
-Unlike a memory, a collection decides nothing: it keeps every record it is given. Searches can be steered by preferences
-as a memory's are.
+Unlike a memory, a collection decides nothing: it keeps every record it is given. With preferences a search ranks as a
+memory's does.
 """
 
 from __future__ import annotations
@@ -16,13 +16,18 @@ import numpy as np
 
 from epic_core.collection.loaded import Condition, LoadedCollection, Match, Only
 from epic_core.encoders.base import Embed, Encoder, checked_vector, described
-from epic_core.encoders.by_name import encoder_of
+from epic_core.encoders.by_name import bundled_encoder_of, encoder_of
 from epic_core.errors import EncoderMismatchError
 from epic_core.filters import Filter
+from epic_core.pipeline import candidates as finding
+from epic_core.pipeline import ranking
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Clock, Effects, arun, run
 from epic_core.steering.query_steering import QuerySteering, Steerings
+from epic_core.steering.question_kind import question_kind
+from epic_core.steering.signed import QueryNames
 from epic_core.storage.codecs import packed, rounded
+from epic_core.storage.sqlite.files import encoder_in
 from epic_core.storage.tables.collections import CollectionTables, Key, Record, keys_of
 from epic_core.types import FloatArray, Preference, checked_k, checked_string
 from epic_core.types.metadata import dumped_metadata
@@ -50,7 +55,7 @@ class Matches(list[Match]):
 class Collection:
     """Records under the embeddings of their keys.
 
-        collection = Collection(default_encoder(), path="notes.vectors")
+        collection = Collection(path="notes.vectors")
         collection.add([Record(id="1", text="A vegan stew.")])
         for match in collection.search("dinner", k=3):
             print(match.score, match.record.text)
@@ -58,7 +63,7 @@ class Collection:
     Safe to use from several threads; another process's changes are noticed.
 
     Args:
-        encoder: Embeds keys and queries; also the name of an encoder, as for `encoder_of`. The file remembers it.
+        encoder: Embeds keys and queries; also the name of an encoder, as for `EpicMemory`. The file remembers it.
         path: The file; None for RAM.
         preferences: Steer searches; without any, searches are by plain similarity.
         steering: "signed", "paper" (Eq. 7-8) or "off".
@@ -75,7 +80,7 @@ class Collection:
 
     def __init__(
         self,
-        encoder: Encoder | str,
+        encoder: Encoder | str | None = None,
         path: str | Path | None = None,
         *,
         preferences: Iterable[str | Preference] = (),
@@ -84,6 +89,8 @@ class Collection:
         must_exist: bool = False,
         read_only: bool = False,
     ) -> None:
+        if encoder is None and path is not None:
+            encoder = bundled_encoder_of(encoder_in(Path(path)))
         self.encoder = encoder = encoder_of(encoder)
         self.kind = kind
         self.steering = checked_mode(steering)
@@ -244,6 +251,23 @@ class Collection:
             found = self._tables.at(list(dict.fromkeys(rows)))
         return [found[row] for row in rows]
 
+    def news(self) -> tuple[bool, dict[str, Record | None]]:
+        """Return what was written since the last call, for one user that keeps up with it.
+
+        Returns:
+            Whether the records are all there are; and the records by their ids, None for those that are gone.
+        """
+        with self._searching(checked=False):
+            touched = self._loaded.touched
+            if touched is None:
+                news: dict[str, Record | None] = {record.id: record for _, record in self._tables.all()}
+            else:
+                rows = {one: self._loaded.row_of[one] for one in touched if one in self._loaded.row_of}
+                found = self._tables.at(list(rows.values())) if rows else {}
+                news = {one: found[rows[one]] if one in rows else None for one in touched}
+            self._loaded.touched = {}
+        return touched is None, news
+
     def ids(self, where: Condition | None = None) -> list[str]:
         """Return the ids of all records that satisfy a condition, in the order they were written."""
         with self._searching(checked=False):
@@ -362,26 +386,34 @@ class Collection:
             with self._searching(checked=embedding is None):
                 return Matches(self._loaded.nearest(vector, k, (where, only)), vector)
         steerer: QuerySteering = yield from self._steerings.steering(chosen, mode)
+        words = "" if query is None else query
+        names: list[str] = steerer.names_apart(words)
+        apart = QueryNames(tuple(names), (yield Embed(self.encoder, names, "embedding"))) if names else None
         with self._searching(checked=True):
-            return self._steered(steerer, vector, k, (where, only))
+            return self._steered(steerer, words, vector, apart, k, (where, only))
 
-    def _steered(self, steerer: QuerySteering, vector: FloatArray, k: int, only: Only) -> Matches:
-        """Find the k best records for a query embedding, by texts and by instructions.
-
-        Texts are searched with the vector steered to the preferences' side. An instruction already tells how its record
-        stands to a preference: instructions are searched with the topic alone. Either way, conflicts rank lower.
-        """
+    def _steered(
+        self, steerer: QuerySteering, query: str, vector: FloatArray, names: QueryNames | None, k: int, only: Only
+    ) -> Matches:
+        """Find the k best records as a memory ranks them; in the paper's mode those nearest to q~ by any key."""
+        if not self._loaded.vectors:
+            return Matches([], vector)
         steered = steerer.steer_vector(vector)
-        steered_by = [one.preference.text for one in steered.preferences]
-        if steerer.mode != "signed" or not self._loaded.instructions:
-            return Matches(self._loaded.nearest(steered.vector, k, only), steered.vector, steered_by)
-        topic = steerer.steer_for_index(vector).vector
-        instructed = self._loaded.nearest(topic, k, only, judged=True)
-        best: dict[str, Match] = {}
-        plain = self._loaded.nearest(steered.vector, k, only, judged=False)
-        for match in sorted((*instructed, *plain), key=lambda match: -match.score):
-            best.setdefault(match.record.id, match)
-        return Matches(list(best.values())[:k], steered.vector, steered_by)
+        if steerer.mode != "signed":
+            nearest = self._loaded.nearest(steered.vector, k, only, instructed=True)
+            return Matches(nearest, steered.vector, [one.preference.text for one in steered.preferences])
+        shelf, kind = self._loaded, question_kind(query) if query else None
+        records, entries = shelf.allowed(only)
+        found = finding.candidates(shelf, query, vector, k, entries_allowed=entries, items_allowed=records)
+        if not found.rows:
+            return Matches([], steered.vector)
+        chosen = ranking.chosen_for(shelf, found, steerer, vector, kind, names=names)
+        verdicts = ranking.verdicts_on(shelf, found, steerer, chosen, kind)
+        scores = ranking.ranked(shelf, found, steerer, vector, chosen, verdicts)
+        order = np.lexsort((np.array(found.rows), -scores))[:k].tolist()
+        rows = [found.rows[place] for place in order]
+        matches = shelf.matches(rows, scores[order].tolist(), list(finding.vectors_of(shelf, found, rows)))
+        return Matches(matches, steered.vector, [steerer.preferences[row].text for row in chosen.rows])
 
     @contextmanager
     def _searching(self, *, checked: bool) -> Iterator[None]:

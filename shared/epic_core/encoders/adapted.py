@@ -56,6 +56,11 @@ class AdaptedEncoder(ABC):
         if floor is not None:
             self.floor = checked_tau(floor, "floor")
 
+    def _given(self) -> dict[str, Any]:
+        """Return the constructor's arguments beside the model."""
+        values = {name: getattr(self, name, None) for name in ("tau", "floor")}
+        return {"name": self.name, "fingerprint": self._fingerprint, **values}
+
     @abstractmethod
     def _documents(self, texts: list[str]) -> object:
         """Return the model's embeddings of texts that are to be found: a list of numbers for each."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -25,6 +25,7 @@ class Encoder(Protocol):
         tau, floor, relevant: Floats; the coarse filter's threshold, steering's floor, and the cosine of a query with a
             text from which the text answers it. Default: those of `default_tau`, `relevance.default_floor` and
             `relevance.default_relevant`.
+        recall_taus: The coarse filter's thresholds by the share of what matters that passes (`taus_for_recall`).
         languages: The ISO codes of the languages it knows, a set; a memory counts items in others. None, the default:
             not stated, as for a multilingual model.
         borrow: A bool; False if preferences are not to borrow expansions from the bundled library, some fifty phrases
@@ -140,6 +141,21 @@ CONTRIEVER_TAU = 0.3
 def default_tau(encoder: object) -> float:
     """Return the coarse filter's threshold for an encoder: its own `tau`, else the paper's 0.3."""
     return float(getattr(encoder, "tau", CONTRIEVER_TAU))
+
+
+def taus_for_recall(encoder: object, recall: float) -> tuple[float, float] | None:
+    """Return the thresholds with which about this share of what matters passes the coarse filter.
+
+    Returns:
+        For preferences with an expansion of their own, and for others; None for an encoder that was not measured (its
+        attribute `recall_taus`, which `shared/tools/fit_coarse.py` prints).
+    """
+    measured: Mapping[float, tuple[float, float]] | None = getattr(encoder, "recall_taus", None)
+    if not measured:
+        return None
+    shares = sorted(measured)
+    own, other = (float(np.interp(recall, shares, [measured[each][kind] for each in shares])) for kind in (0, 1))
+    return own, other
 
 
 def checked_vector(

@@ -1,15 +1,16 @@
-"""Encoders by name: "static", "sentence-transformers/all-MiniLM-L6-v2" or "ollama/nomic-embed-text"."""
+"""Encoders by name: "static", "minilm", "sentence-transformers/all-MiniLM-L6-v2" or "ollama/nomic-embed-text"."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from weakref import WeakValueDictionary
 
 from epic_core.encoders.base import Encoder
+from epic_core.encoders.minilm import MINILM_NAME, has_minilm, shared_minilm
 from epic_core.encoders.ollama import OllamaEncoder
 from epic_core.encoders.sentence_transformers import SentenceTransformerEncoder
-from epic_core.encoders.static import default_encoder
+from epic_core.encoders.static import BUNDLED_NAME, default_encoder
 from epic_core.errors import InvalidInputError
 
 _loaded: WeakValueDictionary[str, SentenceTransformerEncoder] = WeakValueDictionary()
@@ -25,17 +26,21 @@ def _transformer(model: str) -> SentenceTransformerEncoder:
     return known
 
 
+_BUNDLED: dict[str, Callable[[], Encoder]] = {"static": default_encoder, "minilm": shared_minilm}
+"""Names of encoders whose weights come with a package."""
 _KINDS: dict[str, tuple[str, Callable[[str], Encoder]]] = {
     "sentence-transformers": ("NAME_OR_FOLDER", _transformer),
     "ollama": ("MODEL", OllamaEncoder),
 }
 """Prefixes of names: what follows behind the slash, and the function that makes the encoder."""
-NAMES = "static (default), " + ", or ".join(f"{kind}/{model}" for kind, (model, _) in _KINDS.items())
+NAMES = "static, minilm (the default if installed), " + ", or ".join(
+    f"{kind}/{model}" for kind, (model, _) in _KINDS.items()
+)
 """The known names, for messages and for help."""
 
 
 def encoder_of(encoder: Encoder | str | None) -> Encoder:
-    """Return the encoder with a name; return an encoder unchanged, and the embedded one for None.
+    """Return the encoder with a name; return an encoder unchanged. None is "minilm" if it is installed, else "static".
 
         encoder_of("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2")
 
@@ -49,7 +54,7 @@ def encoder_of(encoder: Encoder | str | None) -> Encoder:
         EncoderError: if the model cannot be loaded.
     """
     if encoder is None:
-        return default_encoder()
+        return shared_minilm() if has_minilm() else default_encoder()
     if not isinstance(encoder, str):
         if isinstance(encoder, type) or not callable(getattr(encoder, "encode", None)):
             # The message does not show the object itself, because its repr may contain a key.
@@ -62,7 +67,7 @@ def encoder_of(encoder: Encoder | str | None) -> Encoder:
     if not is_encoder_name(encoder):
         raise InvalidInputError(f"There is no encoder {encoder!r}. Use {NAMES}.")
     kind, _, model = encoder.strip().partition("/")
-    return default_encoder() if kind == "static" else _KINDS[kind][1](model)
+    return _KINDS[kind][1](model) if kind in _KINDS else _BUNDLED[kind]()
 
 
 def is_encoder_name(name: object) -> bool:
@@ -70,4 +75,10 @@ def is_encoder_name(name: object) -> bool:
     if not isinstance(name, str):
         return False
     kind, _, model = name.strip().partition("/")
-    return bool(model) if kind in _KINDS else kind == "static" and not model
+    return bool(model) if kind in _KINDS else kind in _BUNDLED and not model
+
+
+def bundled_encoder_of(described: object) -> str | None:
+    """Return the name of the bundled encoder that a file was made with, by its description there; None for another."""
+    name = described.get("name") if isinstance(described, Mapping) else None
+    return {BUNDLED_NAME: "static", MINILM_NAME: "minilm"}.get(name)  # type: ignore[arg-type]

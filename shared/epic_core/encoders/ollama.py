@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -49,8 +50,10 @@ class OllamaEncoder:
 
         address = server_address(host)
         self._host = host
+        self._timeout = timeout
         self._settings = client_settings(address, timeout=timeout, concurrency=1, key=environment_key(address))
         self._client: Any = ollama.Client(host=host, **self._settings)
+        weakref.finalize(self, self._client.close)
         self._batch_size = batch_size
         self._keep_alive = keep_alive
         self._model = model
@@ -67,9 +70,11 @@ class OllamaEncoder:
     @cached_property
     def fingerprint(self) -> str:
         """The model's digest on the server, found out by one request."""
+        from epic_core.lm.http import within
+
         wanted = {self._model, f"{self._model}:latest"}
         with self._explained():
-            models = self._client.list().models
+            models = within(self._timeout, self._client.list).models
         for model in models:
             if model.model in wanted and model.digest:
                 return str(model.digest)[:32]
@@ -112,25 +117,32 @@ class OllamaEncoder:
         self.__dict__.setdefault("dimension", array.shape[1])
         norms = np.linalg.norm(array, axis=1, keepdims=True)
         # A zero row stays zero: the caller's check names its text.
-        result: FloatArray = array / np.where(norms > 0.0, norms, np.float32(1.0))
+        norms[norms == 0.0] = 1.0
+        result: FloatArray = array / norms
         return result
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        from epic_core.lm.http import within
+
         rows: list[Sequence[float]] = []
         with self._explained():
             for batch in self._batches(texts):
-                answer = self._client.embed(model=self._model, input=batch, keep_alive=self._keep_alive)
+                request = {"model": self._model, "input": batch, "keep_alive": self._keep_alive}
+                answer = within(self._timeout, partial(self._client.embed, **request))
                 rows.extend(answer.embeddings)
         return self._unit(rows, len(texts))
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """Return embeddings as `encode` does, with Ollama's asynchronous client."""
+        from epic_core.lm.http import awithin
+
         rows: list[Sequence[float]] = []
         with self._explained():
             # A client belongs to one event loop; making it here lets any loop use this encoder.
             async with self._ollama.AsyncClient(host=self._host, **self._settings) as client:
                 for batch in self._batches(texts):
-                    answer = await client.embed(model=self._model, input=batch, keep_alive=self._keep_alive)
+                    request = {"model": self._model, "input": batch, "keep_alive": self._keep_alive}
+                    answer = await awithin(self._timeout, client.embed(**request))
                     rows.extend(answer.embeddings)
         return self._unit(rows, len(texts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
@@ -66,6 +66,7 @@ class StaticEncoder:
         self.tau = float(config.get("epic_tau", 0.3))
         self.floor = float(config.get("epic_floor", 0.2))
         self.relevant = float(config.get("epic_relevant", 0.25))
+        self.recall_taus = recall_taus_in(config.get("epic_recall_taus", {}))
 
     def _fingerprint(self, description: dict[str, Any]) -> str:
         digest = hashlib.sha256(np.ascontiguousarray(self._table).data)
@@ -153,6 +154,11 @@ class _OtherTokenizer:
     def encode(self, texts: Sequence[str], longest: int) -> list[list[int]]:
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids[:longest] for encoding in encodings]
+
+
+def recall_taus_in(config: Mapping[str, Sequence[float]]) -> dict[float, tuple[float, float]]:
+    """Return an encoder's `recall_taus` from its configuration."""
+    return {float(recall): (float(own), float(other)) for recall, (own, other) in config.items()}
 
 
 def _read(folder: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any], dict[str, Any]]:

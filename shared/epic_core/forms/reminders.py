@@ -10,6 +10,7 @@ from typing import Literal
 from epic_core.errors import InvalidInputError
 from epic_core.forms.dates import days_in
 from epic_core.types import Item
+from epic_core.types.validation import local_time
 
 DAYS = 30
 """How many days ahead are looked at by default."""
@@ -53,7 +54,7 @@ def due(items: Iterable[Item], before: date | datetime | str | None, today: date
             if day is not None:
                 found[day, item.id] = Due(day=day, item=item, reason="named")
         if item.expires_at is not None:
-            day = item.expires_at.astimezone().date()
+            day = local_time(item.expires_at).date()
             found.setdefault((day, item.id), Due(day=day, item=item, reason="expires"))
     return sorted((each for each in found.values() if today <= each.day < end), key=lambda each: each.day)
 

@@ -25,7 +25,11 @@ _CLOCK = re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2} ?(?:am|pm|o'clock)\b", re.I)
 # Runs of digits in groups, such as a telephone number, are one thing and no number.
 _GROUPED = re.compile(r"\+?\d+(?:[ /-]\d{2,})+")
 _ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
-_CODE = re.compile(r"(?<![\w+])(?=[^\s]*\d|[A-Z]{2}\d*\s)\+?[A-Z\d][A-Z\d]*(?:[ /.-]?[A-Z\d]*\d[A-Z\d]*)*(?![\w])")
+# A UUID, or groups of which the first has a digit, or is two letters ("AB 123"), and each other one has a digit.
+_CODE = re.compile(
+    r"(?<![\w+])(?:[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}"
+    r"|(?=[^\s\d]{0,60}\d|[A-Z]{2}\s)\+?[A-Z\d]+(?:[ /.-][A-Z]*\d[A-Z\d]*)*)(?!\w)"
+)
 _CAPITAL = r"[^\W\d_a-z][\w'’-]*"
 _NAME = re.compile(
     rf"(?:(?:Dr|Mrs?|Ms|Prof|St)\b\.? )?{_CAPITAL}(?:(?: (?:de|da|do|van|von|der|of|the|und|and|&))* {_CAPITAL})*"

@@ -19,7 +19,7 @@ from epic_core.graph.reports import GraphReport, Neighbour
 from epic_core.graph.search import GraphHits, Reader, Walk, search
 from epic_core.memory import EpicMemory, Options
 from epic_core.pipeline.choice import Select, checked_choice
-from epic_core.pipeline.search import Keys, MinScore, checked_search
+from epic_core.pipeline.search import Keys, checked_search
 from epic_core.pipeline.session import Session
 from epic_core.reranking import LearnedReranker
 from epic_core.reranking.selection import GRAPH
@@ -29,7 +29,7 @@ from epic_core.runtime.progress import Progress
 from epic_core.storage.store import Store
 from epic_core.storage.tables.entries import verifier_number
 from epic_core.types import BuildReport, Item, Preference, checked_text
-from epic_core.types.modes import Mode, StancePolicy
+from epic_core.types.modes import MinScore, Mode, StancePolicy
 
 
 class OpenOptions(Options, total=False):

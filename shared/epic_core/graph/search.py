@@ -24,12 +24,14 @@ from epic_core.encoders.cache import TextVectors
 from epic_core.graph.entity_linking import entity_seeds
 from epic_core.graph.extraction.base import PhraseExtractor, entity_key
 from epic_core.graph.loaded import LoadedGraph
-from epic_core.pipeline import ranking
+from epic_core.pipeline import candidates as finding
 from epic_core.pipeline.hits import fact_hits
-from epic_core.pipeline.search import Search, best_entries, found_near, hits_at, prepared
+from epic_core.pipeline.search import Search, best_entries, facts_by_text, found_near, hits_at, prepared
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.steering.query_steering import QuerySteering, SteeredQuery, Steerings
+from epic_core.steering.question_kind import recalls
+from epic_core.steering.ranking import Verdicts
 from epic_core.storage.namespace import Namespace
 from epic_core.types import FloatArray, Hit, Hits, Preference, Stance
 from epic_core.types.verdicts import PENALTY
@@ -143,7 +145,7 @@ def search(
         embeddings: FloatArray = yield from reader.texts.embedding(visited.texts, "telling apart")
         steering: QuerySteering = yield from reader.steerings.steering(visited.preferences, asked.mode)
         started = time.perf_counter()
-        said = steering.score_texts(vector, visited.texts, embeddings, scaled=False)
+        said = steering.score_texts(vector, visited.texts, embeddings, scaled=False, kind=asked.kind)
         clock.add("telling apart", started)
     if session.encoder is not encoder:  # the memory was embedded anew meanwhile
         return (yield from search(session, hold, phrases, Reader(session.encoder), walk, asked, clock))
@@ -166,7 +168,7 @@ def _walked(
     started = time.perf_counter()
     space = session.space(asked.namespace)
     positions = None if asked.preferences is None else space.positions(asked.preferences)
-    steered = session.steering_of(space, asked.mode).steer_for_index(vector, only=positions)
+    steered = session.steering_of(space, asked.mode).steer_for_index(vector, only=positions, kind=asked.kind)
     started = clock.add("steering", started)
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
     near, cosines = _near(session, space, replace(asked, k=max(asked.k, _STARTS)), steered.vector, allowed)
@@ -208,11 +210,9 @@ def _near(
     if asked.keys == "instruction":
         return best_entries(space, asked, vector, allowed)
     items = None if allowed is None else frozenset(space.item_of[row] for row in allowed.tolist())
-    found = ranking.candidates(
-        space, session.store, asked.query, vector, asked.k, entries_allowed=allowed, items_allowed=items
-    )
+    found = finding.candidates(space, asked.words, vector, asked.k, entries_allowed=allowed, items_allowed=items)
     rows_of = _allowed_rows(space, allowed)
-    cosines = dict(found.entries.values())
+    cosines: dict[int, float] = {}
     near: list[tuple[int, float]] = []
     for item, topic in zip(found.rows, found.topics.tolist(), strict=True):
         if rows := rows_of(item):
@@ -231,14 +231,15 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
         first = [(row, share + gain) for (row, share), gain in zip(best, gained, strict=False)]
         best = sorted(first, key=lambda pair: -pair[1]) + best[len(first) :]
     # Without passages that have gone meanwhile.
-    best = [(row, score) for row, score in best if row in space.item_of][: _fetched(asked)]
+    best = [(row, score) for row, score in best if row in space.item_of]
+    best = _yielding(space, asked, visited, best)[: _fetched(asked)]
     hits = hits_at(session.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
     vectors, shown = [space.index.vector(row) for row, _ in best], None
     if asked.choice is not None:
         shown = asked.choice.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
         best, hits, vectors = shown.chosen(best, hits, vectors)
     session.count_uses([row for row, _ in best])
-    facts = ranking.facts_by_text(space, session.store, session.encoder, asked.query, steered.query, asked.filter)
+    facts = facts_by_text(session, space, asked, steered.query)
     clock.add("index", started)
     return GraphHits(
         hits,
@@ -252,6 +253,21 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
         entities=visited.entities,
         ranking=shown,
     )
+
+
+def _yielding(
+    space: Namespace, asked: Search, visited: Visited, best: list[tuple[int, float]]
+) -> list[tuple[int, float]]:
+    """Return passages with those that conflict with a preference below others that answer, as in a memory."""
+    if asked.stance_policy == "any" or recalls(asked.kind) or not best:
+        return best
+    items = [space.item_of[row] for row, _ in best]
+    verdicts = Verdicts.of([space.stances(item) for item in items], visited.preferences, {})
+    places = space.texts.places(items)
+    topics = np.where(places < 0, 0.0, space.texts.cosines(visited.steered.query)[places]).astype(np.float32)
+    scores = verdicts.yielding(np.array([score for _, score in best], dtype=np.float32), topics)
+    order = np.argsort(-scores, kind="stable").tolist()
+    return [(best[place][0], float(scores[place])) for place in order]
 
 
 def _fetched(asked: Search) -> int:

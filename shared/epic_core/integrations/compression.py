@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epic_core.encoders.base import Embed, default_tau
 from epic_core.memory import EpicMemory
@@ -73,7 +74,9 @@ def compressed(
     vectors: FloatArray = yield Embed(encoder, [*every, *preferences], "embedding")
     said, wished = vectors[: len(every)], vectors[len(every) :]
     tau = memory.tau if preferences else default_tau(encoder)
-    needed = (said @ wished.T >= tau).any(axis=1) if preferences else np.zeros(len(every), dtype=bool)
+    needed: NDArray[np.bool_] = np.zeros(len(every), dtype=bool)
+    if preferences:
+        needed |= (said @ wished.T >= tau).any(axis=1)
     if query:
         asked: FloatArray = yield Embed(encoder, [query], "embedding", query=True)
         least = default_relevant(encoder) if relevant is None else relevant

@@ -13,14 +13,10 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 from typing_extensions import Self
 
-from epic_core.errors import InvalidInputError
+from epic_core.errors import NotCopiedError
 from epic_core.lm.failures import said
 
 T = TypeVar("T")
-
-
-class NotCopiedError(InvalidInputError, pickle.PicklingError):
-    """Error for a component that cannot be pickled or copied."""
 
 
 class Copied:
@@ -46,6 +42,13 @@ class Copied:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return made_of(self, copy.deepcopy(vars(self), sharing(memo, *self._shared())))
+
+
+class CopiedAdapter(Copied):
+    """The same for adapters of a framework's model: a copy asks the same model."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return type(self)(**self._arguments())
 
 
 class CopiedModel(Copied):

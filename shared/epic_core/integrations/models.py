@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epic_core.encoders import Encoder, aembed, by_name, default_encoder, embed
+from epic_core.encoders import Encoder, aembed, by_name, embed
 from epic_core.encoders.adapted import is_encoder
 from epic_core.encoders.base import aembed_query, embed_query
 from epic_core.errors import InvalidInputError
@@ -48,7 +48,7 @@ class Models:
             InvalidInputError: for anything else.
         """
         if given is None:
-            return default_encoder()
+            return by_name.encoder_of(None)
         if isinstance(given, self.wrapped):
             return given.encoder  # type: ignore[attr-defined, no-any-return]
         if isinstance(given, self.embedding):
@@ -102,7 +102,8 @@ class Models:
             StoreError: if the file cannot be opened.
         """
         if isinstance(memory, (str, Path)):
-            return EpicMemory.open(memory, must_exist=True, encoder=self.encoder_of(embeddings))
+            encoder = None if embeddings is None else self.encoder_of(embeddings)
+            return EpicMemory.open(memory, must_exist=True, encoder=encoder)
         if not isinstance(memory, EpicMemory):
             raise InvalidInputError(f"memory is an EpicMemory or the name of its file, not {type(memory).__name__}.")
         if embeddings is not None:

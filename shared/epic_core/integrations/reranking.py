@@ -1,13 +1,10 @@
 """Re-ranking of another search's results, judged by the user's preferences.
 
-Each text goes through stages 1 and 2 as on its way into a memory, and is ranked as a memory ranks its own items:
-
-    cos(q~, E(x)) - penalty(stance of x),
-
-where q~ is the query as the preferences steer it towards raw texts (`steering`). Of several stances the worst counts;
-a text that matches no preference, or is undecided, counts as neutral. Guidance that a text already carries, under one
-of the preferences, is used as it is: what a language model wrote when the text was stored is worth more than a second
-opinion, and costs nothing.
+Each text goes through stages 1 and 2 as on its way into a memory, and is ranked by its similarity to the query as the
+preferences steer it towards raw texts, and by its stances as in a memory (`steering.ranking`): what conflicts stands
+below what does not. A text that matches no preference, or is undecided, has no stance. Guidance that a text already
+carries, under one of the preferences, is used as it is: what a language model wrote when the text was stored is worth
+more than a second opinion, and costs nothing.
 """
 
 from __future__ import annotations
@@ -31,9 +28,11 @@ from epic_core.memory import EpicMemory
 from epic_core.runtime.batching import storable
 from epic_core.runtime.effects import Effects
 from epic_core.steering.query_steering import QuerySteering, Steerings
+from epic_core.steering.question_kind import question_kind, recalls
+from epic_core.steering.ranking import Verdicts
 from epic_core.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Stance
 from epic_core.types.modes import Mode
-from epic_core.types.verdicts import PENALTY, Judged
+from epic_core.types.verdicts import PENALTY, Judged, Stances
 from epic_core.verification.lm import LMVerifier
 
 Keep: TypeAlias = Literal["all", "relevant", "supports"]
@@ -68,7 +67,7 @@ class Ranked:
         decision: Keep, Discard or Undecided; None for an empty text, which cannot be judged.
         guidance: The guidance under each preference, the strongest first, as `as_metadata` takes it.
         rewrite: The verifier's rewritten text; empty if there is none.
-        score: The score it was ranked by, a cosine less a penalty; None without one, for example without a query.
+        score: The score it was ranked by, by nearness and stances; None without one, for example without a query.
     """
 
     place: int
@@ -182,8 +181,12 @@ class Reranker:
             steering: QuerySteering = yield from steerings.steering(preferences, self.steering)
             asked: FloatArray = yield Embed(steerings.encoder, [query], "", query=True)
             vectors: FloatArray = yield Embed(steerings.encoder, [one.text for one in found], "")
-            cosines: list[float] = (vectors @ steering.steer_vector(asked[0]).vector).tolist()
-            scores = [cosine - PENALTY[one.stance] for cosine, one in zip(cosines, found, strict=True)]
+            kind = question_kind(query)
+            steered = steering.steer_vector(asked[0], kind=kind)
+            weights = {one.preference.id: steered.strength * one.weight for one in steered.preferences}
+            stances: list[Stances] = [{facts["preference"]: _stance(facts) for facts in one.guidance} for one in found]
+            judged_so = Verdicts.of(stances, preferences, weights, not recalls(kind))
+            scores: list[float] = judged_so.ranked(vectors @ steered.vector, vectors @ asked[0]).tolist()
             found = [replace(one, score=score) for one, score in zip(found, scores, strict=True)]
             found.sort(key=lambda one: one.score or 0.0, reverse=True)
         else:

@@ -1,23 +1,24 @@
 """Cues: statements of a user about themselves, found in their own turns by words alone; precision before recall.
 
 A turn is read in three steps. First what is not the user's own word about today's world is masked: quoted lines, code,
-quotations, pasted texts, role play, fiction. Then sentences with a question, a condition, reported speech or irony in
-front of the statement are passed over (`boundaries.py`). What is left is looked through for a first person with a cue
-(`grammar.py`, `rules.py`, `wishes.py`, `changes.py`).
+quotations, pasted texts, what is played or made up. Then sentences with a question, a condition, reported speech or
+irony in front of the statement are passed over (`boundaries.py`). What is left is looked through for a first person
+with a cue (`grammar.py`, `rules.py`, `wishes.py`, `changes.py`). What is passed over is told with the reason.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from epic_core.learning import boundaries, changes, durations, grammar, rules, wishes
+from epic_core.learning import boundaries, changes, durations, grammar, manners, rules, wishes
 from epic_core.learning.conversations import Turn
 from epic_core.learning.pastes import doubtful_from, told_by_others, without_pastes
 from epic_core.text.statements import statement_of
+from epic_core.types.validation import local_time
 
 Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update", "shift", "news"]
 About: TypeAlias = Literal["preference", "fact"] | None
@@ -25,10 +26,14 @@ About: TypeAlias = Literal["preference", "fact"] | None
 _LONGEST_TURN = 4000
 _LONGEST_PARAGRAPH = 120  # words; people do not say so much of themselves at once
 _LONGEST_QUOTE = 240
+_AROUND = 12  # characters around a statement that say nothing, such as "please"
+_PERHAPS = 0.8  # confidence in what may be meant for once
 DOUBTFUL = 0.5  # confidence in what may have been pasted: for the user to decide
 _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d\u201e", "''''\"\"\"")
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-_SENTENCE = re.compile(r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|\s*\n\s*")
+_SENTENCE = re.compile(
+    r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|(?<!\s)\s*\n\s*"
+)
 _LEAD = re.compile(
     r"\s*(?:(?:so|and|but|also|ok|okay|oh|well|hi|fyi|honestly|really|just|look|yes|no(?=,)),? |for the record,? )*",
     re.I,
@@ -52,6 +57,9 @@ _POINTS = re.compile(
     re.I,
 )
 _BOTH = re.compile(r"my \w+(?: \w+)? and i\b|me and (?:the|my) \w+", re.I)
+# What follows from what a sentence says before it, and what says of whom it speaks.
+_FOLLOWS = re.compile(r"\b(?:so|hence|therefore)\b[,\s]*$", re.I)
+_OWN_SUBJECT = re.compile(r"(?:i|we|my|our)\b", re.I)
 # Signs of something that may change a fact.
 _NEWS = frozenset({"now", "changed", "ended", "instead"})
 # Of several at one place, the first counts.
@@ -64,7 +72,12 @@ _CUES: tuple[tuple[re.Pattern[str], About, Change], ...] = (
     (grammar.FACT, "fact", "none"),
     (wishes.WISH, "preference", "none"),
 )
-_AT_THE_FRONT = (grammar.THING_FIRST, rules.TOLD)
+# Why something does not count.
+_ASKED = "asked or supposed"
+_CORRECTED = "put right at once"
+_FOR_ONCE = "wished for once"
+_OF_OTHERS = "quoted, pasted or made up"
+_AT_THE_FRONT = (grammar.THING_FIRST, rules.TOLD, manners.MANNER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +92,7 @@ class Statement:
             something known, "news" may change a fact that is known.
         confidence: In (0, 1].
         until: Until when it holds; None for always.
+        left_out: Why it does not count; empty if it does.
     """
 
     quote: str
@@ -86,32 +100,94 @@ class Statement:
     change: Change = "none"
     confidence: float = 0.9
     until: datetime | None = None
+    left_out: str = ""
 
 
-def statements(turn: Turn, now: datetime) -> list[Statement]:
+class _Found(NamedTuple):
+    """Where a statement begins and ends, what it is about, and why it does not count, if so."""
+
+    first: int
+    last: int
+    about: About
+    change: Change
+    left_out: str = ""
+
+
+def statements(turn: Turn, now: datetime, *, every: bool = False) -> list[Statement]:
     """Return what a user says of themselves in a turn; nothing for the turns of others.
 
     Args:
         turn: The turn.
         now: The time at which it was said, with its zone, from which "today" is reckoned.
+        every: Whether also those are returned that do not count.
     """
-    if turn.role != "user" or len(turn.text) > _LONGEST_TURN:
+    if turn.role != "user":
         return []
+    if len(turn.text) > _LONGEST_TURN:
+        start = turn.text[:_LONGEST_QUOTE]
+        return [Statement(quote=start, about=None, left_out="in a turn that is too long")] if every else []
+    plain = _plain(turn.text)
     masked = without_pastes(own_words(turn.text))
+    made = [*_read(masked, turn.text, now)]
+    if not every:
+        return [each for _, each in made if not each.left_out]
+    if masked != plain:
+        spans = [span for span, _ in made]
+        made += [
+            (span, replace(each, left_out=_OF_OTHERS))
+            for span, each in _read(plain, turn.text, now)
+            if all(span.stop <= other.start or other.stop <= span.start for other in spans)
+        ]
+        made.sort(key=lambda one: one[0].start)
+    return [each for _, each in made]
+
+
+def _read(masked: str, text: str, now: datetime) -> Iterator[tuple[range, Statement]]:
+    """Yield where a text has statements, and these, also those that do not count."""
     doubtful = doubtful_from(masked)
-    made: list[Statement] = []
     start = 0
     for boundary in [*_SENTENCE.finditer(masked), None]:
         end = len(masked) if boundary is None else boundary.start()
-        found = [*_in_sentence(masked, start, end)] or [*_shifted(masked, start, end)]
-        for first, last, about, change in found:
-            quote = turn.text[first:last]
-            behind = durations.TIME_BEHIND.match(masked, last, end)
-            if len(quote.split()) > 1 and len(quote) <= _LONGEST_QUOTE:
-                scope = masked[first : behind.end() if behind else last]
-                made += _timed(quote, scope, about, change, now, DOUBTFUL if first >= doubtful else 1.0)
+        limit = durations.SENTENCE_LIMIT.match(masked, start, end)
+        lasting = durations.end_of(limit.group(), now) if limit else None
+        every = [*_in_sentence(masked, start, end)]
+        found = [each for each in every if not each.left_out] or [*_shifted(masked, start, end)]
+        for each in every:
+            if each.left_out and all(each.last <= other.first or other.last <= each.first for other in found):
+                found.append(each)
+        for first, last, about, change, reason in found:
+            quote, left_out, most = text[first:last], reason, DOUBTFUL if first >= doubtful else 1.0
+            time_behind = durations.TIME_BEHIND.match(masked, last, end)
+            scope = masked[first : time_behind.end() if time_behind else last]
+            if len(quote.split()) < 2:
+                continue
+            if len(quote) > _LONGEST_QUOTE:
+                quote, left_out = quote[:_LONGEST_QUOTE], reason or "too long for a statement"
+            if not left_out and manners.MANNER.match(quote) and not manners.LASTING.search(masked, start, end):
+                # How one text is to be written is said for once, beside a question perhaps for good.
+                others = text[:first] + text[last:]
+                if manners.TASK.search(others):
+                    left_out = _FOR_ONCE
+                elif len(others) > _AROUND or not manners.FORBIDDEN.match(quote):
+                    most = min(most, _PERHAPS)
+            if left_out:
+                statement = Statement(quote=quote, about=about, change=change, left_out=left_out)
+            else:
+                # "I'm on antibiotics for the next two weeks, so no dairy for me": that holds as long.
+                behind = about == "fact" and limit is not None and not masked[limit.end() : first].strip(" ,")
+                goes_on = _FOLLOWS.search(masked, start, first) or behind or not _OWN_SUBJECT.match(quote)
+                statement = _timed(quote, scope, about, change, now, lasting if goes_on else None, most)
+                lasting = statement.until
+            yield range(first, last), statement
         start = 0 if boundary is None else boundary.end()
-    return made
+
+
+def sentence_of(text: str, quote: str) -> str:
+    """Return the sentence of a turn in which a quote stands; the sentences, if those are several."""
+    first = text.find(quote)
+    start = max((cut.end() for cut in _SENTENCE.finditer(text) if cut.end() <= first), default=0)
+    end = min((cut.start() for cut in _SENTENCE.finditer(text) if cut.start() >= first + len(quote)), default=len(text))
+    return text[start:end].strip()
 
 
 def only_asks(text: str) -> bool:
@@ -124,18 +200,24 @@ def only_asks(text: str) -> bool:
 
 def said_at(turn: Turn) -> datetime:
     """Return when a turn was said, in local time; now if it is not known."""
-    return (datetime.now(timezone.utc) if turn.time is None else datetime.fromisoformat(turn.time)).astimezone()
+    return local_time(datetime.now(timezone.utc) if turn.time is None else datetime.fromisoformat(turn.time))
+
+
+def _plain(text: str) -> str:
+    # A format character, which nobody sees, hides no label.
+    return _UNSEEN.sub(" ", text.translate(_APOSTROPHES))
 
 
 def own_words(text: str) -> str:
     """Return a text, cut at what is pasted, in which places stay and all that is not the user's own word is blank."""
-    # A format character, which nobody sees, hides no label.
-    text = _UNSEEN.sub(" ", text.translate(_APOSTROPHES))
+    text = _plain(text)
     if boundaries.NO_TURN.search(text):
         return ""
-    text = boundaries.MASKED.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
-    if pasted := boundaries.PASTED.search(text):
-        text = text[: pasted.start()]
+    for masked in (boundaries.MASKED, boundaries.REQUESTED):
+        text = masked.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
+    for others in (boundaries.PLAYED, boundaries.PASTED):
+        if found := others.search(text):
+            text = text[: found.start()]
     position = 0
     for paragraph in re.split(r"(\n\s*\n)", text):
         if len(paragraph.split()) > _LONGEST_PARAGRAPH:
@@ -144,16 +226,19 @@ def own_words(text: str) -> str:
     return text
 
 
-def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, About, Change]]:
-    """Yield where the statements of a sentence begin and end, and what they are about."""
+def _in_sentence(text: str, start: int, end: int) -> Iterator[_Found]:
+    """Yield the statements of a sentence, also those that do not count."""
     sentence = text[start:end]
     if _QUOTED.search(sentence) or not sentence.strip():
         return
-    if told_by_others(sentence):
+    pasted = len(sentence.split()) > _LONGEST_PARAGRAPH
+    if pasted or told_by_others(sentence):
+        if found := _first(sentence, 0):
+            yield _Found(start + found[0], end, *found[1:], _OF_OTHERS if pasted else "said by somebody else")
         return
     if given := _to_remember(sentence):
         first, last, about = given
-        yield start + first, start + last, about, "none"
+        yield _Found(start + first, start + last, about, "none")
         return
     asks = sentence.rstrip(" )\"'").endswith("?")
     place = done = 0
@@ -161,49 +246,69 @@ def _in_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, Ab
         begin, about, change = found
         place = begin + 2
         front = sentence[:begin]
-        if not _states(front):
+        if reason := _not_stated(front):
+            yield _Found(start + begin, end, about, change, reason)
             continue
-        stop = len(sentence)
-        # A cut stands behind the words by which the statement was found.
-        opening = max(
-            (len(cue.group()) for cue in (_BOTH.match(sentence, begin), rules.TOLD.match(sentence, begin)) if cue),
-            default=0,
-        )
-        for mark in (boundaries.CUT, boundaries.NEXT):
-            # "I've left Initech, I'm at Globex now" is one change, "keep it short, I hate scrolling" one rule.
-            goes_on = (change == "stop" and changes.INSTEAD.match(sentence, begin)) or _is_told(sentence, begin)
-            if not (goes_on and mark is boundaries.NEXT) and (
-                cut := mark.search(sentence, begin + max(4, opening), stop)
-            ):
-                stop = cut.start()
-        asked = asks and not rules.ASKED.match(sentence, begin)
-        if (asked and stop == len(sentence)) or boundaries.CORRECTED.match(sentence, stop):
-            continue
+        stop = _end_of(sentence, begin, change)
         words = sentence[begin:stop]
-        if boundaries.NOT_MEANT.search(words) and change == "none":
-            continue
+        asked = asks and stop == len(sentence) and not rules.ASKED.match(sentence, begin)
         begin += len(words) - len(words.lstrip())
         words = words.strip(" .,;:!-\u2013\u2014(")
-        place = max(place, begin + len(words))
-        if (about is None and change == "none") or (change == "none" and about == "preference" and _is_part(words)):
-            continue  # the taste of somebody else
+        if boundaries.CORRECTED.match(sentence, stop):
+            reason = _CORRECTED
+        else:
+            reason = _ASKED if asked else _not_meant(words, about, change)
+        if reason not in (_ASKED, _CORRECTED):
+            place = max(place, begin + len(words))
+        if reason:
+            yield _Found(start + begin, start + begin + len(words), about, change, reason)
+            continue
         fronted = durations.TIME_IN_FRONT.search(front) or boundaries.CONDITION.search(front)
         if fronted and fronted.start() >= done:
             begin, words = fronted.start(), sentence[fronted.start() : begin] + words
         done = begin + len(words)
-        yield start + begin, start + done, about, change
+        yield _Found(start + begin, start + done, about, change)
 
 
-def _states(front: str) -> bool:
-    """Tell whether a statement of the user's own may begin behind these words of its sentence."""
+def _end_of(sentence: str, begin: int, change: Change) -> int:
+    """Return where a statement of a sentence ends."""
+    stop = len(sentence)
+    # A cut stands behind the words by which the statement was found.
+    opening = max(
+        (len(cue.group()) for cue in (_BOTH.match(sentence, begin), _rule(sentence, begin)) if cue),
+        default=0,
+    )
+    for mark in (boundaries.CUT, boundaries.NEXT):
+        # "I've left Initech, I'm at Globex now" is one change, "keep it short, I hate scrolling" one rule.
+        goes_on = (change == "stop" and changes.INSTEAD.match(sentence, begin)) or _is_told(sentence, begin)
+        if not (goes_on and mark is boundaries.NEXT) and (cut := mark.search(sentence, begin + max(4, opening), stop)):
+            stop = cut.start()
+    return stop
+
+
+def _not_stated(front: str) -> str:
+    """Return why no statement of the user's own may begin behind these words of its sentence; empty if it may."""
+    if boundaries.NOT_MEANT.search(front) or boundaries.QUESTION.match(front.lstrip()) or _WHILE.search(front):
+        return _ASKED
+    if boundaries.REPORTED.search(front) and not boundaries.I_SAID.search(front):
+        return "reported of somebody"
+    if ": " in front and not boundaries.COLON.match(front):
+        return _OF_OTHERS
     begins = boundaries.BEGINNING.search(front) or boundaries.CONDITION.search(front)
-    if not begins or boundaries.NOT_MEANT.search(front):
-        return False
-    if boundaries.QUESTION.match(front.lstrip()) or (": " in front and not boundaries.COLON.match(front)):
-        return False
-    if _WHILE.search(front):
-        return False
-    return not boundaries.REPORTED.search(front) or boundaries.I_SAID.search(front) is not None
+    return "" if begins else "inside another clause"
+
+
+def _not_meant(words: str, about: About, change: Change) -> str:
+    """Return why a statement does not count, by its own words; empty if it does."""
+    if change != "none":
+        return ""
+    if boundaries.NOT_MEANT.search(words):
+        return _ASKED
+    if about is None:
+        return "the taste of somebody else"
+    # "My job is", of what went on with a role that is played, states nothing.
+    part = _is_part(words) if about == "preference" else len(words.split()) < 4 and _STUB.search(words)
+    return "about what only the context names" if part else ""
 
 
 def _to_remember(sentence: str) -> tuple[int, int, About] | None:
@@ -222,14 +327,18 @@ def _to_remember(sentence: str) -> tuple[int, int, About] | None:
 
 def _is_part(words: str) -> bool:
     """Tell whether a statement lacks a part, or is about something that only its context names."""
-    return _STUB.search(words) is not None or (rules.TOLD.match(words) is None and _POINTS.search(words) is not None)
+    return _STUB.search(words) is not None or (_rule(words, 0) is None and _POINTS.search(words) is not None)
 
 
 def _is_told(sentence: str, begin: int) -> bool:
-    return not _LEAD.sub("", sentence[:begin], count=1) and rules.TOLD.match(sentence, begin) is not None
+    return not _LEAD.sub("", sentence[:begin], count=1) and _rule(sentence, begin) is not None
 
 
-def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About, Change]]:
+def _rule(sentence: str, begin: int) -> re.Match[str] | None:
+    return rules.TOLD.match(sentence, begin) or manners.MANNER.match(sentence, begin)
+
+
+def _shifted(text: str, start: int, end: int) -> Iterator[_Found]:
     """Yield the first part of a sentence as a statement if it has a word of change."""
     sentence = text[start:end]
     stop = cut.start() if (cut := boundaries.CUT.search(sentence, 4)) else len(sentence)
@@ -246,7 +355,7 @@ def _shifted(text: str, start: int, end: int) -> Iterator[tuple[int, int, About,
         or boundaries.QUESTION.match(words.lstrip())
     ):
         return
-    yield start, start + len(words), None, change
+    yield _Found(start, start + len(words), None, change)
 
 
 def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
@@ -261,7 +370,10 @@ def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
         begin = lead.end() if lead else after
         cues = (grammar.ELLIPTIC, *_AT_THE_FRONT) if after == 0 else _AT_THE_FRONT
         if any(cue.match(sentence, begin) for cue in cues):
-            found.append((begin, len(_CUES), "preference", "none"))
+            # "No need for disclaimers" is a rule, and ends nothing.
+            forbids = manners.FORBIDDEN.match(sentence, begin) and manners.MANNER.match(sentence, begin)
+            rank = -1 if forbids else len(_CUES)
+            found.append((begin, rank, "preference", "none"))
             break
     if not found:
         return None
@@ -271,20 +383,28 @@ def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
     return start, about, change
 
 
-def _timed(quote: str, scope: str, about: About, change: Change, now: datetime, most: float) -> Iterator[Statement]:
-    """Yield a statement with its end if it holds for good or its end is known.
+def _timed(
+    quote: str, scope: str, about: About, change: Change, now: datetime, lasting: datetime | None, most: float
+) -> Statement:
+    """Return a statement with its end; it does not count if that is not known, or past.
 
     Args:
         scope: Where the end may be said.
+        lasting: The end that the sentence gives it; None for none.
         most: The highest confidence that it can have.
     """
     plain = quote.translate(_APOSTROPHES)
-    until = None if change != "none" else durations.end_of(scope, now)
-    if until is None and change == "none":
-        if about == "preference" and (durations.OPEN_END.search(scope) or _is_wish(plain)):
-            return
+    until = None if change != "none" else durations.end_of(scope, now) or lasting
+    if about == "fact" and until is not None and until <= now:
+        until = None  # "I have lived in Porto until 2019": that it was so still holds
+    left_out = ""
+    if until is None and change == "none" and about == "preference":
+        if durations.OPEN_END.search(scope):
+            left_out = "for a time of which the end is not known"
+        elif _is_wish(plain):
+            left_out = _FOR_ONCE
     elif until is not None and until <= now:
-        return
+        left_out = "over already"
     if until is not None and wishes.STATE.search(plain):
         about = "fact"
     confidence = 0.95 if about == "preference" else 0.9
@@ -293,7 +413,7 @@ def _timed(quote: str, scope: str, about: About, change: Change, now: datetime, 
     if grammar.HEDGED.search(scope):
         confidence = min(confidence, 0.7)
     confidence = min(confidence, most)
-    yield Statement(quote=quote, about=about, change=change, confidence=confidence, until=until)
+    return Statement(quote=quote, about=about, change=change, confidence=confidence, until=until, left_out=left_out)
 
 
 def _is_wish(quote: str) -> bool:

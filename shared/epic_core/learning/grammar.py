@@ -161,8 +161,8 @@ THING_FIRST = front(r"""
     <SUBJECT> keeps? me (?:sane|going|calm|awake|happy|fit)
     <SUBJECT> tastes? (?:like|of) [\w' -]{2,20} to me
     (?:(?!(?:what|that|which|who|when|where|if|how|why|because|and|but|like|as|than|the|an?|until|since|with|for|at|in|
-        on)\b)[\w'-]+ ){1,4}i (?:do not|don't|dont|never|can't|cannot|won't|avoid|
-        leave)(?: [\w' ]{2,30})?(?= *(?:[.,;!]|$))
+        on|they|he|she|you|people|says?|said|thinks?|told)\b)[\w'-]+ ){1,4}i (?:do not|don't|dont|never|can't|
+        cannot|won't|avoid|leave)(?: [\w' ]{2,30})?(?= *(?:[.,;!]|$))
     <SUBJECT> (?:is|are) [\w' ]{2,30} as far as i'm concerned
     <SUBJECT> (?:that's (?:how|the way) (?:i|we)\b|only(?:,? please)?,? for <US>\b)
 """)

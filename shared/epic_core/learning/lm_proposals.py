@@ -12,7 +12,7 @@ from epic_core.learning.conversations import Turn
 from epic_core.learning.cues import DOUBTFUL, own_words, said_at
 from epic_core.learning.durations import end_of_day
 from epic_core.learning.pastes import doubtful_from
-from epic_core.learning.references import Known
+from epic_core.learning.references import Known, means_the_same
 from epic_core.lm.answers import Record, UnreadableAnswer, letters, line_of, mappings, said_in, value_of, whole_pieces
 from epic_core.lm.base import LanguageModel
 from epic_core.lm.client import StructuredClient, UnreadableTwice
@@ -204,7 +204,7 @@ def _checked(
     if not _bears_out(quote, f"{proposal.text} {proposal.old}"):
         return None, "quotes that do not say what is drawn from them"
     return (
-        (None, "known already") if any(plain(each.text) == plain(proposal.text) for each in known) else (proposal, "")
+        (None, "known already") if any(means_the_same(each.text, proposal.text) for each in known) else (proposal, "")
     )
 
 

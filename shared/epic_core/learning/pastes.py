@@ -28,9 +28,11 @@ _OWN_LABEL = re.compile(
     r"update(?: for you)?|"
     r"just so you know|oh|(?:my|our|house) [\w' -]{2,30}|scratch that|(?:small |quick )?correction|preferences?|diet|"
     r"allerg\w+|i\b[^:\n]*|"
-    r"we\b[^:\n]*)\s?:",
+    r"we\b[^:\n]*)\s?[:\u2012-\u2015-]",
     re.I,
 )
+# "Bob \u2013 I love casinos".
+_DASHED = re.compile(r"[ \t]*[A-Z][\w.']*(?: [A-Z][\w.']*)? ?[-\u2012-\u2015]{1,2} (?=(?i:i|we|my|our)\b)")
 _DIALOGUE = re.compile(r"(?m)^[ \t]*[\u2012-\u2015][^\n]*")
 # Words for a text, and for passing one on: after a sentence with one of these, that text may follow.
 _TEXT = (
@@ -76,7 +78,7 @@ _LEAD = (
     r"please note|anyway|actually|"
     r"honestly|today|tonight|tomorrow|next \w+|this \w+|in \w+|on \w+|as \w+|sorry|then|now|"
     r"good (?:morning|evening|day))"
-    r"[,.! ]+){0,3}"
+    r"[,.! \u2012-\u2015-]+){0,3}"
 )
 _I = re.compile(rf"{_LEAD}(?:i|we)(?:'\w+)?\b(?!\.)", re.I)
 _MY = re.compile(rf"{_LEAD}(?:my|our)\b.*[.!\u2026)]$", re.I)
@@ -85,7 +87,8 @@ _BEHIND = re.compile(
     r",\s*(?!i\b|as i\b|like i\b)(?:[\w'.-]+ ){1,3}(?:says?|said|writes?|wrote|claims?|claimed|insists?|"
     r"insisted|adds?|"
     r"added|replies|replied|tells?|told|explains?|explained|argues?|argued|goes|went|shouted|whispered|laughed)"
-    r"(?: (?:to )?(?:me|us|him|her|them))?\s*[.!]*$|,\s*(?:says?|said|wrote|writes|replied|added|"
+    r"(?: (?:to )?(?:me|us|him|her|them))?\s*[.!]*$|,\s*(?:says|say(?= (?:the|my|they)\b)|said|wrote|writes|replied|"
+    r"added|"
     r"claims?) [\w .'-]{1,40}$",
     re.I,
 )
@@ -96,7 +99,8 @@ def without_pastes(text: str) -> str:
     text = _DIALOGUE.sub(lambda match: "\x00" * len(match.group()), text)
     start = 0
     for line in text.split("\n"):
-        if _LABEL.match(line) and not _OWN_LABEL.match(line):
+        named = _LABEL.match(line) or (_DASHED.match(line) and not _I.match(line) and not _MY.match(line))
+        if named and not _OWN_LABEL.match(line):
             return text[:start]
         start += len(line) + 1
     return text

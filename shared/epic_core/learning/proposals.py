@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING
 from epic_core.encoders.base import Embed
 from epic_core.errors import BudgetError, InvalidInputError, UnknownProposalError
 from epic_core.learning.conversations import Conversation, Turn
-from epic_core.learning.references import Known, avoids, contrary, referred, same, shared, slots, topic
+from epic_core.learning.references import (
+    Known,
+    asks_the_same,
+    avoids,
+    contrary,
+    in_first_person,
+    referred,
+    repeats,
+    same,
+    shared,
+    slots,
+    topic,
+)
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.fact_matching import matched
 from epic_core.pipeline.facts import LONGEST_FACT, change_fact, check_length, facts_of
@@ -19,6 +31,7 @@ from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
 from epic_core.storage.tables.proposals import was_decided
+from epic_core.text.plain_statements import ends, of_other_subjects, replaces
 from epic_core.types import BuildReport, FloatArray, Preference
 from epic_core.types.proposals import Proposal, ProposalKind, ProposalReport, Proposals, plain
 
@@ -40,7 +53,6 @@ _HABIT = re.compile(
 )
 _TURNED_TO = re.compile(r"\b(?:prefer|vegan|vegetarian|like|love|hate|into|but|eating|drinking|to)\b", re.I)
 _FROM_NOW = re.compile(r"\b(?:from now on|in future|these days|nowadays|after all|instead|any ?more|again|now)\b", re.I)
-_OF_USER = re.compile(r"\b(?:the )?user('s)?\b( is\b| has\b)?", re.I)
 _AGAIN = re.compile(r"\bagain\b|\bafter all\b", re.I)
 
 
@@ -53,11 +65,16 @@ def propose(
     report = ProposalReport(turns=len(conversation.turns), unusable=dict(+conversation.unusable))
     report.own = sum(turn.role == "user" for turn in conversation.turns)
     known = _known(session)
-    found = yield from _by_cues(session, conversation.turns, known, report)
+    found, back = yield from _by_cues(session, conversation.turns, known, report)
+    with session.lock:
+        waiting = session.store.proposals.of(session.namespace, "open")
     if lm is not None:
         from epic_core.learning.lm_proposals import proposed_by
 
-        by_model = yield from proposed_by(lm, conversation.turns, known, report)
+        pending = [
+            Known(text=each.text, preference=each.about_preference, pending=True) for each in waiting if each.text
+        ]
+        by_model = yield from proposed_by(lm, conversation.turns, [*known, *pending], report)
         quotes = [(each.turn, plain(each.quote)) for each in found]
         found += [
             each
@@ -65,7 +82,18 @@ def propose(
             if not any(each.turn == turn and _overlap(plain(each.quote), quote) for turn, quote in quotes)
         ]
         found.sort(key=lambda each: each.turn)
-    made = Proposals(keep_open(session, found, report), report)
+    _take_back(session, {each.id for each in back} - {each.id for each in found}, conversation.turns)
+    # What waits already stays as it is, so that the same words read again change nothing.
+    with session.lock:
+        waiting = session.store.proposals.of(session.namespace, "open")
+    new: list[Proposal] = []
+    for each in found:
+        if _waits(each, waiting):
+            report.leave_out(each.turn, each.quote, "known already")
+        else:
+            new.append(_with_origin(each, conversation.turns))
+    made = Proposals(keep_open(session, new, report), report)
+    report.left_out.sort(key=lambda each: each.turn)
     for proposal in list(made):
         if auto is not None and proposal.confidence >= auto and proposal.kind.startswith("add"):
             yield from accept(session, proposal, None, BuildReport(), clock, Progress())
@@ -74,12 +102,36 @@ def propose(
     return made
 
 
+def _with_origin(proposal: Proposal, turns: Sequence[Turn]) -> Proposal:
+    """Return a proposal with its whole sentence, and by whom and when that was said."""
+    from epic_core.learning.cues import said_at, sentence_of
+
+    turn = next(each for each in turns if each.number == proposal.turn and proposal.quote in each.text)
+    sentence = sentence_of(turn.text, proposal.quote)
+    told = None if turn.time is None else said_at(turn)
+    return replace(proposal, sentence=sentence, speaker=turn.speaker, said_at=told)
+
+
 def _known(session: Session) -> list[Known]:
+    """Return what is held. What another conversation called for changes nothing before it is accepted."""
     with session.lock:
         preferences = [Known(text=each.text, preference=True) for each in session.space().preferences]
-        waiting = session.store.proposals.of(session.namespace, "open")
-    pending = [Known(text=each.text, preference=each.about_preference, pending=True) for each in waiting if each.text]
-    return [*preferences, *(Known(text=item.text, preference=False) for item in facts_of(session)), *pending]
+    return [*preferences, *(Known(text=item.text, preference=False) for item in facts_of(session))]
+
+
+def _waits(proposal: Proposal, waiting: Iterable[Proposal]) -> bool:
+    """Tell whether a proposal says what another one that waits does."""
+    return any(asks_the_same(proposal, each) or repeats(proposal, each) for each in waiting)
+
+
+def _take_back(session: Session, back: Iterable[str], turns: Sequence[Turn]) -> None:
+    """Remove open proposals, by their ids, that the user has taken back since this conversation was read in part."""
+    store, namespace = session.store, session.namespace
+    with session.lock, store.transaction():
+        for proposal_id in back:
+            made = store.proposals.find(namespace, proposal_id)
+            if made is not None and any(each.number == made.turn and made.quote in each.text for each in turns):
+                store.proposals.remove(namespace, proposal_id)
 
 
 def _overlap(one: str, other: str) -> bool:
@@ -97,7 +149,12 @@ def add_proposals(session: Session, proposals: Iterable[Proposal], *, again: boo
             check_length(proposal.text)
     drop_expired(session)
     report = ProposalReport()
-    return Proposals(keep_open(session, given, report, again=again), report)
+    with session.lock:
+        waiting = session.store.proposals.of(session.namespace, "open")
+    asked = [next((each for each in waiting if asks_the_same(each, one)), None) for one in given]
+    new = [one for one, before in zip(given, asked, strict=True) if before is None]
+    made = keep_open(session, new, report, again=again)
+    return Proposals(dict.fromkeys([*(each for each in asked if each), *made]), report)
 
 
 def keep_open(
@@ -111,16 +168,18 @@ def keep_open(
             decided: frozenset[str | bytes] = frozenset() if again else store.proposals.decided(namespace)
             for proposal in found:
                 if proposal.over:
-                    report.dropped["over already"] += 1
+                    reason = "over already"
                 elif not proposal.about_preference and len(proposal.text) > LONGEST_FACT:
-                    report.dropped["too long for a fact"] += 1
+                    reason = "too long for a fact"
                 elif was_decided(proposal, decided):
-                    report.dropped["decided before"] += 1
+                    reason = "decided before"
                 elif proposal.id in made:
-                    report.dropped["said twice"] += 1
+                    reason = "said twice"
                 else:
                     made[proposal.id] = proposal
                     store.proposals.put(namespace, proposal, "open")
+                    continue
+                report.leave_out(proposal.turn, proposal.quote, reason)
     except BudgetError as error:
         made.clear()
         report.failures.append(f"{len(found)} proposals were not kept: {error}")
@@ -149,28 +208,32 @@ class _Candidate:
 
 def _by_cues(
     session: Session, turns: Sequence[Turn], known: Sequence[Known], report: ProposalReport
-) -> Effects[list[Proposal]]:
-    """Return what the user's own words call for, read without a model."""
-    # Its patterns take a while to compile: no program pays for them that does not learn.
-    from epic_core.learning.cues import said_at, statements
-
-    said = [(turn, each) for turn in turns for each in statements(turn, said_at(turn))]
+) -> Effects[tuple[list[Proposal], list[Proposal]]]:
+    """Return what the user's own words call for, read without a model, and what of it they take back again."""
+    said = _said(turns, report)
     if not said:
-        return []
+        return [], []
     texts = [*(each.text for each in known), *(_text(each.quote) for _, each in said)]
     vectors: FloatArray = yield Embed(session.encoder, texts, "embedding")
     pool = [_Candidate(known=each, row=row) for row, each in enumerate(known)]
     made: list[Proposal] = []
+    back: list[Proposal] = []
     for row, (turn, statement) in enumerate(said, start=len(known)):
         assert statement.quote in turn.text
         cosines = (vectors @ vectors[row])[[each.row for each in pool]]
         outcome = _Reading(statement, [each.known for each in pool], cosines).read()
-        if outcome.reason:
-            report.dropped[outcome.reason] += 1
-            continue
         kind, old = outcome.kind, None if outcome.old is None else pool[outcome.old]
+        if outcome.reason:
+            undone = statement.change == "undo" and old is None and _undone(session, statement.quote, turns)
+            report.leave_out(turn.number, statement.quote, "taken back later" if undone else outcome.reason)
+            if old is not None and old.changed:
+                # It is said again after all: what changed it before does not.
+                changing = [each for each in made if each.old == old.known.text]
+                made, old.changed = [each for each in made if each not in changing], False
+                back += changing
+            continue
         if old is not None and old.changed:
-            report.dropped["said twice"] += 1
+            report.leave_out(turn.number, statement.quote, "said twice")
             made = [
                 _ended_anew(each, old.known.text, statement.quote, turn) if kind == "end_fact" else each
                 for each in made
@@ -179,11 +242,12 @@ def _by_cues(
         if old is not None and old.known.pending:
             # It was only proposed: it is taken back, and nothing has to be removed for it.
             pool.remove(old)
-            report.dropped["taken back later"] += 1
-            if old.proposal in made:
-                made.remove(old.proposal)
-            else:
-                _take_back(session, old.known)
+            report.leave_out(turn.number, statement.quote, "taken back later")
+            assert old.proposal is not None
+            made = [each for each in made if each is not old.proposal]
+            back.append(old.proposal)
+            for each in pool:
+                each.changed = each.changed and each.known.text != old.proposal.old
             if kind.startswith(("remove", "end")):
                 continue
             kind, old = ("add_preference" if kind.endswith("preference") else "add_fact"), None
@@ -202,7 +266,36 @@ def _by_cues(
         if proposal.text:
             new = Known(text=proposal.text, preference=proposal.about_preference, pending=True)
             pool.append(_Candidate(known=new, row=row, proposal=proposal))
-    return made
+    return made, back
+
+
+def _undone(session: Session, quote: str, turns: Sequence[Turn]) -> bool:
+    """Turn down the one open preference of another conversation that the user takes back in plain words, if any."""
+    words = topic(quote)
+    with session.lock:
+        waiting = session.store.proposals.of(session.namespace, "open")
+    # What this conversation itself says is read anew, and in its order.
+    elsewhere = [each for each in waiting if not any(each.quote in turn.text for turn in turns)]
+    meant = [each for each in elsewhere if each.kind == "add_preference" and words and words <= topic(each.text)]
+    if len(meant) == 1:
+        # It does not come back when the other conversation is read again.
+        reject(session, meant[0])
+    return len(meant) == 1
+
+
+def _said(turns: Sequence[Turn], report: ProposalReport) -> list[tuple[Turn, Statement]]:
+    """Return what the user says of themselves, with its turn; what does not count is reported."""
+    # Its patterns take a while to compile: no program pays for them that does not learn.
+    from epic_core.learning.cues import said_at, statements
+
+    said: list[tuple[Turn, Statement]] = []
+    for turn in turns:
+        for each in statements(turn, said_at(turn), every=True):
+            if each.left_out:
+                report.leave_out(turn.number, each.quote, each.left_out)
+            else:
+                said.append((turn, each))
+    return said
 
 
 def _text(quote: str) -> str:
@@ -216,24 +309,9 @@ def _ended_anew(proposal: Proposal, old: str, quote: str, turn: Turn) -> Proposa
     return replace(proposal, quote=quote, turn=turn.number) if same else proposal
 
 
-def _in_first_person(text: str) -> str:
-    """Return what somebody else has written of the user as the user would say it, as facts are compared."""
-    words = {" is": " am", " has": " have", None: ""}
-    return _OF_USER.sub(lambda match: "my" if match[1] else "I" + words[match[2] and match[2].lower()], text)
-
-
-def _take_back(session: Session, known: Known) -> None:
-    """Remove the open proposals of a statement that the user has taken back."""
-    store, namespace = session.store, session.namespace
-    with session.lock, store.transaction():
-        for each in store.proposals.of(namespace, "open"):
-            if each.text == known.text:
-                store.proposals.remove(namespace, each.id)
-
-
 @dataclass(frozen=True)
 class _Outcome:
-    """What a statement calls for, the position of what it changes, and why it is not proposed if it is not."""
+    """What a statement calls for, the position of what it changes or repeats, and why it is not proposed if not."""
 
     kind: ProposalKind = "add_preference"
     old: int | None = None
@@ -246,6 +324,7 @@ class _Reading:
     def __init__(self, statement: Statement, known: Sequence[Known], cosines: FloatArray) -> None:
         self._statement, self._known, self._cosines = statement, known, cosines
         self._text = _text(statement.quote)
+        self._perhaps = False  # whether it may change what was only proposed
 
     def read(self) -> _Outcome:
         change = self._statement.change
@@ -254,8 +333,8 @@ class _Reading:
         if (told := self._told_of_a_fact()) is not None:
             return told
         if change == "news":
-            return _Outcome(reason="changes of what is not known")
-        place = referred(self._statement.quote, self._known, self._cosines)
+            return self._new(change)
+        place = self._referred()
         old = None if place is None else self._known[place]
         # "We moved to oat milk" changes a preference only where that is about milk; "my train was moved" changes none.
         own = _WE.match(self._text) and old is not None and shared(self._text, old.text)
@@ -265,25 +344,45 @@ class _Reading:
         if change == "shift" and (old.pending or not shared(self._text, old.text)):
             return _Outcome(reason="changes of what is not known")
         if change in ("turn", "update") and same(self._text, old, float(self._cosines[place])):
-            return _Outcome(reason="known already")
+            return _Outcome(old=place, reason="known already")
         if not old.preference:
             ended = change in ("undo", "stop") or (change == "shift" and _ENDED.search(self._text))
             return _Outcome("end_fact" if ended else "update_fact", place)
         if change == "undo" or (change == "stop" and _STATE_ENDED.search(self._text)):
             return _Outcome("remove_preference", place)
         if change == "stop" and avoids(old.text, self._text):
-            return _Outcome(reason="known already")
+            return _Outcome(old=place, reason="known already")
         return _Outcome("replace_preference", place)
 
     def _told_of_a_fact(self) -> _Outcome | None:
         """Return what the statement does to a fact that is known, or None for nothing."""
-        places = [place for place, each in enumerate(self._known) if not each.preference]
-        match = matched(self._text, [_in_first_person(self._known[place].text) for place in places])
-        if match is None:
-            return None
-        if match.kind == "duplicate":
-            return _Outcome(reason="known already")
-        return _Outcome("end_fact" if match.kind == "end" else "update_fact", places[match.place])
+        facts = [place for place, each in enumerate(self._known) if not each.preference]
+        for places in (facts, [place for place in facts if not self._known[place].pending]):
+            match = matched(self._text, [in_first_person(self._known[place].text) for place in places])
+            if match is None:
+                continue
+            place = places[match.place]
+            if match.kind == "duplicate" and match.sure:
+                return _Outcome(old=place, reason="known already")
+            # What was only proposed goes for what is surely about the same subject.
+            self._perhaps = not match.sure and self._known[place].pending
+            if not self._perhaps:
+                return _Outcome("end_fact" if match.kind == "end" else "update_fact", place)
+        return None
+
+    def _referred(self) -> int | None:
+        """Return the position of what the statement refers to; of what was only proposed, surely, or None."""
+        places = [place for place, each in enumerate(self._known) if not each.pending or self._is_about(each)]
+        known = [self._known[place] for place in places]
+        found = referred(self._statement.quote, known, self._cosines[places])
+        return None if found is None else places[found]
+
+    def _is_about(self, each: Known) -> bool:
+        """Tell whether the statement is surely about the same subject."""
+        if each.preference:
+            words, before = topic(self._text), topic(each.text)
+            return bool(words & before) and (words <= before or before <= words)
+        return replaces(self._text, each.text) or ends(self._text, each.text)
 
     def _new(self, change: str) -> _Outcome:
         """Return what a change says where nothing is known that it could refer to."""
@@ -293,27 +392,37 @@ class _Reading:
             return _Outcome("add_preference")
         if change == "turn" and _TURNED_TO.search(self._text) and not _AGAIN.search(self._text):
             return _Outcome("add_preference")
+        if self._perhaps:
+            return _Outcome("add_fact")
         return _Outcome(reason="changes of what is not known")
 
     def _stated(self) -> _Outcome:
         preference = self._statement.about == "preference"
         for place, each in enumerate(self._known):
-            if each.preference == preference and same(self._text, each, float(self._cosines[place])):
-                return _Outcome(reason="known already")
+            comparable = each.pending or each.preference == preference
+            if comparable and same(self._text, each, float(self._cosines[place])):
+                return _Outcome(old=place, reason="known already")
         if self._statement.until is not None:
             return _Outcome("add_preference" if preference else "add_fact")
         if not preference and (told := self._told_of_a_fact()) is not None:
             return told
         tells = topic if preference else slots
         own = tells(self._text)
-        alike = [p for p, each in enumerate(self._known) if each.preference == preference and own & tells(each.text)]
+        alike = [
+            place
+            for place, each in enumerate(self._known)
+            if each.preference == preference
+            and own & tells(each.text)
+            and not (each.pending and not self._is_about(each))
+            and (preference or not of_other_subjects(self._text, each.text))
+        ]
         for place in sorted(alike, key=self._cosines.__getitem__, reverse=True):
             if not preference:
                 return _Outcome("update_fact", place)
             if contrary(self._text, self._known[place].text):
                 return _Outcome("replace_preference", place)
         if preference and _FROM_NOW.search(self._text):
-            changed = referred(self._statement.quote, self._known, self._cosines)
+            changed = self._referred()
             if changed is not None and self._known[changed].preference:
                 return _Outcome("replace_preference", changed)
         return _Outcome("add_preference" if preference else "add_fact")

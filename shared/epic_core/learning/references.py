@@ -10,7 +10,7 @@ from functools import lru_cache
 from epic_core.preferences.parser import parse_aspects
 from epic_core.text.stems import content_stems, stem
 from epic_core.types import FloatArray
-from epic_core.types.proposals import plain
+from epic_core.types.proposals import Proposal, plain
 
 # Cosines of the static encoder, from which two statements say the same, and are about the same thing.
 _SAME = 0.9
@@ -39,9 +39,16 @@ _SLOTS = {
 _SLOT = {name: re.compile(rf"\b{cue}", re.I) for name, cue in _SLOTS.items()}
 
 
+_OF_USER = re.compile(r"\b(?:the )?user('s)?\b( is\b| has\b)?", re.I)
+_SHORT = re.compile("'(m|ve|re|s(?= (?:an?|the|not)\\b))")
+_LONG = {"m": "am", "ve": "have", "re": "are", "s": "is"}
+_NEGATED = re.compile(r"\b(?:no|not|never|nothing|none|without)\b|n't\b")
+_FIGURES = re.compile(r"\d+")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """A preference or fact that is known, or proposed by an earlier turn."""
+    """A preference or fact that is held, or with `pending` proposed by an earlier turn of the conversation."""
 
     text: str
     preference: bool
@@ -87,17 +94,56 @@ def referred(quote: str, known: Sequence[Known], cosines: FloatArray) -> int | N
     return None if best is None else best[1]
 
 
+def says_the_same(text: str, other: str) -> bool:
+    """Tell whether two texts say the same by their words, whoever wrote them: "I'm vegan", "The user is vegan"."""
+    return _bare(text) == _bare(other)
+
+
+def means_the_same(text: str, other: str) -> bool:
+    """Tell whether two texts, one of which a model may have written, are about the same and do not differ in a figure.
+
+    "My dentist is Dr Kern" and "Dentist: Dr Kern" are, and so are "I start at Bosch" and "I stop at Bosch": of the
+    user's own words `says_the_same` decides.
+    """
+    one, two = in_first_person(text), in_first_person(other)
+    alike = bool(topic(one)) and topic(one) == topic(two) and len(_NEGATED.findall(one)) == len(_NEGATED.findall(two))
+    same_figures = _FIGURES.findall(one) == _FIGURES.findall(two)
+    return says_the_same(text, other) or (alike and same_figures and not contrary(one, two))
+
+
+def repeats(one: Proposal, other: Proposal) -> bool:
+    """Tell whether two proposals have a text that says the same, in whoever's words."""
+    alike = says_the_same if one.source == other.source else means_the_same
+    return bool(one.text and other.text) and alike(one.text, other.text)
+
+
+def asks_the_same(one: Proposal, other: Proposal) -> bool:
+    """Tell whether two proposals are one question to the user, though a model and the user said it differently."""
+    changes = one.kind.split("_")[0] == other.kind.split("_")[0] and plain(one.old) == plain(other.old)
+    return changes and (one.text == other.text or repeats(one, other))
+
+
 def same(text: str, each: Known, cosine: float) -> bool:
     """Tell whether a statement says what is known already."""
-    if _bare(text) == _bare(each.text):
+    if says_the_same(text, each.text):
         return True
-    alike = cosine >= _SAME and topic(text) == topic(each.text)
-    return alike and not (each.preference and contrary(text, each.text))
+    # "I stop at Bosch on 3 May" is another fact than "I start at Bosch on 3 May".
+    alike = each.preference and cosine >= _SAME and topic(text) == topic(each.text)
+    return alike and not contrary(text, each.text)
 
 
 @lru_cache(maxsize=16384)
-def _bare(text: str) -> str:
-    return plain(text).rstrip(".!")
+def _bare(text: str) -> tuple[str, ...]:
+    """Return the words of a text in their order, in the first person, without articles and the "s" at their ends."""
+    full = _SHORT.sub(lambda match: f" {_LONG[match[1]]}", plain(in_first_person(text)))
+    words = (word.strip(".,;:!?") for word in full.split())
+    return tuple(word.removesuffix("s") for word in words if word not in ("a", "an", "the"))
+
+
+def in_first_person(text: str) -> str:
+    """Return what somebody else has written of the user as the user would say it, as facts are compared."""
+    words = {" is": " am", " has": " have", None: ""}
+    return _OF_USER.sub(lambda match: "my" if match[1] else "I" + words[match[2] and match[2].lower()], text)
 
 
 def contrary(text: str, other: str) -> bool:

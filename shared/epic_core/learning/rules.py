@@ -20,11 +20,8 @@ TOLD = front(r"""
     no more than [\w' -]{3,40} when(?:ever)? (?:i|you)\b
     (?:text|e-?mail|message) me,? (?:don't|do not|not|never|instead of|rather than)\b
     (?:use|speak|stick to) (?!this|that|the\b)[\w' -]{2,40} with (?:me|us)\b
-    use (?:british|american|uk|us|canadian|australian) (?:english|spelling)\b
     (?:stop|don't|do not|never) call(?:ing)? me \w
     correct (?:me|my \w+) (?:when|whenever|if) i \w
-    no (?:marketing|jargon|fluff|slang|acronyms|buzzwords|corporate|swearing|disclaimers?)\b
-    use (?:simple|plain|easy) (?:words|language|english)(?=,| with me| please|\.|$)
     tell me (?:when|if) you(?:'re| are) (?:not|un)
     [\w' -]{3,40} over [\w' -]{3,40},? any (?:day|time)\b
     (?:don't|dont|do not) (?:sugar-?coat|dumb|lecture|patroni[sz]e|flatter|baby)\b
@@ -40,9 +37,6 @@ TOLD = front(r"""
          please| always))
     always (?:cite|link|check|ask|start|end|begin|round|convert|sign|keep|put|format|spell|translate|double-check|
         assume|prefer)\b
-    (?:skip|spare me|leave out|drop|cut|no need for) (?![^.;?]*\b(?:today|tonight|this|now|once|until|till|
-        while)\b)(?:the|any|all|your) (?:\w+ )?(?:intros?|introductions?|small talk|disclaimers?|pleasantries|preamble|
-        fluff|filler|jokes|emojis|apologies|caveats|lecture|moralising|waffle)
     (?:use|give|write|keep|show|make|answer|reply|send|put|explain) [^.?;]{2,60} (?:for everything|everywhere|
         in everything|every time|each time|all the time|whenever possible|by default|at all times)\b
     [\w' -]{3,40}(?<! as) always(?=,? (?:thanks|thank you|thx|please|pls)|[.!]|$)

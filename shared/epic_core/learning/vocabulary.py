@@ -16,7 +16,7 @@ def _filled(text: str) -> str:
     return re.sub(r"<([A-Z_]+)>", lambda match: _PARTS[match.group(1)], joined)
 
 
-def _define(text: str) -> None:
+def define(text: str) -> None:
     """Define parts, one a line: "NAME = alternatives"."""
     for line in re.sub(r"\n {8}", "", text.strip()).splitlines():
         name, _, alternatives = line.strip().partition(" = ")
@@ -43,7 +43,7 @@ def anywhere(text: str) -> re.Pattern[str]:
 
 
 # THING keeps out what is no kind of thing: "I like it", "I love that idea", "I prefer the second one".
-_define(
+define(
     r"""
     I = i|we|my \w+(?: [a-z]+)? and i|me and (?:the|my) \w+
     AM = i'm|i am|im|we're|we are|my \w+(?: [a-z]+)? and i are|me and (?:the|my) \w+ are
@@ -124,7 +124,7 @@ _define(
 """
 )
 
-_define(
+define(
     r"""
     SUBJECT = (?!(?:it|its|this|that|these|those|they|their|his|her|your|mine|yours|he|she|you|there|what|which|who|
         how|why|when|where|do|does|did|is|are|was|can|could|will|would|should|yeah|the (?:one|answer|first|second|last|

@@ -52,6 +52,11 @@ class AdaptedLM(LimitedLM):
         self._left_out = frozenset([*([] if structured else [_SCHEMA]), *([] if limited else [_LIMIT])])
         self._taken: frozenset[str] = frozenset()
 
+    def _settings(self) -> dict[str, Any]:
+        """Return the constructor's arguments beside the model."""
+        structured = _SCHEMA not in self._left_out
+        return {"name": self.name, "concurrency": self.concurrency, "context": self.context, "structured": structured}
+
     @abstractmethod
     def _ask(self, messages: list[dict[str, str]], schema: Schema | None, limit: int | None) -> Any:
         """Return the model's answer to messages with "role" and "content", in the framework's own type."""

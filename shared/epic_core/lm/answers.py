@@ -24,7 +24,9 @@ _NO_ALONE = re.compile(
     re.I,
 )
 # The beginning of an object or of a list of objects, unlike a bracket in a sentence.
-_OPENING = re.compile(r"""\{(?=\s*(?:["'“‘}/]|\w*\s*(?::|\Z)))|\[(?=\s*(?:["'“‘{\[\]]|\Z))""")
+_OPENING = re.compile(r"""\{(?=\s*(?:["'“‘}/]|(?:\w+\s*)?(?::|\Z)))|\[(?=\s*(?:["'“‘{\[\]]|\Z))""")
+_CLOSING_TAG = re.compile(r"</\w{1,40}>")
+_SAYS = re.compile(r"[^\W_]")
 # A quote inside a string may lack its backslash: one that ends the string is followed by a comma, a colon or a bracket.
 _STRING_OR_BRACKET = re.compile(
     r""""[^"\\]*(?:(?:\\.|"(?!\s*[,:}\]]))[^"\\]*)*(?:"|\\?\Z)"""
@@ -133,9 +135,35 @@ def whole_pieces(said: str) -> list[Piece]:
 
 
 def has_end(text: str) -> bool:
-    """Tell whether an answer holds a whole object or a closed tag, so that a cut can only be in what follows."""
+    """Tell whether an answer that was cut ends in a whole object or a closed tag; one before other words is a draft."""
     said = said_in(text)
-    return "</" in said or any(piece.whole and piece.value for piece in json_pieces(said))
+    if _is_thought_over(said, text):
+        return False
+    pieces = json_pieces(said)
+    ends = [match.end() for match in _CLOSING_TAG.finditer(said)]
+    if pieces and pieces[-1].end >= max(ends, default=0):
+        return pieces[-1].whole and bool(pieces[-1].value) and not _SAYS.search(said, pieces[-1].end)
+    return bool(ends) and not _SAYS.search(said, ends[-1])
+
+
+def without_drafts(text: str) -> str:
+    """Return a cut answer without what stands before words between its objects, or at its end; all else in place."""
+    said = said_in(text)
+    if _is_thought_over(said, text):
+        return " " * len(text)
+    begin = place = 0
+    for piece in json_pieces(said):
+        begin = piece.begin if place and _SAYS.search(said, place, piece.begin) else begin
+        place = piece.end
+    if not place:
+        place = max((match.end() for match in _CLOSING_TAG.finditer(said)), default=0)
+    rest = said[place:].strip()
+    return " " * len(text) if place and not rest.startswith("<") and _SAYS.search(rest) else " " * begin + text[begin:]
+
+
+def _is_thought_over(said: str, text: str) -> bool:
+    """Tell whether a text goes on, with thinking that has no end, behind what is said in it."""
+    return bool(text[len(said) :].strip())
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from epic_core.errors import InvalidInputError
@@ -13,6 +15,16 @@ NAMES = "ollama/MODEL, or openai/MODEL with the server's address"
 """The known names, for messages."""
 
 L = TypeVar("L", bound=LanguageModel)
+
+
+def _adapter_of(model: object) -> Callable[[Any], Any] | None:
+    """Return the adapter that a plugin registered for the framework that a model is of, or None.
+
+    A distribution names it under the entry points `epic_memory.models`, by the framework's package.
+    """
+    packages = {kind.__module__.partition(".")[0] for kind in type(model).__mro__}
+    found = next((point for point in entry_points(group="epic_memory.models") if point.name in packages), None)
+    return None if found is None else found.load()
 
 
 def lm_of(
@@ -39,6 +51,9 @@ def lm_of(
             a language model.
     """
     if not isinstance(model, str):
+        if not isinstance(model, type) and (adapter := _adapter_of(model)) is not None:
+            adapted: L = adapter(model)
+            return adapted
         if isinstance(model, type) or not callable(getattr(model, "complete", None)):
             found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
             raise InvalidInputError(

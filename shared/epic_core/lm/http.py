@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextvars import copy_context
 from functools import cache
 from ipaddress import IPv6Address, ip_address
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from epic_core.errors import InvalidInputError
 from epic_core.lm.base import Message
@@ -18,7 +23,11 @@ if TYPE_CHECKING:
 
     import httpx
 
+R = TypeVar("R")
+
 _KEY = re.compile(r"[!-~]+")
+# One class from Python 3.11 on.
+_TIMEOUTS = (TimeoutError, FutureTimeout)
 
 
 @cache
@@ -54,6 +63,50 @@ def client_settings(address: httpx.URL, *, timeout: float, concurrency: int, key
         "follow_redirects": False,
         "auth": authorize,
     }
+
+
+def within(seconds: float, call: Callable[[], R]) -> R:
+    """Return what a call to a server returns.
+
+    The time limits of httpx hold for each piece that arrives, and a server can send one byte of a header after the
+    other. So the call has a thread of its own, which is left alone when the time is over.
+
+    Raises:
+        httpx.ReadTimeout: if it takes longer.
+    """
+    done: Future[R] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=copy_context().run, args=(work,), daemon=True).start()
+    try:
+        return done.result(seconds)
+    except _TIMEOUTS as error:
+        raise (error if done.done() else _too_late()) from None
+
+
+async def awithin(seconds: float, call: Awaitable[R]) -> R:
+    """Return what a call returns as `within` does; it is cancelled when the time is over."""
+    task = asyncio.ensure_future(call)
+    try:
+        # Before Python 3.12 `wait_for` loses a cancellation that comes with the answer.
+        await asyncio.wait([task], timeout=seconds)
+        if not task.done():
+            raise _too_late()
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _too_late() -> httpx.ReadTimeout:
+    import httpx
+
+    return httpx.ReadTimeout("the answer is not complete in time")
 
 
 def without_key(text: str, key: str | None) -> str:

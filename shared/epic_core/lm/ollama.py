@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_core.lm.adapted import is_cut, tokens_of
 from epic_core.lm.base import Completion, Message, Schema
-from epic_core.lm.http import check_model, client_settings, count, sendable, tls_context, without_key
+from epic_core.lm.http import awithin, check_model, client_settings, count, sendable, tls_context, within, without_key
 from epic_core.lm.limits import LimitedLM, LoopClients
 from epic_core.runtime.calls import Attempt
 from epic_core.runtime.effects import Effects
@@ -30,7 +30,7 @@ class OllamaLM(LimitedLM):
         model: The model's name, pulled on the server: `ollama pull qwen3:4b`.
         host: Address of the server; default: `OLLAMA_HOST`, else Ollama's own default.
         api_key: Sent to this server as a bearer token. `OLLAMA_API_KEY` is sent to https://ollama.com only.
-        timeout: Seconds for an answer, and for the connection. A server that sends it piecemeal may take longer.
+        timeout: Seconds for an answer as a whole, from the request to the last byte.
         concurrency: How many calls the server gets at once; a local one handles them one after the other anyway.
         context: Tokens for prompt and answer together. Sent to the server, whose own default may be smaller: it then
             cuts the prompt without saying so.
@@ -70,6 +70,7 @@ class OllamaLM(LimitedLM):
         super().__init__(f"ollama:{model}", concurrency=concurrency, context=context)
         self._model = model
         self._think = think
+        self._timeout = timeout
         self._settings = {"logprobs": logprobs or None, "keep_alive": keep_alive}
         self._options = {"temperature": 0, "seed": 0, "num_ctx": context, **(options or {})}
         self._ollama: Any = ollama
@@ -92,7 +93,7 @@ class OllamaLM(LimitedLM):
             LMSetupError: if it does not have the model.
         """
         try:
-            models = self._client.list().models
+            models = within(self._timeout, self._client.list).models
         except Exception as error:
             raise self._explained(error) from error
         if not {self._model, f"{self._model}:latest"} & {model.model for model in models}:
@@ -115,7 +116,7 @@ class OllamaLM(LimitedLM):
             **self._settings,
         }
         while True:
-            answer = yield Attempt(self._client.chat, self._achat, **request)
+            answer = yield Attempt(self._chat, self._achat, **request)
             try:
                 if isinstance(answer, Exception):
                     raise answer
@@ -123,9 +124,12 @@ class OllamaLM(LimitedLM):
             except Exception as error:
                 self._learn(error, request)
 
+    def _chat(self, **request: Any) -> Any:
+        return within(self._timeout, lambda: self._client.chat(**request))
+
     async def _achat(self, **request: Any) -> Any:
         async with self._clients.client() as client:
-            return await client.chat(**request)
+            return await awithin(self._timeout, client.chat(**request))
 
     def _learn(self, error: Exception, request: dict[str, Any]) -> None:
         """Remove a setting that the server refused from the request; raise the error's meaning if there is none."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm.adapted import is_cut, tokens_of
 from epic_core.lm.base import Completion, Message, Schema
-from epic_core.lm.http import check_model, client_settings, count, sendable, without_key
+from epic_core.lm.http import awithin, check_model, client_settings, count, sendable, within, without_key
 from epic_core.lm.limits import LimitedLM, LoopClients
 from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects
@@ -50,8 +50,7 @@ class OpenAICompatibleLM(LimitedLM):
         base_url: Up to and including the version, as in `http://localhost:8000/v1`.
         model: The model's name on that server.
         api_key: Sent as a bearer token; None sends none.
-        timeout: Seconds for an answer as a whole, from the request to the last byte; it is also the longest wait for a
-            silent server, so that no answer takes more than a few times as long.
+        timeout: Seconds for an answer as a whole, from the request to the last byte.
         concurrency: How many calls the server gets at once; raise it for servers that batch.
         context: Tokens for prompt and answer together, if known; a prompt that does not fit is not sent.
         logprobs: Whether to ask for the probabilities from which confidences are computed.
@@ -133,22 +132,29 @@ class OpenAICompatibleLM(LimitedLM):
             )
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
-        received = _Body(self._timeout)
-        with self._explaining(), self._client.stream(method, self.base_url + path, json=body) as answer:
-            for piece in answer.iter_bytes():
-                received.take(piece)
-        return received.of(answer)
+        def sent() -> _Answer:
+            received = _Body(self._timeout)
+            with self._client.stream(method, self.base_url + path, json=body) as answer:
+                for piece in answer.iter_bytes():
+                    received.take(piece)
+            return received.of(answer)
+
+        with self._explaining():
+            return within(self._timeout, sent)
 
     async def _asend(self, method: str, path: str, body: Mapping[str, Any]) -> _Answer:
-        received = _Body(self._timeout)
-        with self._explaining():
+        async def sent() -> _Answer:
+            received = _Body(self._timeout)
             async with (
                 self._clients.client() as client,
                 client.stream(method, self.base_url + path, json=body) as answer,
             ):
                 async for piece in answer.aiter_bytes():
                     received.take(piece)
-        return received.of(answer)
+            return received.of(answer)
+
+        with self._explaining():
+            return await awithin(self._timeout, sent())
 
     def session(self) -> AbstractAsyncContextManager[Any]:
         """Return a context that keeps the connections of the running event loop open between calls."""
@@ -320,15 +326,13 @@ class _Body:
 
     def take(self, piece: bytes) -> None:
         """Add the next bytes."""
+        import httpx
+
         self._bytes += piece
         if len(self._bytes) > _MOST_BYTES:
             raise LMUnavailableError("The server does not end its answer, which is longer than it may be.")
         if time.monotonic() > self._until:
-            raise LMUnavailableError(
-                "The server did not send all of its answer in time. Give it longer (timeout=), or take a smaller"
-                " model.",
-                timed_out=True,
-            )
+            raise httpx.ReadTimeout("the answer is not complete in time")
 
     def of(self, answer: httpx.Response) -> _Answer:
         """Return the answer with the text received."""
@@ -361,9 +365,9 @@ def _own_words(said: str, messages: Iterable[Mapping[str, str]]) -> str:
 
 def _unescaped(text: str) -> str:
     """Return a text in lower case with single spaces, the same however often it was escaped as JSON."""
-    text = re.sub(r"\\+u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
+    text = re.sub(r"(?<!\\)\\+u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return re.sub(r"\\+", "", re.sub(r"(?:\\+[nrt]|\s)+", " ", text)).lower()
+    return re.sub(r"\\+", "", re.sub(r"(?:(?<!\\)\\+[nrt]|\s)+", " ", text)).lower()
 
 
 def _names(words: str, said: str) -> bool:

@@ -166,12 +166,12 @@ class _Writing:
                 # The same item, held under other preferences: it stays.
                 row = store.items.row(namespace, item.id)
                 self.held |= {} if row is None else {item.id: row}
-        undecided = {item.id: item.text for item, _, _ in batch.undecided}
+        undecided = {item.id: item.content for item, _, _ in batch.undecided}
         # A model that failed is no reason to forget a text that has not changed.
-        gone = [key for key in known if key not in self.held and undecided.get(key) != known[key].item.text]
-        current = {item.id: item.text for item in items}
-        outdated = [held.item.text for key, held in known.items() if held.item.text != current[key]]
-        outdated += [held.item.text for held in store.items.known(namespace, batch.stale).values()]
+        gone = [key for key in known if key not in self.held and undecided.get(key) != known[key].item.content]
+        current = {item.id: item.content for item in items}
+        outdated = [held.item.content for key, held in known.items() if held.item.content != current[key]]
+        outdated += [held.item.content for held in store.items.known(namespace, batch.stale).values()]
         store.verdicts.forget_chunks(namespace, outdated)
         store.items.remove(namespace, [*gone, *batch.stale])
         for item in batch.discarded + [kept.item for kept in batch.kept]:

@@ -327,7 +327,7 @@ def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: Buil
             text = _shorter(held, [held.rewrite or columns["instruction"] for _, columns in entries])
             if text is None:
                 continue
-            store.verdicts.forget_chunks(session.namespace, [held.item.text])
+            store.verdicts.forget_chunks(session.namespace, [held.item.content])
             store.shorten(row, text)
             report.shortened += 1
             spared.update(entry for entry, _ in entries)
@@ -361,7 +361,7 @@ def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: 
             if int(held.items[place]) in items and int(held.preferences[place]) in position_of
         ]
         preferences, vectors = list(space.preferences), space.vectors
-    embeddings: FloatArray = yield Embed(session.encoder, [item.text for item, _, _ in asked], "embedding")
+    embeddings: FloatArray = yield Embed(session.encoder, [item.content for item, _, _ in asked], "embedding")
     candidates = [
         Candidate(
             item=item,
@@ -411,7 +411,7 @@ def evict(session: Session, rows: Sequence[int]) -> int:
         gone = [items[row] for row in committed.gone_items]
         committed.seen = [held.digest for held in gone]
         committed.forgotten = store.seen.add(namespace, committed.seen) > 0
-        store.verdicts.forget_chunks(namespace, [held.item.text for held in gone])
+        store.verdicts.forget_chunks(namespace, [held.item.content for held in gone])
         reason = f"the least valuable by {session.retention.name} when there was no room"
         records = []
         for entry in found:

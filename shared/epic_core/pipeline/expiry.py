@@ -32,7 +32,7 @@ def _take_items_away(session: Session) -> None:
     store, namespace = session.store, session.namespace
     with session.changing(session.encoder) as space:
         held = store.items.held_at(sorted(space.expired_items)).values()
-        store.verdicts.forget_chunks(namespace, [one.item.text for one in held])
+        store.verdicts.forget_chunks(namespace, [one.item.content for one in held])
         store.edits.forget(namespace, [one.item.id for one in held])
         store.proposals.withdraw(namespace, [one.item.text for one in held if one.item.fact])
         store.items.remove(namespace, [one.item.id for one in held])

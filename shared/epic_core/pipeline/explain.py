@@ -13,6 +13,11 @@ from epic_core.storage.sizes import sizes
 from epic_core.types import Item, MemoryEntry, Outline
 from epic_core.types.reports import Explanation, Stats
 
+LIGHT = "In the light tier, held by its text only."
+"""What is said of an item of the light tier if it is not on record why it was not kept."""
+NOT_HELD = "Not held."
+FACT = "A fact of the user, which is held whatever the preferences are."
+
 
 def explain(session: Session, item_id: str) -> Explanation:
     """Explain why an item is held."""
@@ -31,14 +36,15 @@ def explain(session: Session, item_id: str) -> Explanation:
         note = ""
     if row is not None:
         entries = tuple(store.entries.of_item(namespace, row))
+        item = store.items.at([row])[row]
         if not entries and not note:
-            note = "In the light tier, held by its text only" + (f": {record.why}." if record else ".")
-        return Explanation(item=store.items.at([row])[row], entries=entries, note=note)
+            note = f"{LIGHT[:-1]}: {record.why}." if record else FACT if item.fact else LIGHT
+        return Explanation(item=item, entries=entries, note=note)
     if record is not None:
-        return Explanation(item=Item(id=item_id, text=record.text), entries=(), note=f"Not held. {record.why}.")
+        return Explanation(item=Item(id=item_id, text=record.text), entries=(), note=f"{NOT_HELD} {record.why}.")
     raise UnknownItemError(
         f"No item with the id {item_id!r} is held: it was never added, or it was not kept, and is not in the sample"
-        " of those whose reason is on record."
+        " of those whose reason is on record. `epic explain FILE TEXT` says why a text is not kept."
     )
 
 

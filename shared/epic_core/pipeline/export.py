@@ -311,8 +311,8 @@ def _embedded(read: Portable) -> list[str]:
     texts: dict[str, None] = {}
     for held, _, entries in read.items:
         for entry in entries:
-            texts.setdefault(entry["instruction"] or held.rewrite or held.item.text)
-        texts.setdefault(held.item.text)
+            texts.setdefault(entry["instruction"] or held.rewrite or held.item.content)
+        texts.setdefault(held.item.content)
     return list(texts)
 
 
@@ -325,14 +325,14 @@ def _write(
     rows: Mapping[str, int],
 ) -> None:
     store, namespace = session.store, session.namespace
-    item_row = store.items.put(namespace, held.item, vector_of[held.item.text], version=held.digest)
+    item_row = store.items.put(namespace, held.item, vector_of[held.item.content], version=held.digest)
     for columns in entries:
         entry = dict(columns)
         uses, used = entry.pop("uses"), entry.pop("used")
         preference = entry.pop("preference")
         if preference is not None and preference not in rows:
             raise InvalidInputError(f"Item {held.item.id!r} is held for a preference that is not in the export.")
-        vector = vector_of[entry["instruction"] or held.rewrite or held.item.text]
+        vector = vector_of[entry["instruction"] or held.rewrite or held.item.content]
         row = store.entries.add(
             item_row, rows.get(preference or ""), NewEntry(preference_id=preference, vector=vector, **entry)
         )

@@ -10,8 +10,10 @@ kind being replace, duplicate or end. Which fact o answers a question q, or none
 same way. Words are near by the bundled encoder's table, whichever encoder the memory uses, as the weights are fitted
 for it (`shared/tools/fit_facts.py`).
 
-A fact that is lost is worse than one that is held twice. So nothing is replaced whose name differs by a word that sets
-two things apart, and nothing is called a repetition that has a value, a name or a sign of a change of its own.
+A fact that is lost is worse than one that is held twice. So only a plain statement about the same subject changes or
+ends a fact (`text.plain_statements`), and only the same words repeat one; what else seems to change or to repeat one is
+held beside it, and proposed. Nothing seems to be a repetition that has a value, a name or a sign of a change of its
+own.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from epic_core.encoders.static import default_encoder
+from epic_core.text.plain_statements import ends, of_other_subjects, replaces
 from epic_core.text.slots import Slot, asked_slot, slot_of
-from epic_core.text.statement_pairs import denies, in_another_order, of_others, of_several, same_words
+from epic_core.text.statement_pairs import denies, of_others, of_several, same_words, says_again, told_apart
 from epic_core.text.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
 from epic_core.text.stems import stem
 from epic_core.types import FloatArray
@@ -50,6 +53,8 @@ ASKED = (
     "when", "no when", "number", "no number", "name", "no name",
 )  # fmt: skip
 """Features of a question beside a held fact."""
+# A statement has to do with a fact by one of these: "I'm no longer vegan" ends no fact of a sister in Oslo.
+_NEARNESS, _RELATED = ("cosine", "forth", "back", "exact", "thing", "names", "leads"), 0.25
 # Words with a lower cosine have nothing to do with each other; those for one thing have this.
 _UNLIKE, _ALIKE = 0.35, 0.9
 # From which probability on a statement is about a fact, and how much less it is without a sign of a change.
@@ -76,10 +81,19 @@ _GOES_ON = re.compile(
 
 
 class Match(NamedTuple):
-    """What a new statement does, and the position of the fact that it does it to."""
+    """What a new statement does, to the fact at which position, and how sure that is.
+
+    Attributes:
+        kind: What it does.
+        place: The position of the fact.
+        share: How likely it is about that fact, in [0, 1].
+        sure: Whether no other reading is possible, so that nothing of the fact holds any more.
+    """
 
     kind: Kind
     place: int
+    share: float = 1.0
+    sure: bool = True
 
 
 @lru_cache(maxsize=8192)
@@ -253,11 +267,14 @@ def matched(text: str, texts: Sequence[str]) -> Match | None:
     """
     if not texts:
         return None
+    for place, old in enumerate(texts):
+        if says_again(text, old):
+            return Match("duplicate", place)
     held = fact_words(tuple(texts))
     if "ended" not in statement_of(text).signs:
         for place, old in enumerate(texts):
             if denies(text, old) and same_words(text, old):
-                return Match("replace", place)
+                return Match("replace", place, sure=replaces(text, old))
     features, alone = beside(text, held)
     return decided(text, held, features, probabilities(features, alone, _weights()))
 
@@ -275,10 +292,12 @@ def possible(text: str, held: FactWords, column: dict[str, FloatArray], shares: 
     signed = not (CHANGES | {"ended"}).isdisjoint(new.signs)
     one_more = "also" in new.signs and {"now", "changed", "instead", "ended"}.isdisjoint(new.signs)
     shares = shares.copy()
+    shares[np.max([column[name] for name in _NEARNESS], axis=0) < _RELATED] = 0.0
     for place, old in enumerate(held.statements):
         differs = column["other when"][place] or column["other number"][place]
         two_names = new.begins_unlike(old) and old.begins_unlike(new) and differs and "so" not in new.signs
-        if column["apart"][place] or two_names or of_others(text, held.texts[place]):
+        others = of_others(text, held.texts[place]) or of_other_subjects(text, held.texts[place])
+        if column["apart"][place] or two_names or others:
             shares[place] = 0.0
         elif one_more or (not signed and (column["siblings"][place] or new.numbers_unlike(old))):
             shares[place, [0, 2]] = 0.0
@@ -312,6 +331,8 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
     for place in range(len(held.statements)):
         if not signed and not _may_replace(text, new, held, place, column):
             shares[place, 0] = 0.0
+        if "ended" in held.statements[place].signs:
+            shares[place, 2] = 0.0
         one_slot = column["same slot"][place] and not column["many"][place]
         alike = min(column["forth"][place], column["back"][place]) > _ALL
         if not signed and not one_slot and not alike:
@@ -324,16 +345,23 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
     if kind == "duplicate":
         every, forth = bool(column["all values"][place]), column["forth"][place]
         same = forth >= _SAME or (every and (bool(new.values) or forth >= _SAME_VALUES))
-        if signed and not (every and new.values) and column["fresh words"][place] > 0.0:
-            same = False
         texts = text, held.texts[place]
-        if not same or fresh or new.begins_unlike(old) or denies(*texts) or in_another_order(*texts):
+        same = same and ("ended" in new.signs) == ("ended" in old.signs)
+        same = same and not (signed and column["fresh words"][place] > 0.0)
+        if not same or fresh or new.begins_unlike(old) or told_apart(*texts):
             if not signed:
                 return None
             kind = "end" if "ended" in new.signs and not fresh else "replace"
     if kind == "end" and (new.names - old.all_names or new.numbers - old.numbers or _GOES_ON.search(text)):
         kind = "replace"
-    return Match(kind, place)
+    if kind == "duplicate":
+        # "I call Mum after dinner" hardly differs from "I call Mum before dinner".
+        return Match(kind, place, share=float(shares[place].sum()), sure=False)
+    surely = [replaces(text, old) or ends(text, old) for old in held.texts]
+    if ends(text, held.texts[place]):
+        kind = "end"
+    # One of two that are called the same may be meant.
+    return Match(kind, place, share=float(shares[place].sum()), sure=surely[place] and sum(surely) == 1)
 
 
 def _may_replace(text: str, new: Statement, held: FactWords, place: int, column: dict[str, FloatArray]) -> bool:

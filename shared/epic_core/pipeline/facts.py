@@ -1,9 +1,9 @@
 """Facts of the user: held whatever the preferences are, and edited by what is said later.
 
 A fact bypasses coarse filter and verification: "I work night shifts" matters although no preference is near it. It is
-found by its text and by exact words, and never evicted. A new fact that updates an older one replaces it; one that says
-that something is over ends it; one that says the same again changes nothing (`pipeline.fact_matching`). Where words do
-not tell, the memory's language model is asked, if it has one.
+found by its text and by exact words, and never evicted. A new fact that surely updates an older one replaces it; one
+that says that it is over ends it; one that says the same again changes nothing (`pipeline.fact_matching`). Where words
+do not tell, the memory's language model is asked, if it has one; else both are held, and the change is proposed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epic_core.encoders.base import Embed
 from epic_core.errors import BudgetError, InvalidInputError
@@ -25,12 +23,12 @@ from epic_core.pipeline.light_tier import item_bytes
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.storage.namespace import CommittedRows, Namespace
-from epic_core.text.statement_pairs import denies, in_another_order, of_others
+from epic_core.storage.tables.proposals import was_decided
 from epic_core.text.statements import CHANGES, statement_of
 from epic_core.types import BuildReport, FloatArray, Item
 from epic_core.types.edits import Edit, EditKind
 from epic_core.types.metadata import dumped_metadata
-from epic_core.types.proposals import plain
+from epic_core.types.proposals import Proposal, plain
 from epic_core.types.validation import checked_moment
 from epic_core.verification.base import base_verifier
 
@@ -42,8 +40,6 @@ MOST_FACTS = 100
 """Most facts of a namespace: they are not evicted, so they are few."""
 LONGEST_FACT = 1000
 """Most characters of a fact."""
-# From which cosine on statements are one.
-_SAME = 0.97
 _FILLING, _SLACK = 2, 6_000
 
 
@@ -93,7 +89,7 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
         check_length(item.text)
     drop_expired(session)
     encoder = session.encoder
-    vectors: FloatArray = yield Embed(encoder, [item.text for item in items], "embedding")
+    vectors: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
     if session.budget is not None:
         needed = _FILLING * sum(2 * item_bytes(item) for item in items) + _SLACK
         yield from make_room(session, needed, report, clock)
@@ -103,10 +99,11 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
     with session.changing(encoder, rows := CommittedRows()) as space:
         known = _facts(session, space)
         for item, vector in zip(items, vectors, strict=True):
-            edit, gone = _decided(item, vector, known)
+            edit, gone, proposal = _decided(item, known)
             if edit.kind == "insert" and item.id in answers:
-                edit, gone = _by_model(item, answers[item.id], known) or (edit, gone)
+                edit, gone, proposal = _by_model(item, answers[item.id], known) or (edit, gone, proposal)
             edits.append(_applied(session, edit, gone, vector, known, rows))
+            _propose(session, proposal)
         _check_number(known)
         rows.incomplete = any(edit.old is not None or edit.displaced is not None for edit in edits)
     clock.add("index", started)
@@ -152,18 +149,23 @@ def change_fact(
     """
     check_length(text)
     new = [Item(text=text, fact=True, expires_at=expires_at)] if text else []
-    vectors: FloatArray = yield Embed(session.encoder, [item.text for item in new], "embedding")
+    vectors: FloatArray = yield Embed(session.encoder, [item.content for item in new], "embedding")
     with session.changing(session.encoder) as space:
         known = _facts(session, space)
         gone = next((held for held in known if held.item.text == old), None)
         rows, unheld = CommittedRows(), list[str]()
         for item, vector in zip(new, vectors, strict=True):
-            edit, other = _decided(item, vector, known)
-            if gone is not None and item.id != gone.item.id:
+            if gone is not None and item.id in (held.item.id for held in known):
+                continue
+            edit, other, proposal = _decided(item, known)
+            if gone is not None:
                 edit, other = Edit(kind="replace", item=item, old=gone.item, reason="the user said so"), gone
+            else:
+                _propose(session, proposal)
             _applied(session, edit, other, vector, known, rows)
             unheld += [text] if edit.kind in ("duplicate", "end") else []
-        if gone is not None and not new:
+        if gone in known and gone.item.text != text:
+            # Nothing takes its place, or what does is held already.
             over = Edit(kind="end", item=gone.item, old=gone.item, reason="the user said so")
             _applied(session, over, gone, gone.vector, known, rows)
         _check_number(known)
@@ -199,7 +201,7 @@ def _asked(
         known = _facts(session, session.space())
     unsure: list[tuple[Item, list[Item]]] = []
     for item, vector in zip(items, vectors, strict=True) if known else ():
-        if _decided(item, vector, known)[0].kind == "insert":
+        if _decided(item, known).edit.kind == "insert":
             near = sorted(known, key=lambda held: -float(held.vector @ vector))[:MOST_SHOWN]
             unsure.append((item, [held.item for held in near]))
     if not unsure:
@@ -213,22 +215,25 @@ def _asked(
     }
 
 
-def _by_model(item: Item, answer: tuple[Relation, str], known: Sequence[_Held]) -> tuple[Edit, _Held | None] | None:
+def _by_model(item: Item, answer: tuple[Relation, str], known: Sequence[_Held]) -> _Decision | None:
     """Return the edit that a model's answer calls for, or None if the fact it is about has gone in the meantime."""
     relation, old_id = answer
     held = next((held for held in known if held.item.id == old_id), None)
     if held is None:
         return None
     if relation == "same":
-        return Edit(kind="duplicate", item=item, old=held.item, reason="the language model: it says the same"), None
+        return _Decision(
+            Edit(kind="duplicate", item=item, old=held.item, reason="the language model: it says the same")
+        )
     if relation == "over":
-        return Edit(kind="end", item=item, old=held.item, reason="the language model: it says that this is over"), held
-    return Edit(kind="replace", item=item, old=held.item, reason="the language model: it changes this"), held
+        over = "the language model: it says that this is over"
+        return _Decision(Edit(kind="end", item=item, old=held.item, reason=over), held)
+    return _Decision(Edit(kind="replace", item=item, old=held.item, reason="the language model: it changes this"), held)
 
 
 def _facts(session: Session, space: Namespace) -> list[_Held]:
     rows = sorted(space.facts)
-    held = space.held(session.store, rows)
+    held = space.held(rows)
     vectors = space.texts.vectors[space.texts.places(rows)]
     return [
         _Held(row=row, item=held[row].item, vector=vector.copy()) for row, vector in zip(rows, vectors, strict=True)
@@ -260,27 +265,51 @@ def _applied(
     return replace(edit, id=store.edits.put(namespace, edit))
 
 
-def _decided(item: Item, vector: FloatArray, known: Sequence[_Held]) -> tuple[Edit, _Held | None]:
-    """Return what a new fact does to those that are held, and the one that goes for it."""
+def _propose(session: Session, proposal: Proposal | None) -> None:
+    """Keep a proposal as open, unless it is open already or was decided before."""
+    store, namespace = session.store, session.namespace
+    if proposal is None or was_decided(proposal, store.proposals.decided(namespace)):
+        return
+    if store.proposals.find(namespace, proposal.id) is None:
+        store.proposals.put(namespace, proposal, "open")
+
+
+class _Decision(NamedTuple):
+    """What a new fact does to those that are held, the one that goes for it, and what is proposed besides."""
+
+    edit: Edit
+    gone: _Held | None = None
+    proposal: Proposal | None = None
+
+
+def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
+    """Return what a new fact does to those that are held."""
     for held in known:
         if held.item.id == item.id:
             same = held.item.text == item.text and held.item.expires_at == item.expires_at
             if same and held.item.metadata == item.metadata:
-                return Edit(kind="duplicate", item=item, old=held.item, reason="it is held already"), None
-            return Edit(kind="replace", item=item, old=held.item, reason="it has the same id"), held
-    near = np.array([held.vector @ vector for held in known], dtype=np.float32)
-    if len(near) and near.max() >= _SAME:
-        old = known[int(near.argmax())]
-        texts = item.text, old.item.text
-        alike = statement_of(texts[0]).values == statement_of(texts[1]).values
-        if alike and not (denies(*texts) or in_another_order(*texts) or of_others(*texts)):
-            return Edit(kind="duplicate", item=item, old=old.item, reason="it says the same"), None
+                return _Decision(Edit(kind="duplicate", item=item, old=held.item, reason="it is held already"))
+            return _Decision(Edit(kind="replace", item=item, old=held.item, reason="it has the same id"), held)
     match = matched(item.text, [held.item.text for held in known])
-    if match is not None:
-        old = known[match.place]
-        edit = Edit(kind=match.kind, item=item, old=old.item, reason=_reason(match.kind, item.text))
-        return edit, None if match.kind == "duplicate" else old
-    return Edit(kind="insert", item=item, reason="nothing held is about the same thing"), None
+    if match is None:
+        return _Decision(Edit(kind="insert", item=item, reason="nothing held is about the same thing"))
+    old = known[match.place]
+    reason = _reason(match.kind, item.text)
+    if match.sure:
+        gone = None if match.kind == "duplicate" else old
+        return _Decision(Edit(kind=match.kind, item=item, old=old.item, reason=reason), gone)
+    proposal = Proposal(
+        kind="end_fact" if match.kind == "end" else "update_fact",
+        text="" if match.kind == "end" else item.text,
+        old=old.item.text,
+        quote=item.text,
+        confidence=match.share,
+        source="facts",
+        expires_at=item.expires_at,
+    )
+    change = {"end": "ends", "duplicate": "repeats"}.get(match.kind, "changes")
+    unsure = f"perhaps it {change} {old.item.text!r}: a proposal waits"
+    return _Decision(Edit(kind="insert", item=item, reason=unsure), proposal=proposal)
 
 
 def _reason(kind: EditKind, text: str) -> str:

@@ -72,11 +72,11 @@ def _forget_traces(session: Session, items: Sequence[str | Item], ids: Sequence[
     known, recorded = store.items.known(namespace, ids), store.seen.recorded(namespace, ids)
     digests = {held.digest for held in known.values()}
     digests |= {digest for found in recorded.values() for digest in found}
-    texts = [held.item.text for held in known.values()]
+    texts = [text for held in known.values() for text in {held.item.text, held.item.content}]
     for item in items:
         if isinstance(item, Item):
             digests.add(version_of(item))
-            texts.append(item.text)
+            texts += {item.text, item.content}
     # Also a fact that was replaced or ended, and is held by its history only.
     texts += store.edits.texts_of(namespace, ids).values()
     store.verdicts.forget_chunks(namespace, texts)

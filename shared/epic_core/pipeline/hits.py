@@ -50,8 +50,8 @@ def made_hits(
         for rows in groups
         for row in rows
     }
-    held = space.held(store, [row for item, _ in best for row in (item, *earlier.get(item, ()))])
-    entries = space.entries(store, scores, held)
+    held = space.held([row for item, _ in best for row in (item, *earlier.get(item, ()))])
+    entries = space.entries(scores, held)
     hits = []
     for (item, score), rows in zip(best, groups, strict=True):
         ordered = sorted(rows, key=scores.__getitem__, reverse=True)

@@ -11,7 +11,14 @@ import numpy as np
 from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import NoPreferencesError
 from epic_core.pipeline.aspects import reread_preferences
-from epic_core.pipeline.coarse_filter import coarse_filter, similarity, tau_for_keep_rate
+from epic_core.pipeline.coarse_filter import (
+    Expanded,
+    broken_in,
+    candidate_of,
+    coarse_filter,
+    similarity,
+    tau_for_keep_rate,
+)
 from epic_core.pipeline.commit import WriteBatch
 from epic_core.pipeline.eviction import written
 from epic_core.pipeline.expiry import drop_expired
@@ -42,9 +49,15 @@ _VERDICTS = ("kept", "discarded", "undecided", "cached", "calls")
 
 
 def add_batch(
-    session: Session, batch: Sequence[Item], report: BuildReport, clock: Clock, progress: Progress
+    session: Session,
+    batch: Sequence[Item],
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+    *,
+    light: bool = True,
 ) -> Effects[None]:
-    """Take one batch through the three stages and write it."""
+    """Take one batch through the three stages and write it; what is not kept goes to the light tier if it may."""
     if facts := [item for item in batch if item.fact]:
         yield from add_facts(session, facts, report, clock)
         batch = [item for item in batch if not item.fact]
@@ -62,14 +75,14 @@ def add_batch(
         preferences, vectors = list(space.preferences), space.vectors
         fresh, duplicates, known, waiting = _fresh(session, space, items)
     without = not preferences and (session.coarse or session.fine)
-    if without and not session.reserve:
+    if without and not (session.reserve and light):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.add_preference('...').")
     report.seen += len(items)
     report.duplicates += duplicates
     report.known += known
     report.waiting += waiting
     count_foreign(report, fresh, encoder)
-    embeddings: FloatArray = yield Embed(encoder, [item.text for item in fresh], "embedding")
+    embeddings: FloatArray = yield Embed(encoder, [item.content for item in fresh], "embedding")
     expanded = yield from expanded_phrases(session, encoder, preferences)
 
     started = time.perf_counter()
@@ -84,12 +97,12 @@ def add_batch(
     clock.add("coarse filter", started)
 
     report.passed += len(candidates)
-    rest = WriteBatch(encoder=encoder, rejected=rejected, discarded=discarded, stale=stale)
+    rest = WriteBatch(encoder=encoder, rejected=rejected if light else [], discarded=discarded, stale=stale)
     rest.records = _below_tau(session, rejected, preferences, vectors)
     yield from written(session, rest, report, clock)
     progress.begin(len(batch), len(items), done=len(items) - len(candidates))
-    yield from settle(session, encoder, candidates, report, clock, progress)
-    yield from _catch_up(session, encoder, fresh, embeddings, preferences, report, clock)
+    yield from settle(session, encoder, candidates, report, clock, progress, light=light)
+    yield from _catch_up(session, encoder, fresh, embeddings, preferences, report, clock, light=light)
     if session.reserve and session.store.writable:
         report.no_room += trim(session)
 
@@ -108,6 +121,8 @@ def _catch_up(
     seen: Sequence[Preference],
     report: BuildReport,
     clock: Clock,
+    *,
+    light: bool = True,
 ) -> Effects[None]:
     """Match a batch with preferences that were added while it was being verified."""
     known = {preference.id for preference in seen}
@@ -122,7 +137,8 @@ def _catch_up(
         expanded = yield from expanded_phrases(session, encoder, added)
         candidates, _ = coarse_stage(session, items, embeddings, added, vectors, expanded)
         # Counted already: an item is kept or not once.
-        yield from settle(session, encoder, candidates, BuildReport(usage=report.usage), clock, Progress())
+        uncounted = BuildReport(usage=report.usage)
+        yield from settle(session, encoder, candidates, uncounted, clock, Progress(), light=light)
 
 
 def retry(session: Session, report: BuildReport, clock: Clock, progress: Progress) -> Effects[None]:
@@ -136,9 +152,10 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
         preferences, vectors = list(space.preferences), space.vectors
         held = {item.id: held_for(session, item) for item, _, _ in queue}
     items = [item for item, _, _ in queue]
-    embeddings: FloatArray = yield Embed(encoder, [item.text for item in items], "embedding")
+    embeddings: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
     expanded = yield from expanded_phrases(session, encoder, preferences)
-    near = np.float32(session.tau if session.coarse else -1.0) <= similarity(embeddings, vectors, expanded).T
+    taus = session.taus(preferences) if session.coarse else np.float32(-1.0)
+    near = (similarity(embeddings, vectors, expanded) >= taus).T
     candidates, orphans = [], []
     for column, (item, _, waiting) in enumerate(queue):
         rows = [
@@ -167,8 +184,9 @@ def settle(
     progress: Progress,
     *,
     retried: bool = False,
+    light: bool = True,
 ) -> Effects[None]:
-    """Verify candidates, and write the verdicts as they come."""
+    """Verify candidates, and write the verdicts as they come; what is discarded goes to the light tier if it may."""
     if not session.fine:
         for start in range(0, len(candidates), _WRITTEN_AT_ONCE):
             kept = [unverified(candidate) for candidate in candidates[start : start + _WRITTEN_AT_ONCE]]
@@ -181,28 +199,13 @@ def settle(
         while (decided := (yield from verdicts.next_batch())) is not None:
             batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report)
             batch.retried = retried
+            batch.rejected = batch.rejected if light else []
             renew = yield from written(session, batch, report, clock)
             progress.advance(len(decided.decided))
             if renew:
                 yield from renew_rewrites(session, encoder, report)
         after = counts_of(report)
         counts.update(candidates=len(candidates), **{name: after[name] - before[name] for name in _VERDICTS})
-
-
-def candidate_of(
-    item: Item, embedding: FloatArray, rows: Sequence[int], preferences: Sequence[Preference], vectors: FloatArray
-) -> Candidate:
-    """Return an item as a candidate under the preferences in some rows, most similar first."""
-    near = vectors[list(rows)]
-    similarities = near @ embedding
-    order = np.argsort(-similarities, kind="stable")
-    return Candidate(
-        item=item,
-        embedding=embedding,
-        preferences=tuple(preferences[rows[position]] for position in order),
-        similarities=tuple(float(similarities[position]) for position in order),
-        preference_embeddings=near[order],
-    )
 
 
 def warn(report: BuildReport, session: Session) -> None:
@@ -337,7 +340,7 @@ def resolve_keep_rate(
     session: Session,
     embeddings: FloatArray,
     vectors: FloatArray,
-    expanded: Sequence[FloatArray],
+    expanded: Sequence[Expanded],
     report: BuildReport,
 ) -> None:
     """Set tau by the first items, where a share of them was asked for."""
@@ -355,10 +358,10 @@ def resolve_keep_rate(
         )
 
 
-def expanded_phrases(
-    session: Session, encoder: Encoder, preferences: Sequence[Preference]
-) -> Effects[list[FloatArray]]:
-    """Return the embeddings of what follows and breaks each preference, by its expansion; none without coarse stage."""
+def expanded_phrases(session: Session, encoder: Encoder, preferences: Sequence[Preference]) -> Effects[list[Expanded]]:
+    """Return what each preference means in practice, embedded, by its own or a borrowed expansion; none without coarse
+    stage.
+    """
     if not session.coarse:
         return []
     with session.lock:
@@ -366,18 +369,17 @@ def expanded_phrases(
     missing = [preference for preference in preferences if preference not in known]
     wanting = [preference for preference in missing if preference.expansion is None]
     lent = dict(zip(wanting, borrowed(wanting), strict=True)) if wanting and session.borrows else {}
-    phrases: list[tuple[str, ...]] = []
+    texts: list[list[str]] = []
     for preference in missing:
-        expansion = preference.expansion or lent.get(preference)
-        phrases.append(() if expansion is None else (*expansion.follows, *expansion.breaks))
-    texts = [text for one in phrases for text in one]
-    vectors = np.empty((0, 0), dtype=np.float32)
-    if texts:
-        vectors = yield Embed(encoder, texts, "embedding")
-    new, start = {}, 0
-    for preference, one in zip(missing, phrases, strict=True):
-        new[preference] = vectors[start : start + len(one)]
-        start += len(one)
+        own, expansion = preference.expansion is not None, preference.expansion or lent.get(preference)
+        phrases = [] if expansion is None else [*expansion.follows, *expansion.breaks]
+        questions = list(expansion.questions) if own and expansion is not None else []
+        texts += [phrases, questions or [preference.text] if phrases else []]
+    vectors = np.empty((0, encoder.dimension), dtype=np.float32)
+    if any(texts):
+        vectors = yield Embed(encoder, [text for some in texts for text in some], "embedding")
+    parts = iter(np.split(vectors, np.cumsum([len(some) for some in texts])[:-1]) if texts else [])
+    new = {preference: Expanded(next(parts), next(parts)) for preference in missing}
     with session.lock:
         if session.encoder is encoder:
             if len(session.expanded) > _EXPANDED_KEPT:
@@ -393,7 +395,7 @@ def coarse_stage(
     embeddings: FloatArray,
     preferences: list[Preference],
     vectors: FloatArray,
-    expanded: Sequence[FloatArray],
+    expanded: Sequence[Expanded],
 ) -> tuple[list[Candidate], list[tuple[Item, FloatArray]]]:
     """Split items into candidates, and those below tau with E(x); `expanded` is as `expanded_phrases` gives it."""
     if not session.coarse:
@@ -402,7 +404,8 @@ def coarse_stage(
         return [
             candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)
         ], []
-    matches = coarse_filter(embeddings, vectors, session.tau, expanded=expanded)
+    named = broken_in([item.content for item in items], preferences)
+    matches = coarse_filter(embeddings, vectors, session.taus(preferences), expanded=expanded, named=named)
     candidates = []
     starts = np.searchsorted(matches.items, matches.passed, side="left")
     ends = np.searchsorted(matches.items, matches.passed, side="right")

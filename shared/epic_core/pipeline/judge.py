@@ -41,7 +41,7 @@ def judge_batch(
     # Ids of their own: two items may have one in common.
     plain = [replace(item, id=f"judged {number}") for number, item in enumerate(items)]
     report.seen += len(items)
-    embeddings: FloatArray = yield Embed(encoder, [item.text for item in plain], "embedding")
+    embeddings: FloatArray = yield Embed(encoder, [item.content for item in plain], "embedding")
     expanded = yield from expanded_phrases(session, encoder, preferences)
     resolve_keep_rate(session, embeddings, vectors, expanded, report)
     candidates, _ = coarse_stage(session, plain, embeddings, preferences, vectors, expanded)

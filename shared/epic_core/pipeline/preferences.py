@@ -10,11 +10,11 @@ from typing import NamedTuple
 from epic_core.encoders.base import Embed
 from epic_core.errors import DuplicatePreferenceError, EpicError, InvalidInputError, RetryQueueFullError
 from epic_core.pipeline.aspects import read_preferences, reread_preferences, restate
-from epic_core.pipeline.coarse_filter import coarse_filter
+from epic_core.pipeline.coarse_filter import Expanded, broken_in, candidate_of, coarse_filter
 from epic_core.pipeline.commit import WriteBatch
 from epic_core.pipeline.eviction import written
 from epic_core.pipeline.expiry import drop_expired, take_away
-from epic_core.pipeline.ingest import candidate_of, expanded_phrases, settle
+from epic_core.pipeline.ingest import expanded_phrases, settle
 from epic_core.pipeline.rewrites import put_rewrite, renew_rewrites
 from epic_core.pipeline.session import Session
 from epic_core.pipeline.verify import VerdictBatches, batch_of, remember, unverified
@@ -122,7 +122,7 @@ def _introduce(
     warn_of_unread(report, [preference], encoder)
     # As the file will give it back: later items are matched with that.
     vectors: FloatArray = rounded((yield Embed(encoder, [preference.text], "embedding")))
-    embeddings: FloatArray = yield Embed(encoder, [item.text for item in items], "embedding")
+    embeddings: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
     expanded = yield from expanded_phrases(session, encoder, [preference])
     started = time.perf_counter()
     candidates = _matching(session, items, embeddings, preference, vectors, expanded)
@@ -148,7 +148,7 @@ def _introduce(
     seen = {item.id: item for item in items}
     with session.lock:
         late = [item for item in _texts(session) if seen.get(item.id) != item]
-    embeddings = yield Embed(encoder, [item.text for item in late], "embedding")
+    embeddings = yield Embed(encoder, [item.content for item in late], "embedding")
     late_candidates = _matching(session, late, embeddings, preference, vectors, expanded)
     yield from settle(
         session, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True
@@ -215,12 +215,13 @@ def _matching(
     embeddings: FloatArray,
     preference: Preference,
     vectors: FloatArray,
-    expanded: Sequence[FloatArray],
+    expanded: Sequence[Expanded],
 ) -> list[Candidate]:
     if not items or not (session.coarse or session.fine):
         return []
-    tau = session.tau if session.coarse else -1.0
-    rows = coarse_filter(embeddings, vectors, tau, expanded=expanded).passed
+    tau = session.taus([preference]) if session.coarse else -1.0
+    named = broken_in([item.content for item in items], [preference])
+    rows = coarse_filter(embeddings, vectors, tau, expanded=expanded, named=named).passed
     return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in rows]
 
 

@@ -95,7 +95,9 @@ def _recalled(
     for place, rewriting in sorted(rewritings.items()):
         texts = [preference.text for preference in rewriting.preferences]
         with session.lock:
-            known = session.store.verdicts.recall_rewrite(session.namespace, rewriter.name, rewriting.item.text, texts)
+            known = session.store.verdicts.recall_rewrite(
+                session.namespace, rewriter.name, rewriting.item.content, texts
+            )
         if known is None:
             asked.append(place)
         else:
@@ -107,7 +109,7 @@ def _first_alike(rewritings: Sequence[Rewriting]) -> list[int]:
     """Return for each rewriting the position of the first with the same text and preferences."""
     first: dict[tuple[str, ...], int] = {}
     return [
-        first.setdefault((each.item.text, *(preference.text for preference in each.preferences)), place)
+        first.setdefault((each.item.content, *(preference.text for preference in each.preferences)), place)
         for place, each in enumerate(rewritings)
     ]
 
@@ -147,7 +149,7 @@ def _take_back(session: Session, encoder: Encoder, items: Mapping[int, Item], re
     """Restore the items' own texts, which were rewritten for other preferences: there is no rewriter to renew them."""
     if not items:
         return
-    vectors: FloatArray = yield Embed(encoder, [item.text for item in items.values()], "embedding instructions")
+    vectors: FloatArray = yield Embed(encoder, [item.content for item in items.values()], "embedding instructions")
     with session.changing(encoder):
         for (row, item), vector in zip(items.items(), vectors, strict=True):
             if session.store.items.row(session.namespace, item.id) == row:
@@ -175,7 +177,7 @@ def put_rewrite(store: Store, namespace: str, item: Item, row: int, rewrite: Rew
 def remember_rewrite(store: Store, namespace: str, item: Item, rewrite: Rewrite) -> None:
     """Keep a rewritten text in the cache. Call it inside a transaction."""
     texts = [preference.text for preference in rewrite.preferences]
-    store.verdicts.remember_rewrite(namespace, rewrite.version, item.text, texts, rewrite.text)
+    store.verdicts.remember_rewrite(namespace, rewrite.version, item.content, texts, rewrite.text)
 
 
 def rewritten_by(rewriter: Rewriter, rewritings: Sequence[Rewriting]) -> AnswerStream[Rewritten]:

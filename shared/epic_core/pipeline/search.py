@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
+from functools import partial
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -14,20 +14,23 @@ from numpy.typing import NDArray
 from epic_core.encoders.base import Embed, Encoder, mean_vector
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
+from epic_core.pipeline import candidates as finding
 from epic_core.pipeline import ranking
 from epic_core.pipeline.choice import Choice
 from epic_core.pipeline.fallback import AskFallback, hits_of, merged
 from epic_core.pipeline.hits import fact_hits, made_hits
+from epic_core.pipeline.on_demand import FOUND, Unjudged, judged_in_time, judges_on_demand, unjudged
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.telemetry import counts_of_search, span
 from epic_core.steering.query_steering import QuerySteering, SteeredQuery
+from epic_core.steering.question_kind import QuestionKind, question_kind
 from epic_core.steering.relevance import default_floor
-from epic_core.steering.signed import QueryNames
+from epic_core.steering.signed import Chosen, QueryNames
 from epic_core.storage.namespace import Namespace
 from epic_core.storage.store import Store
 from epic_core.types import FloatArray, Hit, Hits, Preference, checked_k, checked_text
-from epic_core.types.modes import Mode, checked_mode, checked_stance_policy
+from epic_core.types.modes import MinScore, Mode, checked_min_score, checked_mode, checked_stance_policy
 from epic_core.types.results import Ranking
 from epic_core.types.validation import one_of
 from epic_core.types.verdicts import PENALTY
@@ -36,7 +39,6 @@ BY_VECTOR = "(a vector)"
 
 Keys: TypeAlias = Literal["both", "instruction"]
 """Keys that an item is found by: its text and its instructions, or its instructions alone, as in the paper."""
-MinScore: TypeAlias = float | Literal["auto"] | None
 """The least relevance of a hit: a cosine, the encoder's own, or none, as in the paper."""
 
 
@@ -56,6 +58,16 @@ class Search:
     keys: str = "both"
     min_score: MinScore = "auto"
     choice: Choice | None = None
+
+    @property
+    def words(self) -> str:
+        """The query's words; empty for a search by vector."""
+        return "" if self.query == BY_VECTOR else self.query
+
+    @property
+    def kind(self) -> QuestionKind | None:
+        """The kind of the question, if it has words that tell."""
+        return question_kind(self.words) if self.words else None
 
 
 def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
@@ -112,10 +124,16 @@ def found_near(
     names: QueryNames | None = None,
 ) -> Effects[Hits]:
     """Search with E(q) of an encoder, and ask the fallback where nothing held is relevant."""
-    while (result := _held_near(session, asked, encoder, vector, names, clock)) is None:
-        yield from prepared(session, asked.namespace, asked.mode)
-        if session.encoder is not encoder:  # embedded anew in the meantime
-            return (yield from search(session, asked, clock))
+    result, waited = None, False
+    while result is None:
+        result = _held_near(session, asked, encoder, vector, names, clock)
+        if result is None:
+            yield from prepared(session, asked.namespace, asked.mode)
+            if session.encoder is not encoder:  # embedded anew in the meantime
+                return (yield from search(session, asked, clock))
+        elif result.unjudged and not waited:
+            waited = True
+            result = None if (yield from judged_in_time(session, encoder, result.unjudged)) else result
     # A callable knows nothing of other users: it is asked for one's own namespace only.
     asks = session.fallback is not None and not result.relevant and asked.namespace == session.namespace
     hits = result.hits
@@ -175,6 +193,7 @@ class Found:
         matters: The preferences by how much they matter, heaviest first, each with the chance that it does.
         facts: The facts of the user that are relevant, best first.
         ranking: How they were chosen of more results.
+        unjudged: What was found and nobody has judged under the preferences that matter.
     """
 
     hits: list[Hit]
@@ -185,6 +204,7 @@ class Found:
     matters: list[tuple[Preference, float]]
     facts: Sequence[Hit] = ()
     ranking: Ranking | None = None
+    unjudged: Unjudged = ()
 
 
 def _unsteered(vector: FloatArray, names: QueryNames | None = None) -> SteeredQuery:
@@ -202,48 +222,43 @@ def _found(
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
     if asked.keys == "instruction" or not asked.distinct:
         return _by_instruction(session, space, asked, steering, steered, positions, allowed)
-    query, min_score = asked.query if asked.query != BY_VECTOR else "", asked.min_score
+    query, min_score = asked.words, asked.min_score
     items_allowed = _items_allowed(space, asked, positions, allowed)
-    if of_months := ranking.of_months(space, session.store, query):
+    if of_months := finding.of_months(space, query):
         items_allowed, min_score = of_months if items_allowed is None else of_months & items_allowed, None
-    candidates = ranking.candidates(
-        space, session.store, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed
+    candidates = finding.candidates(
+        space, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed
     )
-    least = ranking.least_topic(session.encoder, candidates.topics, len(space.texts), min_score)
-    relevant = bool(least < np.inf and candidates.topics.max(initial=-np.inf) >= least)
-    candidates = ranking.worth_ranking(space, candidates, least, session.encoder, min_score)
-    scores, steered = ranking.ranked(
-        space,
-        session.store,
-        candidates,
-        steering,
-        steered,
-        only=positions,
-        prefers=asked.stance_policy != "any",
-    )
+    kind = asked.kind
+    chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
+    judge = partial(ranking.verdicts_on, space, steering=steering, chosen=chosen, kind=kind, only=positions)
+    counts = asked.stance_policy != "any"
+    by_topic = finding.least_topic(session.encoder, candidates.topics, len(space.texts), "auto", kind)
+    by_fit = counts and min_score == "auto"
+    fits = judge(candidates).fits(candidates.topics >= by_topic) if by_fit else 0.0
+    fitting = candidates.topics + np.float32(fits)
+    least = finding.least_topic(session.encoder, fitting, len(space.texts), min_score, kind, chosen.mattering)
+    relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
+    candidates = finding.worth_ranking(space, candidates, least, session.encoder, min_score, fitting)
+    verdicts = judge(candidates) if counts else None
+    scores = ranking.ranked(space, candidates, steering, steered.query, chosen, verdicts)
+    steered = steering.steered_by(chosen, steered.query, steered.vector, names=steered.names)
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
-    chosen = ranking.distinct(space, session.store, candidates.rows, order, asked.k)
+    shown_first = ranking.distinct(space, candidates.rows, order, asked.k)
     if asked.choice is not None:
-        chosen = asked.choice.pool(chosen, order)
+        shown_first = asked.choice.pool(shown_first, order)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
-    best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in chosen]
+    best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in shown_first]
     groups = [space.rows_of.get(item, []) for item, _ in best]
-    hits = made_hits(
-        session.store, space, steered.vector, best, groups, candidates.cosines, allowed, candidates.earlier
-    )
-    vectors = list(ranking.vectors_of(space, candidates, [item for item, _ in best]))
-    matters, shown = _matters(space, steering, steered, positions, candidates), None
+    hits = made_hits(session.store, space, steered.vector, best, groups, {}, allowed, candidates.earlier)
+    vectors = list(finding.vectors_of(space, candidates, [item for item, _ in best]))
+    matters, shown = _matters(steering, steered, chosen), None
     if asked.choice is not None:
         shown = asked.choice.choose(asked.query, steered.query, hits, vectors, asked.k, matters)
         best, groups, hits, vectors = shown.chosen(best, groups, hits, vectors)
-    entries = [
-        candidates.entries[item][0] if item in candidates.entries else rows[0]
-        for (item, _), rows in zip(best, groups, strict=True)
-        if rows
-    ]
     return Found(
         hits=hits,
-        entries=entries,
+        entries=[rows[0] for rows in groups if rows],
         vectors=vectors,
         steered=steered,
         relevant=relevant,
@@ -252,10 +267,13 @@ def _found(
             session.store,
             space,
             steered.vector,
-            ranking.facts_among(space, candidates, session.encoder),
+            finding.facts_among(space, candidates, session.encoder),
             candidates.earlier,
         ),
         ranking=shown,
+        unjudged=unjudged(session, space, [candidates.rows[place] for place in order[:FOUND]], matters)
+        if asked.mode == "signed" and counts and asked.namespace == session.namespace and judges_on_demand(session)
+        else (),
     )
 
 
@@ -277,7 +295,7 @@ def _by_instruction(
     # What steering made of the query does not count: it is near to whatever is held.
     near = float(space.index.vector(rows[0]) @ steered.query) if rows else -1.0
     # Facts of the user have no instructions: they are found by their text, and are no hits here.
-    found = ranking.facts_by_text(space, session.store, session.encoder, asked.query, steered.query, asked.filter)
+    found = facts_by_text(session, space, asked, steered.query)
     facts = fact_hits(session.store, space, steered.query, found)
     return Found(
         hits=hits,
@@ -285,24 +303,22 @@ def _by_instruction(
         vectors=[space.index.vector(row) for row in rows],
         steered=steered,
         relevant=near >= default_floor(session.encoder) or bool(facts),
-        matters=_matters(space, steering, steered, positions, None),
+        matters=_matters(steering, steered, steering.choose(steered.query, only=positions, names=steered.names)),
         facts=facts,
     )
 
 
-def _matters(
-    space: Namespace,
-    steering: QuerySteering,
-    steered: SteeredQuery,
-    positions: NDArray[np.intp] | None,
-    candidates: ranking.Candidates | None,
-) -> list[tuple[Preference, float]]:
-    if steered.matters is not None:
-        return list(steered.matters)
-    if not steering.preferences or steering.mode != "signed":
-        return [(one.preference, one.weight) for one in steered.preferences]
-    vectors = None if candidates is None or not candidates.rows else ranking.vectors_of(space, candidates)
-    return steering.matters(steered.query, only=positions, candidates=vectors, names=steered.names)
+def facts_by_text(session: Session, space: Namespace, asked: Search, vector: FloatArray) -> list[tuple[int, float]]:
+    """Return the facts of the user that are relevant to a query by their text alone, with their topics, best first."""
+    where = asked.filter
+    allowed = None if where is None else partial(space.items_matching, where)
+    return finding.facts_by_text(space, session.encoder, asked.words, vector, asked.kind, allowed)
+
+
+def _matters(steering: QuerySteering, steered: SteeredQuery, chosen: Chosen) -> list[tuple[Preference, float]]:
+    if chosen.matters is not None:
+        return list(chosen.matters)
+    return [(one.preference, one.weight) for one in steered.preferences]
 
 
 def _items_allowed(
@@ -365,19 +381,9 @@ def checked_search(
         namespace=session.namespace if namespace is None else checked_text(namespace, "The namespace"),
         distinct=distinct,
         keys=one_of("keys", keys, get_args(Keys)),
-        min_score=_checked_min_score(min_score),
+        min_score=checked_min_score(min_score),
         choice=choice,
     )
-
-
-def _checked_min_score(min_score: object) -> MinScore:
-    if min_score is None:
-        return None
-    if min_score == "auto":
-        return "auto"
-    if not isinstance(min_score, Real) or isinstance(min_score, bool) or not -1.0 <= float(min_score) <= 1.0:
-        raise InvalidInputError(f'min_score must be a cosine between -1 and 1, "auto" or None; not {min_score!r}.')
-    return float(min_score)
 
 
 def checked_filter(filter: Filter | None) -> Filter | None:

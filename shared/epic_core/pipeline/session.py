@@ -9,22 +9,28 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from epic_core.encoders.base import Encoder, default_tau, described
+import numpy as np
+
+from epic_core.encoders.base import Encoder, default_tau, described, taus_for_recall
 from epic_core.errors import EncoderError, EncoderMismatchError, StoreError
+from epic_core.pipeline.coarse_filter import Expanded
 from epic_core.preferences.evidence import borrows
 from epic_core.retention.budget import Budget
 from epic_core.retention.policies import ByValue, RetentionPolicy
+from epic_core.runtime.background import Background
 from epic_core.steering.query_steering import QuerySteering
 from epic_core.storage.namespace import CommittedRows, Namespace
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker
 from epic_core.text.tagging import Tagger
-from epic_core.types import BuildReport, FloatArray, Preference
+from epic_core.types import BuildReport, FloatArray, Preference, Usage
 from epic_core.types.digests import digest
 from epic_core.types.modes import Mode
 from epic_core.verification.base import Verifier, base_verifier
 
 if TYPE_CHECKING:
+    from epic_core.lm.base import LanguageModel
+    from epic_core.lm.budget import ModelBudget
     from epic_core.preferences.lm_reader import Reader
     from epic_core.reranking import LearnedReranker
 
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
 _SPACES_LOADED = 64
 # Uses are written after so many searches, and when the memory is closed.
 _SEARCHES_COUNTED = 64
+MODEL_BUDGET = "model_budget"
+"""Key under which a file remembers what of its model's daily budget is used."""
 
 
 @dataclass(kw_only=True)
@@ -39,8 +47,15 @@ class Session:
     """The inside of an `EpicMemory`; the arguments are explained there.
 
     Attributes:
-        own_tau: The threshold set or resolved; None for the encoder's own.
+        own_tau: The threshold set or resolved; None for the encoder's own, or one by recall.
+        coarse_recall: Which share of what matters is to pass the coarse filter where a model judges.
         retry_queue: How many undecided items wait at most.
+        on_demand: Seconds that an answer waits for verdicts on what it finds; 0 in the background, None for none.
+        background: Where they are asked for.
+        lm: The language model for all that one can do; None if none was given.
+        model_budget: How much it may be asked a day.
+        asked_on_demand: The pairs of an item's row and a preference's id that were asked about.
+        on_demand_usage: What asking took.
         retention: What goes first where the budget is reached.
         floor: Entries that each preference keeps.
         aspects: Who reads what preferences like and avoid.
@@ -69,6 +84,10 @@ class Session:
     keep_rate: float | None
     own_tau: float | None
     retry_queue: int
+    coarse_recall: float | None
+    on_demand: float | None
+    lm: LanguageModel | None
+    model_budget: ModelBudget | None
     store: Store
     retention: RetentionPolicy = field(default_factory=ByValue)
     floor: int = 3
@@ -86,8 +105,11 @@ class Session:
     _steering: dict[str, tuple[Sequence[Preference], dict[Mode, QuerySteering]]] = field(
         default_factory=dict, repr=False
     )
-    expanded: dict[Preference, FloatArray] = field(default_factory=dict)
+    expanded: dict[Preference, Expanded] = field(default_factory=dict)
     rerankers: dict[str, tuple[int | None, LearnedReranker]] = field(default_factory=dict, repr=False)
+    background: Background = field(default_factory=Background, repr=False)
+    asked_on_demand: set[tuple[int, str]] = field(default_factory=set, repr=False)
+    on_demand_usage: Usage = field(default_factory=Usage, repr=False)
     _seen_change: int = 0
     _stamp: str = ""
     _uses: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -99,8 +121,20 @@ class Session:
 
     @property
     def tau(self) -> float:
-        """The coarse filter's threshold in force."""
-        return default_tau(self.encoder) if self.own_tau is None else self.own_tau
+        """The coarse filter's threshold in force; for preferences that a model has expanded, if it goes by recall."""
+        by_recall = self._taus_by_recall
+        return (by_recall or (default_tau(self.encoder),))[0] if self.own_tau is None else self.own_tau
+
+    @property
+    def _taus_by_recall(self) -> tuple[float, float] | None:
+        """The thresholds with which a model judges a share of what matters; None where no model judges."""
+        by_model = self.own_tau is None and self.keep_rate is None and base_verifier(self.verifier).cached
+        return taus_for_recall(self.encoder, self.coarse_recall) if by_model and self.coarse_recall else None
+
+    def taus(self, preferences: Sequence[Preference]) -> FloatArray:
+        """Return the coarse filter's threshold for each preference, shape `(m,)`."""
+        expanded, others = self._taus_by_recall or (self.tau, self.tau)
+        return np.array([others if one.expansion is None else expanded for one in preferences], dtype=np.float32)
 
     @property
     def reader(self) -> Reader | None:
@@ -217,12 +251,21 @@ class Session:
     def write_uses(self) -> None:
         """Write the counted uses if the file can be written at once: no search waits for it or fails by it."""
         self._searches = 0
+        self.write_model_usage()
         if not self._uses or self.store.closed or not self.store.writable:
             return
         with suppress(StoreError), self.lock:
             with self.store.transaction(wait=False):
                 self.store.entries.add_uses(self._uses)
             self._uses.clear()
+
+    def write_model_usage(self) -> None:
+        """Write what of the model's daily budget is used, if the file can be written at once."""
+        budget = self.model_budget
+        if budget is None or not budget.changed or self.store.closed or not self.store.writable:
+            return
+        with suppress(StoreError), self.lock, self.store.transaction(wait=False):
+            self.store.set_meta(**{MODEL_BUDGET: budget.stored()})
 
     def stamp_ledger(self) -> None:
         """Clear the ledger if encoder, tau or verifier changed since it was written."""

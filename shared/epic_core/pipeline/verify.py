@@ -106,7 +106,7 @@ class VerdictBatches:
 
 def _asked_as(candidate: Candidate) -> Hashable:
     """Return a key that is the same for candidates that are the same question."""
-    return candidate.item.text, tuple(preference.id for preference in candidate.preferences)
+    return candidate.item.content, tuple(preference.id for preference in candidate.preferences)
 
 
 def batch_of(

@@ -45,6 +45,8 @@ FEATURES = (
 COSINES = 2 + len(GROUPS)
 BY_WORDS = FEATURES[COSINES:]
 _OR = re.compile(r"\s+(?:or|nor)\s+", re.I)
+_AS = re.compile(r"\s+as\s+", re.I)
+_ARTICLE = re.compile(r"^\s*(?:an?|the)\s+", re.I)
 # More words of the lexicon than this are no further evidence.
 _ENOUGH = 2
 # for_p - against_p is the sum of the features times these weights, on a scale where a text's cosine with the query has
@@ -158,8 +160,11 @@ def _read_all(encoder: Encoder, preferences: Sequence[str | Preference], borrow:
 def _read(preference: Preference, expansion: Expansion | None) -> _Unembedded:
     aspects = aspects_of(preference)
     lexicon = default_lexicon()
-    liked = [concept for phrase in aspects.liked for concept in lexicon.concepts(phrase)]
-    avoided = [concept for phrase in aspects.avoided for concept in lexicon.concepts(phrase)]
+    # Of "fish as pets" the kinds are those of fish.
+    liked, avoided = (
+        [concept for phrase in side for concept in lexicon.concepts(_AS.split(phrase)[0])]
+        for side in (aspects.liked, aspects.avoided)
+    )
     return _Unembedded(
         aspects=aspects,
         expansion=expansion,
@@ -217,6 +222,14 @@ def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[AspectEm
         )
         start += whole
     return found
+
+
+def broken_by(expansion: Expansion | None) -> frozenset[str]:
+    """Return what breaks a preference by its own expansion, as runs of up to three stems; none for a borrowed one."""
+    if expansion is None or expansion.source == "bundled":
+        return frozenset()
+    runs = (stems(_ARTICLE.sub("", phrase)) for phrase in expansion.breaks)
+    return frozenset(" ".join(run) for run in runs if 0 < len(run) <= LONGEST_RUN)
 
 
 def features(sides: AspectEmbeddings, words: Sequence[Words], cosines: FloatArray) -> NDArray[np.float32]:
@@ -305,7 +318,7 @@ def highest_two(cosines: NDArray[F]) -> NDArray[F]:
         return found
     highest = cosines.copy()
     highest.partition(width - 2, axis=-1)
-    mean: NDArray[F] = (highest[..., -1] + highest[..., -2]) * np.float32(0.5)
+    mean: NDArray[F] = highest[..., -2:].mean(axis=-1)
     return mean
 
 

@@ -2,8 +2,9 @@
 
 It holds some 2,300 preferences of everyday life, each with questions for which it matters, things that follow it and
 things that break it. A preference without an expansion borrows from the nearest two, if they are near enough and point
-the same way: "I love casinos" borrows nothing from "I avoid hotels with casinos". Nearness is measured with the bundled
-static encoder, whatever the memory's own encoder is.
+the same way: "I love casinos" borrows nothing from "I avoid hotels with casinos", and nobody borrows from a preference
+that likes what the own one avoids. Nearness is measured with the bundled static encoder, whatever the memory's own
+encoder is.
 
 `data/library.txt.xz` has four lines for each: the preference, questions, follows, breaks, with phrases separated by
 "|". `shared/tools/make_library.py` makes it.
@@ -15,15 +16,17 @@ import lzma
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from epic_core.encoders.base import embed
 from epic_core.encoders.static import default_encoder
-from epic_core.preferences.parser import aspects_of
+from epic_core.preferences.parser import aspects_of, parse_aspects
+from epic_core.text.stems import content_stems
 from epic_core.types import FloatArray, Preference
-from epic_core.types.preferences import Expansion
+from epic_core.types.preferences import Aspects, Expansion
 
 NEAREST = 2
 """Most preferences of the library that one preference borrows from."""
@@ -56,6 +59,7 @@ class Library:
         self._encoder = default_encoder()
         self._vectors = embed(self._encoder, [one.text for one in known])
         self._sides: dict[int, tuple[FloatArray, FloatArray]] = {}
+        self._aspects: dict[int, Aspects] = {}
 
     def borrow(self, preferences: Sequence[Preference]) -> list[Expansion | None]:
         """Return an expansion for each preference, or None if no preference near enough points the same way."""
@@ -74,6 +78,8 @@ class Library:
         for place in np.argsort(-near, kind="stable")[:_LOOKED_AT].tolist():
             if near[place] < LEAST_SIMILAR or len(chosen) == NEAREST:
                 break
+            if _opposed(aspects, self._aspects_at(place)):
+                continue
             follows, breaks = self._sides_at(place)
             agreeing = 0.0
             if len(liked):
@@ -94,6 +100,12 @@ class Library:
             source="bundled",
         )
 
+    def _aspects_at(self, place: int) -> Aspects:
+        """Return what a preference likes and avoids."""
+        if place not in self._aspects:
+            self._aspects[place] = parse_aspects(self.known[place].text)
+        return self._aspects[place]
+
     def _sides_at(self, place: int) -> tuple[FloatArray, FloatArray]:
         """Return the embeddings of the phrases that follow a preference and of those that break it, each `(d,)`."""
         if place not in self._sides:
@@ -101,6 +113,16 @@ class Library:
             vectors = embed(self._encoder, [", ".join(one.follows), ", ".join(one.breaks)])
             self._sides[place] = (vectors[0], vectors[1])
         return self._sides[place]
+
+
+def _opposed(one: Aspects, other: Aspects) -> bool:
+    """Tell whether one preference likes what the other avoids: "loud places" and "loud, noisy places"."""
+    for mine, theirs in ((one.liked, other.avoided), (one.avoided, other.liked)):
+        for phrase, another in product(mine, theirs):
+            words, others = set(content_stems(phrase)), set(content_stems(another))
+            if words and others and (words <= others or others <= words):
+                return True
+    return False
 
 
 @lru_cache(maxsize=1)

@@ -33,7 +33,7 @@ def checked_budget(budget: object) -> int | None:
     if isinstance(budget, str):
         if budget.strip().lower() == UNLIMITED:
             return 0
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", budget)
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", budget.strip())
         if found and found[2].upper() in _UNITS:
             octets = float(found[1]) * _UNITS[found[2].upper()]
             budget = int(octets) if octets < _MOST else budget
@@ -51,7 +51,7 @@ def checked_reserve(reserve: object) -> int | None:
     Raises:
         InvalidInputError: for anything else.
     """
-    if reserve is None or (isinstance(reserve, Integral) and not isinstance(reserve, bool) and reserve == 0):
+    if reserve is None or str(reserve).strip() == "0":
         return None if reserve is None else 0
     try:
         return checked_budget(reserve) or _MOST

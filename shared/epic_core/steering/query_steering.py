@@ -19,6 +19,7 @@ from epic_core.preferences.evidence import AspectEmbeddings
 from epic_core.runtime.batching import unique_preferences
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.steering.paper import nearest_preference, steered
+from epic_core.steering.question_kind import QuestionKind, question_kind
 from epic_core.steering.signed import Chosen, QueryNames, Signed
 from epic_core.text.stems import Words
 from epic_core.types import FloatArray, Preference
@@ -139,15 +140,20 @@ class QuerySteering:
 
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
-        return self.steer_vector(embed_query(self.encoder, query))
+        return self.steer_vector(embed_query(self.encoder, query), kind=question_kind(query))
 
     async def asteer(self, query: str) -> SteeredQuery:
         """Encode and steer a query as `steer` does, without blocking the event loop."""
         await self.aprepare()
-        return self.steer_vector(await aembed_query(self.encoder, query))
+        return self.steer_vector(await aembed_query(self.encoder, query), kind=question_kind(query))
 
     def steer_vector(
-        self, query: FloatArray, *, only: NDArray[np.intp] | None = None, candidates: FloatArray | None = None
+        self,
+        query: FloatArray,
+        *,
+        only: NDArray[np.intp] | None = None,
+        candidates: FloatArray | None = None,
+        kind: QuestionKind | None = None,
     ) -> SteeredQuery:
         """Steer E(q), for searching raw texts.
 
@@ -156,31 +162,55 @@ class QuerySteering:
             only: Rows of the preferences that may steer; default: all.
             candidates: Embeddings of the texts to choose from, shape `(n, d)`; those nearest to the query help to
                 determine which preferences are relevant.
+            kind: Of the question, if it is known.
         """
-        return self._steered(query, only, candidates, turns=True)
+        return self._steered(query, only, candidates, kind, turns=True)
 
     def steer_for_index(
-        self, query: FloatArray, *, only: NDArray[np.intp] | None = None, candidates: FloatArray | None = None
+        self,
+        query: FloatArray,
+        *,
+        only: NDArray[np.intp] | None = None,
+        candidates: FloatArray | None = None,
+        kind: QuestionKind | None = None,
     ) -> SteeredQuery:
         """Steer E(q) as `steer_vector` does, for an index of instructions: in signed mode the vector is t, not q~."""
-        return self._steered(query, only, candidates, turns=False)
+        return self._steered(query, only, candidates, kind, turns=False)
 
     def _steered(
-        self, query: FloatArray, only: NDArray[np.intp] | None, candidates: FloatArray | None, *, turns: bool
-    ) -> SteeredQuery:
-        chosen = self._choose(query, only, candidates)
-        return self._steered_by(chosen, query, self._vector(query, chosen, turns=turns))
-
-    def _choose(
         self,
         query: FloatArray,
         only: NDArray[np.intp] | None,
         candidates: FloatArray | None,
+        kind: QuestionKind | None,
+        *,
+        turns: bool,
+    ) -> SteeredQuery:
+        chosen = self.choose(query, only=only, candidates=candidates, kind=kind)
+        return self.steered_by(chosen, query, self._vector(query, chosen, turns=turns))
+
+    def choose(
+        self,
+        query: FloatArray,
+        *,
+        only: NDArray[np.intp] | None = None,
+        candidates: FloatArray | None = None,
         names: QueryNames | None = None,
+        kind: QuestionKind | None = None,
+        votes: FloatArray | None = None,
     ) -> Chosen:
-        """Choose the preferences that steer a query: outside signed mode p* (Eq. 7), or none."""
+        """Choose the preferences that steer a query: outside signed mode p* (Eq. 7), or none.
+
+        Args:
+            query: E(q), a unit vector of shape `(d,)`.
+            only: Rows of the preferences that may steer; default: all.
+            candidates: Embeddings of the texts to choose from, shape `(n, d)`.
+            names: The query's proper names, if preferences are called by others (`names_apart`).
+            kind: Of the question (`question_kind`), if it is known; signed mode steers by it.
+            votes: What the verdicts on the texts found say of each preference (`ranking.votes`), shape `(m,)`.
+        """
         if self._signed is not None:
-            return self._signed.choose(query, only, candidates, names)
+            return self._signed.choose(query, only, candidates, names, kind, votes)
         vectors = self.vectors if only is None else self.vectors[only]
         if not len(vectors):
             return Chosen([], [], [], 0.0, None)
@@ -200,7 +230,10 @@ class QuerySteering:
             return self._signed.vector(query, chosen, turns=turns)
         return steered(query, self.vectors[chosen.rows[0]])
 
-    def _steered_by(self, chosen: Chosen, query: FloatArray, vector: FloatArray) -> SteeredQuery:
+    def steered_by(
+        self, chosen: Chosen, query: FloatArray, vector: FloatArray, *, names: QueryNames | None = None
+    ) -> SteeredQuery:
+        """Return the query with the preferences that were chosen, and the vector that is searched for."""
         return SteeredQuery(
             vector=vector,
             query=query,
@@ -211,6 +244,7 @@ class QuerySteering:
             nearest=chosen.nearest,
             strength=chosen.strength,
             matters=chosen.matters,
+            names=names,
         )
 
     def names_apart(self, query: str) -> list[str]:
@@ -233,7 +267,7 @@ class QuerySteering:
             candidates: Embeddings of the texts to choose from, shape `(n, d)`.
             names: The query's proper names, if preferences are called by others (`names_apart`).
         """
-        return list(self._choose(query, only, candidates, names).matters or ())
+        return list(self.choose(query, only=only, candidates=candidates, names=names).matters or ())
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.
@@ -245,12 +279,14 @@ class QuerySteering:
         """
         if isinstance(texts, str):
             raise InvalidInputError("score ranks several texts; give a list of them.")
-        return self.score_texts(embed_query(self.encoder, query), texts, embed(self.encoder, texts))
+        vector, kind = embed_query(self.encoder, query), question_kind(query)
+        return self.score_texts(vector, texts, embed(self.encoder, texts), kind=kind)
 
     async def ascore(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return scores as `score` does, without blocking the event loop."""
         await self.aprepare()
-        return self.score_texts(await aembed_query(self.encoder, query), texts, await aembed(self.encoder, texts))
+        vector, kind = await aembed_query(self.encoder, query), question_kind(query)
+        return self.score_texts(vector, texts, await aembed(self.encoder, texts), kind=kind)
 
     def score_texts(
         self,
@@ -261,6 +297,7 @@ class QuerySteering:
         only: NDArray[np.intp] | None = None,
         words: Sequence[Words] | None = None,
         scaled: bool = True,
+        kind: QuestionKind | None = None,
     ) -> FloatArray:
         """Return scores as `score` does, for a query and texts that are already encoded.
 
@@ -271,10 +308,11 @@ class QuerySteering:
             only: Rows of the preferences that may steer; default: all.
             words: The words of the texts, if known.
             scaled: Whether the scores are brought back to the scale of a cosine.
+            kind: Of the question, if it is known.
         """
         if self._signed is not None:
-            return self._signed.score_texts(query, texts, vectors, only=only, words=words, scaled=scaled)
-        scores: FloatArray = vectors @ self._vector(query, self._choose(query, only, None), turns=False)
+            return self._signed.score_texts(query, texts, vectors, only=only, words=words, scaled=scaled, kind=kind)
+        scores: FloatArray = vectors @ self._vector(query, self.choose(query, only=only), turns=False)
         return scores
 
     def score_found(
@@ -282,30 +320,25 @@ class QuerySteering:
         query: FloatArray,
         topics: FloatArray,
         vectors: FloatArray,
-        words: Callable[[int, AspectEmbeddings], FloatArray],
-        *,
-        only: NDArray[np.intp] | None = None,
-        names: QueryNames | None = None,
-    ) -> tuple[FloatArray, SteeredQuery]:
-        """Rank the texts of a search result, some of which may be about another topic.
+        words: Callable[[Preference, AspectEmbeddings], FloatArray],
+        chosen: Chosen,
+        bounds: Callable[[int], tuple[FloatArray, FloatArray]] | None = None,
+    ) -> FloatArray:
+        """Return scores of the texts of a search result, some of which may be about another topic, shape `(n,)`.
 
         Args:
             query: E(q), shape `(d,)`.
             topics: The nearness of each text to the query's topic, shape `(n,)`.
             vectors: Their embeddings, shape `(n, d)`.
-            words: Returns the weight of the texts' words under the preference in a row, shape `(n,)`
+            words: Returns the weight of the texts' words under a preference with its phrases, shape `(n,)`
                 (`evidence.worded`).
-            only: Rows of the preferences that may steer; default: all.
-            names: The query's proper names, if preferences are called by others (`names_apart`).
-
-        Returns:
-            The scores, shape `(n,)`, and the query with the preferences that matter to it.
+            chosen: The preferences that steer.
+            bounds: Returns the lowest and the highest evidence of each text for the preference in a row, each shape
+                `(n,)`, by what was judged of it (`ranking.Verdicts`); default: -1 and 1.
         """
-        if self._signed is not None:
-            scores, chosen = self._signed.score_found(query, topics, vectors, words, only=only, names=names)
-        else:
-            scores, chosen = topics.astype(np.float32, copy=True), self._choose(query, only, None)
-        return scores, self._steered_by(chosen, query, query)
+        if self._signed is None:
+            return topics.astype(np.float32, copy=True)
+        return self._signed.score_found(query, topics, vectors, words, chosen, bounds)
 
 
 class Steerings:

@@ -1,25 +1,26 @@
 """Relevance of preferences to a query: rel(p), the log-odds that p matters to the person who asks.
 
 Similarity alone is a poor measure. "Where should I stay in Las Vegas?" is not near "I avoid hotels with casinos", but
-it is near the questions of its expansion, and the things that follow or break it. So the nearness of a preference to a
-direction z is
+it is near the questions of its expansion, and the things that follow or break it. And some preferences are near to
+anything: "I try to keep Sundays free" to whatever names a day. So the nearness of a preference to a direction z is
 
-    near(p, z) = (Sim(z, p) + a top2 Sim(z, questions) + b top2 Sim(z, follows and breaks)) / (1 + a + b),
+    near(p, z) = n(p, z) - mean of n(p, b) over a background of everyday texts b,
+    n(p, z) = (Sim(z, p) + a top2 Sim(z, questions) + b top2 Sim(z, follows and breaks)) / (1 + a + b),
 
 where top2 is the mean of the two highest. It is computed for the query and, if the texts to choose from are known, for
-the mean direction c of the candidates nearest to the query, whose share is a little larger. A person who wants an
-explanation has nothing to choose, though:
+the mean direction c of the candidates nearest to the query, whose share is a little larger. Who asks for general
+knowledge has nothing to choose; to them a preference about explanations and values matters:
 
-    rel(p) = w0 + w1 near(p) + w2 asks(q) + w3 explains(q, p).
+    rel(p) = w0 + w1 near(p) + w2 choice(q) + w3 general(q) explains(p).
 
-asks(q) is how much the query sounds like a request for a choice rather than for an explanation; explains(q, p) how much
-it sounds like the latter, if p itself is about explanations and values. `shared/tools/fit_relevance.py` fitted the
-weights on queries and preferences of our own. Nearness alone decides which of several preferences is the heaviest.
+choice(q) and general(q) are the chances that the question is of that kind (`question_kind`), explains(p) how much p
+sounds like such a preference. `shared/tools/fit_relevance.py` fitted the weights on queries and preferences of our own.
+Nearness alone decides which of several preferences is the heaviest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 from weakref import ReferenceType, ref
@@ -30,6 +31,7 @@ from epic_core.encoders.base import Embed, Encoder
 from epic_core.encoders.static import BUNDLED_NAME
 from epic_core.preferences.evidence import AspectEmbeddings, highest_two
 from epic_core.runtime.effects import Effects, run
+from epic_core.steering.question_kind import QuestionKind
 from epic_core.types import FloatArray
 
 DEFAULT_FLOOR = 0.2
@@ -39,7 +41,7 @@ RELEVANT = DEFAULT_FLOOR + _ABOVE_FLOOR
 # How many of the nearest candidates determine what a query is about.
 NEAREST = 8
 _APART = 0.2
-FEATURES = ("near", "asks", "explains")
+FEATURES = ("near", "choice", "explains")
 # Weights of an expansion's questions and of its other phrases next to the preference itself: for an expansion written
 # for the preference, and for a borrowed one.
 _WRITTEN = (2.0, 1.0)
@@ -48,14 +50,22 @@ _BORROWED = (0.25, 0.25)
 _NEARER = 0.05
 # Share of the texts to choose from, the rest being the query's.
 _CHOICE = np.float32(0.6)
-# Limit in both directions: a short question such as "Any suggestions?" tells little, although it sounds very much like
-# one.
-_CLEAR = 0.4
-# Samples of requests for a choice and for an explanation, and of preferences about explanations and about things.
+# The chance of a choice where the kind of a question is unknown.
+_UNKNOWN = 0.5
+# Samples: everyday texts, preferences about explanations and values, and preferences about things.
 SAMPLES = (
-    ("Can you recommend something for me?", "What are some good options I should consider?",
-     "Which one should I choose?", "Any suggestions for what I could try?"),
-    ("Why does this happen?", "How does it work?", "What is the reason for this?", "Explain how this is possible."),
+    ("The meeting is on Tuesday at ten in the small room.", "A soup with carrots, ginger and a little cream.",
+     "The train leaves from platform four at noon.", "Her birthday is in March, she will be forty.",
+     "The hotel has thirty rooms and a view of the harbour.", "A novel about two sisters who inherit a farm.",
+     "The new phone costs four hundred and comes in blue.", "He plays football on Saturdays with friends from school.",
+     "The doctor said to rest for a week and drink water.", "The council will repair the bridge next summer.",
+     "A jacket with a hood, machine washable.", "The parcel will be delivered on Friday morning.",
+     "The concert was sold out within an hour.", "The garden needs watering in the evening.",
+     "The bank has changed the fee for the account.", "The dog barked at the postman again.",
+     "A documentary about the history of the railway.", "The children start school at half past eight.",
+     "The flat is on the third floor, without a lift.", "The exam covers chapters one to six.",
+     "The company hired twenty people last year.", "The museum is closed on Mondays.",
+     "The printer is out of paper.", "Rain is expected in the afternoon."),
     ("I prefer explanations that focus on one thing rather than another.",
      "I believe in an approach that prioritizes principles.", "I value a perspective over arguments."),
     ("I don't like it.", "I avoid them because I dislike them.", "I love this and only buy that."),
@@ -75,31 +85,34 @@ def _weights(bias: float, **features: float) -> Weights:
 
 # Without and with candidates: for the bundled encoder, and for others, fitted with all-MiniLM-L6-v2.
 _STATIC = (
-    _weights(-4.35, near=14.20, asks=1.84, explains=30.89),
-    _weights(-4.83, near=15.43, asks=2.57, explains=34.02),
+    _weights(-3.89, near=15.07, choice=0.88, explains=4.59),
+    _weights(-4.32, near=16.09, choice=1.09, explains=5.48),
 )
 _OTHER = (
-    _weights(-5.21, near=17.28, asks=2.68, explains=34.39),
-    _weights(-5.75, near=18.84, asks=3.60, explains=39.22),
+    _weights(-4.83, near=18.01, choice=1.10, explains=6.07),
+    _weights(-5.34, near=19.04, choice=1.34, explains=6.83),
 )
 
 
 class Samples(NamedTuple):
-    """Directions of an encoder: towards requests for a choice, towards preferences about explanations; each `(d,)`."""
+    """The samples of an encoder: everyday texts, shape `(b, d)`, and the direction towards preferences about
+    explanations, shape `(d,)`.
+    """
 
-    choice: FloatArray
+    background: FloatArray
     explanation: FloatArray
 
     @classmethod
     def of(cls, vectors: FloatArray) -> Samples:
-        """Return the directions from the embeddings of all samples, in order, shape `(n, d)`."""
-        means, start = [], 0
-        for sample in SAMPLES:
-            mean = vectors[start : start + len(sample)].mean(axis=0)
-            means.append(mean / np.float32(max(float(np.linalg.norm(mean)), 1e-6)))
-            start += len(sample)
-        asking, wondering, explanations, things = means
-        return cls(choice=asking - wondering, explanation=explanations - things)
+        """Return the samples from the embeddings of all their texts, in order, shape `(n, d)`."""
+        background, explanations, things = np.split(vectors, np.cumsum([len(sample) for sample in SAMPLES])[:-1])
+        return cls(background=background, explanation=_direction(explanations) - _direction(things))
+
+
+def _direction(vectors: FloatArray) -> FloatArray:
+    mean = vectors.mean(axis=0)
+    direction: FloatArray = mean / np.float32(max(float(np.linalg.norm(mean)), 1e-6))
+    return direction
 
 
 # Keyed by the encoder's id, for as long as the encoder lives.
@@ -122,13 +135,7 @@ def encoding_samples(encoder: Encoder) -> Effects[Samples]:
     known = known_samples(encoder)
     if known is not None:
         return known
-    vectors: FloatArray
-    if hasattr(encoder, "encode_query") or hasattr(encoder, "aencode_query"):
-        queries = yield Embed(encoder, _texts(SAMPLES[:2]), "steering", query=True)
-        statements = yield Embed(encoder, _texts(SAMPLES[2:]), "steering")
-        vectors = np.concatenate([queries, statements])
-    else:
-        vectors = yield Embed(encoder, sample_texts(), "steering")
+    vectors: FloatArray = yield Embed(encoder, sample_texts(), "steering")
     samples, key = Samples.of(vectors), id(encoder)
     with suppress(TypeError):  # the encoder cannot be referred to weakly
         _known[key] = (ref(encoder, lambda _: _known.pop(key, None)), samples)
@@ -137,11 +144,7 @@ def encoding_samples(encoder: Encoder) -> Effects[Samples]:
 
 def sample_texts() -> list[str]:
     """Return the texts that an encoder has to embed once."""
-    return _texts(SAMPLES)
-
-
-def _texts(samples: Iterable[Sequence[str]]) -> list[str]:
-    return [text for sample in samples for text in sample]
+    return [text for sample in SAMPLES for text in sample]
 
 
 def default_relevant(encoder: object) -> float:
@@ -155,9 +158,15 @@ def default_floor(encoder: object) -> float:
 
 
 class Nearness:
-    """The nearness of directions to preferences, by E(p), shape `(m, d)`, and the embeddings of their expansions."""
+    """The nearness of directions to preferences.
 
-    def __init__(self, vectors: FloatArray, sides: Sequence[AspectEmbeddings]) -> None:
+    Args:
+        vectors: E(p) of each, shape `(m, d)`.
+        sides: Their expansions.
+        background: Everyday texts, shape `(b, d)`.
+    """
+
+    def __init__(self, vectors: FloatArray, sides: Sequence[AspectEmbeddings], background: FloatArray) -> None:
         self._vectors = vectors
         self._questions = _Groups([one.questions for one in sides], vectors)
         self._phrases = _Groups([one.expanded for one in sides], vectors)
@@ -168,9 +177,15 @@ class Nearness:
         self._nearer = np.where(shares[:, 1] == _WRITTEN[1], np.float32(_NEARER), np.float32(0.0))
         self._whole = 1.0 + shares.sum(axis=1)
         self._expanded = bool(shares.any())
+        self._common = self._raw(background).mean(axis=0)
 
     def of(self, directions: FloatArray) -> FloatArray:
         """Return near(p, z) of each preference for a unit vector z, shape `(m,)`; for several `(n, d)`, `(n, m)`."""
+        near: FloatArray = self._raw(directions) - self._common
+        return near
+
+    def _raw(self, directions: FloatArray) -> FloatArray:
+        """Return n(p, z) of each preference."""
         near: FloatArray = directions @ self._vectors.T
         if self._expanded:
             near = near + self._shares[:, 0] * self._questions.highest_two(directions)
@@ -209,17 +224,28 @@ class _Groups:
 
 
 def features(
-    query: FloatArray, vectors: FloatArray, samples: Samples, to: Nearness, candidates: FloatArray | None = None
+    query: FloatArray,
+    vectors: FloatArray,
+    samples: Samples,
+    to: Nearness,
+    candidates: FloatArray | None = None,
+    kind: QuestionKind | None = None,
 ) -> list[FloatArray]:
     """Return `FEATURES` of each preference, each shape `(m,)`.
 
-    Candidates are the embeddings of the texts to choose from, shape `(n, d)`; None if these are unknown.
+    Args:
+        query: E(q), shape `(d,)`.
+        vectors: E(p) of the preferences, shape `(m, d)`.
+        samples: The encoder's.
+        to: Measures nearness.
+        candidates: Embeddings of the texts to choose from, shape `(n, d)`; None if these are unknown.
+        kind: Of the question; None if it is unknown.
     """
-    asks = max(-_CLEAR, min(float(query @ samples.choice), _CLEAR))
+    choice, general = (_UNKNOWN, 0.0) if kind is None else (kind.choice, kind.general)
     return [
         nearness(query, to, candidates),
-        np.full(len(vectors), max(asks, 0.0), dtype=np.float32),
-        np.float32(max(-asks, 0.0)) * (vectors @ samples.explanation),
+        np.full(len(vectors), choice, dtype=np.float32),
+        np.float32(general) * (vectors @ samples.explanation),
     ]
 
 

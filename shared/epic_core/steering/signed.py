@@ -66,13 +66,14 @@ from epic_core.preferences.evidence import (
 )
 from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.effects import Effects
+from epic_core.steering.question_kind import QuestionKind, by_preference
 from epic_core.steering.relevance import (
     RELEVANT,
     Nearness,
+    Samples,
     default_relevant,
     encoding_samples,
     features,
-    known_samples,
     nearness,
     relevance,
     samples_of,
@@ -93,8 +94,8 @@ TURN = 2.0
 # Weights of a text's subject and of its evidence next to its cosine with the query; the nearness from which it is about
 # a preference, and the steepness of that step. Chosen on cases of our own, round numbers in flat optima.
 ABOUT = 0.5
-SAYS_FOUND = 0.25
-SAYS_WRITTEN = 0.4
+SAYS_FOUND = 0.45
+SAYS_WRITTEN = 0.7
 SAYS = 2.0
 SATURATION = 2.0
 MIDDLE = 0.3
@@ -105,6 +106,10 @@ SLACK = 0.2
 OFF_TOPIC = 2.0
 # Largest difference at which two preferences are about equally near.
 TIE = 0.02
+# How much less likely, in log-odds, a preference matters to a question by how much nearer another one is.
+COMPETES = 10.0
+# How much nearer a preference is to a question if all that answers it was judged to follow or break the preference.
+VOTE = 0.6
 # A longer text is no question with a name in it; no question has more names that tell what it is about.
 _LONGEST_QUESTION, _MOST_NAMES = 500, 8
 # Length of a vector of which nothing is left.
@@ -142,6 +147,11 @@ class Chosen(NamedTuple):
     nearest: float | None
     matters: tuple[tuple[Preference, float], ...] | None = None
 
+    @property
+    def mattering(self) -> float:
+        """How much the heaviest matters to the query, in [0, 1]."""
+        return self.strength * max(self.weights, default=0.0)
+
 
 @dataclass(eq=False, repr=False)
 class Signed:
@@ -156,8 +166,9 @@ class Signed:
     floor: float | None
     borrow: bool
 
-    def __post_init__(self) -> None:
-        self.samples = known_samples(self.encoder)
+    @cached_property
+    def _samples(self) -> Samples:
+        return samples_of(self.encoder)
 
     @cached_property
     def _sides(self) -> list[AspectEmbeddings]:
@@ -177,7 +188,7 @@ class Signed:
 
     @cached_property
     def _nearness(self) -> Nearness:
-        return Nearness(self.vectors, self._sides)
+        return Nearness(self.vectors, self._sides, self._samples.background)
 
     @cached_property
     def _clashes(self) -> frozenset[tuple[int, int]]:
@@ -202,13 +213,13 @@ class Signed:
     @property
     def ready(self) -> bool:
         """True if samples and phrases are encoded."""
-        return not self.preferences or (self.samples is not None and "_sides" in self.__dict__)
+        return not self.preferences or ("_samples" in self.__dict__ and "_sides" in self.__dict__)
 
     def preparing(self) -> Effects[None]:
         """Encode samples and phrases."""
         if self.preferences:
-            if self.samples is None:
-                self.samples = yield from encoding_samples(self.encoder)
+            if "_samples" not in self.__dict__:
+                self._samples = yield from encoding_samples(self.encoder)
             if "_sides" not in self.__dict__:
                 self._sides = yield from embedding_aspects(self.encoder, self.preferences, borrow=self.borrow)
             _ = self._directions, self._nearness, self._keys, self._clashes
@@ -243,6 +254,8 @@ class Signed:
         only: NDArray[np.intp] | None,
         candidates: FloatArray | None,
         names: QueryNames | None = None,
+        kind: QuestionKind | None = None,
+        votes: FloatArray | None = None,
     ) -> Chosen:
         """Choose by nearness and rel(p).
 
@@ -251,7 +264,10 @@ class Signed:
             only: Rows of the preferences that may steer; None for all.
             candidates: Embeddings of the texts to choose from, shape `(n, d)`, if known.
             names: The query's, if preferences are called by others.
+            kind: Of the question, if it is known: to some kinds no preference matters.
+            votes: For each preference the share, in [0, 1], of what was found that was judged to follow or break it.
         """
+        decided = by_preference(kind)
         vectors = self.vectors if only is None else self.vectors[only]
         # Preferences are few: plain numbers are faster than short arrays.
         similarities: list[float] = (vectors @ query).tolist()
@@ -259,9 +275,14 @@ class Signed:
         if nearest is None:
             return Chosen([], [], [], 0.0, nearest)
         rows: list[int] = list(range(len(similarities))) if only is None else only.tolist()
-        near, odds, reached = self._weighed(query, candidates, rows, names)
+        near, odds, reached = self._weighed(query, candidates, rows, names, kind, votes)
         every = self._not_overruled(list(range(len(rows))), near, rows)
-        matters = tuple((self.preferences[rows[place]], _chance(odds[place])) for place in every)
+        # Most questions are about one preference: the nearest explains the others away.
+        behind = [COMPETES * (near[every[0]] - near[place]) for place in every]
+        matters = tuple(
+            (self.preferences[rows[place]], decided * _chance(odds[place] - less))
+            for place, less in zip(every, behind, strict=True)
+        )
         places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], near, rows)
         if not places:
             return Chosen([], [], [], 0.0, nearest, matters)
@@ -272,25 +293,31 @@ class Signed:
             rows=[rows[place] for place in places],
             similarities=[similarities[place] for place in places],
             weights=[share / total for share in shares],
-            strength=_chance(best) if self.floor is None else 1.0,
+            strength=decided * (_chance(best) if self.floor is None else 1.0),
             nearest=nearest,
             matters=matters,
         )
 
     def _weighed(
-        self, query: FloatArray, candidates: FloatArray | None, rows: list[int], names: QueryNames | None
+        self,
+        query: FloatArray,
+        candidates: FloatArray | None,
+        rows: list[int],
+        names: QueryNames | None,
+        kind: QuestionKind | None,
+        votes: FloatArray | None,
     ) -> tuple[list[float], list[float], list[bool]]:
         """Return near(p) and rel(p) of the preferences in some rows, and whether each may steer."""
         known = candidates if candidates is not None and len(candidates) else None
-        if self.samples is None:
-            self.samples = samples_of(self.encoder)
-        every = features(query, self.vectors, self.samples, self._nearness, known)
+        every = features(query, self.vectors, self._samples, self._nearness, known, kind)
         if names is not None:
             apart = [bool(own) and own.isdisjoint(names.words) for own in self._names]
             near = nearness(
                 names.left_out_of(query), self._nearness, None if known is None else names.left_out_of(known)
             )
             every[0] = np.where(apart, near, every[0])
+        if votes is not None:
+            every[0] = every[0] + np.float32(VOTE) * votes
         found = [feature[rows] for feature in every]
         odds = relevance(self.encoder, found, candidates=known is not None)
         reached = odds >= LEAST if self.floor is None else found[0] >= self.floor
@@ -325,9 +352,10 @@ class Signed:
         only: NDArray[np.intp] | None,
         words: Sequence[Words] | None,
         scaled: bool,
+        kind: QuestionKind | None,
     ) -> FloatArray:
         """Score texts by their cosines with E(q) and their evidence for or against preferences, shape `(n,)`."""
-        chosen = self.choose(query, only, vectors)
+        chosen = self.choose(query, only, vectors, kind=kind)
         scores = vectors @ query
         if not chosen.rows:
             return scores
@@ -346,27 +374,29 @@ class Signed:
         query: FloatArray,
         topics: FloatArray,
         vectors: FloatArray,
-        words: Callable[[int, AspectEmbeddings], FloatArray],
-        *,
-        only: NDArray[np.intp] | None,
-        names: QueryNames | None = None,
-    ) -> tuple[FloatArray, Chosen]:
+        words: Callable[[Preference, AspectEmbeddings], FloatArray],
+        chosen: Chosen,
+        bounds: Callable[[int], tuple[FloatArray, FloatArray]] | None = None,
+    ) -> FloatArray:
         """Score the texts of a search result, shape `(n,)`: by the topic first, then by their evidence."""
-        chosen = self.choose(query, only, vectors, names)
         scores = topics.astype(np.float32, copy=True)
         if not chosen.rows:
-            return scores, chosen
+            return scores
         scores -= np.float32(OFF_TOPIC) * np.maximum(topics.max(initial=-1.0) - topics - np.float32(SLACK), 0.0)
         toward = vectors @ query
         middle = MIDDLE + default_relevant(self.encoder) - RELEVANT
         for row, weight in zip(chosen.rows, chosen.weights, strict=True):
             if weight >= _FELT:
-                evidence, about = self._evidence(row, query, vectors, words(row, self._sides[row]), toward)
+                evidence, about = self._evidence(
+                    row, query, vectors, words(self.preferences[row], self._sides[row]), toward
+                )
+                if bounds is not None:
+                    evidence = np.clip(evidence, *bounds(row))
                 speaks = 1.0 / (1.0 + np.exp(np.float32(-STEP) * (about - np.float32(middle))))
                 gained = np.float32(ABOUT) * about + np.float32(self._says(row)) * evidence * speaks
                 scores += np.float32(chosen.strength * weight) * gained
         scores /= np.float32(1.0 + chosen.strength * (ABOUT + SAYS_WRITTEN))
-        return scores, chosen
+        return scores
 
     def _says(self, row: int) -> float:
         """Return the weight of a text's evidence: larger if the expansion was written for the preference."""

@@ -4,22 +4,17 @@ Such a store returns its own documents, best first, with scores of its own kind 
 (`signed`), and its order is kept: fetching more and ranking their texts again follows preferences better, but drifts
 from the topic (`tests/benchmarks/bench_steered.py`).
 
-The exception is documents whose stance to the steering preferences is known. Documents that were verified before they
+The exception is documents whose stance to the user's preferences is known. Documents that were verified before they
 were stored have it in their metadata, and the verdict of a verifier that has read a text is worth more than a
-direction. They are ranked by
-
-    cos(q~, E(x)) - penalty(stance of x),
-
-the order of a memory. As long as no document found has a penalty, the store's order is this order already; only
-otherwise are more fetched, and their texts embedded.
+direction: what conflicts stands below what does not (`ranking`). As long as no document found has a stance, the store's
+order is kept; only otherwise are more fetched, and their texts embedded.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -30,18 +25,19 @@ from epic_core.encoders.cache import TextVectors
 from epic_core.errors import EncoderError, InvalidInputError
 from epic_core.runtime.calls import Call
 from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering.query_steering import QuerySteering, Steerings
+from epic_core.steering.query_steering import QuerySteering, SteeredQuery, Steerings
+from epic_core.steering.question_kind import question_kind, recalls
+from epic_core.steering.ranking import Verdicts, stances_in
 from epic_core.steering.relevance import default_floor
 from epic_core.types import FloatArray, Preference, Stance, checked_k
 from epic_core.types.modes import Mode, checked_mode
 from epic_core.types.validation import checked_tau, checked_whole
-from epic_core.types.verdicts import PENALTY
 
 T = TypeVar("T")
 Fetch: TypeAlias = Callable[[list[float], int], Sequence[T]]
 AsyncFetch: TypeAlias = Callable[[list[float], int], Awaitable[Sequence[T]]]
 Read: TypeAlias = Callable[[T], tuple[str, Mapping[str, Any]]]
-_STANCES = {stance.value: stance for stance in Stance}
+Least: TypeAlias = Callable[[FloatArray], float]
 # Words in the errors of stores for a vector of the wrong dimension; each store has its own exception, and names the
 # dimension.
 _OTHER_DIMENSION = re.compile(r"dimension|shape|vector (?:size|length)", re.I)
@@ -57,14 +53,24 @@ class Target:
         steered_by: The texts of the preferences that steered, heaviest first.
         matched: Whether a preference is as similar to the query as the floor requires; if none is, a fallback may have
             better answers. True in mode "off", which uses no preference.
-        ranking: q~, the unit vector by which texts are ranked if stances decide, shape `(d,)`; None if the store's
+        query: The query as the preferences steer it, by which texts are ranked if stances decide; None if the store's
             order is kept.
+        preferences: The preferences whose stances count.
+        decide: Whether stances change the order.
     """
 
     vector: list[float]
     steered_by: tuple[str, ...] = ()
     matched: bool = True
-    ranking: FloatArray | None = field(default=None, repr=False, compare=False)
+    query: SteeredQuery | None = field(default=None, repr=False, compare=False)
+    preferences: tuple[Preference, ...] = field(default=(), repr=False, compare=False)
+    decide: bool = field(default=True, repr=False, compare=False)
+
+    def verdicts(self, metadata: Sequence[Mapping[str, Any]]) -> Verdicts:
+        """Return the stances of documents, by their metadata, to the preferences."""
+        assert self.query is not None
+        weights = {one.preference.id: self.query.strength * one.weight for one in self.query.preferences}
+        return Verdicts.of(list(map(stances_in, metadata)), self.preferences, weights, self.decide)
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class Found(Generic[T]):
 
     Attributes:
         document: The store's document.
-        score: The score it was ranked by, a cosine minus a penalty; None if the store's order is kept.
+        score: The score it was ranked by, by nearness and stances; None if the store's order is kept.
     """
 
     document: T
@@ -105,7 +111,11 @@ class SteeredSearch:
         self._texts = TextVectors(encoder)
 
     def target(
-        self, embedding: Sequence[float] | FloatArray, preferences: Iterable[str | Preference], mode: Mode
+        self,
+        embedding: Sequence[float] | FloatArray,
+        preferences: Iterable[str | Preference],
+        mode: Mode,
+        query: str = "",
     ) -> Target:
         """Return the vector to search a store with.
 
@@ -113,21 +123,26 @@ class SteeredSearch:
             embedding: The query's embedding from the model, not necessarily of length one; d numbers.
             preferences: The user's preferences; expired ones do not steer.
             mode: "signed", "paper" or "off".
+            query: The query's words, which tell whether preferences decide it; empty if unknown.
 
         Raises:
             InvalidInputError: for an invalid preference or mode.
             EncoderError: if the embedding is invalid, or the preferences cannot be encoded.
         """
-        return run(self._aim(embedding, preferences, mode))
+        return run(self._aim(embedding, preferences, mode, query))
 
     async def atarget(
-        self, embedding: Sequence[float] | FloatArray, preferences: Iterable[str | Preference], mode: Mode
+        self,
+        embedding: Sequence[float] | FloatArray,
+        preferences: Iterable[str | Preference],
+        mode: Mode,
+        query: str = "",
     ) -> Target:
         """Return the vector as `target` does, without blocking the event loop."""
-        return await arun(self._aim(embedding, preferences, mode), threaded=False)
+        return await arun(self._aim(embedding, preferences, mode, query), threaded=False)
 
     def _aim(
-        self, embedding: Sequence[float] | FloatArray, preferences: Iterable[str | Preference], mode: Mode
+        self, embedding: Sequence[float] | FloatArray, preferences: Iterable[str | Preference], mode: Mode, query: str
     ) -> Effects[Target]:
         if checked_mode(mode) == "off":
             return Target(vector=_listed(embedding))
@@ -141,18 +156,23 @@ class SteeredSearch:
                 f"The query's embedding has {len(unit)} numbers, those of the preferences {steering.vectors.shape[1]}."
                 " Check the model: both have to be of one kind."
             )
-        steered = steering.steer_vector(unit)
-        ranking = steered.vector if steering.mode == "signed" and self.overfetch > 1 else None
+        kind = question_kind(query) if query else None
+        steered = steering.steer_vector(unit, kind=kind)
+        ranked: dict[str, Any] = {}
+        if steering.mode == "signed" and self.overfetch > 1:
+            ranked = {"query": steered, "preferences": tuple(steering.preferences), "decide": not recalls(kind)}
         floor = default_floor(self.encoder) if self._floor is None else self._floor
         matched = steered.nearest is not None and steered.nearest >= floor
         if not steered.preferences:
-            return Target(vector=_listed(embedding), matched=matched)
+            return Target(vector=_listed(embedding), matched=matched, **ranked)
         # If embeddings do not have length one, a store that ranks by distance or dot product depends on their lengths.
         vector: list[float] = (steered.vector * np.float32(length)).tolist()
         steered_by = tuple(one.preference.text for one in steered.preferences)
-        return Target(vector=vector, steered_by=steered_by, matched=matched, ranking=ranking)
+        return Target(vector=vector, steered_by=steered_by, matched=matched, **ranked)
 
-    def find(self, target: Target, k: int, fetch: Fetch[T], read: Read[T]) -> list[Found[T]]:
+    def find(
+        self, target: Target, k: int, fetch: Fetch[T], read: Read[T], least: Least | None = None
+    ) -> list[Found[T]]:
         """Return the k best documents, best first.
 
         Args:
@@ -160,30 +180,45 @@ class SteeredSearch:
             k: How many, at least 1.
             fetch: Searches the store with a vector for a number of documents, best first.
             read: Returns the text and the metadata of a document.
+            least: Returns, from the cosines of the texts found with what was searched for, the cosine from which on
+                texts are returned. Default: all are.
 
         Raises:
             InvalidInputError: for an invalid k.
         """
-        return run(self._finding(target, k, fetch, read))
+        return run(self._finding(target, k, fetch, read, least))
 
-    async def afind(self, target: Target, k: int, fetch: AsyncFetch[T], read: Read[T]) -> list[Found[T]]:
+    async def afind(
+        self, target: Target, k: int, fetch: AsyncFetch[T], read: Read[T], least: Least | None = None
+    ) -> list[Found[T]]:
         """Return documents as `find` does, without blocking the event loop."""
-        return await arun(self._finding(target, k, fetch, read), threaded=False)
+        return await arun(self._finding(target, k, fetch, read, least), threaded=False)
 
-    def _finding(self, target: Target, k: int, fetch: Callable[..., Any], read: Read[T]) -> Effects[list[Found[T]]]:
+    def _finding(
+        self, target: Target, k: int, fetch: Callable[..., Any], read: Read[T], least: Least | None
+    ) -> Effects[list[Found[T]]]:
         found: Sequence[T] = yield Call(fetch, fetch, target.vector, checked_k(k))
         wanted = self._to_rank(target, k, found, read)
-        if not wanted:
+        if not found or (not wanted and least is None):
             return [Found(document) for document in found[:k]]
         if wanted > len(found):
             found = yield Call(fetch, fetch, target.vector, wanted)
         contents = [read(document) for document in found]
-        vectors = yield from self._texts.embedding([text for text, _ in contents])
+        vectors: FloatArray = yield from self._texts.embedding([text for text, _ in contents])
+        if least is not None:
+            cosines: FloatArray = vectors @ _direction(target.vector)[0]
+            kept = np.flatnonzero(cosines >= least(cosines)).tolist()
+            found, contents, vectors = [found[n] for n in kept], [contents[n] for n in kept], vectors[kept]
+        if not wanted or not found:
+            return [Found(document) for document in found[:k]]
         return _ranked(target, found, contents, vectors, k)
 
     def _to_rank(self, target: Target, k: int, found: Sequence[T], read: Read[T]) -> int:
         """Return how many documents have to be ranked by their stances; 0 if the store's order is right."""
-        if target.ranking is None or not any(penalty_of(read(one)[1], target.steered_by) for one in found[:k]):
+        if target.query is None or not found:
+            return 0
+        stances = target.verdicts([read(one)[1] for one in found[:k]]).stances
+        if not any(of_all.any() for stance, of_all in stances.items() if stance is not Stance.NEUTRAL):
             return 0
         # If there are fewer than requested, the store has no more.
         return len(found) if len(found) < k else self.overfetch * k
@@ -198,12 +233,10 @@ def refuses_dimension(error: Exception, vector: Sequence[float]) -> bool:
 def _ranked(
     target: Target, found: Sequence[T], contents: Sequence[tuple[str, Mapping[str, Any]]], vectors: FloatArray, k: int
 ) -> list[Found[T]]:
-    assert target.ranking is not None
-    cosines: list[float] = (vectors @ target.ranking).tolist()
-    scores = [
-        cosine - penalty_of(metadata, target.steered_by)
-        for cosine, (_, metadata) in zip(cosines, contents, strict=True)
-    ]
+    assert target.query is not None
+    topics: FloatArray = vectors @ target.query.query
+    verdicts = target.verdicts([metadata for _, metadata in contents])
+    scores: list[float] = verdicts.ranked(vectors @ target.query.vector, topics).tolist()
     # Documents with the same score stay in the store's order.
     order = sorted(range(len(found)), key=scores.__getitem__, reverse=True)
     return [Found(found[row], scores[row]) for row in order[:k]]
@@ -237,41 +270,3 @@ def _listed(embedding: Sequence[float] | FloatArray) -> list[float]:
         return embedding
     listed: list[float] = np.asarray(embedding).tolist()
     return listed
-
-
-def penalty_of(metadata: Mapping[str, Any], preferences: Collection[str]) -> float:
-    """Return the penalty for the stance to some preferences; 0 if it is unknown."""
-    if "epic_stance" not in metadata and "epic_alignments" not in metadata:
-        return 0.0
-    stance = stance_to(metadata, preferences)
-    return 0.0 if stance is None else PENALTY[stance]
-
-
-def stance_to(metadata: Mapping[str, Any], preferences: Collection[str]) -> Stance | None:
-    """Return the stance of a document to some preferences, by its metadata: the worst, from supports to conflicts.
-
-    `epic_alignments` (JSON, a list of objects with `preference` and `stance`) holds the stance to each preference;
-    without it, `epic_stance` is the stance to `epic_preference`, or to any preference if that is missing. Unreadable
-    values are ignored.
-
-    Returns:
-        The stance, or None if it is unknown.
-    """
-    stances = [
-        _STANCES.get(str(alignment.get("stance")))
-        for alignment in _alignments(metadata)
-        if alignment.get("preference") is None or str(alignment["preference"]) in preferences
-    ]
-    return max(filter(None, stances), key=PENALTY.__getitem__, default=None)
-
-
-def _alignments(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    alignments = metadata.get("epic_alignments")
-    if isinstance(alignments, str):
-        try:
-            alignments = json.loads(alignments)
-        except (ValueError, RecursionError):
-            alignments = None
-    if isinstance(alignments, list):
-        return [alignment for alignment in alignments if isinstance(alignment, dict)]
-    return [{"preference": metadata.get("epic_preference"), "stance": metadata.get("epic_stance")}]

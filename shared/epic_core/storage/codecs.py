@@ -196,7 +196,8 @@ def unpacked(codes: Sequence[bytes], dimension: int) -> FloatArray:
         halves = np.frombuffer(b"".join(codes), dtype=np.uint8).reshape(len(codes), length)
         levels = np.empty((len(codes), 2 * length), dtype=np.float32)
         levels[:, ::2], levels[:, 1::2] = halves & 15, halves >> 4
-        return _normalised((levels[:, :dimension] - np.float32(7.5)) @ _rotation(dimension)[0].T)
+        levels -= 7.5
+        return _normalised(levels[:, :dimension] @ _rotation(dimension)[0].T)
     octets = np.frombuffer(b"".join(codes), dtype=np.uint8).reshape(len(codes), length // 5, 5)
     upper = (octets[..., 4:] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3
     levels = octets[..., :4].astype(np.float32) + 256.0 * upper.astype(np.float32) - _ZERO

@@ -1,15 +1,9 @@
-"""Schema of a memory's file: its tables, with checksums as in `sqlite.tables`, and their version."""
+"""Schema of a memory's file: its tables, with checksums as in `sqlite.tables`."""
 
 from __future__ import annotations
 
-import sqlite3
-from pathlib import Path
-
 from epic_core.storage.sqlite.connection import Table
-from epic_core.storage.sqlite.tables import META, Schema, change_columns
-
-APPLICATION_ID = 0x45504943  # "EPIC"
-SCHEMA_VERSION = 3
+from epic_core.storage.sqlite.tables import META, Schema
 
 _STATEMENTS = """
 CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);
@@ -53,7 +47,8 @@ CREATE TABLE edits (
 );
 CREATE TABLE proposals (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, said BLOB, state TEXT, kind TEXT, text TEXT, old TEXT,
- quote TEXT, turn INTEGER, confidence REAL, source TEXT, expires REAL, at INTEGER, crc INTEGER, UNIQUE (namespace, id)
+ quote TEXT, sentence TEXT, speaker TEXT, said_at REAL, turn INTEGER, confidence REAL, source TEXT, expires REAL,
+ at INTEGER, crc INTEGER, UNIQUE (namespace, id)
 );
 CREATE TABLE learnt (row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, kind TEXT, value BLOB, crc INTEGER);
 CREATE TABLE entities (
@@ -100,6 +95,9 @@ PROPOSALS = Table(
         "text",
         "old",
         "quote",
+        "sentence",
+        "speaker",
+        "said_at",
         "turn",
         "confidence",
         "source",
@@ -128,39 +126,11 @@ TABLES = (
     PASSAGES,
 )
 
-
-def _statement(table: str) -> str:
-    """Return the statement that makes a table."""
-    start = _STATEMENTS.index(f"CREATE TABLE {table} (")
-    return _STATEMENTS[start : _STATEMENTS.index(";", start)]
-
-
-_ITEMS_1 = Table("items", ("namespace", "id", "digest", "metadata", "embedding", "rewritten_for"), ("text", "rewrite"))
-_PENDING_1 = Table("pending", ("namespace", "id", "text", "metadata", "reason", "preferences"))
-
-
-def _with_facts(db: sqlite3.Connection, path: Path | None) -> None:
-    """Version 1 to 2: facts of the user, items that expire, and proposals."""
-    for name in ("edits", "proposals"):
-        db.execute(_statement(name))
-        db.execute("INSERT INTO sums VALUES (?, 0, 0)", (name,))
-    change_columns(db, path, _ITEMS_1, ITEMS, _statement("items"), fact=0, expires=None)
-    change_columns(db, path, _PENDING_1, PENDING, _statement("pending"), expires=None)
-
-
-def _with_learnt(db: sqlite3.Connection, path: Path | None) -> None:
-    """Version 2 to 3: the reranker that was learnt, and feedback."""
-    db.execute(_statement("learnt"))
-    db.execute("INSERT INTO sums VALUES ('learnt', 0, 0)")
-
-
 MEMORY = Schema(
     noun="memory",
     made_by="epic build, or EpicMemory.open(path, preferences=[...])",
-    application_id=APPLICATION_ID,
-    version=SCHEMA_VERSION,
+    application_id=0x45504943,  # "EPIC"
     statements=_STATEMENTS,
     tables=TABLES,
     small=(META, PREFERENCES, USES, LEDGER, NOT_KEPT, EDITS, PROPOSALS),
-    migrations=(_with_facts, _with_learnt),
 )

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,23 +14,19 @@ from numpy.typing import NDArray
 from epic_core.encoders.base import Encoder
 from epic_core.errors import InvalidInputError, UnknownPreferenceError
 from epic_core.filters import Filter
-from epic_core.preferences.evidence import AspectEmbeddings, worded
 from epic_core.storage.store import Store
 from epic_core.storage.tables.entries import EntryRows
 from epic_core.storage.tables.items import HeldItem
 from epic_core.storage.tables.seen import numbers
-from epic_core.storage.vector_index import EntryIndex, VectorTable
-from epic_core.text.lexical_index import LexicalIndex
-from epic_core.text.stems import Words, words_of
-from epic_core.text.turns import Turns
+from epic_core.storage.texts import Texts
+from epic_core.storage.vector_index import EntryIndex
 from epic_core.types import FloatArray, MemoryEntry, Preference, Stance
-from epic_core.types.verdicts import PENALTY
+from epic_core.types.verdicts import PENALTY, Stances
 
 _FILTERS_KEPT = 64
 _NOTED = 20_000
-# The numbers of items whose texts and words are kept in RAM, and of texts up to which exact words are searched.
+# The number of items whose texts are kept in RAM.
 _ITEMS_KEPT = 4096
-MOST_WORDED = 20_000
 
 # Stances that a search with `supporting` leaves out.
 _CLASHING = frozenset({Stance.CONFLICTS, Stance.MIXED})
@@ -86,7 +82,6 @@ class Namespace:
         vectors: E(p) of the live ones, shape `(m, d)`.
         index: The entries' embeddings, by entry row.
         texts: E(x) of the items of both tiers, by item row.
-        turns: The turns of conversations among them; as complete as the index of exact words (`lexical`).
         item_of, preference_of, stance_of: Item row, preference row and stance, by entry row.
         rows_of: Entry rows, by item row.
         facts: Rows of the items that are facts of the user.
@@ -104,20 +99,16 @@ class Namespace:
 
     def _clear(self) -> None:
         self.index = EntryIndex(self._encoder.dimension)
-        self.texts = VectorTable(self._encoder.dimension)
+        self.texts = Texts(self._encoder.dimension, self._contents)
         self._held: dict[int, HeldItem] = {}
-        self._words: dict[int, Words] = {}
         self._entries: dict[int, MemoryEntry] = {}
-        # By the position of a preference: the weights of items' words under it.
-        self._worded: dict[int, dict[int, float]] = {}
-        self._lexical = LexicalIndex()
-        self.turns = Turns()
         self._text_crc_of: dict[int, int] = {}
         self.item_of: dict[int, int] = {}
         self.rows_of: dict[int, list[int]] = {}
         self.preference_of: dict[int, int] = {}
         self.stance_of: dict[int, Stance] = {}
-        self._judged: dict[int, tuple[list[int], list[tuple[int, float]]]] = {}
+        self._stances: dict[int, Stances] = {}
+        self._bare: NDArray[np.int64] | None = None
         self._crc_of: dict[int, int] = {}
         self._filtered: dict[Hashable, frozenset[int]] = {}
         self._sums: Sums = ()
@@ -139,8 +130,10 @@ class Namespace:
             self._filtered.clear()
             self._sums = sums
         # The sums do not cover texts: one may have been shortened for a budget.
-        for cached in (self._entries, self._held, self._words, self._worded):
-            cached.clear()
+        self._entries.clear()
+        self._held.clear()
+        self.texts.forget_words()
+        self._bare = None
         self.stale = False
 
     def expires(self) -> bool:
@@ -157,7 +150,7 @@ class Namespace:
         self._expired_rows = [row for row, end in zip(rows, ends, strict=True) if end <= now]
         self.vectors = vectors[live]
         self._expiry = min((ends[position] for position in live), default=math.inf)
-        self._worded.clear()
+        self._stances.clear()
 
     def _read_marks(self, now: float) -> None:
         self.facts, ends = self._store.items.marks(self.namespace)
@@ -200,20 +193,18 @@ class Namespace:
 
     def _leave_texts(self, rows: Sequence[int]) -> None:
         self.texts.remove(rows)
-        self._lexical.remove(rows)
-        self.turns.remove(rows)
         for row in rows:
             self._text_crc_of.pop(row, None)
             self._held.pop(row, None)
-            self._words.pop(row, None)
-            for known in self._worded.values():
-                known.pop(row, None)
 
-    def held(self, store: Store, rows: Sequence[int]) -> dict[int, HeldItem]:
+    def _contents(self, rows: Sequence[int]) -> dict[int, tuple[str, Mapping[str, Any]]]:
+        return {row: (held.item.content, held.item.metadata) for row, held in self.held(rows).items()}
+
+    def held(self, rows: Sequence[int]) -> dict[int, HeldItem]:
         """Return stored items by their rows, each read and checked once for as long as it does not change."""
         missing = [row for row in rows if row not in self._held]
         if missing:
-            found = store.items.held_at(missing)
+            found = self._store.items.held_at(missing)
             if len(self._held) + len(found) > _ITEMS_KEPT:
                 self._held.clear()
             # A change of an item without E(x) would not be noticed, so it is not kept.
@@ -225,9 +216,7 @@ class Namespace:
             }
         return {row: self._held[row] for row in rows}
 
-    def entries(
-        self, store: Store, scores: Mapping[int, float], held: Mapping[int, HeldItem]
-    ) -> dict[int, MemoryEntry]:
+    def entries(self, scores: Mapping[int, float], held: Mapping[int, HeldItem]) -> dict[int, MemoryEntry]:
         """Return entries by their rows, each read and checked once for as long as it does not change."""
         missing = [row for row in scores if row not in self._entries]
         if missing:
@@ -235,56 +224,29 @@ class Namespace:
                 self._entries.clear()
                 missing = list(scores)
             preferences = dict(zip(self.preference_rows, self.preferences, strict=True))
-            found = store.entries.at({row: scores[row] for row in missing}, held, preferences, self.namespace)
+            found = self._store.entries.at({row: scores[row] for row in missing}, held, preferences, self.namespace)
             self._entries.update(found)
         return {row: self._entries[row] for row in scores}
 
-    def words(self, store: Store, rows: Sequence[int]) -> list[Words]:
-        """Return the words of items, each text read once for as long as it does not change."""
-        missing = [row for row in rows if row not in self._words]
-        if missing:
-            if len(self._words) + len(missing) > _ITEMS_KEPT:
-                self._words.clear()
-                missing = list(rows)
-            held = self.held(store, missing)
-            self._words.update((row, words_of(held[row].item.text)) for row in missing)
-        return [self._words[row] for row in rows]
-
-    def worded(self, store: Store, rows: Sequence[int], preference: int, sides: AspectEmbeddings) -> FloatArray:
-        """Return the weights of items' words under the preference at a position, each computed once; shape `(n,)`."""
-        known = self._worded.setdefault(preference, {})
-        missing = [row for row in rows if row not in known]
-        if missing:
-            if len(known) > _ITEMS_KEPT:
-                known.clear()
-                missing = list(rows)
-            said = self.words(store, missing)
-            known.update((row, worded(sides, one)) for row, one in zip(missing, said, strict=True))
-        return np.array([known[row] for row in rows], dtype=np.float32)
-
-    def lexical(self, store: Store) -> LexicalIndex:
-        """Return the index of the exact words of all texts; an empty one if there are too many texts."""
-        if len(self.texts) > MOST_WORDED:
-            return LexicalIndex()
-        if len(self._lexical) < len(self.texts):
-            missing = [row for row in self.texts.rows.tolist() if row not in self._lexical]
-            for start in range(0, len(missing), _ITEMS_KEPT):
-                found = store.items.at(missing[start : start + _ITEMS_KEPT])
-                self._lexical.add((row, item.text) for row, item in found.items())
-                for row, item in found.items():
-                    self.turns.add(row, item.text, item.metadata)
-        return self._lexical
-
-    def judged(self, row: int) -> tuple[list[int], list[tuple[int, float]]]:
-        """Return the rows of the preferences that an item supports, and of those with a penalty, each with it."""
-        known = self._judged.get(row)
+    def stances(self, row: int) -> Stances:
+        """Return the stances of an item, by the texts of the preferences."""
+        known = self._stances.get(row)
         if known is None:
-            stances = [(self.preference_of[entry], self.stance_of[entry]) for entry in self.rows_of.get(row, ())]
-            known = self._judged[row] = (
-                [preference for preference, stance in stances if stance is Stance.SUPPORTS],
-                [(preference, PENALTY[stance]) for preference, stance in stances if PENALTY[stance]],
-            )
+            text_of = {number: one.text for number, one in zip(self.preference_rows, self.preferences, strict=True)}
+            known = self._stances[row] = {
+                text_of.get(self.preference_of[entry]): self.stance_of[entry] for entry in self.rows_of.get(row, ())
+            }
         return known
+
+    def cosines(self, vector: FloatArray) -> FloatArray:
+        """Return the cosine of each item's text with a unit vector, in the order of `texts.rows`."""
+        return self.texts.cosines(vector)
+
+    def bare_entries(self) -> NDArray[np.int64]:
+        """Return the rows of the entries whose items have no E(x)."""
+        if self._bare is None:
+            self._bare = np.array([row for row, item in self.item_of.items() if item not in self.texts], dtype=np.int64)
+        return self._bare
 
     def light(self, row: int) -> bool:
         """Tell whether an item belongs to the light tier: held by its text, without an entry, and no fact."""
@@ -294,7 +256,7 @@ class Namespace:
         self.index.remove(rows)
         for row in rows:
             item = self.item_of.pop(row)
-            self._judged.pop(item, None)
+            self._stances.pop(item, None)
             others = self.rows_of[item]
             others.remove(row)
             if not others:
@@ -306,7 +268,7 @@ class Namespace:
         self.item_of.update(zip(found.rows, found.items, strict=True))
         for row, item in zip(found.rows, found.items, strict=True):
             self.rows_of.setdefault(item, []).append(row)
-            self._judged.pop(item, None)
+            self._stances.pop(item, None)
         self.preference_of.update(zip(found.rows, found.preferences, strict=True))
         self.stance_of.update(zip(found.rows, found.stances, strict=True))
         self._crc_of.update(zip(found.rows, found.crcs, strict=True))
@@ -339,6 +301,7 @@ class Namespace:
         if rows.forgotten or len(self._noted) > _NOTED:
             self._seen = None  # read again when needed
         self._sums = added.sums
+        self._bare = None
         self.stale = False
 
     def was_seen(self, digests: Sequence[bytes]) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from epic_core.storage.tables.proposals import Proposals
 from epic_core.storage.tables.seen import Seen
 from epic_core.storage.tables.verdicts import Verdicts
 from epic_core.types import FloatArray, Preference
+from epic_core.types.items import content_of
 
 
 class Store(Database):
@@ -115,20 +117,20 @@ class Store(Database):
         """Return the text of every stored embedding, by table and row."""
         with decoding(self.path):
             items = {
-                row: (inflated(text), None if rewrite is None else inflated(rewrite))
-                for row, text, rewrite in self.read("SELECT row, text, rewrite FROM items")
+                row: (inflated(text), None if rewrite is None else inflated(rewrite), json.loads(metadata))
+                for row, text, rewrite, metadata in self.read("SELECT row, text, rewrite, metadata FROM items")
             }
+            contents = {row: content_of(text, metadata) for row, (text, _, metadata) in items.items()}
             preferences = dict(self.read("SELECT row, text FROM preferences"))
             entries = {
                 row: inflated_by(instruction, items[item][0], preferences.get(preference, ""))
                 or items[item][1]
-                or items[item][0]
+                or contents[item]
                 for row, item, preference, instruction in self.read(
                     "SELECT row, item, preference, instruction FROM entries"
                 )
             }
-        texts = {row: text for row, (text, _) in items.items()}
-        return {PREFERENCES: preferences, ENTRIES: entries, ITEMS: texts, ENTITIES: self.graph.entity_names()}
+        return {PREFERENCES: preferences, ENTRIES: entries, ITEMS: contents, ENTITIES: self.graph.entity_names()}
 
     def replace_vectors(self, vectors: Mapping[Table, Mapping[int, FloatArray]]) -> None:
         """Replace the stored embeddings: by table, row to vector."""

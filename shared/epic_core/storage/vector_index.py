@@ -1,4 +1,4 @@
-"""Vectors in RAM under row ids: the instruction-centric index (Eq. 6) by FAISS, and a table of all texts' E(x)."""
+"""Vectors in RAM under row ids: the instruction-centric index (Eq. 6) by FAISS, and a table of vectors."""
 
 from __future__ import annotations
 
@@ -181,6 +181,11 @@ class VectorTable:
                 moved = int(self._rows[last])
                 self._vectors[place], self._rows[place] = self._vectors[last], moved
                 self._place[moved] = place
+
+    def vector(self, row: int) -> FloatArray:
+        """Return the vector of a row, shape `(d,)`."""
+        vector: FloatArray = self._vectors[self._place[row]].copy()
+        return vector
 
     def place(self, row: int) -> int:
         """Return the place of a row in `vectors`, -1 if it is unknown."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from epic_core.text.stems import content_stems
 
@@ -67,6 +68,26 @@ _NAME = re.compile(r"[A-Z][\w-]*(?: [A-Z][\w-]*)*|(?i:he|she|they|it|this|that|t
 _PERSONS = frozenset({"i", "we"})
 # A subject of more words than this is no name of a thing.
 _LONGEST_SUBJECT = 8
+# More characters than a statement or a question has, and more than can be taken apart in a moment.
+_LONGEST = 500
+
+
+class Relation(NamedTuple):
+    """What a statement says of a subject, in its own words: "My rent", "cost", " costs", "900 euros".
+
+    Attributes:
+        subject: Whom or what it is about.
+        name: The name of the relation.
+        single: Whether it holds one value at a time.
+        verb: The words that express it.
+        value: The rest.
+    """
+
+    subject: str
+    name: str
+    single: bool
+    verb: str
+    value: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,49 +126,52 @@ class Slot:
 
 def slot_of(statement: str) -> Slot | None:
     """Return the slot of a statement, or None if it has none that is known."""
-    found = _read(statement)
+    found = relation_of(statement)
     if found is None:
         return None
-    name, single, match = found
-    if name == "age" and match["subject"].lower().startswith(("my ", "our ", "the ", "this ", "that ")):
-        name = "be"
-    subject = _subject(match["subject"])
-    value = frozenset(content_stems(match["value"]))
+    name, single = found.name, found.single
+    subject = _subject(found.subject)
+    value = frozenset(content_stems(found.value))
     if not subject or not value:
         return None
     # "I am a runner", "Orla is allergic to bees": a person is many things, a thing of theirs is one.
-    if name == "be" and (subject == {"i"} or _NAME.fullmatch(match["subject"])):
+    if name == "be" and (subject == {"i"} or _NAME.fullmatch(found.subject)):
         single = False
     return Slot(subject=subject, relation=name, value=value, single=single)
 
 
 def said_value(statement: str) -> str:
     """Return what a statement says of its subject, in its own words; empty if it has no slot that is known."""
-    found = _read(statement)
-    return "" if found is None else found[2]["value"].strip()
+    found = relation_of(statement)
+    return "" if found is None else found.value.strip()
 
 
-def _read(statement: str) -> tuple[str, bool, re.Match[str]] | None:
-    """Return the relation of a statement, whether it holds one value at a time, and what of it matches."""
+def relation_of(statement: str) -> Relation | None:
+    """Return what a statement says of a subject, or None if that is none of the known relations."""
     text = " ".join(statement.replace("’", "'").split()).rstrip(".!; ")
+    if len(text) > _LONGEST:
+        return None
     plain = " ".join(_ENDING.sub("", _OPENING.sub("", text)).split())
-    best: tuple[int, str, bool, re.Match[str]] | None = None
+    best: Relation | None = None
     for name, single, pattern in _STATEMENTS:
         match = pattern.fullmatch(plain)
         # The earliest verb is the statement's; of several readings at one place the first in the table counts.
         if (
             match
             and len(match["subject"].split()) <= _LONGEST_SUBJECT
-            and (best is None or match.end("subject") < best[0])
+            and (best is None or match.end("subject") < len(best.subject))
         ):
-            best = (match.end("subject"), name, single, match)
-    return None if best is None else best[1:]
+            is_thing = match["subject"].lower().startswith(("my ", "our ", "the ", "this ", "that "))
+            called = "be" if name == "age" and is_thing else name
+            verb = plain[match.end("subject") : match.start("value")]
+            best = Relation(match["subject"], called, single, verb, match["value"])
+    return best
 
 
 def asked_slot(question: str) -> tuple[frozenset[str], str] | None:
     """Return the subject and the relation that a question asks about, or None if it is none of the known ones."""
     for relation, pattern in _QUESTIONS:
-        if match := pattern.search(question.replace("’", "'")):
+        if match := pattern.search(question[:_LONGEST].replace("’", "'")):
             subject = next((part for part in match.groups() if part), "i")
             return ("you" in subject.lower().split() and frozenset({"i"})) or _subject(subject), relation
     return None

@@ -53,7 +53,9 @@ _DATED = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({'|'.join(MONTHS)}
 _DATED_FIRST = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{1,2}})(?:st|nd|rd|th)?\b")
 _DATED_IN_WORDS = re.compile(rf"\bthe ({'|'.join(_ORDINALS[1:])}) of ({'|'.join(MONTHS)})\b")
 _ORDINAL = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)\b|\bthe ({'|'.join(_ORDINALS[1:])})\b(?= of| of the|[.,!]|$)")
-_TOKEN = re.compile(r"[A-Za-zÀ-ÿ0-9][\w'#À-ÿ-]*(?:[.:,@]\d+|[.@][a-z]{2,}\b)*")
+_TOKEN = re.compile(r"[A-Za-zÀ-ÿ0-9][\w'#À-ÿ-]*(?:[.:,/]\d+|@[\w-]+|\.[a-z]{2,}\b)*")
+# The fewest digits of a group of a telephone number.
+_GROUP = 3
 _QUANTITY = re.compile(r"\d+(?:[.:]\d+)?")
 _GLUED = re.compile(r"(\d+)(kgs?|kilos?|mg|ml|cm|km|k|g|m|am|pm)")
 _LOWER_NAMES = frozenset(_DAY) | frozenset(MONTHS) | {"i", "i'm", "i've", "i'd", "i'll", "mot"}
@@ -130,7 +132,7 @@ _SIGNS = {
         paid (?:off|for)
         left|dropped|ditched|threw out|lost|let (?:\w+ ){1,5}go|done with|doing without|without (?:a|the)
         pulled out
-        (?:come|came|took me|taken) off|leave off|moved out|scrapyard|binned
+        (?:come|came|took|taken)(?: me| us)? off|leave off|moved out|scrapyard|binned
         last (?:day|lesson|session|one|instal\w+|payment)
         that's the end|final|made redundant|retired|isn't \w+ing|aren't \w+ing|not \w+ing
         can't (?:make|come|get)|turns out
@@ -260,7 +262,9 @@ def statement_of(text: str) -> Statement:
         bare = _bare(word)
         if any(map(str.isdigit, bare)) or "." in bare or "@" in bare:
             glued = _GLUED.fullmatch(bare)
-            parts = bare.split("-") if bare.replace("-", "").isdigit() else [glued[1] if glued else bare]
+            # A telephone number may be grouped in any way; "2-1" is another place than "2-2".
+            grouped = bare.replace("-", "").isdigit() and min(map(len, bare.split("-"))) >= _GROUP
+            parts = bare.split("-") if grouped else [glued[1] if glued else bare]
             numbers.update(part.replace(",", "").strip(".#") for part in parts)
         elif bare in NUMBERS and bare != "one":
             numbers.add(str(NUMBERS[bare]))
@@ -275,6 +279,13 @@ def statement_of(text: str) -> Statement:
         things=frozenset(things),
         signs=signs,
     )
+
+
+def without_signs(text: str) -> str:
+    """Return a text without the words that say that something has changed, is over, or holds from now on."""
+    for name in ("now", "instead", "ended"):
+        text = _SIGNS[name].sub(" ", text)
+    return " ".join(text.split())
 
 
 def thing_of(word: str) -> str:

@@ -122,7 +122,8 @@ _LIST = re.compile(
 _WHOLE = frozenset({"news", "fishing", "training", "fasting"})
 _IRREGULAR = {
     "children": "child", "people": "person", "men": "man", "women": "woman", "mice": "mouse", "feet": "foot",
-    "teeth": "tooth", "knives": "knife", "leaves": "leaf", "wolves": "wolf", "movies": "movie", "flight": "fly",
+    "teeth": "tooth", "knives": "knife", "leaves": "leaf", "wolves": "wolf", "movies": "movie", "menus": "menu",
+    "flight": "fly",
     "flights": "fly", "flew": "fly", "drove": "drive", "eaten": "eat", "spicy": "spice", "spiciest": "spice",
     "spicier": "spice", "noisy": "noise", "noisier": "noise",
 }  # fmt: skip
@@ -288,10 +289,12 @@ def _backward(words: Sequence[str], place: int, reached: list[bool]) -> None:
     last = place - 1
     while last >= 0 and place - last <= _FARTHEST and words[last] in _BETWEEN:
         last -= 1
-    for before in range(last, max(-1, last - _BACK), -1):
-        if words[before] in _TURNS or words[before] in _NEGATIONS:
+    left = _BACK
+    for before in range(last, max(-1, last - _FARTHEST), -1):
+        if not left or words[before] in _TURNS or words[before] in _NEGATIONS:
             break
         reached[before] = True
+        left -= words[before] not in _STOP
 
 
 def _deny_by_sign(words: Sequence[str], place: int, reached: list[bool]) -> None:

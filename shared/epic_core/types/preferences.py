@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from epic_core.errors import InvalidInputError
 from epic_core.types.validation import checked_moment, checked_text, one_of, stable_id
@@ -202,6 +202,18 @@ class Preference:
     expires_at: datetime | None = None
     aspects: Aspects | None = None
     expansion: Expansion | None = None
+
+    if TYPE_CHECKING:  # the constructor takes more than the attributes hold
+
+        def __init__(
+            self,
+            *,
+            text: str,
+            id: str = "",
+            expires_at: datetime | str | None = None,
+            aspects: Aspects | Mapping[str, object] | None = None,
+            expansion: Expansion | Mapping[str, object] | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if self.aspects is not None:

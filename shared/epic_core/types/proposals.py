@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from epic_core.errors import InvalidInputError
 from epic_core.types.validation import checked_moment, checked_text, one_of, stable_id
@@ -32,9 +32,13 @@ class Proposal:
         text: The new preference or fact; empty for a removal or an end.
         old: The preference or fact that it replaces, removes, updates or ends; empty for an addition.
         quote: The user's words, letter by letter as they stand in the turn.
+        sentence: The whole sentence in which the quote stands; empty if not known.
+        speaker: Who said it; empty if not known.
+        said_at: When; None if not known.
         turn: The place of the turn in the conversation, from 1; 0 for an answer to a question of ours.
         confidence: How sure it is that the user means it, in (0, 1].
-        source: Who read it: "cues", "onboarding", or the name of a language model.
+        source: Who read it: "cues", "onboarding", "facts" for what a new fact may change, or the name of a language
+            model.
         expires_at: Until when it holds; None for always.
 
     Raises:
@@ -45,6 +49,9 @@ class Proposal:
     text: str = ""
     old: str = ""
     quote: str
+    sentence: str = ""
+    speaker: str = ""
+    said_at: datetime | None = None
     turn: int = 0
     confidence: float = 1.0
     source: str = "cues"
@@ -61,8 +68,12 @@ class Proposal:
                 value = checked_text(value, f"The {name} of a proposal to {self.kind}")
             object.__setattr__(self, name, value.strip())
         checked_text(self.quote, "The quote of a proposal")
-        if self.expires_at is not None:
-            object.__setattr__(self, "expires_at", checked_moment(self.expires_at))
+        for name in ("sentence", "speaker"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidInputError(f"The {name} of a proposal must be a text, not {getattr(self, name)!r}.")
+        for name in ("expires_at", "said_at"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, checked_moment(getattr(self, name)))
         if not isinstance(self.confidence, (int, float)) or not 0.0 < self.confidence <= 1.0:
             raise InvalidInputError(f"confidence must be a number in (0, 1], not {self.confidence!r}.")
 
@@ -81,6 +92,13 @@ class Proposal:
         """Whether the time for which it would hold has passed."""
         return self.expires_at is not None and self.expires_at.timestamp() <= time.time()
 
+    @property
+    def origin(self) -> str:
+        """Who said it, when and in which turn, and the whole sentence."""
+        when = "" if self.said_at is None else f"{self.said_at:%Y-%m-%d}, "
+        said = " ".join((self.sentence or self.quote).split())
+        return f"{self.speaker}{', ' if self.speaker else ''}{when}turn {self.turn}: {said!r}"
+
     def __str__(self) -> str:
         change = " -> ".join(part for part in (self.old, self.text) if part)
         until = "" if self.expires_at is None else f"  (until {self.expires_at:%Y-%m-%d %H:%M} UTC)"
@@ -92,6 +110,14 @@ def plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
+class LeftOut(NamedTuple):
+    """Something that the user said, or may have said, of themselves, and why it is not proposed."""
+
+    turn: int
+    quote: str
+    reason: str
+
+
 @dataclass(kw_only=True)
 class ProposalReport:
     """Counts of what reading a conversation for proposals did.
@@ -101,6 +127,7 @@ class ProposalReport:
         own: Of them, the user's own.
         unusable: What of the messages could not be used: reason to count.
         dropped: Readings that were not proposed: reason to count.
+        left_out: Of them, those of which the words are known, in the order of their turns.
         accepted: Proposals that `auto` accepted.
         failures: What went wrong, such as a model that did not answer; what was read before is kept.
         usage: Calls, retries, tokens and seconds of the language model.
@@ -110,9 +137,15 @@ class ProposalReport:
     own: int = 0
     unusable: dict[str, int] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
+    left_out: list[LeftOut] = field(default_factory=list)
     accepted: list[Proposal] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+
+    def leave_out(self, turn: int, quote: str, reason: str) -> None:
+        """Note what is not proposed, and why."""
+        self.dropped[reason] += 1
+        self.left_out.append(LeftOut(turn, quote, reason))
 
     def _lines(self) -> Iterator[str]:
         yield f"read            {self.turns:>8} turns, {self.own} of them the user's own"

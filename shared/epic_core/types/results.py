@@ -104,6 +104,12 @@ class Hit:
         return next((entry.rewrite for entry in self.entries if entry.rewrite), self.item.text)
 
     @property
+    def content(self) -> str:
+        """The text to give to a model, with the item's title if it has one."""
+        text = self.text
+        return self.item.content if text == self.item.text else text
+
+    @property
     def instructions(self) -> list[str]:
         """The instructions of the matching entries, best first."""
         return [entry.instruction for entry in self.entries if entry.instruction]

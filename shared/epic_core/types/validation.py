@@ -82,6 +82,14 @@ def moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, timezone.utc)
 
 
+def local_time(value: datetime) -> datetime:
+    """Return a point in time in local time; in UTC at the ends of the calendar, where local time is beyond."""
+    try:
+        return value.astimezone()
+    except (OverflowError, ValueError):
+        return value.replace(tzinfo=value.tzinfo or timezone.utc)
+
+
 def checked_moment(value: object) -> datetime:
     """Return a point in time in UTC, given as a datetime with its zone or as ISO 8601 text.
 
@@ -119,12 +127,12 @@ def checked_tau(tau: float, what: str = "tau") -> float:
     return float(tau)
 
 
-def checked_keep_rate(keep_rate: float) -> float:
+def checked_keep_rate(keep_rate: float, name: str = "keep_rate") -> float:
     """Return the share as a float.
 
     Raises:
         InvalidInputError: unless it is a number in (0, 1].
     """
     if not isinstance(keep_rate, Real) or isinstance(keep_rate, bool) or not 0.0 < keep_rate <= 1.0:
-        raise InvalidInputError(f"keep_rate must be a share in (0, 1], not {keep_rate!r}.")
+        raise InvalidInputError(f"{name} must be a share in (0, 1], not {keep_rate!r}.")
     return float(keep_rate)

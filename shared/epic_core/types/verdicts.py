@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TypeAlias
 
 from epic_core.types.arrays import FloatArray
 from epic_core.types.items import Item
@@ -130,6 +131,8 @@ class Candidate:
     preference_embeddings: FloatArray
 
 
+Stances: TypeAlias = Mapping[str | None, Stance]
+"""The stances of a text by the text of each preference; None for a stance to no preference in particular."""
 PENALTY = {Stance.SUPPORTS: 0.0, Stance.NEUTRAL: 0.04, Stance.MIXED: 0.1, Stance.CONFLICTS: 0.2}
 
 

@@ -72,16 +72,18 @@ _RATIONALE_LINE, _PREFERENCES_LINE, _INSTRUCTION_LINE, _STANCE_LINE = (
         "stance",
     )
 )
-_PREFERENCE_LINE = re.compile(_BEGINS + r"preference\s*#?(\d+)\s*(?:\(([^)\n]*)\))?\s*[:=–-]\s*(.+)$", re.I | re.M)
+_PREFERENCE_LINE = re.compile(
+    _BEGINS + r"preference\s{0,9}#?(\d+)\s{0,9}(?:\(([^)\n]*)\))?\s{0,9}[:=–-]\s*(.+)$", re.I | re.M
+)
 _FIRST_WORD = re.compile(
     r"^\W*(keep|discard)\b(?=(?:\s+it|\s+(?:the|this)\s+(?:chunk|document))?[*_\"'`]*\s*(?:$|[.,:;!(\n–—-]))", re.I
 )
 _WORD = re.compile("keep|discard", re.I)
-_FENCED = re.compile(r"(?:(?!```).)*```[ \t]*\w*[ \t]*\n((?:(?!```).)*)```\s*", re.S)
+_FENCED = re.compile(r"(?:(?!```).)*```[ \t]{0,20}\w{0,40}[ \t]{0,20}\n((?:(?!```).)*)```\s*", re.S)
 # The last line of a text has an end if a sentence, a fence or the line itself has one.
-_ENDED = re.compile(r"(?:[.!?…。！？][\"'”’*_`)]{0,9}|\n)\s*\Z")
+_ENDED = re.compile(r"(?:[.!?…。！？][\"'”’*_`)]{0,9}\s*|\n[^\S\n]*)\Z")
 # A bare sentence counts as an instruction if it is one line of several words and addresses the assistant.
-_SENTENCE = re.compile(r"[^\n]*\S[ \t]+\S[^\n]*[.!。！][\"'”’*)]{0,3}$|[^\x00-\x7f][^\n]*[。！]$")
+_SENTENCE = re.compile(r"(?=[^\n]*[.!。！][\"'”’*)]{0,3}$)[^\n]*?\S[ \t]+\S[^\n]|[^\x00-\x7f][^\n]*[。！]$")
 _NO_INSTRUCTION = re.compile(r"\W*(?:I|I['’]\w+|sorry|unfortunately|as an ai|(?:keep|discard)(?=\s*[.:,;]))\b", re.I)
 
 # Patterns for another decision in words: as a sentence of its own, or after words such as "final answer:".

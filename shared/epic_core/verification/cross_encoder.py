@@ -151,7 +151,7 @@ class CrossEncoderVerifier(BaseVerifier):
             yield self._verdicts(block)
 
     def _asked(self, candidate: Candidate) -> _Asked:
-        text = candidate.item.text
+        text = candidate.item.content
         pieces = [text] if count_words(text) <= self._chunker.max_words else self._chunker.chunks(text)
         if self.model.labels:
             # A preference that could not be read is asked about as a whole.
@@ -236,7 +236,7 @@ class CrossEncoderVerifier(BaseVerifier):
         verb = "entails" if entailed[row] >= contradicted[row] else "contradicts"
         instruction = worded.instruction
         if stance is not worded.stance:
-            instruction = worded_instruction(aspects, stance, self._nearest(asked.candidate.item.text, phrase))
+            instruction = worded_instruction(aspects, stance, self._nearest(asked.candidate.item.content, phrase))
         return confidence, Alignment(
             preference_id=preference.id,
             instruction=instruction,
@@ -252,7 +252,7 @@ class CrossEncoderVerifier(BaseVerifier):
             return {}
         preferences = tuple(candidate.preferences[place] for place in places)
         # The candidate's embeddings may come from another encoder.
-        vectors = embed(self.encoder, [candidate.item.text, *(preference.text for preference in preferences)])
+        vectors = embed(self.encoder, [candidate.item.content, *(preference.text for preference in preferences)])
         pairs = Candidate(
             item=candidate.item,
             embedding=vectors[0],

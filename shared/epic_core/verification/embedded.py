@@ -15,23 +15,17 @@ import numpy as np
 from epic_core.encoders.base import Encoder, embed
 from epic_core.encoders.static import BUNDLED_NAME
 from epic_core.errors import InvalidInputError
-from epic_core.preferences.evidence import (
-    BY_WORDS,
-    AspectEmbeddings,
-    by_words,
-    embed_aspects,
-    expanded_lean,
-    highest_two,
-)
+from epic_core.lm.base import LanguageModel
+from epic_core.preferences.evidence import embed_aspects
 from epic_core.preferences.library import borrowed
 from epic_core.preferences.parser import aspects_of
 from epic_core.runtime.threads import in_thread
 from epic_core.text.chunking import sentences
-from epic_core.text.stems import Words, words_of
 from epic_core.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
 from epic_core.types.preferences import Aspects, Expansion
 from epic_core.verification.base import BaseVerifier, Verifier
 from epic_core.verification.features import (
+    LEAST_LEAN,
     MEASURES,
     STANCE_MEASURES,
     SURE_MEASURES,
@@ -48,12 +42,9 @@ DEFAULT_THRESHOLD = 0.2
 _BLOCK = 256
 # Most preferences whose phrases and embeddings are cached.
 _KEPT = 4096
-# A sentence that leans this far towards the other side makes the stance of the whole text uncertain.
-_OTHER_SIDE = -0.07
-_ABOUT_IT = 0.2
-_HEADING_WORDS = 4
 # Every word, up to rounding.
 _WHOLE = 0.99
+_NOTE, _NAMES_ONLY = MEASURES.index("short"), MEASURES.index("names_only")
 _TOLD = [MEASURES.index(name) for name in ("preference", "phrase", "words")]
 _SAID = [MEASURES.index(name) for name in ("liked_said", "avoided_said", "avoided_denied")]
 
@@ -72,21 +63,26 @@ class Linear(NamedTuple):
         return measures @ self.weights + self.bias
 
 
+class Sure(NamedTuple):
+    """Whether the likelier stance is right: of `SURE_MEASURES`, and the chance from which a stance is given."""
+
+    linear: Linear
+    least: float
+
+
 class Weights(NamedTuple):
     """What was fitted for an encoder.
 
     Attributes:
         relevance: Of `MEASURES`: whether a pair is kept.
         stance: Of `STANCE_MEASURES`: whether a kept pair supports its preference rather than conflicts with it.
-        sure: Of `SURE_MEASURES`: whether the likelier stance is right.
-        least_sure: The chance from which a stance is given.
+        sure: Of a longer text, and of a note.
         rarity: The rarity of words.
     """
 
     relevance: Linear
     stance: Linear
-    sure: Linear
-    least_sure: float
+    sure: tuple[Sure, Sure]
     rarity: Rarity
 
 
@@ -119,8 +115,10 @@ class EmbeddedVerifier(BaseVerifier):
         self.encoder = encoder
         self.threshold = threshold
         # Verdicts are stored with this name, so it contains the threshold.
-        self.name = "embedded-v4" if threshold == DEFAULT_THRESHOLD else f"embedded-v4/{threshold!r}"
+        self.name = "embedded-v5" if threshold == DEFAULT_THRESHOLD else f"embedded-v5/{threshold!r}"
         self._weights = shipped_weights("static" if encoder.name == BUNDLED_NAME else "other")
+        # Without a weight for it, as with other encoders, which take a while for each text, it is not encoded.
+        self._looks_beside = bool(self._weights.sure[True].linear.weights[SURE_MEASURES.index("beside")])
         self._known: dict[_Key, Wanted] = {}
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
@@ -137,21 +135,24 @@ class EmbeddedVerifier(BaseVerifier):
     def _block(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         wanted = self._wanted_by([preference for one in candidates for preference in one.preferences])
         beginnings = frozenset().union(*(one.beginnings for one in wanted.values()))
-        chunks = [Chunk(one.item.text, one.embedding, beginnings) for one in candidates]
+        chunks = [Chunk(one.item.content, one.embedding, beginnings) for one in candidates]
         measures = self._measured(candidates, chunks, wanted)
         judged = [self._judged(*one, wanted) for one in zip(candidates, chunks, measures, strict=True)]
         # Only kept items are examined sentence by sentence; the embedding of a single sentence is the item's.
-        pieces = [sentences(one.candidate.item.text) if one.kept else [] for one in judged]
-        vectors = embed(self.encoder, [sentence for piece in pieces if len(piece) > 1 for sentence in piece])
-        verdicts, start = [], 0
-        for one, piece in zip(judged, pieces, strict=True):
-            near, words = one.candidate.embedding[None, :], [one.chunk.words]
-            if len(piece) > 1:
-                near = vectors[start : start + len(piece)]
-                words = [words_of(sentence, beginnings=beginnings) for sentence in piece]
-                start += len(piece)
-            verdicts.append(self._verdict(one, piece, words, near))
-        return verdicts
+        pieces = [sentences(one.candidate.item.content) if one.kept else [] for one in judged]
+        several = [piece for piece in pieces if len(piece) > 1]
+        looked = [one.wanted_by_a_note if self._looks_beside else [] for one in judged]
+        rests = [wanted.rest_of(one.chunk) for one, each in zip(judged, looked, strict=True) for wanted in each]
+        vectors = iter(embed(self.encoder, [*(sentence for piece in several for sentence in piece), *rests]))
+        said = [
+            [Chunk(sentence, next(vectors) if len(piece) > 1 else one.chunk.vector, beginnings) for sentence in piece]
+            for one, piece in zip(judged, pieces, strict=True)
+        ]
+        beside = [
+            [wanted.beside(next(vectors)) for wanted in each] or [0.0] * len(one.kept)
+            for one, each in zip(judged, looked, strict=True)
+        ]
+        return [self._verdict(*one) for one in zip(judged, said, beside, strict=True)]
 
     def _wanted_by(self, preferences: Iterable[Preference]) -> dict[_Key, Wanted]:
         """Return the phrases and embeddings of preferences, by their text, aspects and expansion."""
@@ -189,24 +190,29 @@ class EmbeddedVerifier(BaseVerifier):
     ) -> _Judged:
         wanted = [known[_key(preference)] for preference in candidate.preferences]
         odds = self._weights.relevance(measures)
-        confidences: list[float] = (1.0 / (1.0 + np.exp(-odds.astype(np.float64)))).tolist()
+        chances: list[float] = (1.0 / (1.0 + np.exp(-odds.astype(np.float64)))).tolist()
+        # What the user or a model has named is never too unlikely.
+        confidences = [
+            chance if one.broken.isdisjoint(chunk.words.plain) else max(chance, self.threshold)
+            for one, chance in zip(wanted, chances, strict=True)
+        ]
         order = sorted(range(len(wanted)), key=lambda place: -confidences[place])
         kept = [place for place in order if confidences[place] >= self.threshold]
         return _Judged(candidate, chunk, wanted, measures, odds.tolist(), confidences, order[0], kept)
 
-    def _verdict(self, judged: _Judged, pieces: Sequence[str], words: Sequence[Words], vectors: FloatArray) -> Verdict:
+    def _verdict(self, judged: _Judged, said: Sequence[Chunk], beside: Sequence[float]) -> Verdict:
         confidences, candidate = judged.confidences, judged.candidate
         rationale = _rationale(judged.measures[judged.best])
         if not judged.kept:
             confidence = 1.0 - confidences[judged.best]
             return Verdict(decision=Decision.DISCARD, rationale=rationale, confidence=confidence)
         alignments = []
-        for place in judged.kept:
+        for place, near in zip(judged.kept, beside, strict=True):
             wanted, measures, preference = judged.wanted[place], judged.measures[place], candidate.preferences[place]
             stance = Stance.NEUTRAL
             if aspects_of(preference).understood:
-                stance = self._stance(wanted, judged.odds[place], measures, vectors, words)
-            sentence = _telling(wanted, stance, pieces, words, vectors, candidate.preference_embeddings[place])
+                stance = self._stance(wanted, judged.odds[place], measures, said, near)
+            sentence = self._deciding(wanted, stance, said, candidate.preference_embeddings[place])
             alignments.append(
                 Alignment(
                     preference_id=preference.id,
@@ -224,44 +230,59 @@ class EmbeddedVerifier(BaseVerifier):
         )
 
     def _stance(
-        self, wanted: Wanted, kept: float, measures: FloatArray, vectors: FloatArray, words: Sequence[Words]
+        self, wanted: Wanted, kept: float, measures: FloatArray, said: Sequence[Chunk], beside: float
     ) -> Stance:
-        weights, plain = self._weights, measures.tolist()
-        odds = float(weights.stance(stance_measured(wanted, plain, vectors, words)))
+        plain = measures.tolist()
+        odds = self._odds(wanted, plain, said)
         if odds >= 0.0 and _is_mixed(wanted, measures):
             return Stance.MIXED
-        sure = float(weights.sure(sure_measured(kept, odds, plain)))
-        if 1.0 / (1.0 + math.exp(-sure)) < weights.least_sure:
-            return Stance.NEUTRAL
-        if odds < 0.0:
+        if odds < 0.0 and any(not wanted.broken.isdisjoint(sentence.words.plain) for sentence in said):
             return Stance.CONFLICTS
-        return Stance.NEUTRAL if _has_another_side(wanted.sides, vectors) else Stance.SUPPORTS
+        note = bool(plain[_NOTE])
+        # An article on a film with such a title names what the preference is about, too.
+        if abs(odds) < LEAST_LEAN or (not note and plain[_NAMES_ONLY] >= _WHOLE):
+            return Stance.NEUTRAL
+        linear, least = self._weights.sure[note]
+        sure = float(linear(sure_measured(kept, odds, plain, beside)))
+        if 1.0 / (1.0 + math.exp(-sure)) < least:
+            return Stance.NEUTRAL
+        return Stance.CONFLICTS if odds < 0.0 else Stance.SUPPORTS
+
+    def _odds(self, wanted: Wanted, measures: Sequence[float], said: Sequence[Chunk]) -> float:
+        """Return the log-odds that a text supports a preference, from its `MEASURES` and its sentences."""
+        words = [sentence.words for sentence in said]
+        return float(self._weights.stance(stance_measured(wanted, measures, _vectors(said), words)))
+
+    def _deciding(self, wanted: Wanted, stance: Stance, said: Sequence[Chunk], preference: FloatArray) -> str:
+        """Return the sentence that decides: by which the verifier would say so if it stood alone."""
+        if len(said) == 1:
+            return said[0].text
+        measures = measured(wanted, said, [preference] * len(said))
+        counts = 1.0 / (1.0 + np.exp(-self._weights.relevance(measures)))
+        if stance in (Stance.SUPPORTS, Stance.CONFLICTS):
+            side = 1.0 if stance is Stance.SUPPORTS else -1.0
+            counts *= [side * self._odds(wanted, *one) for one in zip(measures.tolist(), zip(said), strict=True)]
+        says = np.array([wanted.is_more(sentence.text) for sentence in said])
+        return said[int(np.where(says | ~says.any(), counts, -np.inf).argmax())].text
 
 
-def verifier_of(verifier: Verifier | str | None, encoder: Encoder) -> Verifier:
-    """Return the embedded verifier for None, an `LMVerifier` for a name as `lm_of` takes it, and a verifier unchanged.
+def verifier_of(verifier: Verifier | str | None, encoder: Encoder, lm: LanguageModel | None = None) -> Verifier:
+    """Return a verifier unchanged, and an `LMVerifier` for a name as `lm_of` takes it.
+
+    None is an `LMVerifier` with `lm` if there is a model, else the embedded verifier.
 
     Raises:
         InvalidInputError: for an unknown name, or one that needs a server's address.
     """
-    if verifier is None:
-        return EmbeddedVerifier(encoder)
-    if not isinstance(verifier, str):
+    if verifier is not None and not isinstance(verifier, str):
         return verifier
+    asked = lm if verifier is None else verifier
+    if asked is None:
+        return EmbeddedVerifier(encoder)
     from epic_core.lm.by_name import lm_of
     from epic_core.verification.lm import LMVerifier
 
-    return LMVerifier(lm_of(verifier))
-
-
-def _has_another_side(sides: AspectEmbeddings, vectors: FloatArray) -> bool:
-    """Tell whether one of several sentences leans towards what breaks the preference, whatever the whole text does."""
-    if len(vectors) < 2 or not len(sides.expanded):
-        return False
-    near = vectors @ sides.expanded.T
-    breaks = highest_two(near[:, sides.follows :])
-    # A sentence about something else leans by chance, so it has to be near what breaks the preference.
-    return bool(((expanded_lean(sides, near) < _OTHER_SIDE) & (breaks > _ABOUT_IT)).any())
+    return LMVerifier(lm_of(asked))
 
 
 class _Judged(NamedTuple):
@@ -275,6 +296,11 @@ class _Judged(NamedTuple):
     confidences: list[float]
     best: int
     kept: list[int]
+
+    @property
+    def wanted_by_a_note(self) -> list[Wanted]:
+        """The preferences that a note is kept for; none if it is no note."""
+        return [self.wanted[place] for place in self.kept] if self.chunk.note else []
 
 
 def _key(preference: Preference) -> _Key:
@@ -304,43 +330,8 @@ def _is_mixed(wanted: Wanted, measures: FloatArray) -> bool:
     return stated >= _WHOLE and (denied >= _WHOLE or bool(wanted.sides.aspects.liked and liked >= _WHOLE / 4))
 
 
-def _telling(
-    wanted: Wanted,
-    stance: Stance,
-    pieces: Sequence[str],
-    sentence_words: Sequence[Words],
-    vectors: FloatArray,
-    preference: FloatArray,
-) -> str:
-    """Return the sentence to quote."""
-    if len(pieces) == 1:
-        return pieces[0]
-    sides = wanted.sides
-    aspects = {
-        Stance.SUPPORTS: np.concatenate([sides.liked, sides.expanded[: sides.follows]]),
-        Stance.CONFLICTS: np.concatenate([sides.avoided, sides.expanded[sides.follows :]]),
-    }.get(stance, sides.vectors)
-    near = np.maximum(vectors @ preference, (vectors @ sides.vectors.T).max(axis=1))
-    if len(aspects):
-        near = near + (vectors @ aspects.T).max(axis=1)
-    near = near + np.array([_speaks(sides, wanted.among(words), stance) for words in sentence_words])
-    # A question or a heading shows the topic of a text, but not its statement.
-    says = np.array([_says_something(piece) for piece in pieces])
-    return pieces[int(np.where(says | ~says.any(), near, -2.0).argmax())]
-
-
-def _speaks(sides: AspectEmbeddings, words: Words, stance: Stance) -> float:
-    """Return how strongly a sentence's words indicate the stance, in [0, 1]."""
-    if not words.plain and not words.negated:
-        return 0.0
-    share = dict(zip(BY_WORDS, by_words(sides, words), strict=True))
-    if stance is Stance.NEUTRAL:
-        return min(1.0, max(share.values()))
-    wanted = max(share["liked_said"], share["avoided_denied"], share["liked_kinds_said"], share["avoided_instead_said"])
-    unwanted = max(
-        share["avoided_said"], share["liked_denied"], share["avoided_kinds_said"], share["liked_instead_said"]
-    )
-    return min(1.0, wanted if stance is Stance.SUPPORTS else unwanted)
+def _vectors(said: Sequence[Chunk]) -> FloatArray:
+    return np.stack([sentence.vector for sentence in said])
 
 
 @lru_cache(maxsize=2)
@@ -353,11 +344,14 @@ def shipped_weights(name: str) -> Weights:
         values = [weights.get(measure, 0.0) for measure in measures]
         return Linear(np.array(values, dtype=np.float32), float(shipped[f"{name}_{what}"]["bias"]))
 
+    long, note = (
+        Sure(linear(what, SURE_MEASURES), float(shipped[f"{name}_{what}"]["least"]))
+        for what in ("sure", "sure_of_note")
+    )
     return Weights(
         relevance=linear("relevance", MEASURES),
         stance=linear("stance", STANCE_MEASURES),
-        sure=linear("sure", SURE_MEASURES),
-        least_sure=float(shipped[f"{name}_sure"]["least"]),
+        sure=(long, note),
         rarity=Rarity(shipped["counts"], shipped["texts"]),
     )
 
@@ -365,7 +359,3 @@ def shipped_weights(name: str) -> Weights:
 def _rationale(measures: FloatArray) -> str:
     preference, phrase, words = measures[_TOLD].tolist()
     return f"cosine {preference:.2f} with the preference, {phrase:.2f} with a phrase of it; {words:.0%} of its words"
-
-
-def _says_something(sentence: str) -> bool:
-    return not sentence.endswith("?") and len(sentence.split()) > _HEADING_WORDS

@@ -18,9 +18,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.preferences.evidence import COSINES, AspectEmbeddings, F, by_cosines, by_words, highest_two
+from epic_core.preferences.evidence import COSINES, AspectEmbeddings, F, broken_by, by_cosines, by_words, highest_two
 from epic_core.preferences.evidence import FEATURES as EVIDENCE
-from epic_core.text.stems import Words, content_stems, stem, words_of
+from epic_core.text.stems import Words, content_stems, stem, stems, words_of
 from epic_core.types import FloatArray
 from epic_core.types.preferences import Expansion
 
@@ -34,7 +34,7 @@ MEASURES = (
     "words", "phrase_words", "phrases_words", "rarest_found",
     # Words of the lexicon: kinds, alternatives, and both for the length of the text.
     "kinds", "instead", "density",
-    # Words that occur only as names: a film called "The Bees".
+    # Words that occur only as names, and not so in the preference: a film called "The Bees".
     "names_only",
     # Properties of the preference and of the text.
     "likes", "avoids", "likes_only", "avoids_only", "firmness", "values", "length", "short", "addressed", "listed",
@@ -53,24 +53,25 @@ STANCE_MEASURES = (
     *(f"sentence_{name}" for name in EVIDENCE[:COSINES]),
     "sentence_lean", "denying_lean", "sentence_sides", "denying_sides",
 )  # fmt: skip
-# Measures for the chance that the likelier stance is right.
-SURE_MEASURES = ("lean", "lean_of_note", "lean_of_kept", "words_said", "relevance", "expanded", "phrase")
+# Measures for the chance that the likelier stance is right; the last one is 0 of what is no note.
+SURE_MEASURES = ("lean", "lean_of_kept", "words_said", "relevance", "expanded", "phrase", "beside")
 # With one word of the lexicon for this many characters, the density of a text is 1.
 _DENSE = 30
 _VALUES = re.compile(r"priorit|believ|explanation|discussion|approach|polic|perspective|principle|argument", re.I)
 _ADDRESSED = re.compile(r"\b(?:you|your)\b", re.I)
 _LISTED = re.compile(r"(?:^|\s)[1-9][.)]\s")
-# Words without a capital.
-_PLAIN = re.compile(r"\b[a-z]\w+")
+# Words without a capital, or with the one that begins a sentence: "Smoking is allowed", but not "Slow Ferry".
+_PLAIN = re.compile(r"\b[a-z]\w+|(?:^|(?<=[.!?:\n] ))[A-Z]\w+(?![\w'’-]*\s+[A-Z])", re.M)
+_WORD = re.compile(r"[^\W_]+")
 _NOTHING_SAID = [0.0] * (MEASURES.index("names_only") - MEASURES.index("words") + 1)
 _FOLLOWS, _BREAKS = MEASURES.index("follows"), MEASURES.index("breaks")
-_SHORT, _EXPANDED, _PHRASE = (MEASURES.index(name) for name in ("short", "expanded", "phrase"))
+_EXPANDED, _PHRASE = (MEASURES.index(name) for name in ("expanded", "phrase"))
 _SAID = [
     MEASURES.index(name)
     for name in (*EXPANDED, *(f"{side}_{how}" for side in ("liked", "avoided") for how in ("said", "denied")))
 ]
-# Larger log-odds of the stance are no further evidence.
-_SUREST = 4.0
+# Smaller log-odds of the stance tell no side; larger ones are no further evidence.
+LEAST_LEAN, _SUREST = 0.7, 4.0
 # A text of at most this many words is a note, unless it is a stub with its title: "The Bees. The Bees may refer to:".
 _NOTE = 30
 _TITLED = re.compile(r"(?:(?:The|An?) )?(\w+)[^.\n]{0,60}[.\n]\s*(?:(?:The|An?) )?\1\b", re.I)
@@ -90,6 +91,11 @@ class Rarity:
     def __call__(self, word: str) -> float:
         """Return the idf of a stem."""
         return math.log((self.texts + 1) / (self.counts.get(word, 0) + 1))
+
+
+def lower_stems(text: str) -> frozenset[str]:
+    """Return the stems of the words of a text that occur as other than names: in lower case, or at its beginning."""
+    return frozenset(stem(word.lower()) for word in _PLAIN.findall(text))
 
 
 @dataclass(frozen=True)
@@ -113,16 +119,20 @@ class Chunk:
 
     @cached_property
     def lower(self) -> frozenset[str]:
-        """The stems of words that occur in lower case."""
-        return frozenset(stem(word) for word in _PLAIN.findall(self.text))
+        """The stems of words that occur as other than names."""
+        return lower_stems(self.text)
+
+    @cached_property
+    def note(self) -> bool:
+        """Whether it is a note."""
+        return len(self.text.split()) <= _NOTE and not _TITLED.match(self.text)
 
     @cached_property
     def kind(self) -> tuple[float, float, float, float]:
         """Logarithm of its length, whether it is a note, whether it addresses somebody, and whether it is a list."""
-        words = len(self.text.split())
         addressed, listed = _ADDRESSED.search(self.text), _LISTED.search(self.text)
-        note = words <= _NOTE and not _TITLED.match(self.text)
-        return math.log(1 + words), float(note), float(bool(addressed)), float(bool(listed))
+        length = math.log(1 + len(self.text.split()))
+        return length, float(self.note), float(bool(addressed)), float(bool(listed))
 
 
 @dataclass(frozen=True)
@@ -137,6 +147,9 @@ class Wanted:
         every: All of these words, and those of the expansion.
         beginnings: The first stems of those that are runs of several.
         values: Whether it is about values or ways of explaining rather than things.
+        own: The stems of its text and its phrases.
+        names: Those that are names in its text, too.
+        broken: What its own expansion says breaks it, as runs of stems (`evidence.broken_by`).
         deniable: The words of `every` that no phrase negates itself, as "gluten-free food" does gluten, with their idf.
         holding: For each word of the expansion, the phrases that hold it, by number, and its share of each. The numbers
             of phrases that break the preference are negative.
@@ -151,6 +164,9 @@ class Wanted:
     every: frozenset[str]
     beginnings: frozenset[str]
     values: float
+    own: frozenset[str]
+    names: frozenset[str]
+    broken: frozenset[str]
     deniable: dict[str, float]
     holding: dict[str, list[tuple[int, float]]]
     vectors: FloatArray
@@ -163,7 +179,9 @@ class Wanted:
         phrases = [{word: rarity(word) for word, _ in phrase} for phrase in sides.phrases]
         holding = _phrases_holding(expansion, rarity)
         denied = {word for phrase in sides.phrases for word, negates in phrase if negates}
-        every = frozenset().union(words, holding, *phrases, *sides.kinds)
+        broken = broken_by(expansion)
+        every = frozenset().union(words, holding, broken, *phrases, *sides.kinds)
+        own = frozenset().union(words, *phrases)
         return cls(
             sides=sides,
             kinds=liked_kinds | avoided_kinds,
@@ -173,6 +191,9 @@ class Wanted:
             every=every,
             beginnings=frozenset(run.split(" ", 1)[0] for run in every if " " in run),
             values=float(bool(_VALUES.search(text))),
+            own=own,
+            names=own - lower_stems(text),
+            broken=broken,
             deniable={word: rarity(word) for word in every if word not in denied},
             holding=holding,
             vectors=np.concatenate([sides.vectors, sides.questions, sides.expanded]),
@@ -181,6 +202,25 @@ class Wanted:
     def among(self, words: Words) -> Words:
         """Return those of the words that belong to this preference, or to the lexicon's words for it."""
         return Words(self.every & words.plain, self.every & words.negated)
+
+    def is_more(self, sentence: str) -> bool:
+        """Tell whether a sentence says more than what it is about; a question or "Casino hotels." does not."""
+        return not sentence.endswith("?") and not self.own.issuperset(stems(sentence))
+
+    def rest_of(self, chunk: Chunk) -> str:
+        """Return a text without the preference's own word, if it has one alone, denies it not, and has more to say."""
+        words = [(word, stem(word.lower())) for word in _WORD.findall(chunk.text)]
+        if len({one for _, one in words} & self.own) > 1 or self.own & chunk.words.negated:
+            return chunk.text
+        rest = " ".join(word for word, one in words if one not in self.own)
+        return rest if content_stems(rest) else chunk.text
+
+    def beside(self, rest: FloatArray) -> float:
+        """Return how near the rest of a text is to what the preference is about, by its embedding, shape `(d,)`.
+
+        A text may share a word with a preference and speak of something else: the coffee table has a scratch.
+        """
+        return float(highest_two(self.vectors @ rest))
 
 
 def measured(wanted: Wanted, chunks: Sequence[Chunk], preferences: Sequence[FloatArray]) -> FloatArray:
@@ -253,12 +293,19 @@ def _denies(deniable: dict[str, float], words: Words) -> bool:
     return negated > 0.0 and negated >= max((deniable[word] for word in deniable.keys() & words.plain), default=0.0)
 
 
-def sure_measured(relevance: float, stance: float, measures: Sequence[float]) -> list[float]:
-    """Return `SURE_MEASURES`, from the log-odds that a pair is kept and that it supports, and from its `MEASURES`."""
+def sure_measured(relevance: float, stance: float, measures: Sequence[float], beside: float) -> list[float]:
+    """Return `SURE_MEASURES` of a pair.
+
+    Args:
+        relevance: The log-odds that it is kept.
+        stance: The log-odds that it supports.
+        measures: Its `MEASURES`.
+        beside: What `Wanted.beside` returns of a note; 0 of other texts.
+    """
     lean = min(_SUREST, abs(stance))
     likely = 1.0 / (1.0 + math.exp(-max(-_SUREST * 5, relevance)))
     stated = max(measures[place] for place in _SAID)
-    return [lean, lean * measures[_SHORT], lean * likely, lean * stated, likely, measures[_EXPANDED], measures[_PHRASE]]
+    return [lean, lean * likely, lean * stated, likely, measures[_EXPANDED], measures[_PHRASE], beside]
 
 
 def _by_expansion(sides: AspectEmbeddings, near: NDArray[F]) -> tuple[NDArray[F], NDArray[F], NDArray[F]]:
@@ -315,7 +362,7 @@ def _by_words(wanted: Wanted, chunk: Chunk, words: AbstractSet[str]) -> list[flo
         math.log1p(len(kinds)),
         math.log1p(len(instead)),
         min(1.0, _DENSE * len(kinds | instead) / len(chunk.text)),
-        sum(word not in chunk.lower for word in found) / len(found) if found else 0.0,
+        sum(word not in chunk.lower | wanted.names for word in found) / len(found) if found else 0.0,
     ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from epic_core.errors import InvalidInputError, LMError
-from epic_core.lm.answers import UnreadableAnswer
+from epic_core.lm.answers import UnreadableAnswer, without_drafts
 from epic_core.lm.base import Completion, LanguageModel, probability
 from epic_core.lm.client import StructuredClient, UnreadableTwice
 from epic_core.lm.prompting import Prompt, numbered, one_line, section, size_of, version
@@ -168,7 +168,7 @@ class LMVerifier(BaseVerifier):
         size = 0
         for position, candidate in enumerate(candidates):
             lines = {preference.id: _line_size(preference) for preference in candidate.preferences}
-            chunk = size_of(section(candidate.item.text)) + _HEADING + _NUMBER * len(lines)
+            chunk = size_of(section(candidate.item.content)) + _HEADING + _NUMBER * len(lines)
             more = chunk + sum(line for key, line in lines.items() if key not in held)
             room = groups and len(groups[-1]) < self.batch_size and len(held | lines.keys()) <= _MOST_PREFERENCES
             if room and self._asker.fits(size + more, self._answer_tokens(len(groups[-1]) + 1)):
@@ -201,7 +201,7 @@ class LMVerifier(BaseVerifier):
         instructing = self._instructing
         prompt = self.prompts.single if instructing else self.prompts.decide
         texts = [preference.text for preference in preferences]
-        values = {"preferences": numbered(texts), "chunk": section(candidate.item.text)}
+        values = {"preferences": numbered(texts), "chunk": section(candidate.item.content)}
         schema = single_schema(len(texts)) if instructing else decide_schema(len(texts))
         answer, completion = yield from self._asker.readable(
             self._asker.request(prompt, values, schema, self._answer_tokens(1, len(texts))),
@@ -226,7 +226,7 @@ class LMVerifier(BaseVerifier):
                 continue
             values = {
                 "preferences": numbered([texts[alignment.preference_id]]),
-                "chunk": section(candidate.item.text),
+                "chunk": section(candidate.item.content),
                 "rationale": one_line(verdict.rationale),
             }
             prompt = self.prompts.instruct
@@ -251,7 +251,7 @@ class LMVerifier(BaseVerifier):
         prompt = self.prompts.batch if instructing else self.prompts.batch_decide
         texts = [preference.text for preference in preferences]
         chunks = "\n\n".join(
-            f"Chunk {number}, to be judged under {_named(places)}:\n{section(candidate.item.text)}"
+            f"Chunk {number}, to be judged under {_named(places)}:\n{section(candidate.item.content)}"
             for number, (candidate, places) in enumerate(zip(chosen, under, strict=True), start=1)
         )
         schema = batch_schema(len(chosen), len(texts), decide_only=not instructing)
@@ -261,7 +261,8 @@ class LMVerifier(BaseVerifier):
         try:
             request = self._asker.request(prompt, values, schema, self._answer_tokens(len(chosen)))
             completion = yield from self._asker.answer(request, usage)
-            answers = read_batch(completion.text, texts, under, instructions=instructing)
+            said = without_drafts(completion.text) if completion.cut else completion.text
+            answers = read_batch(said, texts, under, instructions=instructing)
         except LMError as error:
             if self._asker.patience.down is not None:
                 failed = Verdict(decision=Decision.UNDECIDED, rationale=str(error))
@@ -281,7 +282,7 @@ class LMVerifier(BaseVerifier):
     def _parts(self, candidate: Candidate) -> list[list[Preference]]:
         """Return the preferences in lists that fit into a prompt together with the chunk."""
         prompt = self.prompts.single if self._instructing else self.prompts.decide
-        fixed = prompt.size + size_of(section(candidate.item.text))
+        fixed = prompt.size + size_of(section(candidate.item.content))
         parts: list[list[Preference]] = []
         size = 0
         for preference in candidate.preferences:
@@ -367,11 +368,11 @@ class LMRewriter:
         usage = Usage()
         values = {
             "preferences": numbered([preference.text for preference in rewriting.preferences]),
-            "chunk": section(rewriting.item.text),
+            "chunk": section(rewriting.item.content),
             "rationale": one_line(rewriting.rationale),
         }
         # The text is to be no longer than the chunk; an answer with more tokens than the chunk has bytes has failed.
-        limit = 64 + size_of(rewriting.item.text)
+        limit = 64 + size_of(rewriting.item.content)
         try:
             request = self._asker.request(self._prompt, values, REWRITE_SCHEMA, min(limit, 2048))
             text, _ = yield from self._asker.readable(request, self._prompt, read_rewrite, usage)

@@ -161,13 +161,25 @@ _STANCES = {
     re.compile("support|satisf"): Stance.SUPPORTS,
     re.compile("conflict|contradict|oppos"): Stance.CONFLICTS,
     re.compile("mix|both"): Stance.MIXED,
+    re.compile("neutral"): Stance.NEUTRAL,
 }
 
 
 def stance_of(value: Any) -> Stance:
-    """Return the stance that a word begins with; neutral for anything else."""
+    """Return the stance that a word begins with; neutral if there is none.
+
+    Raises:
+        UnreadableAnswer: for anything else than one of the four stances.
+    """
+    if value is None or value == "" or is_no(value):
+        return Stance.NEUTRAL
     word = letters(value) if isinstance(value, str) else ""
-    return next((stance for words, stance in _STANCES.items() if words.match(word)), Stance.NEUTRAL)
+    named = {stance for words, stance in _STANCES.items() if words.search(word)}
+    for words, stance in _STANCES.items():
+        # "mixed: it supports ..., but conflicts with ..." is one stance, "supports | conflicts" is none.
+        if words.match(word) and (stance is Stance.MIXED or named == {stance}):
+            return stance
+    raise UnreadableAnswer(f"its stance is {line_of(value)[:40]!r}, which is none of {', '.join(Stance)}")
 
 
 def relevance_of(record: Record) -> bool | None:
@@ -194,23 +206,19 @@ def answer_in(record: Record, preferences: Sequence[str], span: tuple[int, int] 
     return Answer(
         decision=decision,
         rationale=line_of(value_of(record, _RATIONALE_KEYS)),
-        relevant=tuple(_relevant(record, preferences)),
+        relevant=tuple(_relevant(record, preferences)) if decision is Decision.KEEP else (),
         span=span,
     )
 
 
 def _relevant(record: Record, preferences: Sequence[str]) -> Iterator[Relevant]:
     """Yield the relevant preferences of an object, each once."""
-    shared = Relevant(
-        index=0,
-        stance=stance_of(value_of(record, ("stance",))),
-        instruction=instruction_of(value_of(record, INSTRUCTION_KEYS)),
-    )
+    shared = value_of(record, ("stance",)), instruction_of(value_of(record, INSTRUCTION_KEYS))
     given = value_of(record, _PREFERENCES_KEYS)
     if given is None or given in ("", []):
         # With a single preference, a Keep can mean only that one.
         if len(preferences) == 1:
-            yield shared
+            yield Relevant(index=0, stance=stance_of(shared[0]), instruction=shared[1])
         return
     seen: set[int] = set()
     # This limit allows each preference to be listed several times.
@@ -230,8 +238,8 @@ def _relevant(record: Record, preferences: Sequence[str]) -> Iterator[Relevant]:
                 seen.add(place)
                 yield Relevant(
                     index=place,
-                    stance=shared.stance if stance is None else stance_of(stance),
-                    instruction=instruction or shared.instruction,
+                    stance=stance_of(shared[0] if stance is None else stance),
+                    instruction=instruction or shared[1],
                 )
 
 

@@ -51,6 +51,12 @@ _TELLING = {
     Stance.MIXED: 'Some of this suits and some does not: the user {}. "{}"',
     Stance.NEUTRAL: 'The user {}: check before recommending. "{}"',
 }
+_WORDED = re.compile(
+    "|".join(
+        ".+".join(map(re.escape, template.split("{}"))) for one in (_QUOTING, _TELLING) for template in one.values()
+    ),
+    re.S,
+)
 _QUOTED_WORDS = 30
 _QUOTED_CHARACTERS = 240
 
@@ -71,6 +77,11 @@ def worded_instruction(aspects: Aspects, stance: Stance, sentence: str, preferen
     both = " and ".join(part for part in (avoided, liked) if part)
     wish = {Stance.SUPPORTS: liked or avoided, Stance.CONFLICTS: avoided or liked}.get(stance, both)
     return _TELLING[stance].format(wish, quote)
+
+
+def is_worded(instruction: str) -> bool:
+    """Tell whether `worded_instruction` may have written an instruction: it only quotes the preference and the text."""
+    return _WORDED.fullmatch(instruction) is not None
 
 
 def _phrased(verb: str, phrases: Sequence[str], scope: str, preference: str) -> str | None:

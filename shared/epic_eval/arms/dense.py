@@ -169,7 +169,8 @@ def cluster(vectors: Vectors, count: int, seed: int) -> tuple[Rows, Rows]:
         vectors.shape[1], count, seed=seed, niter=10, spherical=True, min_points_per_centroid=1, verbose=False
     )
     means.train(vectors)
-    nearest = (means.centroids @ vectors.T).argmax(axis=1)
+    centroids = np.asarray(means.centroids, dtype=np.float32)
+    nearest = (centroids @ vectors.T).argmax(axis=1)
     return means.index.search(vectors, 1)[1][:, 0].astype(np.int64), nearest.astype(np.int64)
 
 

@@ -7,8 +7,10 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,7 @@ def test_the_demo_shows_what_was_kept_and_why_with_sizes(epic: Epic) -> None:
     assert not list(Path().glob("*.epic"))
 
 
+@pytest.mark.slow
 def test_the_demo_can_keep_its_memory_and_be_run_again(epic: Epic) -> None:
     first, second = epic("demo", "--out", "demo.epic"), epic("demo", "--out", "demo.epic")
 
@@ -116,12 +119,15 @@ def test_build_reads_notes_corpora_and_chat_logs_and_reports(epic: Epic) -> None
     assert held() == {"casino", "vegan", "notes/a.md", "chat.jsonl#0"}
 
 
-def test_a_progress_bar_is_on_stderr_unless_it_shall_be_quiet(epic: Epic) -> None:
-    shown = epic("build", "--preferences", "prefs.txt", "--out", "a.epic", "corpus.jsonl")
-    quiet = epic("build", "--preferences", "prefs.txt", "--out", "b.epic", "--quiet", "corpus.jsonl")
+def test_a_terminal_gets_a_progress_bar_unless_it_shall_be_quiet(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = ("build", "--preferences", "prefs.txt", "corpus.jsonl", "--out")
+    add = ("preferences", "a.epic", "add")
 
-    assert "3/3 [" in shown.err
-    assert quiet.err == ""
+    assert epic(*build, "a.epic").err == epic(*add, "I love trains.").err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert "3/3 [" in epic(*build, "b.epic").err
+    assert epic(*build, "c.epic", "--quiet").err == ""
+    assert "items/s" in epic(*add, "I avoid fish.").err
 
 
 def test_building_again_adds_only_what_is_new(built: Epic) -> None:
@@ -139,12 +145,9 @@ def test_a_threshold_or_a_keep_rate_can_be_chosen(epic: Epic) -> None:
 
 
 def test_the_light_tier_holds_what_is_below_tau(epic: Epic) -> None:
-    result = epic(
-        "build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "--reserve", "1 MB", "corpus.jsonl"
-    )
+    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
 
     assert re.search(r"light tier +1\b", result.out)
-    assert "In the light tier" in epic("explain", "me.epic", "corpus.jsonl:3").out
     assert held() == {"casino", "vegan"}
 
 
@@ -254,6 +257,34 @@ def test_a_folder_without_permission_is_named(epic: Epic) -> None:
     assert list(Path("locked").iterdir()) == []
 
 
+# add
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+
+
+def test_add_reads_standard_input_and_cuts_it_as_a_note(built: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(monkeypatch, (" ".join(f"The hotel {n} has an on-site casino." for n in range(40))).encode())
+    added = built("add", "me.epic", "-", "A vegan diet needs beans.")
+
+    assert re.search(r"^seen +4$", added.out, re.M), added.err
+    assert len(held()) == 6
+    typed(monkeypatch, b"I work night shifts.\n\nMy sister is called Ines.\n")
+    assert built("note", "me.epic", "-").out.count("insert: ") == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "part"), [(b"", "Nothing came in"), (b" \n", "Nothing"), (b"a\ncaf\xe9", "line 2")]
+)
+def test_standard_input_without_a_text_is_refused(
+    built: Epic, monkeypatch: pytest.MonkeyPatch, content: bytes, part: str
+) -> None:
+    for command in ("add", "note"):
+        typed(monkeypatch, content)
+        refused(built(command, "me.epic", "-"), part)
+
+
 # ask
 
 
@@ -262,7 +293,7 @@ def test_ask_shows_the_item_its_id_its_preference_and_its_score(built: Epic) -> 
 
     assert result.code == 0
     reason = "kept because it is about hotels and on-site casinos, and you avoid hotels with on-site casinos"
-    assert result.out == f"1. casino\n   {CASINO}\n   {reason}; it goes against that\n\n"
+    assert result.out == f"1. casino\n   {CASINO}\n   ✗ {reason}; it goes against that\n\n"
 
 
 def test_ask_verbose_shows_the_figures_and_a_log(built: Epic) -> None:
@@ -283,7 +314,7 @@ def test_ask_without_a_question_reads_some_until_an_empty_line(built: Epic, monk
 
 
 def test_ask_context_prints_what_a_model_is_given(built: Epic) -> None:
-    result = built("ask", "me.epic", "Which hotel with a vegan diet should I book?", "--context")
+    result = built("ask", "me.epic", "Which hotel fits a vegan?", "--context")
 
     told, documents = result.out.split("\n\nDocument 1:\nInterpretation Guidance:\n")
     assert told.startswith("The user's preferences, the most relevant first:\n")
@@ -371,13 +402,42 @@ def test_explain_says_why_an_item_is_held(built: Epic) -> None:
         assert part in result.out
 
 
-def test_explain_says_why_an_item_on_record_is_not_held(built: Epic) -> None:
-    result = built("explain", "me.epic", "corpus.jsonl:3")
+@pytest.mark.parametrize(("reserve", "where"), [((), "In the light tier"), (("--reserve", "0"), "Not held")])
+def test_explain_says_why_an_item_was_not_kept(epic: Epic, reserve: tuple[str, ...], where: str) -> None:
+    epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", *reserve, "corpus.jsonl")
+    result = epic("explain", "me.epic", "corpus.jsonl:3")
 
     assert result.code == 0
-    for part in ("square root", "Not held", "coarse filter", "tau", "similarity"):
+    for part in ("square root", where, "coarse filter", "tau", "similarity"):
         assert part in result.out.replace("Similarity", "similarity")
     assert held() == {"casino", "vegan"}
+
+
+def test_explain_says_why_a_text_of_the_light_tier_was_not_kept(epic: Epic) -> None:
+    # Five of them: not all of their reasons are on record.
+    texts = [f"{NOISE} Note {number}." for number in range(5)]
+    jsonl(Path("noise.jsonl"), *({"text": text, "id": f"n{number}"} for number, text in enumerate(texts)))
+    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "--reserve", "1 MB", "noise.jsonl")
+    assert epic(*build).code == 0
+    for number, text in enumerate(texts):
+        said = epic("explain", "me.epic", f"n{number}").out
+        assert text in said and "held by its text only: coarse filter: below tau 0.250 (similarity " in said
+        assert f"with '{PREFERENCES[0]}')" in said or f"with '{PREFERENCES[1]}')" in said
+
+    epic("note", "me.epic", "I work night shifts.")
+    (fact,) = json.loads(epic("facts", "me.epic", "--json").out)["facts"]
+    assert "A fact of the user" in epic("explain", "me.epic", fact["id"]).out
+
+
+def test_explain_says_why_a_text_that_is_not_held_would_not_be_kept(built: Epic) -> None:
+    assert "Not held: coarse filter: below tau 0.250" in built("explain", "me.epic", "Pay the rent on Friday.").out
+    assert "would be kept now" in built("explain", "me.epic", "The Palms is a hotel with an on-site casino.").out
+    # It is held under an id that its user need not know.
+    assert "casino\n" in built("explain", "me.epic", CASINO).out
+    for preference in PREFERENCES:
+        built("preferences", "me.epic", "remove", preference)
+    assert "there is no preference" in built("explain", "me.epic", CASINO).out
+    assert held() == set()
 
 
 @pytest.mark.parametrize("item", ["corpus.jsonl:4", ""])
@@ -447,11 +507,13 @@ def test_a_change_that_cannot_be_leaves_the_preferences(built: Epic, arguments: 
     assert listed(built) == PREFERENCES
 
 
-def test_without_preferences_nothing_can_be_added_but_all_else_works(built: Epic) -> None:
+def test_without_preferences_nothing_is_kept_but_all_else_works(built: Epic) -> None:
     for preference in PREFERENCES:
         built("preferences", "me.epic", "remove", preference)
 
-    refused(built("build", "--out", "me.epic", "--quiet", "corpus.jsonl"), "no preferences")
+    assert re.search(r"light tier +1\b", built("build", "--out", "me.epic", "--quiet", "notes").out)
+    without = ("build", "--out", "me.epic", "--quiet", "--reserve", "0", "chat.jsonl")
+    refused(built(*without), "no preferences")
     assert built("preferences", "me.epic").out == "It has no preferences.\n"
     assert built("ask", "me.epic", "hotel").code == 0
     assert built("stats", "me.epic").code == 0
@@ -492,7 +554,13 @@ def test_a_command_line_that_cannot_be_is_explained(epic: Epic, arguments: list[
     refused(epic(*arguments), "epic: ", part, "--help")
 
 
-@pytest.mark.parametrize("arguments", [[], ["preferences"], ["rerank"], ["--help"], ["--version"], ["build", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *([], ["preferences"], ["rerank"], ["--help"], ["--version"], ["build", "--help"]),
+        *(["-h"], ["build", "-h"], ["preferences", "-h"], ["preferences", "set", "-h"], ["eval", "-h"]),
+    ],
+)
 def test_help_and_version_are_no_errors(epic: Epic, arguments: list[str]) -> None:
     result = epic(*arguments)
 
@@ -515,6 +583,13 @@ def test_a_terminal_that_cannot_show_a_script_still_gets_an_answer(
     assert (done.code, done.err) == (0, "") and "A strict vegan diet: ????" in done.out
 
 
+@pytest.mark.parametrize("module", ["epic_core", "epic_core.cli.main"])
+def test_a_module_ends_with_the_code_of_its_command(tmp_path: Path, module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "fly"], cwd=tmp_path, capture_output=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
 @pytest.mark.parametrize("arguments", [["stats", "missing.epic"], ["ask"]])
 @pytest.mark.slow
 def test_a_process_says_what_is_wrong_with_code_2(tmp_path: Path, arguments: list[str]) -> None:
@@ -526,11 +601,12 @@ def test_a_process_says_what_is_wrong_with_code_2(tmp_path: Path, arguments: lis
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no POSIX pipes")
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [["demo"], ["--help"], ["preferences"], ["eval", "--help"], ["--version"]])
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, command: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "epic_core.cli.main", "demo"],
+        [sys.executable, "-m", "epic_core", *command],
         cwd=tmp_path,
         stdout=writing,
         stderr=subprocess.PIPE,
@@ -558,20 +634,27 @@ def long_corpus(path: Path) -> set[str]:
 
 def interrupted_build(folder: Path, *arguments: str) -> tuple[int, int, str]:
     """Sends Ctrl-C once the bar shows committed items: how many there were, the exit code, and stderr."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "epic_core.cli.main", "build", *arguments], cwd=folder, stderr=subprocess.PIPE, bufsize=0
-    ) as process:
-        assert process.stderr is not None
+    import fcntl  # Windows has none of these
+    import pty
+    import termios
+
+    terminal, stderr = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 120, 0, 0))
+    command = [sys.executable, "-m", "epic_core.cli.main", "build", *arguments]
+    with subprocess.Popen(command, cwd=folder, stderr=stderr) as process:
+        os.close(stderr)
         err = b""
-        while not (shown := re.search(rb"([1-9]\d*)/\d+ \[", err)):
-            block = process.stderr.read(1)
-            assert block, err.decode()
-            err += block
-        process.send_signal(signal.SIGINT)
         try:
-            err += process.communicate(timeout=60)[1]
+            while not (shown := re.search(rb"([1-9]\d*)/\d+ \[", err)):
+                err += os.read(terminal, 1)
+            process.send_signal(signal.SIGINT)
+            with suppress(OSError):  # as a terminal ends on Linux
+                while block := os.read(terminal, 1000):
+                    err += block
+            process.wait(timeout=60)
         finally:
             process.kill()
+            os.close(terminal)
     return int(shown[1]), process.returncode, err.decode()
 
 

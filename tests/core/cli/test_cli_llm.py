@@ -19,7 +19,7 @@ from epic_core import EpicMemory
 from epic_core.errors import UnknownItemError
 from epic_core.types import MemoryEntry, Stance
 from lm_servers import LMServer, Reply
-from scripted import Script, anew, instruction_for, preference_read
+from scripted import Script, anew, instruction_for, preference_read, rows, until
 
 CASINOS, VEGAN = PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
 TEXTS = {
@@ -379,10 +379,10 @@ def test_ctrl_c_keeps_what_was_decided_and_the_next_run_goes_on(
     def answer(request: dict[str, Any]) -> str | Reply:
         text = said(request["messages"])
         if len(said.asked) <= fast:
-            return text
-        # What was answered has been committed after a moment.
-        threading.Timer(0.3, slow.set).start()
-        return Reply(text=text, delay=60.0)
+            # It takes longer than answers are gathered before they are committed.
+            return Reply(text=text, delay=0.1)
+        slow.set()
+        return Reply(text=text, delay=600.0)
 
     server.answer = answer
     options = ["--llm", "ollama/tiny", "--llm-url", server.url, "--way", way, "--concurrency", str(concurrency)]
@@ -391,10 +391,11 @@ def test_ctrl_c_keeps_what_was_decided_and_the_next_run_goes_on(
         [sys.executable, "-m", "epic_core.cli.main", *command], cwd=tmp_path, stderr=subprocess.PIPE, encoding="utf-8"
     ) as process:
         try:
-            assert slow.wait(30)
+            assert slow.wait(300)
+            until(lambda: rows(Path("me.epic"), "entries") > 0, 300)
             process.send_signal(signal.SIGINT)
-            # The answer that is under way takes a minute: it is not waited for.
-            _, err = process.communicate(timeout=40)
+            # The answer that is under way takes ten minutes: it is not waited for.
+            _, err = process.communicate(timeout=300)
         finally:
             process.kill()
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from epic_core import EpicMemory, Item, Stance
 from epic_core.cli.demo import demo_key, demo_preferences, demo_questions, run_demo
 from epic_core.cli.printing import show
+from epic_core.cli.sources import Sources
+from epic_core.text.chunking import WordChunker
 
 DATA = files("epic_core") / "data"
-pytestmark = pytest.mark.light_tier
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,7 @@ def key() -> dict[tuple[str, int], str]:
 @pytest.fixture(scope="module")
 def memory() -> Iterator[EpicMemory]:
     records = map(json.loads, (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines())
-    with EpicMemory(demo_preferences(), reserve="1 MB") as made:
+    with EpicMemory(demo_preferences()) as made:
         made.add([Item(id=record["id"], text=record["text"]) for record in records])
         yield made
 
@@ -54,5 +57,25 @@ def test_it_shows_reasons_and_plain_retrieval_beside_the_memory(capsys: pytest.C
     show(*run_demo())
     shown = capsys.readouterr().out
     assert shown.count("✓ suits her") > 3 and "kept because it is about acoustic music" in shown
-    assert "\nThe user's preferences" in shown and "Interpretation Guidance:" in shown
-    assert "the first answer suits her 8 times with epic, 4 times with plain retrieval" in shown
+    assert "\nThe user's preferences" in shown and "\nDocument 1:" in shown
+    counted = (
+        "the first answer suits her (\\d) times with epic, (\\d) times without .*, (\\d) times with plain retrieval"
+    )
+    printed = re.search(counted, shown)
+    assert printed is not None and printed[1] == "8"
+    # The README says the same.
+    readme = " ".join((Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8").split())
+    told = re.search(r"in (\d) of 8 questions with these expansions, in (\d) of 8 without them, in (\d) of 8", readme)
+    assert told is not None and told.groups() == printed.groups()
+
+
+def test_it_says_what_the_memory_does_without_the_bundled_expansions(
+    key: dict[tuple[str, int], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(*run_demo())
+    printed = re.search(r"(\d) times without what the language model wrote", capsys.readouterr().out)
+    with EpicMemory([preference.text for preference in demo_preferences()]) as memory:
+        memory.add(Sources([str(DATA / "corpus.jsonl")], chunker=WordChunker()))
+        first = [memory.search(question, k=1)[:1] for question in demo_questions()]
+    suits = [any(key.get((hit.item.id, n)) == "supports" for hit in hits) for n, hits in enumerate(first, start=1)]
+    assert printed is not None and int(printed[1]) == sum(suits)

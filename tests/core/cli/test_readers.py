@@ -117,10 +117,10 @@ def test_a_page_is_read_by_its_headings_without_scripts(tmp_path: Path, encoding
 )
 def test_a_hostile_page_takes_no_time(tmp_path: Path, page: str) -> None:
     (tmp_path / "a.html").write_text(page, encoding="utf-8")
-    began = time.perf_counter()
+    began = time.process_time()
     list(Sources([tmp_path / "a.html"]))
 
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def book(path: Path, pages: dict[str, str], package: str | None = None) -> Path:
@@ -279,16 +279,29 @@ def test_a_mailbox_is_read_message_by_message(tmp_path: Path) -> None:
         b"Content-Type: text/plain; charset=nonsense\n\n\xff",
         b"Content-Type: multipart/mixed; boundary=x\n\n--x\n" * 2_000,
         b"Subject: =?utf-8?b?" + b"=?" * 10_000 + b"\nDate: never\n\ntext",
+        b'Content-Type: text/plain; a="' + b'\\";' * 70_000 + b"\n\ntext",
+        b'Content-Type: multipart/mixed; boundary="' + b'\\";' * 70_000 + b"\n\ntext",
+        b'Content-Disposition: attachment; filename="' + b'\\";' * 70_000 + b"\n\ntext",
+        b"Date: Sun, 03 May 99999 10:00:00 +0200\n\ntext",
+        b"Content-Type: text/plain; charset=punycode\n\n" + b"a" * 600_000,
     ],
-    ids=["empty", "receivers", "charset", "deep", "subject"],
+    ids=["empty", "receivers", "charset", "deep", "subject", "parameters", "boundary", "attachment", "year", "puny"],
 )
 def test_a_hostile_message_neither_crashes_nor_hangs(tmp_path: Path, raw: bytes) -> None:
     (tmp_path / "a.eml").write_bytes(raw)
     sources = Sources([tmp_path / "a.eml"])
-    began = time.perf_counter()
+    began = time.process_time()
 
     assert list(sources) or sources.skipped or sources.failures
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
+
+
+def test_the_problems_of_a_large_mailbox_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.mbox").write_bytes(b"From a@b Thu Jan 1 00:00:00 2026\nSubject:\n\n\n" * 3_000)
+    sources = Sources([tmp_path / "a.mbox"])
+
+    assert not list(sources)
+    assert len(sources.skipped) == 21 and sources.skipped[-1].endswith("a.mbox: 2980 more")
 
 
 @pytest.mark.parametrize(("name", "library"), [("a.pdf", "pypdf"), ("a.html", "lxml.etree"), ("a.docx", "docx")])

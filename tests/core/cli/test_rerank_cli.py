@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from threading import Lock
-from time import sleep
 
 import pytest
 
 from epic_core import EpicMemory
 from epic_core.cli.main import main
 from lm_servers import Json, LMServer, Reply
+from scripted import until
 
 
 def scoring(request: Json) -> Reply:
@@ -90,7 +90,7 @@ def test_several_lists_are_scored_at_once_and_none_twice(tmp_path: Path) -> None
         with lock:
             together, answered = together + 1, answered + 1
             most, number = max(most, together), answered
-        sleep(0.05)
+        until(lambda: most >= 2)
         with lock:
             together -= 1
         return Reply(status=400, text="no more") if number == 9 else scoring(request)

@@ -90,6 +90,7 @@ def test_a_note_that_is_not_utf8_is_named_with_the_line(tmp_path: Path) -> None:
     assert "UTF-8" in reported(path)
 
 
+@pytest.mark.slow
 def test_a_line_of_five_megabytes_without_a_full_stop_is_cut_between_words(tmp_path: Path) -> None:
     text = "word " * 1_000_000
 
@@ -312,7 +313,6 @@ LOG = [
 ]
 
 
-@pytest.mark.light_tier
 @pytest.mark.parametrize(
     ("name", "content", "unusable"),
     [
@@ -435,6 +435,24 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, name: str) -> None
     path.chmod(0)
 
     assert name in reported(path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right on Windows")
+def test_a_link_out_of_a_folder_is_reported_and_not_followed(tmp_path: Path) -> None:
+    secret, folder = note(tmp_path / "other/secret.txt", "Secret."), tmp_path / "folder"
+    inside = note(folder / "deep/a.txt", "A.")
+    (folder / "file.txt").symlink_to(secret)
+    (folder / "deep/all").symlink_to(secret.parent, target_is_directory=True)
+    (folder / "relative.md").symlink_to("../other/secret.txt")
+    (folder / "loop.txt").symlink_to(folder / "loop.txt")
+    (folder / "again.txt").symlink_to(inside)
+    sources = Sources([folder])
+
+    assert [item.text for item in sources] == ["A."]
+    assert f"not followed, 3 ({Path('deep/all')}, file.txt, relative.md)" in sources.skipped[0]
+    assert [item.text for item in Sources([folder / "file.txt"])] == ["Secret."]
+    inside.unlink()
+    assert "lead out" in refused(folder)
 
 
 # preferences

@@ -32,7 +32,6 @@ from epic_core.errors import (
 )
 from epic_core.storage.vector_index import EntryIndex
 from epic_core.types import FloatArray, Stance
-from epic_core.types.verdicts import PENALTY
 from helpers import BROKEN, AlteredEncoder, HashEncoder, both
 
 DIMENSION = 256
@@ -161,13 +160,16 @@ def test_each_text_is_encoded_once(collection: Collection) -> None:
 # what it finds
 
 
-def test_a_record_is_found_by_each_of_its_keys_and_by_its_text(collection: Collection) -> None:
+def test_a_record_is_found_by_its_text_and_in_the_papers_way_by_each_instruction_too(collection: Collection) -> None:
     keys = (Key(text="red wine", stance=Stance.SUPPORTS), Key(text="night train", stance=Stance.CONFLICTS))
     collection.add([Record(id="a", text="green hills", keys=keys), record(1, "blue sky")])
     for key in keys:
-        first = collection.search(key.text, 1)[0]
+        # Steered towards the text that is searched for, the query stays as it is.
+        paper: dict[str, Any] = {"preferences": [key.text], "steering": "paper"}
+        first = collection.search(key.text, 1, **paper)[0]
         assert first.record.id == "a" and first.score == pytest.approx(1.0, abs=2e-3)
         assert np.allclose(first.vector, encoder().vector(key.text), atol=2e-3)
+        assert collection.search(key.text, 2)[0].score == pytest.approx(0.0, abs=2e-3)
     by_text, other = collection.search("green hills", 2)
     assert by_text.record.id == "a" and by_text.score == pytest.approx(1.0, abs=2e-3)
     assert np.allclose(by_text.vector, encoder().vector("green hills"), atol=2e-3)
@@ -175,29 +177,13 @@ def test_a_record_is_found_by_each_of_its_keys_and_by_its_text(collection: Colle
     assert collection.get(["a"])[0].text == "green hills"
     # Replaced, it is found by its new keys and its text only.
     collection.add([Record(id="a", text="green hills", keys=keys[:1])])
-    assert collection.search("night train", 2)[0].score == pytest.approx(0.0, abs=2e-3)
+    assert collection.search("night train", 2, **paper)[0].score == pytest.approx(0.0, abs=2e-3)
 
 
-@pytest.mark.parametrize(
-    ("stances", "penalty"),
-    [
-        ((Stance.SUPPORTS,), PENALTY[Stance.SUPPORTS]),
-        ((Stance.SUPPORTS, Stance.CONFLICTS), PENALTY[Stance.CONFLICTS]),
-        ((Stance.CONFLICTS,), PENALTY[Stance.CONFLICTS]),
-    ],
-)
-def test_a_record_found_by_its_text_loses_by_the_worst_of_its_stances(
-    collection: Collection, stances: tuple[Stance, ...], penalty: float
-) -> None:
-    keys = tuple(Key(text=f"night {n}", stance=stance) for n, stance in enumerate(stances))
-    collection.add([Record(id="a", text="green hills", keys=keys), record(1, "green hills")])
-    # A preference that matters to nothing here: the query is as it is.
-    steered = {match.record.id: match.score for match in collection.search("green hills", 2, preferences=["zorbs"])}
-    assert steered["r1"] == pytest.approx(1.0, abs=2e-3)
-    assert steered["a"] == pytest.approx(1.0 - penalty, abs=2e-3)
-    # Nothing is taken off where nothing steers.
-    plain = {match.record.id: match.score for match in collection.search("green hills", 2, steering="off")}
-    assert plain == pytest.approx({"a": 1.0, "r1": 1.0}, abs=2e-3)
+def test_a_record_whose_text_is_blank_is_found_by_its_instructions(collection: Collection) -> None:
+    collection.add([Record(id="a", text=" ", keys=(Key(text="red wine", stance=Stance.SUPPORTS),)), record(1, "hills")])
+    for options in ({}, {"preferences": ["I avoid wine."]}):
+        assert ids(collection.search("red wine", 2, **options)) == ["a", "r1"]  # type: ignore[arg-type]
 
 
 def test_a_record_without_keys_is_held_and_not_found(collection: Collection) -> None:
@@ -434,8 +420,8 @@ async def test_an_embedding_is_steered_as_its_text_is(collection: Collection) ->
     ):
         right = collection.search("red night", 9, **options)  # type: ignore[arg-type]
         for found in (
-            collection.search(k=9, embedding=vector, **options),  # type: ignore[arg-type]
-            await collection.asearch("red night", 9, embedding=list(vector), **options),  # type: ignore[arg-type]
+            collection.search("red night", k=9, embedding=vector, **options),  # type: ignore[arg-type]
+            await collection.asearch("red night", 9, **options),  # type: ignore[arg-type]
         ):
             assert ids(found) == ids(right) and found.steered_by == right.steered_by
             assert [m.score for m in found] == pytest.approx([m.score for m in right], abs=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -78,7 +79,6 @@ def transformers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
     monkeypatch.setattr(FakeTransformer, "made", [])
     yield FakeTransformer.made
-    gc.collect()
     by_name._loaded.clear()
 
 
@@ -100,9 +100,9 @@ def test_an_encoder_is_made_by_its_name(transformers: list[str], tmp_path: Path)
     assert isinstance(asked, OllamaEncoder) and asked.name == "ollama:nomic-embed-text:v1.5"
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_another_name_is_an_error_that_lists_what_there_is(wrong: str) -> None:
-    for take in (encoder_of, lambda name: EpicMemory(encoder=name), Collection):
+def test_another_name_is_an_error_that_lists_what_there_is() -> None:
+    takes = (encoder_of, lambda name: EpicMemory(encoder=name), Collection)
+    for wrong, take in itertools.product(WRONG, takes):
         with pytest.raises(InvalidInputError, match=r"There is no encoder .*static.*sentence-transformers/.*ollama/"):
             take(wrong)
 

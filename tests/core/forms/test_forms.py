@@ -155,3 +155,19 @@ def test_a_form_is_read_from_a_file_and_checked(tmp_path: Path, memory: EpicMemo
             Form.of({"fields": [field]})
     with pytest.raises(InvalidInputError):
         Form.of({"fields": [{"name": "a"}, {"name": "a"}]})
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("DE89 3704 0044 0532 0130 00", "DE89 3704 0044 0532 0130 00"),
+        ("DE89370400440532013000", "DE89370400440532013000"),
+        ("123e4567-e89b-12d3-a456-426614174000", "123e4567-e89b-12d3-a456-426614174000"),
+        ("DE89370400440532013000eur", None),  # nobody knows where it ends
+        ("1" * 900 + "eur", None),
+    ],
+)
+def test_a_code_is_taken_whole_or_not_at_all(said: str, code: str | None) -> None:
+    with EpicMemory(["I like tea."], coarse=False, fine=False) as memory:
+        memory.add_fact(f"The code of my licence is {said}.")
+        assert memory.fill(asked("What is the code of my licence?"))["field"].value == code

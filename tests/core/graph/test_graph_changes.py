@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ from graph_helpers import (
     recounted,
     seen,
 )
-from helpers import DiscardAll, HashEncoder, KeepAll, UndecidedAll
+from helpers import Clock, DiscardAll, HashEncoder, KeepAll, UndecidedAll
 
 # what happens to it
 
@@ -186,7 +185,8 @@ def test_a_file_gets_its_graph_when_it_is_opened_as_one(path: Path) -> None:
     recounted(path)
     with again(path) as graph:
         assert "Berlin Mitte" not in graph.entities()
-        assert {item.id for item in graph.memory.items()} == {"oscar", "berlin", "new", "idris"}
+        # What only the sea held is in the light tier.
+        assert {item.id for item in graph.memory.items()} == {"oscar", "berlin", "new", "idris", "bare"}
         assert graph.counts()["outside"] == 2
         graph.update()
         assert alike(seen(graph), seen(anew(graph)))
@@ -237,7 +237,7 @@ def test_two_graphs_on_a_file_see_what_the_other_does(path: Path) -> None:
 
 def test_a_preference_may_take_up_what_waited_in_the_light_tier_in_another_process(path: Path) -> None:
     second = Item(id="second", text="red and old lamp of [Oscar Reed]")
-    with made(path, [WINE], tau=0.5, reserve="1 MB") as one, again(path, tau=0.5) as other:
+    with made(path, [WINE], tau=0.5) as one, again(path, tau=0.5) as other:
         one.add([second, Item(id="wine", text="red wine [Clara]")])
         assert other.search("Clara").entities
         one.memory.add_preference("old lamp")
@@ -318,7 +318,7 @@ WAYS_OUT: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", WAYS_OUT.values(), ids=WAYS_OUT.keys())
 def test_nothing_of_what_has_gone_is_left_in_the_file(path: Path, way: Any) -> None:
-    with made(path, extractor=Telling(), not_kept=0, verdict_cache=0) as graph:
+    with made(path, extractor=Telling(), not_kept=0, verdict_cache=0, reserve=0) as graph:
         graph.add([*PEOPLE, SECRET])
         assert graph.entities("secret") == ["Zanzibar Quill", "Xerxes Mbeki", "Clara"]
         assert held_in(path, *NAMES[:2]) == set(NAMES[:2])
@@ -349,12 +349,10 @@ def entity_of(graph: GraphMemory, item_id: str) -> str:
     return name.casefold()
 
 
-def test_what_expires_takes_its_entities_with_it(path: Path) -> None:
-    end = datetime.now(timezone.utc) + timedelta(seconds=0.6)
-    with made(path, [SEA, Preference(text=WINE, expires_at=end)], not_kept=0) as graph:
+def test_what_expires_takes_its_entities_with_it(path: Path, clock: Clock) -> None:
+    with made(path, [SEA, Preference(text=WINE, expires_at=clock.ends(1))], not_kept=0, reserve=0) as graph:
         graph.add([*PEOPLE, SECRET])
-        while any(preference.text == WINE for preference in graph.memory.preferences):
-            threading.Event().wait(0.05)
+        clock.pass_by(2)
         assert found(graph, "Zanzibar Quill or Clara").keys() == {"clara", "idris", "bare"}
         graph.memory.compact()
         assert set(graph.entities()) == {"Clara", "Berlin Mitte", "Idris", "Oslo"}

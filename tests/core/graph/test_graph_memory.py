@@ -163,7 +163,8 @@ def test_stages_are_switched_off_one_by_one(path: Path, coarse: bool, fine: bool
     texts = [*PEOPLE, Item(id="far", text="[Oscar Reed] in the desert")]
     with made(path, (WINE, SEA), coarse=coarse, fine=fine, tau=0.3, verifier=DiscardAll()) as graph:
         graph.add(texts)
-        ids = {item.id for item in graph.memory.items()}
+        assert {item.id for item in graph.memory.items()} == {item.id for item in texts}
+        ids = graph.memory.entries(item.id for item in texts).keys()
         if fine:
             assert ids == set()
         elif coarse:
@@ -262,7 +263,7 @@ def test_a_walk_that_goes_nowhere_finds_the_nearest() -> None:
 
 
 def test_the_light_tier_is_searched_where_nothing_known_is_named(path: Path) -> None:
-    with made(path, [WINE], tau=0.5, reserve="1 MB") as graph:
+    with made(path, [WINE], tau=0.5) as graph:
         second = Item(id="second", text="red and old lamp of [Oscar Reed]")
         graph.add([Item(id="wine", text="red wine [Clara]"), second])
         assert graph.memory.stats().counts["light"] == 1

@@ -55,6 +55,7 @@ def test_all_pairs_are_looked_at(
         assert all(cosine >= alike[len(near) - 1] - 0.003 for _, cosine in near)
 
 
+@pytest.mark.slow
 def test_thousands_of_numbered_names_are_no_synonyms() -> None:
     graph = made(extractor=Saying(lambda _: Extraction(tuple(f"red wine {number}" for number in range(3000)))))
     report = graph.add([Item(id="cellar", text="red wine")])

@@ -214,7 +214,6 @@ def test_turns_of_different_conversations_do_not_answer_each_other() -> None:
     assert second.metadata["turn"] - first.metadata["turn"] > 1
 
 
-@pytest.mark.light_tier
 def test_turns_are_found_by_the_question_they_answer_by_their_speaker_and_their_month() -> None:
     memory = EpicMemory(["I like good answers."])
     turns = ConversationChunker(max_turns=1, overlap=0)

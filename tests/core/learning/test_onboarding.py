@@ -33,7 +33,6 @@ def test_five_categories_with_three_questions_each() -> None:
     assert len(OF) == 15
 
 
-@pytest.mark.light_tier
 def test_answers_become_preferences_and_facts() -> None:
     with EpicMemory() as memory:
         assert (

@@ -54,7 +54,7 @@ LOOPBACK = [
 def test_a_prompt_for_this_machine_takes_no_detour(server: LMServer, proxy: LMServer, kind: str) -> None:
     for host in LOOPBACK:
         url = server.url.replace("127.0.0.1", host)
-        lm = OllamaLM("tiny", host=url, timeout=1) if kind == "ollama" else OpenAICompatibleLM(f"{url}/v1", "tiny")
+        lm = OllamaLM("tiny", host=url) if kind == "ollama" else OpenAICompatibleLM(f"{url}/v1", "tiny")
         try:
             assert lm.complete(HELLO).text == "Yes, it is."
         except LMError:  # the spelling may not reach the server on each system; the proxy it must not reach

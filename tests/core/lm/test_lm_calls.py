@@ -249,12 +249,11 @@ async def test_what_is_no_completion_is_named(one: Drive, said: object, named: s
 
 async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, lm: Model) -> None:
     server.answer = lambda request: Reply(status=500)
-    task = asyncio.create_task(arun(patiently(request_to(lm), RetryPolicy(backoff=20.0), Usage()), threaded=False))
+    task = asyncio.create_task(arun(patiently(request_to(lm), RetryPolicy(backoff=30.0), Usage()), threaded=False))
     await asyncio.to_thread(until, lambda: server.calls == 1)
-    await asyncio.sleep(0.02)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
 
 
 # workers
@@ -329,9 +328,9 @@ class Interrupted:
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
         self.calls += 1
-        if self._together.wait(5) == 0:
+        if self._together.wait(60) == 0:
             raise KeyboardInterrupt
-        assert isinstance(self.others, LMError) or self.over.wait(5)
+        assert isinstance(self.others, LMError) or self.over.wait(60)
         if isinstance(self.others, LMError):
             raise self.others
         return Completion(text=self.others)
@@ -346,7 +345,7 @@ class Interrupted:
 @pytest.mark.parametrize("rewriting", [False, True], ids=["verifying", "rewriting"])
 def test_no_thread_calls_after_an_interruption(others: str | LMError, rewriting: bool) -> None:
     lm = Interrupted(others)
-    verifier = LMVerifier(lm, way="paper", refine="rewrite" if rewriting else None, backoff=20.0)
+    verifier = LMVerifier(lm, way="paper", refine="rewrite" if rewriting else None, backoff=30.0)
     candidates = [candidate(f"A stew of beans, {number}.", "Vegan diet", "Beans") for number in range(8)]
     with pytest.raises(KeyboardInterrupt):
         if verifier.rewriter is None:
@@ -365,7 +364,7 @@ def test_closing_early_stops_the_threads() -> None:
 
     def work(value: int, _: object) -> int:
         started.append(value)
-        assert value == 0 or release.wait(5)
+        assert value == 0 or release.wait(60)
         return value
 
     results = completed(work, range(100), 2)
@@ -410,7 +409,7 @@ async def test_cancelling_who_waits_ends_the_tasks() -> None:
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
     assert crowd.inside == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -423,4 +422,4 @@ async def test_a_call_that_somebody_else_cancelled_is_not_waited_for() -> None:
         return [value async for value in acompleted(work, range(4), 2)]
 
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(wait(), 5)
+        await asyncio.wait_for(wait(), 60)

@@ -12,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from epic_core.encoders.base import default_tau
+from epic_core import EpicMemory, Preference
+from epic_core.encoders import default_encoder
+from epic_core.encoders.base import default_tau, taus_for_recall
 from epic_core.errors import InvalidInputError
-from epic_core.pipeline.coarse_filter import CoarseMatches, coarse_filter, tau_for_keep_rate
-from epic_core.types import FloatArray
+from epic_core.pipeline.coarse_filter import CoarseMatches, Expanded, coarse_filter, tau_for_keep_rate
+from epic_core.types import Expansion, FloatArray
 from epic_core.types.validation import checked_tau
+from epic_core.verification import EmbeddedVerifier
 
 # Eighths: every product and sum is exact in float32, so a brute-force loop must agree to the last bit.
 EIGHTHS = st.integers(-8, 8).map(lambda n: n / 8)
@@ -129,7 +132,7 @@ def test_a_keep_rate_lets_its_share_of_the_sample_pass(rate: float, rows: int) -
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_a_keep_rate_lets_its_share_pass_of_preferences_with_expansions_too(rate: float) -> None:
     items, preferences = units(200), units(2, seed=1)
-    expanded = [units(6, seed=2), np.empty((0, items.shape[1]), dtype=np.float32)]
+    expanded = [Expanded(units(6, seed=2), units(3, seed=3)), Expanded(units(0), units(0))]
     tau = tau_for_keep_rate(items, preferences, rate, expanded)
     assert len(coarse_filter(items, preferences, tau, expanded=expanded).passed) == round(rate * 200)
     assert tau != tau_for_keep_rate(items, preferences, rate)
@@ -161,33 +164,58 @@ def test_a_keep_rate_needs_a_sample_and_preferences_of_one_dimension(shapes: tup
 # expanded preferences
 
 
-def unit_rows(seed: int, count: int, dimension: int = 6) -> np.ndarray:
-    rows = np.random.default_rng(seed).normal(size=(count, dimension))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+def test_an_expanded_preference_is_compared_by_what_it_means_in_practice() -> None:
+    axes = np.eye(6, dtype=np.float32)
+    preferences, nothing = axes[:1], axes[:0]
+    expanded = [Expanded(phrases=axes[1:3], questions=axes[3:4])]
+    tilted = (axes[1] + axes[3]) / np.float32(math.sqrt(2.0))
+    items = np.stack([axes[0], axes[1], axes[3], tilted, axes[5]])
+
+    def passed(tau: float, *meanings: Expanded) -> list[int]:
+        return coarse_filter(items, preferences, tau, expanded=meanings).passed.tolist()
+
+    assert passed(0.2, *expanded) == [1, 2, 3]  # near a phrase, a question, or both: not the preference's own words
+    assert passed(0.5, *expanded) == [2, 3]
+    assert passed(0.2, Expanded(axes[1:3], preferences)) == [0, 1]  # borrowed: the preference stands for questions
+    assert passed(0.2, Expanded(nothing, nothing)) == passed(0.2) == [0]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_an_expanded_preference_is_compared_by_its_phrases_too(seed: int) -> None:
-    embeddings, preferences = unit_rows(seed, 40), unit_rows(seed + 100, 4)
-    # Several phrases, one, none, two.
-    expanded = [unit_rows(seed + 200, 7), unit_rows(seed + 300, 1), unit_rows(0, 0), unit_rows(seed + 400, 2)]
-    similarities = embeddings @ preferences.T
-    for column, phrases in enumerate(expanded):
-        if len(phrases):
-            highest = np.sort(embeddings @ phrases.T, axis=1)[:, -2:].mean(axis=1)
-            similarities[:, column] = (similarities[:, column] + highest - 0.02) / 2
-    matches = coarse_filter(embeddings, preferences, 0.3, highest=True, expanded=expanded)
-    expected = np.nonzero(similarities >= 0.3)
-    assert (matches.items.tolist(), matches.preferences.tolist()) == tuple(rows.tolist() for rows in expected)
-    np.testing.assert_allclose(matches.similarities, similarities[expected], atol=1e-6)
-    np.testing.assert_allclose(matches.highest, similarities.max(axis=1), atol=1e-6)
-    assert set(zip(*expected, strict=True)) != set(zip(*np.nonzero(embeddings @ preferences.T >= 0.3), strict=True))
+def test_each_preference_may_have_a_threshold_of_its_own() -> None:
+    items, preferences = units(50), units(3, seed=1)
+    taus = np.array([0.3, -0.1, 0.1], dtype=np.float32)
+    matches = coarse_filter(items, preferences, taus)
+    alone = {
+        (int(row), column)
+        for column, tau in enumerate(taus.tolist())
+        for row in coarse_filter(items, preferences[column : column + 1], tau).passed
+    }
+    assert set(zip(matches.items.tolist(), matches.preferences.tolist(), strict=True)) == alone
 
 
-def test_without_phrases_an_expansion_changes_nothing() -> None:
-    embeddings, preferences = unit_rows(1, 40), unit_rows(2, 3)
-    plain = coarse_filter(embeddings, preferences, 0.3)
-    for expanded in (None, [], [unit_rows(0, 0)] * 3):
-        found = coarse_filter(embeddings, preferences, 0.3, expanded=expanded)
-        np.testing.assert_array_equal(found.items, plain.items)
-        np.testing.assert_array_equal(found.similarities, plain.similarities)
+def test_the_thresholds_by_recall_are_those_measured_and_between_them() -> None:
+    encoder = SimpleNamespace(recall_taus={0.8: (0.3, 0.2), 0.9: (0.2, 0.1)})
+    assert taus_for_recall(encoder, 0.9) == (0.2, 0.1)
+    assert taus_for_recall(encoder, 0.85) == pytest.approx((0.25, 0.15))
+    assert taus_for_recall(encoder, 0.99) == (0.2, 0.1)
+    assert taus_for_recall(SimpleNamespace(), 0.9) is None
+
+
+class Judge(EmbeddedVerifier):
+    """As a verifier with a language model is known."""
+
+    cached = True
+
+
+def test_where_a_model_judges_the_filter_goes_by_recall_and_elsewhere_by_tau() -> None:
+    own = Preference(text="I avoid casinos.", expansion=Expansion(follows=("a quiet inn",), breaks=("a poker room",)))
+    encoder = default_encoder()
+    by_recall, by_less = (EpicMemory([own], verifier=Judge(encoder), coarse_recall=share) for share in (0.9, 0.7))
+    assert by_recall.tau == encoder.recall_taus[0.9][0] < by_less.tau == encoder.recall_taus[0.7][0]
+    for memory in (
+        EpicMemory([own]),
+        EpicMemory([own], verifier=Judge(encoder), coarse_recall=None),
+        EpicMemory([own], verifier=Judge(encoder), tau=encoder.tau),
+    ):
+        assert memory.tau == encoder.tau
+    with pytest.raises(InvalidInputError, match="coarse_recall"):
+        EpicMemory(coarse_recall=1.5)

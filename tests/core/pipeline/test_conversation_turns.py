@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from epic_core import EpicMemory, Item
-
-pytestmark = pytest.mark.light_tier
 
 CHAT = [
     ("Ann", "How was your week? Mine was long."),

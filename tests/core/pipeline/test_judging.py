@@ -426,7 +426,7 @@ async def test_an_abandoned_stream_is_closed() -> None:
     judging = memory_of(Scripted()).ajudge(source())
     assert (await anext(judging)).kept
     await judging.aclose()
-    await asyncio.wait_for(closed.wait(), 5)
+    await asyncio.wait_for(closed.wait(), 60)
 
 
 async def test_nothing_blocks_the_event_loop() -> None:

@@ -11,7 +11,6 @@ from epic_core import EpicMemory, Item
 from epic_core.errors import InvalidInputError
 from helpers import DiscardAll, HashEncoder, KeepAll
 
-pytestmark = pytest.mark.light_tier
 WINE, CHEESE = "red wine", "old cheddar"
 
 

@@ -98,7 +98,7 @@ def test_the_report_adds_up() -> None:
             else Verdict(decision=Decision.DISCARD if "2" in c.item.text else Decision.UNDECIDED, rationale="why")
         )
     )
-    memory = memory_of(verifier=verifier, reserve="1 MB")
+    memory = memory_of(verifier=verifier)
     memory.add(["red wine 1"])
     report = memory.add(
         ["red wine 1", "red wine 11", "red wine 2", "red wine 3", "wine in a b c d e f g h i j k", "sky"]
@@ -149,7 +149,7 @@ def test_a_new_version_that_is_not_kept_takes_the_old_one_away() -> None:
     memory = memory_of()
     memory.add([Item(id="a", text="red wine")])
     memory.add([Item(id="a", text="blue sky")])
-    assert len(memory) == 0 and memory.search("wine") == []
+    assert len(memory) == 0 and [(hit.item.text, hit.tier) for hit in memory.search("wine")] == [("blue sky", "light")]
 
 
 def test_of_several_versions_in_one_call_the_last_counts() -> None:
@@ -246,8 +246,8 @@ def test_warnings_say_when_nothing_or_nearly_everything_is_kept() -> None:
 # without preferences
 
 
-def test_adding_without_preferences_says_what_to_do() -> None:
-    memory = EpicMemory(encoder=HashEncoder())
+def test_adding_without_preferences_and_without_a_light_tier_says_what_to_do() -> None:
+    memory = EpicMemory(encoder=HashEncoder(), reserve=0)
     with pytest.raises(NoPreferencesError, match="add_preference"):
         memory.add(["red wine"])
     assert memory.preferences == [] and memory.search("wine") == [] and memory.context("wine") == ""
@@ -279,8 +279,9 @@ def test_fine_off_keeps_what_passes_under_its_preferences_without_instruction() 
     report = memory.add(["red wine", "blue sky"])
     assert (report.passed, report.kept, report.entries) == (1, 1, 1)
     assert verifier.asked == []
-    (hit,) = memory.search("wine")
+    hit, other = memory.search("wine")
     assert hit.instructions == [] and hit.preferences == [WINE] and hit.stances == [Stance.NEUTRAL]
+    assert (other.item.text, other.tier) == ("blue sky", "light")
     assert "Interpretation Guidance" not in memory.context("wine")
 
 
@@ -330,7 +331,7 @@ def test_keep_rate_is_resolved_once_and_stored(path: Path) -> None:
 
 
 def test_what_keep_rate_left_out_is_known_when_it_comes_again() -> None:
-    memory = memory_of(keep_rate=0.2)
+    memory = memory_of(keep_rate=0.2, reserve=0)
     texts = [f"note {n} {'wine' * (n % 5 == 0)}" for n in range(100)]
     discarded = memory.add(texts)
     again = memory.add(texts)
@@ -731,10 +732,11 @@ def test_removing_a_preference_drops_exactly_its_entries(name: Any) -> None:
     memory.add(["red wine", "night train", "red wine in the night train"])
     memory.remove_preference(name)
     assert [p.text for p in memory.preferences] == [WINE]
-    expected = {"items": 2, "facts": 0, "light": 0, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0}
+    expected = {"items": 2, "facts": 0, "light": 1, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0}
     assert memory.stats().counts == {**expected, "seen": 0}
     hits = memory.search("wine train", k=9)
-    assert sorted(texts(hits)) == ["red wine", "red wine in the night train"]
+    assert [(hit.item.text, hit.tier) for hit in hits if not hit.entries] == [("night train", "light")]
+    assert sorted(hit.item.text for hit in hits if hit.entries) == ["red wine", "red wine in the night train"]
     assert {p for hit in hits for p in hit.preferences} == {WINE}
     assert [text for text, *_ in memory.search("night train wine").steered_by] == [WINE]
 

@@ -12,7 +12,6 @@ AVOIDS, LIKES = "I avoid hotels with on-site casinos.", "I like quiet hotels nea
 GOLDEN, STEAM = "The Golden Ace is a hotel with an on-site casino.", "The steam engine was improved by James Watt."
 
 
-@pytest.mark.light_tier
 def test_the_outline_says_what_is_held_for_what() -> None:
     memory = EpicMemory([AVOIDS, LIKES])
     memory.add([Item(id="golden", text=GOLDEN), Item(id="steam", text=STEAM)])

@@ -301,6 +301,7 @@ def test_a_document_is_forgotten_without_its_chunker(path: Path) -> None:
 # streams
 
 
+@pytest.mark.slow
 def test_each_batch_is_reported_by_a_report_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
     reports: list[BuildReport] = []

@@ -143,7 +143,7 @@ def test_a_retry_keeps_an_item_that_matches_what_replaced_its_preference() -> No
 
 
 def test_a_light_item_kept_on_retry_is_promoted() -> None:
-    memory = memory_of(WINE, reserve="1 MB")
+    memory = memory_of(WINE)
     memory.add([Item(id="x", text=NEARLY_WINE)])
     assert counted(memory, "items", "light") == [0, 1]
     memory.verifier = UndecidedAll()
@@ -266,7 +266,7 @@ def test_the_tau_given_to_a_reencoding_open_stays(path: Path) -> None:
 
 
 def test_tau_belongs_to_a_namespace_and_the_reserve_to_the_file(path: Path) -> None:
-    opened(path, [WINE], namespace="a", tau=0.5, reserve="1 MB").close()
+    opened(path, [WINE], namespace="a", tau=0.5).close()
     with opened(path, [WINE], namespace="b") as memory:
         assert memory.tau == 0.3 and memory.add(["blue sky"]).light == 1
     with opened(path, namespace="a") as memory:
@@ -274,7 +274,7 @@ def test_tau_belongs_to_a_namespace_and_the_reserve_to_the_file(path: Path) -> N
 
 
 def test_a_fallback_once_leaves_the_stored_reserve(path: Path) -> None:
-    opened(path, [WINE], reserve="1 MB").close()
+    opened(path, [WINE]).close()
     opened(path, fallback=lambda query, k: []).close()
     with opened(path) as memory:
         assert memory.fallback is None and memory.add(["blue sky"]).light == 1
@@ -317,7 +317,7 @@ def test_a_reencoding_during_an_addition_refuses_it_and_writes_nothing(path: Pat
 
 def test_what_is_held_light_is_told_by_the_tau_of_the_file(path: Path) -> None:
     opened(path, [WINE], tau=0.5).close()
-    with opened(path, reserve="1 MB") as memory:
+    with opened(path) as memory:
         report = memory.add(["wine cellar of old", "red wine"])  # 0.35 from the wine, and all of it
         assert (memory.tau, report.kept, report.light) == (0.5, 1, 1)
         assert [item.text for item in memory.items()] == ["wine cellar of old", "red wine"]

@@ -26,6 +26,20 @@ def test_what_is_near_and_of_the_same_side_is_borrowed() -> None:
     assert not {one.casefold() for one in dairy.follows} & {one.casefold() for one in dairy.breaks}
 
 
+@pytest.mark.parametrize(
+    ("own", "opposed"),
+    [
+        ("I avoid loud places.", "I love loud, colourful, noisy places: the more input the better."),
+        ("I can't stand all-inclusive resorts.", "I love all-inclusive resorts where I never need my wallet."),
+        ("I like long novels.", "Short stories only, I never finish novels."),
+    ],
+)
+def test_nothing_is_borrowed_from_who_likes_what_the_preference_avoids(own: str, opposed: str) -> None:
+    (theirs,) = [one for one in default_library().known if one.text == opposed]
+    (lent,) = borrowed([Preference(text=own)])
+    assert lent is None or set(theirs.questions).isdisjoint(lent.questions)
+
+
 @pytest.mark.parametrize("text", ["Qwrtz plmk xyzzy.", "My neighbour's cousin paints zeppelins on Thursdays."])
 def test_nothing_is_borrowed_where_nothing_is_near(text: str) -> None:
     assert borrowed([Preference(text=text)]) == [None]

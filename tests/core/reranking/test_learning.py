@@ -131,6 +131,7 @@ def learnt(*, context: bool) -> tuple[float, float, float]:
     return float(policy), float(greedy), float(best)
 
 
+@pytest.mark.slow
 def test_the_policy_learns_what_single_utilities_do_not_tell() -> None:
     policy, greedy, best = learnt(context=True)
     alone, _, _ = learnt(context=False)

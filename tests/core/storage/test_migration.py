@@ -1,157 +1,206 @@
-"""Migrations: a file of an earlier version is brought to a later one, whole or not at all.
+"""Versions of a file: another one is refused, and a step from one to the next knows nothing of the present tables.
 
-No version but the first was released: the later one is made here, a column more in the table of preferences.
+Nothing was released, so no file has a step yet: the steps here are those of a notebook.
 """
 
 from __future__ import annotations
 
-import lzma
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 
-from epic_core import EpicMemory, Preference
+from epic_core import EpicMemory
 from epic_core.errors import DamagedError, StoreError
+from epic_core.storage import memory_schema
+from epic_core.storage.codecs import checksum
 from epic_core.storage.memory_schema import MEMORY, PREFERENCES
-from epic_core.storage.sqlite.tables import change_columns
+from epic_core.storage.sqlite.connection import Table
+from epic_core.storage.sqlite.database import Database
+from epic_core.storage.sqlite.tables import META, Schema
 from epic_core.storage.store import Store
-from helpers import HashEncoder, KeepAll
+from epic_core.storage.tables.collections import COLLECTION, CollectionTables
+from helpers import HashEncoder
 
-WINE, SEA = "red wine", "blue sea"
-AFTER = replace(PREFERENCES, checked=(*PREFERENCES.checked, "colour"))
-BEFORE = next(one for one in MEMORY.statements.split(";\n") if "TABLE preferences" in one)
-STATEMENT = BEFORE.replace("crc INTEGER", "colour TEXT, crc INTEGER")
-
-
-def coloured(db: sqlite3.Connection, path: Path | None) -> None:
-    change_columns(db, path, PREFERENCES, AFTER, STATEMENT, colour="blue")
-
-
-LATER = replace(
-    MEMORY,
-    version=MEMORY.version + 1,
-    statements=MEMORY.statements.replace(BEFORE, STATEMENT),
-    tables=tuple(AFTER if table is PREFERENCES else table for table in MEMORY.tables),
-    small=tuple(AFTER if table is PREFERENCES else table for table in MEMORY.small),
-    migrations=(*MEMORY.migrations, coloured),
+NOTES_1 = Schema(
+    noun="notebook",
+    made_by="open it",
+    application_id=0x4E4F5445,
+    statements="CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);\n"
+    "CREATE TABLE notes (row INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT, crc INTEGER);\n",
+    tables=(META, Table("notes", ("text",))),
+    small=(META,),
 )
 
 
-class LaterStore(Store):
-    schema = LATER
+def with_colours(db: sqlite3.Connection) -> None:
+    """Version 1 to 2: a note has a colour."""
+    rows = db.execute("SELECT row, text, crc FROM notes").fetchall()
+    if any(checksum(text) != crc for _, text, crc in rows):
+        raise DamagedError(None, "a note is not as it was written")
+    (last,) = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'notes'").fetchone()
+    db.execute("DROP TABLE notes")
+    db.execute("CREATE TABLE notes (row INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT, colour TEXT, crc INTEGER)")
+    values = [(row, text, "blue", checksum(text, "blue")) for row, text, _ in rows]
+    db.executemany("INSERT INTO notes VALUES (?, ?, ?, ?)", values)
+    db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'notes'", (last,))
+    db.execute("UPDATE sums SET total = (SELECT sum(crc) FROM notes) WHERE name = 'notes'")
+
+
+def with_pens(db: sqlite3.Connection) -> None:
+    """Version 2 to 3: pens."""
+    db.execute("CREATE TABLE pens (row INTEGER PRIMARY KEY, ink TEXT, crc INTEGER)")
+    db.execute("INSERT INTO sums VALUES ('pens', 0, 0)")
+
+
+NOTES_2 = replace(
+    NOTES_1,
+    statements=NOTES_1.statements.replace("text TEXT", "text TEXT, colour TEXT"),
+    tables=(META, Table("notes", ("text", "colour"))),
+    migrations=(with_colours,),
+)
+NOTES_3 = replace(
+    NOTES_2,
+    statements=f"{NOTES_2.statements}CREATE TABLE pens (row INTEGER PRIMARY KEY, ink TEXT, crc INTEGER);\n",
+    tables=(*NOTES_2.tables, Table("pens", ("ink",))),
+    migrations=(with_colours, with_pens),
+)
+
+
+def opened(path: Path, schema: Schema, **options: Any) -> Database:
+    kind = type("Notebook", (Database,), {"schema": schema})
+    return kind(path, **options)  # type: ignore[no-any-return]
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file of the first version, with a preference that was there and has gone."""
-    path = tmp_path / "me.epic"
-    with EpicMemory.open(path, [WINE, SEA, "green hills"], encoder=HashEncoder(), verifier=KeepAll()) as memory:
-        memory.add(["a glass of red wine", "a blue sea", "green hills and wine"])
-        memory.remove_preference("green hills")
+    """A notebook of the first version, with two notes; a third one was removed."""
+    path = tmp_path / "notes"
+    with closing(opened(path, NOTES_1)) as notes, notes.transaction():
+        for text in ("red wine", "blue sea", "green hills"):
+            notes.insert(NOTES_1.tables[1], text=text)
+        notes.connection.execute("DELETE FROM notes WHERE text = 'green hills'")
     return path
 
 
-def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    # Made with version 1: the preference "red wine", and an item that is kept for it.
-    path.write_bytes(lzma.decompress(Path(__file__).with_name("version_1.epic.xz").read_bytes()))
-    with EpicMemory.open(path, encoder=HashEncoder(), verifier=KeepAll()) as memory:
-        assert memory.verify() > 0 and [item.text for item in memory.items()] == ["a glass of red wine"]
-        memory.add_fact("I live in Porto.")
-        assert [fact.text for fact in memory.facts()] == ["I live in Porto."]
-
-
-def rows(path: Path, table: str, columns: str = "*") -> list[Any]:
+def rows(path: Path) -> list[Any]:
     with closing(sqlite3.connect(path)) as db:
-        return db.execute(f"SELECT {columns} FROM {table}").fetchall()
+        return db.execute("SELECT * FROM notes").fetchall()
 
 
-def test_what_was_held_is_held_with_the_new_column(path: Path) -> None:
-    old = ", ".join(name for name in PREFERENCES.columns if name != "crc")
-    before = {table: rows(path, table) for table in ("items", "entries", "uses", "meta")}
-    preferences = rows(path, "preferences", old)
-    assert len(before["entries"]) >= 2
-    LaterStore(path).close()
-    assert {table: rows(path, table) for table in before} == before
-    assert rows(path, "preferences", old) == preferences
-    assert rows(path, "preferences", "colour") == [("blue",), ("blue",)]
-    with closing(LaterStore(path)) as store:
-        assert store.verify() > 0
-        assert store.scalar("PRAGMA user_version") == MEMORY.version + 1
-        assert store.scalar("PRAGMA foreign_keys") == 1
+@pytest.mark.parametrize("steps", [[NOTES_2], [NOTES_3], [NOTES_2, NOTES_3]], ids=["2", "3", "2 then 3"])
+def test_a_file_is_brought_to_the_version_of_whoever_opens_it(path: Path, steps: list[Schema]) -> None:
+    for schema in steps:
+        opened(path, schema).close()
+    bytes_then = path.read_bytes()
+    with closing(opened(path, steps[-1])) as notes:
+        assert notes.scalar("PRAGMA user_version") == steps[-1].version == 1 + len(steps[-1].migrations)
+        assert notes.scalar("PRAGMA foreign_keys") == 1
+        assert notes.verify() == 2
+        assert [row[1:3] for row in rows(path)] == [("red wine", "blue"), ("blue sea", "blue")]
+        assert path.read_bytes() == bytes_then
+        with notes.transaction():
+            assert notes.insert(NOTES_2.tables[1], text="new", colour="red") == 4
+        assert notes.verify() == 3
 
 
-def test_a_number_that_was_given_is_not_given_again(path: Path) -> None:
-    given = dict(rows(path, "sqlite_sequence", "name, seq"))["preferences"]
-    with closing(LaterStore(path)) as store, store.transaction():
-        row = store.insert(
-            AFTER,
-            **dict.fromkeys(AFTER.checked)
-            | {"namespace": "n", "id": "x", "text": "x", "colour": "red", "vector": np.zeros(4, np.float32).tobytes()},
-        )
-    assert row == given + 1
+def test_a_step_that_fails_or_makes_other_tables_leaves_the_file_as_it_was(path: Path) -> None:
+    before = rows(path)
+    broken = replace(NOTES_2, migrations=(lambda db: (with_colours(db), 1 / 0),))
+    for schema, error in ((broken, ZeroDivisionError), (replace(NOTES_2, migrations=(with_pens,)), DamagedError)):
+        with pytest.raises(error):
+            opened(path, schema)
+        assert rows(path) == before
+    opened(path, NOTES_1).close()
 
 
-def test_what_is_written_afterwards_is_counted(path: Path) -> None:
-    with closing(LaterStore(path)) as store, store.transaction():
-        store.take_out("default", rows(path, "preferences", "row")[0][0], Preference(text=WINE).id)
-    with closing(LaterStore(path)) as store:
-        assert store.verify() > 0
-        assert len(store.read("SELECT 1 FROM preferences")) == 1
-
-
-def test_opening_it_again_changes_nothing(path: Path) -> None:
-    LaterStore(path).close()
-    after = path.read_bytes()
-    LaterStore(path).close()
-    assert path.read_bytes() == after
-
-
-def test_one_that_fails_in_the_middle_leaves_the_file_as_it_was(path: Path) -> None:
-    class Failing(Store):
-        schema = replace(LATER, migrations=(*MEMORY.migrations, lambda db, path: (coloured(db, path), 1 / 0)))
-
-    before = {table: rows(path, table) for table in ("items", "entries", "preferences", "sums")}
-    with pytest.raises(ZeroDivisionError):
-        Failing(path)
-    assert {table: rows(path, table) for table in before} == before
-    with EpicMemory.open(path, encoder=HashEncoder(), verifier=KeepAll()) as memory:
-        assert memory.search(WINE)
-
-
-def test_a_row_that_is_damaged_is_not_brought_along(path: Path) -> None:
+def test_a_damaged_row_is_not_brought_along(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db, db:
-        db.execute("UPDATE preferences SET text = 'white wine' WHERE text = ?", (WINE,))
-    with pytest.raises(DamagedError):
-        LaterStore(path)
-    assert rows(path, "preferences", "count(*)") == [(2,)]
+        db.execute("UPDATE notes SET text = 'white wine' WHERE text = 'red wine'")
+    with pytest.raises(DamagedError, match="not as it was written"):
+        opened(path, NOTES_2)
+    assert [row[1] for row in rows(path)] == ["white wine", "blue sea"]
 
 
 def test_a_file_that_may_only_be_read_is_a_clear_error_and_stays(path: Path) -> None:
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=rf"older epic-memory .schema version {MEMORY.version}.*Open it for writing"):
-        LaterStore(path, read_only=True)
+    with pytest.raises(StoreError, match=r"older epic-memory .schema version 1.*Open it for writing"):
+        opened(path, NOTES_2, read_only=True)
     assert path.read_bytes() == before
 
 
-def test_a_file_older_than_the_first_migration_is_a_clear_error(path: Path) -> None:
-    class MuchLater(Store):
-        schema = replace(LATER, version=MEMORY.version + len(LATER.migrations) + 1)
+@pytest.mark.parametrize("kind", [Store, CollectionTables, partial(EpicMemory.open, encoder=HashEncoder())])
+@pytest.mark.parametrize("version", [-1, 0, 2, 3])
+def test_a_file_of_another_version_is_refused_and_stays(tmp_path: Path, kind: Any, version: int) -> None:
+    path = tmp_path / "me.epic"
+    kind(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        db.execute(f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=f"schema version {version}, this epic-memory reads 1.*version.*that made it"):
+        kind(path)
+    assert path.read_bytes() == before
 
-    with pytest.raises(
-        StoreError, match=f"schema version {MEMORY.version}, which this epic-memory cannot bring up to date"
-    ):
-        MuchLater(path)
+
+# a step knows nothing of the present tables
 
 
-def test_a_later_file_is_refused_by_the_earlier_version(path: Path) -> None:
-    LaterStore(path).close()
-    with pytest.raises(
-        StoreError, match=f"schema version {MEMORY.version + 1}, this epic-memory reads {MEMORY.version}"
-    ):
-        Store(path)
+def names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from names_in(constant)
+
+
+def uses_of_the_present(step: FunctionType) -> set[str]:
+    """By which names a step reaches tables and statements of its module, or modules of ours: later versions change."""
+    found: set[str] = set()
+    waiting, seen = [step], {step}
+    while waiting:
+        function = waiting.pop()
+        for name in names_in(function.__code__):
+            value = function.__globals__.get(name)
+            statements = isinstance(value, str) and "CREATE TABLE" in value
+            module = isinstance(value, ModuleType) and value.__name__.startswith("epic_core")
+            if isinstance(value, Table | Schema) or statements or module or name.startswith("epic_core"):
+                found.add(name)
+            elif isinstance(value, FunctionType) and value not in seen:
+                seen.add(value)
+                waiting.append(value)
+    return found
+
+
+_STATEMENTS = MEMORY.statements
+
+
+def statement_of(table: str) -> str:
+    return next(one for one in _STATEMENTS.split(";\n") if f"CREATE TABLE {table} " in one)
+
+
+def imports_it(db: sqlite3.Connection) -> None:
+    from epic_core.storage.memory_schema import ITEMS
+
+    db.execute(f"SELECT {ITEMS.select} FROM items")
+
+
+FORBIDDEN: dict[Any, str] = {
+    lambda db: db.execute(statement_of("items")): "_STATEMENTS",
+    lambda db: [db.execute(PREFERENCES.insert, row) for row in db.execute("SELECT * FROM preferences")]: "PREFERENCES",
+    lambda db: db.execute(MEMORY.statements): "MEMORY",
+    lambda db: db.execute(memory_schema.ITEMS.insert): "memory_schema",
+    imports_it: "epic_core.storage.memory_schema",
+}
+
+
+def test_no_step_uses_the_present_tables() -> None:
+    for step, name in FORBIDDEN.items():
+        assert uses_of_the_present(step) == {name}
+    steps: Any = (with_colours, with_pens, *MEMORY.migrations, *COLLECTION.migrations)
+    assert [uses_of_the_present(step) for step in steps] == [set()] * len(steps)

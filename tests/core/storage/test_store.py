@@ -14,7 +14,7 @@ import pytest
 
 from epic_core.errors import InvalidInputError, MemoryClosedError, StoreError
 from epic_core.storage.codecs import code_length, deflated
-from epic_core.storage.memory_schema import APPLICATION_ID, USES
+from epic_core.storage.memory_schema import MEMORY, USES
 from epic_core.storage.sizes import sizes
 from epic_core.storage.store import Store
 from epic_core.storage.tables.entries import NewEntry
@@ -265,7 +265,7 @@ def test_a_new_file_is_made_whole_or_not_at_all(path: Path, monkeypatch: pytest.
 def test_the_file_says_whose_it_is(path: Path) -> None:
     Store(path).close()
     database = sqlite3.connect(path)
-    assert database.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+    assert database.execute("PRAGMA application_id").fetchone() == (MEMORY.application_id,)
     assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     database.close()
 

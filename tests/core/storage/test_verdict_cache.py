@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def verdicts(memory: EpicMemory) -> int:
 
 def test_the_same_documents_again_cost_no_call() -> None:
     lm, items = Scripted(), documents()
-    memory = memory_of(lm, ledger=0)
+    memory = memory_of(lm, ledger=0, reserve=0)
     first = memory.add(items)
     assert (first.passed, first.kept, first.discarded, first.cached) == (16, 12, 4, 0)
     assert lm.calls == first.usage.calls == 16
@@ -63,21 +64,16 @@ def test_the_same_documents_again_cost_no_call() -> None:
     assert "verdict cache" in str(again) and "4 verdicts" in str(again)
 
 
-def test_with_a_ledger_the_same_documents_again_are_not_even_looked_at() -> None:
+@pytest.mark.parametrize(("reserve", "duplicates", "known"), [(None, 20, 0), (0, 12, 8)])
+def test_the_same_documents_again_are_not_even_looked_at(reserve: int | None, duplicates: int, known: int) -> None:
     lm, items = Scripted(), documents()
-    memory = memory_of(lm)
+    memory = memory_of(lm, reserve=reserve)
     assert memory.add(items).discarded == 4
     before = contents(memory, items)
     again = memory.add(items)
-    # Four that the model discarded, and four that the coarse filter left out.
-    assert (again.duplicates, again.known, again.new, again.passed, again.discarded, again.cached) == (
-        12,
-        8,
-        0,
-        0,
-        0,
-        0,
-    )
+    # Four that the model discarded, and four that the coarse filter left out: in the light tier, or in the ledger.
+    assert (again.duplicates, again.known) == (duplicates, known)
+    assert (again.new, again.passed, again.discarded, again.cached) == (0, 0, 0, 0)
     assert (lm.calls, again.usage.calls) == (16, 0) and contents(memory, items) == before
     # Under another id, or with other metadata, it is another item: the cache answers.
     others = [replace(item, id=f"other {item.id}") for item in items]
@@ -94,12 +90,10 @@ def test_a_reopened_file_remembers(path: Path) -> None:
     lm = Scripted()
     with opened(path, lm) as memory:
         report = memory.add(items)
-        assert (report.duplicates, report.known, report.discarded) == (12, 8, 0)
+        assert (report.duplicates, report.new) == (20, 0)
         assert lm.calls == 0 and contents(memory, items) == before
-    with opened(path, lm, ledger=0) as memory:
-        report = memory.add(items)
-        assert (report.duplicates, report.known, report.discarded, report.cached) == (12, 0, 4, 4)
-        assert lm.calls == 0 and held(memory, items) == before[0]
+        report = memory.add([replace(item, id=f"other {item.id}") for item in items])
+        assert (report.kept, report.discarded, report.cached, lm.calls) == (12, 4, 24, 0)
 
 
 def test_the_same_text_under_other_ids_costs_no_call_and_is_held_alike() -> None:
@@ -114,8 +108,8 @@ def test_the_same_text_under_other_ids_costs_no_call_and_is_held_alike() -> None
     for item in items:
         own, other = held(memory, [item]), held(memory, [replace(item, id=f"other {item.id}")])
         assert [
-            [replace(entry, item_id="") for entry in entries] for held_alike in (own,) for _, entries, _ in own.values()
-        ] == [[replace(entry, item_id="") for entry in entries] for _, entries, _ in other.values()]
+            [replace(entry, item_id="") for entry in entries] for held_alike in (own,) for _, entries in own.values()
+        ] == [[replace(entry, item_id="") for entry in entries] for _, entries in other.values()]
 
 
 @pytest.mark.parametrize("way", ["single", "paper", "batch"])
@@ -151,17 +145,15 @@ def test_a_new_preference_is_asked_about_alone() -> None:
     memory.add(items)
     calls = lm.calls
     report = memory.add_preference(TRAIN)
-    # Of the items near the train, those are held that do not say "nowine".
-    assert [asked.preferences for asked in lm.asked[calls:]] == [(TRAIN,)] * 4
-    assert report.usage.calls == 4
-    calls = lm.calls
-    memory.add(items)
+    # Those that say "nowine" are in the light tier, and are asked about with those that were kept.
     asked = lm.asked[calls:]
-    assert {one.preferences for one in asked} == {(TRAIN,)}
-    assert sorted(one.chunk for one in asked) == [f"{BOTH} nowine {n}" for n in range(4)]
+    assert {one.preferences for one in asked} == {(TRAIN,)} and report.usage.calls == len(asked)
+    assert {f"{BOTH} nowine {n}" for n in range(4)} <= {one.chunk for one in asked}
+    memory.add(items)
+    assert lm.calls == calls + len(asked)
     fresh = memory_of(Scripted())
     fresh.add(items)
-    assert contents(memory, items) == contents(fresh, items)
+    assert contents(memory, items)[:2] == contents(fresh, items)[:2]
 
 
 @pytest.mark.parametrize(
@@ -180,25 +172,25 @@ def test_a_new_preference_is_asked_about_alone() -> None:
 )
 def test_another_model_other_prompts_or_another_way_ask_again(change: Callable[[], LMVerifier]) -> None:
     lm = Scripted()
-    memory = memory_of(lm, ledger=0)
-    memory.add(["red wine nowine"])
+    memory = memory_of(lm)
+    memory.add([Item(id="a", text="red wine nowine")])
     memory.verifier = other = change()
-    assert memory.add(["red wine nowine"]).discarded == 1
+    assert memory.add([Item(id="b", text="red wine nowine")]).discarded == 1
     assert isinstance(other.lm, Scripted) and other.lm.calls == 1
-    memory.add(["red wine nowine"])
+    memory.add([Item(id="c", text="red wine nowine")])
     assert other.lm.calls == 1
     # The first one's verdicts are still there.
     memory.verifier = verifier_of(lm)
-    memory.add(["red wine nowine"])
+    assert memory.add([Item(id="d", text="red wine nowine")]).discarded == 1
     assert lm.calls == 1
 
 
 def test_another_verifier_that_asks_the_same_way_asks_nothing() -> None:
     lm = Scripted()
-    memory = memory_of(lm, ledger=0)
-    memory.add(["red wine nowine"])
+    memory = memory_of(lm)
+    memory.add([Item(id="a", text="red wine nowine")])
     memory.verifier = verifier_of(lm, max_tokens=99, retries=5)
-    memory.add(["red wine nowine"])
+    assert memory.add([Item(id="b", text="red wine nowine")]).discarded == 1
     assert lm.calls == 1
 
 
@@ -251,14 +243,14 @@ def test_without_fine_verification_nothing_is_cached() -> None:
 @pytest.mark.parametrize("bound", [1, 7])
 def test_the_cache_never_holds_more_than_its_bound_after_an_add(path: Path, bound: int) -> None:
     lm = Scripted()
-    with opened(path, lm, verdict_cache=bound, ledger=0) as memory:
+    with opened(path, lm, verdict_cache=bound) as memory:
         for start in range(0, 60, 7):
             memory.add([f"red wine nowine {n}" for n in range(start, start + 7)])
             assert 1 <= rows(path) <= bound
         calls = lm.calls
-        memory.add(["red wine nowine 62"])
+        memory.add([Item(id="newest", text="red wine nowine 62")])
         assert lm.calls == calls, "the newest is still there"
-        memory.add(["red wine nowine 0"])
+        memory.add([Item(id="oldest", text="red wine nowine 0")])
         assert lm.calls == calls + 1, "the oldest is gone"
 
 
@@ -280,10 +272,10 @@ def test_a_smaller_bound_holds_from_the_next_add_on(path: Path) -> None:
 
 def test_a_cache_of_zero_keeps_none(path: Path) -> None:
     lm, items = Scripted(), documents()
-    with opened(path, lm, verdict_cache=0, ledger=0) as memory:
+    with opened(path, lm, verdict_cache=0) as memory:
         report = memory.add(items)
-        again = memory.add(items)
-        assert (report.usage.calls, again.usage.calls, again.cached) == (16, 4, 0)
+        again = memory.add([replace(item, id=f"other {item.id}") for item in items])
+        assert (report.usage.calls, again.usage.calls, again.cached) == (16, 16, 0)
         memory.add_preference(SEA)
         assert verdicts(memory) == memory.stats().bytes["verdicts"] == rows(path) == 0
 
@@ -322,7 +314,7 @@ def test_what_was_cached_under_a_removed_preference_is_gone_from_the_file(path: 
 
     lm = Scripted(hook=telling)
     with opened(path, lm) as memory:
-        memory.add([BOTH, "red wine", "night train"])
+        memory.add([BOTH, "red wine", "train by night"])
         assert b"Secretnight" in path.read_bytes() and verdicts(memory) == 4
         memory.remove_preference(TRAIN)
         assert verdicts(memory) == 2
@@ -330,7 +322,7 @@ def test_what_was_cached_under_a_removed_preference_is_gone_from_the_file(path: 
     with opened(path, lm) as memory:
         calls = lm.calls
         memory.add_preference(TRAIN)
-        assert lm.calls == calls + 1  # the item held under both; the other one is gone
+        assert lm.calls == calls + 2  # what is held under the other one, and what went to the light tier
         memory.replace_preference(TRAIN, SEA)
     data = path.read_bytes()
     assert b"Secretnight" not in data and TRAIN.encode() not in data.replace(BOTH.encode(), b"")
@@ -448,7 +440,7 @@ def test_an_interrupted_build_taken_up_again_holds_what_an_uninterrupted_one_hol
 def test_an_interrupted_build_with_several_calls_at_once_loses_no_more_than_those(stop: int) -> None:
     items = documents()
     expected, calls = built(items)
-    lm = Scripted(concurrency=4, seconds=0.02)
+    lm = Scripted(concurrency=4)
     lm.interrupt_at = {stop}
     memory = memory_of(lm)
     with pytest.raises(KeyboardInterrupt):
@@ -476,7 +468,11 @@ def test_an_interrupted_build_in_another_way_loses_no_more_than_one_item_or_batc
 
 
 @pytest.mark.parametrize(("stop", "concurrency"), [(1, 1), (16, 1), (1, 4), (9, 4), (16, 4)])
-async def test_a_cancelled_build_keeps_what_was_decided_before(concurrency: int, stop: int) -> None:
+async def test_a_cancelled_build_keeps_what_was_decided_before(
+    monkeypatch: pytest.MonkeyPatch, concurrency: int, stop: int
+) -> None:
+    # Nothing is committed before the cancellation, which would otherwise come in the middle of it under load.
+    monkeypatch.setattr("epic_core.runtime.streaming._MOMENT", math.inf)
     items = documents()
     expected, calls = built(items)
     lm = Hanging(concurrency=concurrency)
@@ -532,23 +528,34 @@ def test_a_keyboard_interrupt_of_an_event_loop_keeps_what_was_decided_before() -
 
 
 KILLED = """
-import sys
+import itertools, sys
+from epic_core.runtime import streaming
 from scripted import Scripted, documents, opened
 from pathlib import Path
 
+streaming._MOMENT = 0.0  # each answer is committed as it comes
+numbers = itertools.count(1)
+
 def say(asked):
     print(asked.chunk, flush=True)
+    if next(numbers) == 6:
+        sys.stdin.read()
 
-with opened(Path(sys.argv[1]), Scripted(hook=say, seconds=0.1), reserve=0) as memory:
+with opened(Path(sys.argv[1]), Scripted(hook=say)) as memory:
     memory.add(documents())
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_what_it_decided(path: Path) -> None:
     items = documents()
     expected, calls = built(items)
     process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(path)], cwd=Path(helpers.__file__).parent, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", KILLED, str(path)],
+        cwd=Path(helpers.__file__).parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with process:
         assert process.stdout is not None
@@ -557,11 +564,11 @@ def test_a_killed_process_leaves_what_it_decided(path: Path) -> None:
     assert all(answered)
     lm = Scripted()
     with opened(path, lm) as memory:
-        assert len(memory) >= 2  # of the six the last few may not have been written
+        assert len(memory) >= 2
         assert set(held(memory, items)) < set(expected[0])
         memory.add(items)
         assert contents(memory, items) == expected
-    assert calls - 6 <= lm.calls <= calls - 3
+    assert lm.calls == calls - 5
 
 
 # sync and async
@@ -625,7 +632,7 @@ def test_a_model_that_fails_for_one_preference_is_asked_about_that_one_again() -
 
     lm.hook = fails
     memory.add_preference(TRAIN)
-    assert memory.add([f"{BOTH} nowine"]).undecided == 1
+    assert (memory.stats().counts["pending"], len(memory)) == (1, 0)
     lm.hook, calls = None, lm.calls
     report = memory.retry()
     assert (report.kept, report.cached) == (1, 1)

@@ -95,8 +95,12 @@ def strings(value: Any) -> Iterator[str]:
 
 def english_texts() -> list[str]:
     texts = {line.strip() for path in (OURS / "texts").glob("*.txt") for line in path.read_text().splitlines()}
-    # Their turns ask for translations, or quote.
-    mixed = {"hostile.jsonl", *(f"turns_{name}.jsonl" for name in "abdefgh")}
+    # Their turns and questions ask for translations, or quote.
+    mixed = {
+        "hostile.jsonl",
+        *(f"turns_{name}.jsonl" for name in "abdefgh"),
+        *map("questions_{}.jsonl".format, "abcdefg"),
+    }
     for path in (path for path in (OURS / "written").glob("*.jsonl") if path.name not in mixed):
         texts |= {text.strip() for line in path.read_text().splitlines() for text in strings(json.loads(line))}
     return sorted(texts - {""})
@@ -105,6 +109,7 @@ def english_texts() -> list[str]:
 # telling languages
 
 
+@pytest.mark.slow
 def test_hardly_an_english_text_is_called_foreign() -> None:
     texts = english_texts()
     foreign = [text for text in texts if language_of(text) not in (None, "en")]
@@ -203,6 +208,7 @@ def test_texts_are_sampled() -> None:
     assert foreign_among(texts, {"en", "de"}, 200) == {} and foreign_among([], {"en"}, 200) == {}
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_by_an_import() -> None:
     asked = "import sys, epic_core, epic_core.memory; print('py3langid' in sys.modules)"
 

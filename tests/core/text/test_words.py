@@ -71,6 +71,7 @@ def test_single_words_are_the_stems(text: str) -> None:
         ("They don't serve pork", {"they"}, {"serv", "pork"}),
         ("They don’t serve pork", {"they"}, {"serv", "pork"}),
         ("skips the casino", set(), {"casino"}),
+        ("swimming in the sea is forbidden", set(), {"swim", "sea"}),
         ("never smoky", set(), {"smoky"}),
         # Not negations.
         ("free wifi and parking", {"wifi", "park"}, set()),

@@ -24,7 +24,7 @@ from answer_shapes import (
     UNREADABLE,
 )
 from epic_core.lm import Completion
-from epic_core.lm.answers import UnreadableAnswer
+from epic_core.lm.answers import UnreadableAnswer, without_drafts
 from epic_core.preferences.lm_reader import AspectReader, read_answer
 from epic_core.types import Decision, Verdict
 from epic_core.verification.answers import read_batch, read_decision, read_instruction, read_rewrite
@@ -38,13 +38,12 @@ CUT_IN_RATIONALE = '{"decision": "Keep", "rationale": "A hotel with a casi'
 SEVERAL_ANSWERS = {"an object for each preference", "thinking inside thinking", "one said twice, differing"}
 
 
-@pytest.fixture
+@pytest.fixture(params=["some", pytest.param("all", marks=pytest.mark.slow)])
 def ends(request: pytest.FixtureRequest) -> Callable[[str], Iterator[int]]:
-    """Where texts are cut: everywhere with `--cases all`, else at a dozen places and near the end."""
-    everywhere = request.config.getoption("--cases") == "all"
+    """Where texts are cut: at a dozen places and near the end, and everywhere where time does not matter."""
 
     def places(text: str) -> Iterator[int]:
-        step = max(1, len(text) // 1000 if everywhere else len(text) // 12)
+        step = max(1, len(text) // (12 if request.param == "some" else 1000))
         yield from sorted({*range(0, len(text), step), *range(max(0, len(text) - 4), len(text))})
 
     return places
@@ -185,16 +184,16 @@ def test_a_keep_that_is_cut_in_its_rationale_is_undecided(way: Any, cut: bool, p
 
 
 @pytest.mark.parametrize(("way", "cut"), [("single", False), ("paper", True)])
-@pytest.mark.parametrize("form", in_each_form({"decision": "", "rationale": "", "preferences": []}))
-def test_a_verdict_that_is_cut_anywhere_is_whole_or_undecided(way: Any, form: str, cut: bool, ends: Any) -> None:
+def test_a_verdict_that_is_cut_anywhere_is_whole_or_undecided(way: Any, cut: bool, ends: Any) -> None:
     relevant = {"preference": 1, "stance": "conflicts", "instruction": "Steer clear of this hotel."}
     answer = {"decision": "Keep", "rationale": "It has a casino.", "preferences": [relevant]}
-    text = in_each_form(answer)[form]
-    kept = {one.stance for one in judged(text, CASINO, way="single").alignments}
-    assert {str(stance) for stance in kept} == {"conflicts"}
-    for end in ends(text):
-        verdict = judged(text[:end], CASINO, way=way, cut=cut)
-        assert verdict.decision is Decision.UNDECIDED or {one.stance for one in verdict.alignments} == kept, text[:end]
+    for text in in_each_form(answer).values():
+        kept = {one.stance for one in judged(text, CASINO, way="single").alignments}
+        assert {str(stance) for stance in kept} == {"conflicts"}
+        for end in ends(text):
+            verdict = judged(text[:end], CASINO, way=way, cut=cut)
+            undecided = verdict.decision is Decision.UNDECIDED
+            assert undecided or {one.stance for one in verdict.alignments} == kept, text[:end]
 
 
 def test_a_chatty_end_that_is_cut_costs_nothing() -> None:
@@ -202,6 +201,47 @@ def test_a_chatty_end_that_is_cut_costs_nothing() -> None:
     verdict = judged(whole + "\n" * 50, CASINO, cut=True)
     assert verdict.decision is Decision.DISCARD
     assert verdict.usage is not None and verdict.usage.calls == 1
+
+
+@pytest.mark.parametrize("form", ["json", "json in a fence", "xml"])
+@pytest.mark.parametrize("way", ["single", "paper", "batch"])
+@pytest.mark.parametrize("decision", ["Keep", "Discard"])
+@pytest.mark.parametrize(
+    "after", ["Wait, there is a casino, which is avoided. So the", "<think>There is a casino. So the"]
+)
+def test_a_draft_before_a_cut_is_no_verdict(form: str, way: Any, decision: str, after: str) -> None:
+    listed = [{"preference": 1, "stance": "supports", "instruction": "Use it."}]
+    draft = PROPERTIES[form]({"decision": decision, "rationale": "It has quiet rooms.", "preferences": listed})
+    draft = draft.replace("I hope that's fine.", "")
+    verdict = judged(f"{draft}\n\n{after}", CASINO, cut=True, way=way)
+    assert verdict.decision is Decision.UNDECIDED and "cut off" in verdict.rationale
+
+
+def test_a_batch_is_not_completed_by_the_draft_before_the_cut_answer() -> None:
+    def stated(*decisions: str) -> str:
+        listed = [{"preference": 1, "stance": "supports", "instruction": "Use it when asked."}]
+        answers = [
+            {"chunk": n, "decision": each, "rationale": ".", "preferences": listed if each == "Keep" else []}
+            for n, each in enumerate(decisions, 1)
+        ]
+        return json.dumps({"answers": answers})
+
+    draft, final = stated("Discard", "Discard", "Discard"), stated("Discard", "Keep", "Discard")
+    cut = f"{draft}\nWait, no:\n{final[:-60]}"
+    assert read_batch(draft, PREFERENCES, BATCH_ASKED, instructions=True).keys() == {0, 1, 2}
+    assert read_batch(without_drafts(cut), PREFERENCES, BATCH_ASKED, instructions=True).keys() == {0}
+    assert len(without_drafts(cut)) == len(cut) and not without_drafts(cut[: cut.index("no:")]).strip()
+
+
+@pytest.mark.parametrize(
+    "stance", ["banana", "supports | conflicts | mixed | neutral", "unsupportive", 7, ["supports"]]
+)
+@pytest.mark.parametrize("way", ["single", "batch"])
+def test_a_stance_that_is_none_of_the_four_is_asked_for_again_and_then_undecided(way: Any, stance: object) -> None:
+    relevant = {"preference": 1, "stance": stance, "instruction": "Steer clear of this hotel."}
+    verdict = judged(json.dumps({"decision": "Keep", "rationale": ".", "preferences": [relevant]}), CASINO, way=way)
+    assert verdict.decision is Decision.UNDECIDED and "stance" in verdict.rationale
+    assert verdict.usage is not None and verdict.usage.retries == 1
 
 
 def test_of_two_preferences_neither_is_forgotten_where_the_second_is_cut() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ from epic_core.verification.wording import worded_instruction
 from helpers import HashEncoder
 from hostile_chunks import CHUNKS
 
+WRITTEN = Path(__file__).parents[3] / "shared/tools/written"
 DATA = (files("epic_core") / "data" / "verifier.json").read_bytes()
 PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I don't eat pork.", "I am vegan.")
 TEXTS = (
@@ -282,6 +284,62 @@ def test_a_question_or_heading_is_not_quoted_where_a_sentence_says_more(encoder:
     assert "Casino hotel?" in alignment(encoder, "Casino hotel?", "I avoid hotels with casinos.").instruction
 
 
+@pytest.mark.parametrize(
+    ("preference", "before", "deciding", "after"),
+    [
+        ("I hate flying.", "", "I hate flying.", "My daughter lives in Oslo."),
+        (CASINO, "The Maple is a small hotel by the station.", "It has no casino.", "Breakfast is at seven."),
+        ("I need gluten-free food.", "Lario is on Mill Street.", "Gluten-free pizza.", "Open until ten."),
+        (
+            "I don't drink alcohol.",
+            "The dinner costs 40 euros.",
+            "Wine is included.",
+            "Bring a warm jacket, it is cold.",
+        ),
+        ("I love jazz.", "The Blue Door reopens in May.", "A jazz trio plays.", "Tickets are ten euros at the door."),
+        ("I prefer cash over cards.", "The kiosk is next to the school.", "Cards only.", "It sells ice cream."),
+        ("I'm afraid of dogs.", "The farm has apples and pears.", "Two dogs guard it.", "The shop is behind the barn."),
+        ("I avoid sugar.", "The jam is made by Mrs Holt.", "It has no sugar.", "A jar costs four euros."),
+    ],
+)
+def test_the_sentence_that_decides_is_quoted(
+    encoder: StaticEncoder, preference: str, before: str, deciding: str, after: str
+) -> None:
+    told = alignment(encoder, f"{before} {deciding} {after}", preference).instruction
+    assert told.endswith(f'"{deciding}"')
+
+
+@pytest.mark.parametrize("name", ["plain_b.jsonl", "plain_c.jsonl"])
+def test_plain_notes_get_their_stance_and_others_that_share_a_word_do_not(encoder: StaticEncoder, name: str) -> None:
+    # Never fitted on.
+    rows = [json.loads(line) for line in (WRITTEN / name).read_text(encoding="utf-8").splitlines()]
+    verifier = EmbeddedVerifier(encoder)
+    verdicts = verifier.verify([candidate(encoder, row["text"], row["preference"]) for row in rows])
+    given = [
+        (row["stance"], one.alignments[0].stance.value)
+        for row, one in zip(rows, verdicts, strict=True)
+        if one.alignments and one.alignments[0].stance in (SUPPORTS, CONFLICTS)
+    ]
+    right = sum(meant == found for meant, found in given)
+    assert right >= 0.9 * len(given)
+    assert right >= 0.5 * sum(row["stance"] != "unrelated" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("preference", "text"),
+    [
+        (
+            "I have a severe allergy to flowers.",
+            "No Time for Flowers. No Time for Flowers is a 1952 film directed by Don Siegel.",
+        ),
+        ("I don't drink coffee.", "The coffee table has a scratch."),
+        ("I travel by train, bus or ferry.", "The film Slow Ferry is on at the Odeon."),
+    ],
+)
+def test_what_only_shares_a_word_is_neutral(encoder: StaticEncoder, preference: str, text: str) -> None:
+    assert stance(encoder, text, preference) is Stance.NEUTRAL
+
+
 def test_relevant_pairs_are_kept_and_others_are_not(encoder: StaticEncoder) -> None:
     verdicts = list(EmbeddedVerifier(encoder).verify([candidate(encoder, text) for text in TEXTS]))
     kept = pairs(verdicts)
@@ -481,7 +539,8 @@ def test_any_text_has_a_confidence(text: str) -> None:
 def test_a_memory_keeps_what_it_keeps(encoder: StaticEncoder) -> None:
     with EpicMemory(PREFERENCES[:1], encoder=encoder, verifier=EmbeddedVerifier(encoder)) as memory:
         memory.add(list(TEXTS))
-        kept = {item.text for item in memory.items()}
+        entries = memory.entries(item.id for item in memory.items())
+        kept = {item.text for item in memory.items() if item.id in entries}
         assert {TEXTS[0], TEXTS[1]} <= kept
         assert TEXTS[4] not in kept
         # Of two that answer, what conflicts comes last.
@@ -497,12 +556,12 @@ def test_the_weights_are_small_and_of_known_measures() -> None:
     assert len(DATA) + len((files("epic_core") / "data" / "lexicon.tsv.bz2").read_bytes()) <= 105_000
     shipped = json.loads(DATA)
     linear = {name for name in shipped if isinstance(shipped[name], dict) and "weights" in shipped[name]}
-    assert linear == {f"{name}_{what}" for name in ("static", "other") for what in ("relevance", "stance", "sure")}
-    of = {"relevance": MEASURES, "stance": STANCE_MEASURES, "sure": SURE_MEASURES}
+    of = {"relevance": MEASURES, "stance": STANCE_MEASURES, "sure": SURE_MEASURES, "sure_of_note": SURE_MEASURES}
+    assert linear == {f"{name}_{what}" for name in ("static", "other") for what in of}
     for name in linear:
         weights = shipped[name]["weights"]
         assert weights
-        assert set(weights) <= set(of[name.split("_")[1]])
+        assert set(weights) <= set(of[name.split("_", 1)[1]])
         assert np.isfinite([*weights.values(), shipped[name]["bias"]]).all()
     assert all(0 < count <= shipped["texts"] for count in shipped["counts"].values())
 
@@ -518,14 +577,16 @@ def test_weights_are_those_of_the_file(name: str) -> None:
     for (found, bias), what, names in (
         (weights.relevance, "relevance", MEASURES),
         (weights.stance, "stance", STANCE_MEASURES),
-        (weights.sure, "sure", SURE_MEASURES),
+        (weights.sure[False].linear, "sure", SURE_MEASURES),
+        (weights.sure[True].linear, "sure_of_note", SURE_MEASURES),
     ):
         linear = shipped[f"{name}_{what}"]
         assert bias == linear["bias"]
         expected = [linear["weights"].get(measure, 0.0) for measure in names]
         np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert weights.least_sure == shipped[f"{name}_sure"]["least"]
-    assert 0.5 <= weights.least_sure <= 1.0
+    for (_, least), what in zip(weights.sure, ("sure", "sure_of_note"), strict=True):
+        assert least == shipped[f"{name}_{what}"]["least"]
+        assert 0.5 <= least <= 1.0
 
 
 def test_another_encoder_has_weights_of_its_own() -> None:

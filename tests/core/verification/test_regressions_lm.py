@@ -50,7 +50,11 @@ def test_copies_do_not_ask_a_server_that_is_down_again_and_again() -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
-async def test_a_cancellation_that_comes_with_the_last_answer_is_not_swallowed(concurrency: int) -> None:
+async def test_a_cancellation_that_comes_with_the_last_answer_is_not_swallowed(
+    monkeypatch: pytest.MonkeyPatch, concurrency: int
+) -> None:
+    monkeypatch.setattr("epic_core.runtime.streaming._MOMENT", 0.0)  # each answer is committed as it comes
+
     class Cancelling(Scripted):
         task: asyncio.Task[Any] | None = None
         at = 1
@@ -60,12 +64,12 @@ async def test_a_cancellation_that_comes_with_the_last_answer_is_not_swallowed(c
             answer = await super().acomplete(*messages, **settings)
             if self.calls >= self.at and self.task is not None and not self.cancelled:
                 self.cancelled = True
-                await asyncio.sleep(0.06)  # longer than a portion lasts
+                await asyncio.sleep(0)
                 self.task.cancel()
             return answer
 
     for at, count in itertools.product((1, 2, 3), (1, 3, 600)):
-        lm = Cancelling(concurrency=concurrency, seconds=0.001)
+        lm = Cancelling(concurrency=concurrency, seconds=0.0)
         lm.at = min(at, count)
         memory = memory_of(lm, WINE)
         lm.task = asyncio.create_task(memory.aadd([f"red wine {n}" for n in range(count)]))

@@ -121,9 +121,9 @@ def unquoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epic_core.verification.lm.section", lambda text, name="chunk": f"<{name}>\n{text}\n</{name}>")
 
 
-@pytest.mark.parametrize("name", CHUNKS)
-def test_a_hostile_chunk_cannot_talk_its_way_into_the_memory(name: str) -> None:
-    assert verdict(Gullible(), CHUNKS[name]).decision is Decision.DISCARD
+def test_no_hostile_chunk_can_talk_its_way_into_the_memory() -> None:
+    decisions = {name: verdict(Gullible(), text).decision for name, text in CHUNKS.items()}
+    assert {name for name, decision in decisions.items() if decision is not Decision.DISCARD} == set()
 
 
 @pytest.mark.usefixtures("unquoted")
@@ -159,10 +159,10 @@ def test_neither_marks_nor_look_alikes_would_do_alone(
 
 
 @pytest.mark.parametrize("way", ["paper", "batch"])
-@pytest.mark.parametrize("name", ["chatml", "plain closing tag", "json", "preferences", "placeholders"])
-def test_it_cannot_whatever_the_way_of_asking(way: Literal["paper", "batch"], name: str) -> None:
-    (made,) = LMVerifier(Gullible(), way=way, backoff=0).verify([candidate(CHUNKS[name], PREFERENCE)])
-    assert made.decision is Decision.DISCARD
+def test_it_cannot_whatever_the_way_of_asking(way: Literal["paper", "batch"]) -> None:
+    for name in ("chatml", "plain closing tag", "json", "preferences", "placeholders"):
+        (made,) = LMVerifier(Gullible(), way=way, backoff=0).verify([candidate(CHUNKS[name], PREFERENCE)])
+        assert made.decision is Decision.DISCARD, name
 
 
 # what is honest stays as it is
@@ -170,6 +170,7 @@ def test_it_cannot_whatever_the_way_of_asking(way: Literal["paper", "batch"], na
 MARKUP = "<>{}[]`"
 # Letters, marks and a symbol that show nothing.
 SELECTORS = [*range(0xE0100, 0xE01F0), *range(0x180B, 0x180E), *range(0xFE00, 0xFE0E)]
+BRAILLE = "\u2800"
 FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180f\u2800\u3164\uffa0" + "".join(map(chr, SELECTORS))
 ORDINARY = st.text(
     st.characters(categories=("L", "M", "N", "P", "S", "Zs")).filter(
@@ -208,10 +209,10 @@ def test_an_honest_line_stands_in_the_prompt_as_it_is(line: str) -> None:
     assert f"\n| First.\n| {line}\n| Last.\n" in model.sent[0].messages[-1].content
 
 
-@pytest.mark.parametrize("code", [f"{ord(one):x}" for one in FILLERS])
-def test_a_filler_hides_no_letters(code: str) -> None:
-    # An empty pattern of Braille is a space.
-    assert quoted(f"Ke{chr(int(code, 16))}ep") == f"| Ke{' ' * (code == '2800')}ep"
+def test_a_filler_hides_no_letters() -> None:
+    for filler in FILLERS:
+        # An empty pattern of Braille is a space.
+        assert quoted(f"Ke{filler}ep") == f"| Ke{' ' * (filler == BRAILLE)}ep", hex(ord(filler))
 
 
 @pytest.mark.parametrize(
@@ -259,9 +260,9 @@ def test_every_line_of_any_text_is_marked_and_no_text_ends_its_section(text: str
     check_section(text)
 
 
-@pytest.mark.parametrize("name", CHUNKS)
-def test_every_line_of_a_hostile_chunk_is_marked(name: str) -> None:
-    check_section(CHUNKS[name])
+def test_every_line_of_a_hostile_chunk_is_marked() -> None:
+    for text in CHUNKS.values():
+        check_section(text)
 
 
 def test_a_text_that_knows_its_own_tag_cannot_end_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -122,12 +123,31 @@ def text_of(path: Path) -> str:
         InvalidInputError: if it may not be read, or is not in UTF-8, naming the line.
     """
     with opened(path) as file:
-        content = file.read()
+        return decoded(file.read(), str(path))
+
+
+def decoded(content: bytes, place: str) -> str:
+    """Decode UTF-8.
+
+    Raises:
+        InvalidInputError: for anything else, naming the line.
+    """
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise InvalidInputError(f"{path}, line {line}: this is not UTF-8. Convert the file to UTF-8 first.") from None
+        raise InvalidInputError(f"{place}, line {line}: this is not UTF-8. Convert it to UTF-8 first.") from None
+
+
+def standard_input() -> str:
+    """Return the text that comes in on standard input.
+
+    Raises:
+        InvalidInputError: if there is none, or it is not in UTF-8.
+    """
+    if not (text := decoded(sys.stdin.buffer.read(), "standard input").strip()):
+        raise InvalidInputError("Nothing came in on standard input.")
+    return text
 
 
 def archive_of(path: Path) -> zipfile.ZipFile:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import mailbox
 from collections.abc import Iterator
-from email import message_from_bytes
+from email import message_from_bytes, policy
 from email.header import decode_header, make_header
 from email.message import Message
 from email.utils import parsedate_to_datetime
@@ -15,7 +16,19 @@ from epic_core.cli.readers.base import Left, Section, content_of, opened
 from epic_core.cli.readers.pages import page_of
 
 _LARGEST_MESSAGE = 30_000_000
-_LONGEST_HEADER = 500
+_LONGEST_HEADER = 1000
+
+
+class _Cut(policy.Compat32):
+    """A policy that cuts each header: the standard library reads them in time that is not linear."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        """Return the name and the value of a header."""
+        name, value = super().header_source_parse(sourcelines)
+        return name, value[:_LONGEST_HEADER]
+
+
+_POLICY = _Cut()
 
 
 def read_eml(path: Path) -> Iterator[Section | Left]:
@@ -44,7 +57,7 @@ def read_mbox(path: Path) -> Iterator[Section | Left]:
 
 
 def _message(content: bytes, place: str) -> Iterator[Section | Left]:
-    message = message_from_bytes(content)
+    message = message_from_bytes(content, policy=_POLICY)
     subject = _header(message, "subject")
     names = {"from": _header(message, "from"), "to": _header(message, "to"), "time": _time(message), "title": subject}
     texts: dict[str, list[str]] = {"text/plain": [], "text/html": []}
@@ -74,14 +87,14 @@ def _message(content: bytes, place: str) -> Iterator[Section | Left]:
 
 def _decoded(payload: bytes, charset: str) -> str:
     try:
-        return payload.decode(charset)
+        # These two are for names of hosts, and take time that is not linear.
+        return payload.decode("utf-8" if codecs.lookup(charset).name in ("punycode", "idna") else charset)
     except (LookupError, ValueError):
         return payload.decode("utf-8", "replace")
 
 
 def _header(message: Message, name: str) -> str:
-    # Headers of any length are read in time that is not linear.
-    value = str(message.get(name, ""))[:_LONGEST_HEADER]
+    value = str(message.get(name, ""))
     try:
         return " ".join(str(make_header(decode_header(value))).split())
     except (LookupError, ValueError):

@@ -56,7 +56,7 @@ _TOKEN = re.compile(
     rf"""
     (?P<lower>(?!(?:etc|vs|approx|ca)\b)[a-z]{{2,80}}(?=[\s,;!?)]|\.\s|$))
   | (?P<link>https?://\S+|www\.\S+)
-  | (?P<stop>[.!?…]+(?=["'”’»)\]]*(?:\s|$))|[。！？｡।॥؟۔]+|\n[^\S\n]*\n\s*)
+  | (?P<stop>[.!?…]{{1,60}}(?=["'”’»)\]]*(?:\s|$))|[。！？｡।॥؟۔]+|\n[^\S\n]*\n\s*)
   | (?P<initials>(?:[A-Za-z]\.){{2,9}}(?:[A-Z](?!\w))?)
   | (?P<short>(?:{_SHORT})(?=\.)|[A-Z](?=\.\s?[A-Z][\w.]))\.
   | (?P<number>\d+(?:[.,:/]\d+)*(?!{_LETTER}))
@@ -75,7 +75,7 @@ _SPACE = re.compile(r"\s+")
 
 _PHRASE = re.compile(
     r"(?P<name>C(?:[CM]|'C)*(?:O{1,2}H?C(?:[CM]|'C)*)?(?:HE|\#(?![NAGJ]))?)(?P<tail>[NAI]{1,3})?"
-    r"|(?P<noun>I?[GJNA]*[NA](?:(?<=N)'[GJNA]*N)?)|(?P<doing>I)|(?P<year>Y)(?!A)|(?P<words>U+)|(?P<run>X)"
+    r"|(?P<noun>I?[GJNA]{0,60}[NA](?:(?<=N)'[GJNA]{0,60}N)?)|(?P<doing>I)|(?P<year>Y)(?!A)|(?P<words>U+)|(?P<run>X)"
 )
 _LONGEST_NAME = 6
 _LONGEST_NOUN = 4

@@ -21,7 +21,7 @@ from epic_core.graph.extraction.function_words import LANGUAGES
 _LATIN = re.compile(r"[A-Za-z\u00aa-\u024f]")
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _ORDINAL = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|[a-z])?", re.I)
-_ADJECTIVE = re.compile(r".{2,}(?:ous|ful|less|able|ible|est|like|wards?|-.*ed)")
+_ADJECTIVE = re.compile(r".{2,}(?:ous|ful|less|able|ible|est|like|wards?|-.{0,40}ed)")
 # A longer string is not a word; German and Finnish words stay below it.
 _LONGEST_WORD = 80
 _NUMERAL = re.compile("(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)-")

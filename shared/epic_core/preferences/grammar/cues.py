@@ -97,6 +97,9 @@ _LIKED_PHRASE = any_of(
     r"nothing (?:but|except|other than)|not only|must(?: have)?|on an?(?= [\w -]{0,40}(?:diet|budget|regime))|"
     r"in the mood for|(?:pay|paying|spend) (?:extra|more)(?: money)? (?:for|on)|could (?:\\w+ )?live on",
     "only|exclusively|solely|strictly (?=kosher|halal)",
+    # "I avoid lifts and always take the stairs", not "I hate flying and always feel sick".
+    "(?<=(?:and|but) )(?:always|usually|mostly|instead)(?= (?:take|use|choose|pick|buy|order|cook|eat|drink|wear|read|"
+    "watch|drive|cycle|walk|go|travel|stay|pay)\\b)",
     r"(?:can't|cannot|can not|cant|couldn't|could not) (?:get enough of|wait (?:to|for)|resist|help(?: but)?)",
     r"(?:never|hate to|(?:(?:do|would)(?:n't| not)|never) (?:want|like) to) miss(?: out on)?",
     r"nothing (?:that )?i (?:\w+ )?(?:love|like|enjoy) (?:more|better) than|nothing better than",

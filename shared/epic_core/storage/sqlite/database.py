@@ -7,10 +7,11 @@ import sqlite3
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from epic_core.errors import AlreadyThereError, DamagedError, StoreError, decoding
+from epic_core.errors import AlreadyThereError, DamagedError, InvalidInputError, StoreError, decoding
 from epic_core.storage.sqlite.connection import Connection
 from epic_core.storage.sqlite.files import SIDE_FILES, check_path, new_file
 from epic_core.storage.sqlite.tables import META, Schema
@@ -36,6 +37,8 @@ class Database(Connection):
     """
 
     def __init__(self, path: str | Path | None, *, must_exist: bool = False, read_only: bool = False) -> None:
+        if path is not None and not isinstance(path, (str, PathLike)):
+            raise InvalidInputError(f"Give the name of a file, not {type(path).__name__}.")
         super().__init__(None if path is None else Path(path), read_only=read_only)
         self._made = False
         if self.path is not None and "\x00" in str(self.path):

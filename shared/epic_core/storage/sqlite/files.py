@@ -1,13 +1,15 @@
-"""Files that are written completely or not at all."""
+"""Files that are written completely or not at all, and what a file says of its encoder."""
 
 from __future__ import annotations
 
 import glob
+import json
 import os
 import secrets
+import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from epic_core.errors import AlreadyThereError, StoreError
@@ -54,6 +56,21 @@ def new_file(path: Path, *, overwrite: bool, mode: int = _OWNER_ONLY) -> Iterato
     finally:
         for suffix in ("", *SIDE_FILES):
             Path(f"{made}{suffix}").unlink(missing_ok=True)
+
+
+def encoder_in(path: Path) -> object:
+    """Return the description of the encoder that a file was made with; None for a file that does not say, or for none.
+
+    Whether the file is damaged is found out when it is opened.
+    """
+    if not path.is_file():
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            found = connection.execute("SELECT value FROM meta WHERE key = 'encoder'").fetchone()
+        return json.loads(found[0]) if found else None
+    except (sqlite3.Error, ValueError, TypeError):
+        return None
 
 
 def _sweep(path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from epic_core.errors import DamagedError, StoreError
 from epic_core.storage.sqlite.connection import Table
@@ -21,8 +21,11 @@ from epic_core.storage.sqlite.connection import Table
 _SUMS = "CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER, total INTEGER) WITHOUT ROWID;\n"
 
 
-Migration: TypeAlias = Callable[[sqlite3.Connection, Path | None], None]
-"""A function that converts a file from one version of its tables to the next."""
+Migration: TypeAlias = Callable[[sqlite3.Connection], None]
+"""A function that converts a file from one version of its tables to the next, inside a transaction.
+
+Its statements are written out: it uses neither a `Table` nor the statements of a `Schema`, which later versions change.
+"""
 
 META = Table("meta", ("key", "value"))
 """Description of a file: keys and JSON values."""
@@ -36,21 +39,24 @@ class Schema:
         noun: The name of such a file.
         made_by: How to make one, for messages about a file that does not exist.
         application_id: Distinguishes it from other SQLite files.
-        version: Version of the tables, which is written into the file.
         statements: The statements that make the tables, except `sums`.
         tables: All tables.
         small: Tables in which a changed row could go unnoticed, because no index covers it: read completely on opening.
-        migrations: Convert a file to this version, one step each; the last one starts from the version before this.
+        migrations: One step for each version after the first.
     """
 
     noun: str
     made_by: str
     application_id: int
-    version: int
     statements: str
     tables: tuple[Table, ...]
     small: tuple[Table, ...]
     migrations: tuple[Migration, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """The version of the tables, which is written into the file."""
+        return 1 + len(self.migrations)
 
     def make(self, db: sqlite3.Connection) -> None:
         """Write the tables into an empty database, inside a transaction."""
@@ -99,13 +105,10 @@ class Schema:
         """Convert a file from an earlier version to this one, inside a transaction without foreign keys.
 
         Raises:
-            StoreError: if the file is older than the first migration.
+            DamagedError: if its tables are then not those of this version.
         """
-        steps = self.version - version
-        if steps > len(self.migrations):
-            raise StoreError(f"{path} has schema version {version}, which this epic-memory cannot bring up to date.")
-        for migration in self.migrations[len(self.migrations) - steps :]:
-            migration(db, path)
+        for migration in self.migrations[version - 1 :]:
+            migration(db)
         db.execute(f"PRAGMA user_version = {self.version}")
         self.check_schema(db, path)
 
@@ -148,37 +151,6 @@ class Schema:
                 table.verify_rows(path, [row], texts=True)
                 count += 1
         return count
-
-
-def change_columns(
-    db: sqlite3.Connection, path: Path | None, before: Table, after: Table, statement: str, **added: Any
-) -> None:
-    """Change the columns of a table in a migration: every row is checked, and gets a new checksum.
-
-    Args:
-        db: The file, in a transaction without foreign keys.
-        path: Its name.
-        before: The table before the change.
-        after: The table after the change.
-        statement: The statement that makes it: "CREATE TABLE name (...)".
-        added: Values of the new columns.
-
-    Raises:
-        DamagedError: if a row is not as it was written.
-    """
-    name = before.name
-    cursor = db.cursor()
-    cursor.row_factory = sqlite3.Row
-    rows = cursor.execute(f"SELECT {before.select} FROM {name}").fetchall()
-    for row in rows:
-        before.verify_rows(path, [row], texts=True)
-    highest = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (name,)).fetchall()
-    db.execute(f"DROP TABLE {name}")
-    db.execute(statement)
-    db.executemany(after.insert, [after.values({**dict(row), **added}) for row in rows])
-    # A row number must never be used again.
-    db.executemany("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", [(seq, name) for (seq,) in highest])
-    db.execute(f"UPDATE sums SET total = (SELECT coalesce(sum(crc), 0) FROM {name}) WHERE name = ?", (name,))
 
 
 def described(db: sqlite3.Connection) -> list[tuple[str, str, str]]:

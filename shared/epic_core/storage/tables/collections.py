@@ -15,6 +15,7 @@ from epic_core.storage.sqlite.connection import Table
 from epic_core.storage.sqlite.database import Database
 from epic_core.storage.sqlite.tables import META, Schema
 from epic_core.types import FloatArray, Stance, checked_string
+from epic_core.types.items import content_of
 
 _STATEMENTS = """
 CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);
@@ -33,7 +34,6 @@ COLLECTION = Schema(
     noun="vector store",
     made_by="open it without must_exist",
     application_id=0x45504956,  # "EPIV"
-    version=1,
     statements=_STATEMENTS,
     tables=(META, _RECORDS, _KEYS),
     small=(META,),
@@ -158,7 +158,7 @@ class CollectionTables(Database):
 
 def keys_of(record: Record) -> tuple[Key, ...]:
     """Return the keys of a record: its text, and the instructions it was judged with if it has any."""
-    text = Key(text=record.text)
+    text = Key(text=content_of(record.text, record.metadata))
     if record.keys is None:
         return (text,)
     judged = bool(record.keys) and all(key.stance is not None for key in record.keys)

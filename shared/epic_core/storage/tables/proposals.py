@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from epic_core.errors import decoding
@@ -15,6 +15,7 @@ from epic_core.types.proposals import Proposal, ProposalState, plain
 from epic_core.types.validation import moment, one_of
 
 _DIGEST = 8
+_WORDS = ("text", "old", "quote", "sentence", "speaker")
 _EXPORTED = tuple(name for name in PROPOSALS.checked if name not in ("namespace", "said"))
 
 
@@ -24,8 +25,10 @@ class Proposals(Repository):
     def put(self, namespace: str, proposal: Proposal, state: ProposalState) -> None:
         """Write a proposal, in place of the one with its id; of a rejected one nothing but digests is kept."""
         self.remove(namespace, proposal.id)
+        if state == "rejected":
+            self._unsay(namespace, [proposal.quote])
         kept = None if state == "rejected" else proposal
-        expires = kept.expires_at if kept else None
+        expires, told = (kept.expires_at, kept.said_at) if kept else (None, None)
         self.db.insert(
             PROPOSALS,
             namespace=namespace,
@@ -36,6 +39,9 @@ class Proposals(Repository):
             text=kept.text if kept else "",
             old=kept.old if kept else "",
             quote=kept.quote if kept else "",
+            sentence=kept.sentence if kept else "",
+            speaker=kept.speaker if kept else "",
+            said_at=None if told is None else told.timestamp(),
             turn=proposal.turn,
             confidence=float(proposal.confidence),
             source=proposal.source,
@@ -91,17 +97,26 @@ class Proposals(Repository):
         self._withdraw([row for row in accepted if gone & {plain(row["text"]), plain(row["old"])}])
         self.forget(namespace, gone)
 
-    def _withdraw(self, rows: Iterable[sqlite3.Row]) -> None:
-        bare = {"state": "rejected", "text": "", "old": "", "quote": "", "expires": None}
+    def _unsay(self, namespace: str, quotes: Iterable[str]) -> None:
+        """Drop the sentences of other proposals that hold words of which nothing is to stay."""
+        gone = [quote for quote in quotes if quote]
+        for row in self.db.rows(PROPOSALS, "WHERE namespace = ? AND sentence != ''", namespace):
+            if any(quote in row["sentence"] for quote in gone):
+                self.db.insert_changed(PROPOSALS, row["row"], {**dict(row), "sentence": ""})
+
+    def _withdraw(self, rows: Sequence[sqlite3.Row]) -> None:
+        bare = {"state": "rejected", **dict.fromkeys(_WORDS, ""), "expires": None, "said_at": None}
         for row in rows:
             self.db.insert_changed(PROPOSALS, row["row"], {**dict(row), **bare})
+            self._unsay(row["namespace"], [row["quote"]])
 
     def forget(self, namespace: str, texts: Iterable[str]) -> None:
         """Remove the proposals that name one of these preferences or facts."""
         forgotten = {plain(text) for text in texts}
         rows = self.db.rows(PROPOSALS, "WHERE namespace = ? AND state != 'rejected'", namespace)
-        gone = [(row["row"],) for row in rows if {plain(row["text"]), plain(row["old"])} & forgotten]
-        self.db.connection.executemany("DELETE FROM proposals WHERE row = ?", gone)
+        gone = [row for row in rows if {plain(row["text"]), plain(row["old"])} & forgotten]
+        self.db.connection.executemany("DELETE FROM proposals WHERE row = ?", [(row["row"],) for row in gone])
+        self._unsay(namespace, [row["quote"] for row in gone])
 
 
 def checked_line(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +128,7 @@ def checked_line(line: Mapping[str, Any]) -> dict[str, Any]:
     columns = {name: line[name] for name in (*_EXPORTED, "said")}
     state, said = one_of("state", columns["state"], get_args(ProposalState)), bytes.fromhex(columns["said"])
     bare = state == "rejected"
-    if bare and any(columns[name] for name in ("text", "old", "quote", "expires")):
+    if bare and any(columns[name] for name in (*_WORDS, "expires", "said_at")):
         raise ValueError("of a rejected proposal nothing is kept but digests")
     # What was rejected has no words; all else of it has to be as in any other.
     _proposal({**columns, "text": "x", "old": "x", "quote": "x"} if bare else columns)
@@ -138,6 +153,9 @@ def _proposal(row: sqlite3.Row | Mapping[str, Any]) -> Proposal:
         text=row["text"],
         old=row["old"],
         quote=row["quote"],
+        sentence=row["sentence"],
+        speaker=row["speaker"],
+        said_at=None if row["said_at"] is None else moment(row["said_at"]),
         turn=row["turn"],
         confidence=row["confidence"],
         source=row["source"],

@@ -67,7 +67,7 @@ class Verdicts(Repository):
 
     def recall(self, namespace: str, version: str, candidates: Sequence[Candidate]) -> Recalled:
         """Return the cached verdicts of candidates under a verifier's name."""
-        keys = {candidate.item.id: digest(namespace, candidate.item.text) for candidate in candidates}
+        keys = {candidate.item.id: digest(namespace, candidate.item.content) for candidate in candidates}
         chunks = list(dict.fromkeys(keys.values())) if self.kept else []
         rows = self.db.rows(VERDICTS, "WHERE version = ? AND chunk IN", digest(version, size=8), among=chunks)
         found = {(row["chunk"], row["preference"]): row for row in rows}
@@ -99,7 +99,7 @@ class Verdicts(Repository):
         for candidate, verdict in verdicts:
             if verdict.decision is Decision.UNDECIDED:
                 continue
-            chunk = digest(namespace, candidate.item.text)
+            chunk = digest(namespace, candidate.item.content)
             kept = {alignment.preference_id: alignment for alignment in verdict.alignments}
             for preference in candidate.preferences:
                 alignment = kept.get(preference.id)

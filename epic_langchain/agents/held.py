@@ -1,0 +1,146 @@
+"""The items of a LangGraph store in RAM, by their namespaces and in the order of their age."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection as Several
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from langgraph.store.base import SearchItem, SearchOp
+
+from epic_core.collection import Collection, Record
+from epic_core.errors import decoding
+from epic_langchain.agents.items import (
+    Lifetime,
+    Namespace,
+    is_item,
+    item_id,
+    lifetime_of,
+    moment_of,
+    passes,
+    place_of,
+    value_of,
+)
+
+
+@dataclass
+class Held:
+    """An item as it is held: its record, and what a filter reads of it."""
+
+    namespace: Namespace
+    key: str
+    record: Record
+
+    @cached_property
+    def value(self) -> dict[str, Any]:
+        """Its value, decoded once, and not to be given away."""
+        return value_of(self.record)
+
+    @cached_property
+    def times(self) -> tuple[datetime, datetime]:
+        """When it was created and last updated."""
+        return moment_of(self.record, "created_at"), moment_of(self.record, "updated_at")
+
+    def found(self) -> SearchItem:
+        """Return a copy of the item, as a search returns it."""
+        return SearchItem(self.namespace, self.key, value_of(self.record), *self.times)
+
+
+class HeldItems:
+    """The items of a collection, as it is at each call; thread-safe.
+
+    Args:
+        collection: The collection. Nothing else may ask it for its news.
+    """
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._lock = threading.Lock()
+        # By id, oldest first.
+        self._items: dict[str, Held] = {}
+        self._spaces: dict[Namespace, dict[str, Held]] = {}
+        self._lifetimes: dict[str, Lifetime] = {}
+        # What is not entered yet.
+        self._news: dict[str, Record | None] = {}
+
+    def search(self, op: SearchOp, without: Several[str], begin: int, end: int) -> list[SearchItem]:
+        """Return items under the prefix of a search that satisfy its filter, oldest first, without those left out."""
+        with self._current():
+            fitting = (
+                held
+                for held in self._under(tuple(op.namespace_prefix))
+                if held.record.id not in without and (not op.filter or passes(held.value, op))
+            )
+            return [held.found() for held in islice(fitting, begin, end)]
+
+    def ids(self, prefix: Sequence[str]) -> list[str]:
+        """Return the ids of the items under a prefix."""
+        with self._current():
+            return [held.record.id for held in self._under(tuple(prefix))]
+
+    def namespaces(self, without: Several[str]) -> list[Namespace]:
+        """Return the namespaces that hold an item other than those left out."""
+        with self._current():
+            return [space for space, held in self._spaces.items() if not without or not held.keys() <= set(without)]
+
+    def lifetimes(self, ids: Iterable[str] | None = None) -> dict[str, Lifetime]:
+        """Return the lifetimes of those of some items, or of all, that have one."""
+        with self._current():
+            if ids is None or not self._lifetimes:
+                return dict(self._lifetimes)
+            return {one: self._lifetimes[one] for one in ids if one in self._lifetimes}
+
+    def _under(self, prefix: Namespace) -> Iterable[Held]:
+        if not prefix:
+            return self._items.values()
+        spaces = [held for space, held in self._spaces.items() if space[: len(prefix)] == prefix]
+        if 4 * sum(map(len, spaces)) > len(self._items):
+            return (held for held in self._items.values() if held.namespace[: len(prefix)] == prefix)
+        return sorted((held for space in spaces for held in space.values()), key=_age)
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        """Hold the items of the collection's current state; what is damaged is reported with the file's path."""
+        with self._lock, decoding(self._collection.path):
+            everything, news = self._collection.news()
+            if everything:
+                self._items, self._spaces, self._lifetimes, self._news = {}, {}, {}, {}
+            self._news |= news
+            for record_id, record in self._news.items():
+                self._enter(record_id, record)
+            # Not before: after an error they are to be entered again.
+            self._news = {}
+            yield
+
+    def _enter(self, record_id: str, record: Record | None) -> None:
+        if not is_item(record_id):
+            self._lifetimes.pop(item_id(record_id), None)
+            if record is not None and (lifetime := lifetime_of(record)):
+                self._lifetimes.update([lifetime])
+            return
+        latest = next(reversed(self._items.values()), None)
+        namespace, key = place_of(record_id)
+        if record is None:
+            if self._items.pop(record_id, None) is not None:
+                del self._spaces[namespace][record_id]
+                if not self._spaces[namespace]:
+                    del self._spaces[namespace]
+            return
+        held = Held(namespace, key, record)
+        # An item that is put again keeps its place.
+        ordered = record_id in self._items or latest is None or _age(latest) <= _age(held)
+        self._items[record_id] = held
+        self._spaces.setdefault(namespace, {})[record_id] = held
+        if not ordered:
+            self._items = dict(sorted(self._items.items(), key=lambda pair: _age(pair[1])))
+
+
+def _age(held: Held) -> str:
+    # ISO 8601 texts of one form sort in the order of their times.
+    return str(held.record.metadata.get("created_at"))

@@ -1,0 +1,118 @@
+"""Fit of the kinds of questions: choice, recall, general, chat (`epic_core.steering.question_kind`).
+
+Run `python shared/tools/fit_question_kind.py` to write `shared/epic_core/data/question_kind.json`. Before that it
+prints how the kinds are told apart by weights that never saw the writer of a question: each file of `written/` was
+written by somebody else, and each is left out once but the last two: `questions_f.jsonl`, which alone has searches by
+keywords, and `questions_h.jsonl`, by us, questions with "how" that differ in little but whose matter it is.
+`questions_e.jsonl` is never fitted on; it was only run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from epic_core.encoders import default_encoder
+from epic_core.steering.question_kind import KINDS, features_of
+from fitting import Array, written
+
+FITTED = tuple(f"questions_{name}.jsonl" for name in "abcdgfh")
+ONLY_RUN = "questions_e.jsonl"
+DATA = Path(__file__).parents[1] / "epic_core" / "data" / "question_kind.json"
+# A word or pair in fewer questions than this says little.
+LEAST = 2
+# Penalties of squared weights, of words and of the embedding; the latter's scale is smaller.
+RIDGES = (1e-3, 2e-3)
+STEPS = (800, 500)
+RATES = (1.0, 4.0)
+
+
+class Fitted(NamedTuple):
+    vocabulary: dict[str, int]
+    words: Array
+    embedding: Array
+    bias: Array
+
+    def odds(self, questions: Sequence[str]) -> Array:
+        found: Array = by_words(questions, self.vocabulary) @ self.words + embedded(questions) @ self.embedding
+        return found + self.bias
+
+
+def by_words(questions: Sequence[str], vocabulary: dict[str, int]) -> Array:
+    found = np.zeros((len(questions), len(vocabulary)))
+    for row, question in enumerate(questions):
+        found[row, [vocabulary[word] for word in features_of(question) if word in vocabulary]] = 1.0
+    return found
+
+
+def embedded(questions: Sequence[str]) -> Array:
+    vectors: Array = default_encoder().encode(list(questions)).astype(np.float64)
+    return vectors
+
+
+def softmax(features: Array, kinds: Array, ridge: float, steps: int, rate: float) -> tuple[Array, Array]:
+    """Multinomial logistic regression by gradient descent: weights `(f, 4)` and biases `(4,)`."""
+    weights, bias, target = np.zeros((features.shape[1], len(KINDS))), np.zeros(len(KINDS)), np.eye(len(KINDS))[kinds]
+    for _ in range(steps):
+        missed = chances(features @ weights + bias) - target
+        weights -= rate * (features.T @ missed / len(features) + ridge * weights)
+        bias -= rate * missed.mean(axis=0)
+    return weights, bias
+
+
+def chances(odds: Array) -> Array:
+    found: Array = np.exp(odds - odds.max(axis=1, keepdims=True))
+    return found / found.sum(axis=1, keepdims=True)
+
+
+def fit(records: Sequence[dict[str, Any]]) -> Fitted:
+    """Fit words and embedding each by itself; their sum is surer where both agree."""
+    questions = [one["text"] for one in records]
+    kinds = np.array([KINDS.index(one["kind"]) for one in records])
+    counts = Counter(word for question in questions for word in features_of(question))
+    vocabulary = {word: place for place, word in enumerate(sorted(w for w, n in counts.items() if n >= LEAST))}
+    words, bias_words = softmax(by_words(questions, vocabulary), kinds, RIDGES[0], STEPS[0], RATES[0])
+    embedding, bias_embedding = softmax(embedded(questions), kinds, RIDGES[1], STEPS[1], RATES[1])
+    return Fitted(vocabulary, words, embedding, bias_words + bias_embedding)
+
+
+def show(name: str, fitted: Fitted, records: Sequence[dict[str, Any]]) -> None:
+    found = chances(fitted.odds([one["text"] for one in records]))
+    kinds = np.array([KINDS.index(one["kind"]) for one in records])
+    needed, personal = kinds < 2, found[:, :2].sum(axis=1)
+    least = np.quantile(personal[needed], 0.05)
+    print(
+        f"{name:34} right {np.mean(found.argmax(axis=1) == kinds):.3f}"
+        f"   needs the memory, AUC {np.mean(personal[needed][:, None] > personal[~needed]):.3f}"
+        f"   told to need none, at 95 % of the needed: {np.mean(personal[~needed] < least):.2f}"
+        f"   choice against recall {np.mean((found[needed][:, 0] > found[needed][:, 1]) == (kinds[needed] == 0)):.3f}"
+    )
+
+
+def main() -> None:
+    files = {name: written(name) for name in FITTED}
+    for left in FITTED[:-2]:
+        show(
+            f"{left}, left out",
+            fit([one for name, records in files.items() if name != left for one in records]),
+            files[left],
+        )
+    fitted = fit([one for records in files.values() for one in records])
+    show(f"{ONLY_RUN}, only run", fitted, written(ONLY_RUN))
+    cents = {word: [round(100 * weight) for weight in fitted.words[place]] for word, place in fitted.vocabulary.items()}
+    shipped = {
+        "bias": [round(float(one), 3) for one in fitted.bias],
+        "embedding": np.round(100 * fitted.embedding).astype(int).tolist(),
+        "words": {word: several for word, several in cents.items() if any(several)},
+    }
+    DATA.write_text(json.dumps(shipped, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+    print(f"wrote {DATA.name}: {len(shipped['words'])} words, {DATA.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

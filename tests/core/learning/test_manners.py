@@ -1,0 +1,90 @@
+"""Manners: how the assistant is to answer is a preference; how one text is to be written is not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from epic_core import EpicMemory
+from epic_core.types.proposals import Proposals
+
+
+def propose(text: str) -> Proposals:
+    with EpicMemory() as memory:
+        return memory.propose([{"role": "user", "content": text}])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Don't use emojis.",
+        "Use metric units.",
+        "Write shorter answers.",
+        "Always answer in British English.",
+        "No bullet points, please.",
+        "Be more concise.",
+        "Give temperatures in Celsius.",
+        "Weights in kilos, please.",
+        "Use the 24-hour clock.",
+        "Stop ending every reply with a question.",
+        "Explain things step by step.",
+        "Less waffle, more facts.",
+        "No need for disclaimers.",
+        "Can you reply in Dutch from now on?",
+        "Your answers are too long.",
+        "Can you stop using emojis?",
+        "Please write in full sentences.",
+    ],
+)
+def test_how_to_answer_is_a_preference(text: str) -> None:
+    (proposal,) = propose(text)
+    assert proposal.kind == "add_preference"
+    assert proposal.expires_at is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Use metric units in this recipe: 2 cups of flour.",
+        "Rewrite this without emojis.",
+        "Answer question 3 in British English.",
+        "Write a shorter answer to his mail.",
+        "Don't use the oven for this one.",
+        "Explain photosynthesis simply.",
+        "Use bullet points for this summary.",
+        "My teacher says don't use emojis.",
+        "Should I use bullet points in my CV?",
+        "Show me the prices in euros for these three phones.",
+    ],
+)
+def test_what_is_about_one_text_is_none(text: str) -> None:
+    assert not propose(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Write a letter to my bank. Use a formal tone.",
+        "Draft a tweet about our cafe. No emojis.",
+        "Rewrite my paragraph. Use shorter sentences.",
+    ],
+)
+def test_how_a_text_of_the_same_turn_is_to_be_written_is_said_for_once(text: str) -> None:
+    made = propose(text)
+    assert (list(made), made.report.dropped) == ([], {"wished for once": 1})
+
+
+def test_beside_a_question_it_waits_for_the_user_and_with_always_it_is_plain() -> None:
+    (beside,) = propose("How tall is Everest? Use metric units.")
+    (plain,) = propose("How tall is Everest? Always use metric units.")
+    assert beside.confidence < 0.9 <= plain.confidence
+
+
+@pytest.mark.parametrize(
+    "part", ["use ", "no so many ", "be a bit more ", "write in a ", "prices in ", "long-", "'\" ", "1/2"]
+)
+def test_long_turns_are_read_in_linear_time(part: str) -> None:
+    started = time.process_time()
+    propose((part * 4000)[:3990])
+    assert time.process_time() - started < 5

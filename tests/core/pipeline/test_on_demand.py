@@ -1,0 +1,177 @@
+"""Verification on demand: what a question finds and nobody has judged is judged then, once, and kept."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from epic_core import EpicMemory
+from epic_core.errors import InvalidInputError
+from epic_core.types import Alignment, Candidate, Decision, Hits, Stance, Verdict
+from epic_core.verification.base import BaseVerifier
+from scripted import until
+
+WOOL = "I'm allergic to wool."
+MERINO = "A jumper of merino wool, warm enough for the winter."
+COTTON = "A jumper of brushed cotton, warm enough for the winter."
+TOASTER = "The toaster is under guarantee until May."
+QUESTION = "Which jumper should I buy for the winter?"
+
+
+class Model(BaseVerifier):
+    """Stands for a language model: its verdicts are cached, and it can fail or hang."""
+
+    name = "lm/judge"
+    cached = True
+
+    def __init__(self) -> None:
+        self.asked: Counter[tuple[str, str]] = Counter()
+        self.fails = False
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+
+    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
+        self.goes_on.wait(60)
+        for candidate in candidates:
+            yield self._verdict(candidate)
+
+    async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
+        for candidate in candidates:
+            yield self._verdict(candidate)
+
+    def _verdict(self, candidate: Candidate) -> Verdict:
+        self.asked.update((candidate.item.text, preference.text) for preference in candidate.preferences)
+        if self.fails:
+            return Verdict(decision=Decision.UNDECIDED, rationale="the server is down")
+        if "jumper" not in candidate.item.text:
+            return Verdict(decision=Decision.DISCARD)
+        stance = Stance.CONFLICTS if "wool" in candidate.item.text else Stance.SUPPORTS
+        (preference,) = candidate.preferences
+        return Verdict(
+            decision=Decision.KEEP,
+            alignments=(Alignment(preference_id=preference.id, instruction="Mind the wool.", stance=stance),),
+        )
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture(params=["sync", "async"])
+def is_async(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "async")
+
+
+def memory_of(model: Model, on_demand: str | float, path: Path | None = None) -> EpicMemory:
+    """A memory whose coarse filter lets nothing pass, so that nothing is judged when it is written."""
+    options = {"verifier": model, "tau": 1.0, "on_demand": on_demand}
+    memory = EpicMemory([WOOL], **options) if path is None else EpicMemory.open(path, [WOOL], **options)
+    if len(memory) == 0:
+        memory.add([MERINO, COTTON, TOASTER])
+    assert not model.asked
+    return memory
+
+
+def found(memory: EpicMemory, is_async: bool = False, question: str = QUESTION) -> Hits:
+    return asyncio.run(memory.asearch(question)) if is_async else memory.search(question)
+
+
+def stances(hits: Hits) -> dict[str, list[Stance]]:
+    return {hit.text: [entry.stance for entry in hit.entries] for hit in hits}
+
+
+def test_an_answer_waits_for_verdicts_as_long_as_it_may(model: Model, is_async: bool) -> None:
+    memory = memory_of(model, "60 s")
+    hits = found(memory, is_async)
+    assert hits[0].text == COTTON
+    assert stances(hits) == {COTTON: [Stance.SUPPORTS], MERINO: [Stance.CONFLICTS]}
+    found(memory, is_async)
+    assert set(model.asked.values()) == {1}
+
+
+def test_in_the_background_the_next_answer_is_the_better_one(model: Model, is_async: bool) -> None:
+    memory = memory_of(model, "background")
+    model.goes_on.clear()
+    assert not any(stances(found(memory, is_async)).values())
+    assert not any(stances(found(memory, is_async)).values())  # it is being asked: not twice
+    model.goes_on.set()
+    until(lambda: len(memory.entries([hit.item.id for hit in found(memory)])) == 2)
+    assert stances(found(memory, is_async)) == {COTTON: [Stance.SUPPORTS], MERINO: [Stance.CONFLICTS]}
+    assert set(model.asked.values()) == {1}
+
+
+def test_a_model_that_hangs_holds_up_no_answer_and_no_end(model: Model, is_async: bool) -> None:
+    model.goes_on.clear()
+    memory = memory_of(model, "1 ms")
+    for question in (QUESTION, "Which warm jumper is best?", "A jumper for the cold?"):
+        assert found(memory, is_async, question)
+    memory.close()
+    model.goes_on.set()
+
+
+def test_what_was_judged_is_kept_for_good(model: Model, path: Path) -> None:
+    with memory_of(model, 60.0, path) as memory:
+        first = found(memory)
+    again = Model()
+    with memory_of(again, 60.0, path) as memory:
+        assert stances(found(memory)) == stances(first)
+        assert found(memory, question="Until when is the toaster under guarantee?")
+    assert not {MERINO, COTTON} & {text for text, _ in again.asked}
+
+
+def test_what_is_discarded_stays_and_is_not_asked_about_again(model: Model, path: Path) -> None:
+    question = "Which toaster is best for somebody who is allergic to wool?"
+    with memory_of(model, 60.0, path) as memory:
+        assert TOASTER in stances(found(memory, question=question))
+        assert model.asked[TOASTER, WOOL] == 1
+        assert TOASTER in stances(found(memory, question=question))
+        assert TOASTER in {item.text for item in memory.items()}
+    with EpicMemory.open(path, verifier=model, on_demand=60.0) as memory:
+        assert TOASTER in stances(found(memory, question=question))
+    assert model.asked[TOASTER, WOOL] == 1
+
+
+def test_a_model_that_fails_loses_nothing_and_is_asked_again(model: Model, is_async: bool) -> None:
+    memory = memory_of(model, 60.0)
+    model.fails = True
+    before = stances(found(memory, is_async))
+    assert set(before) == {MERINO, COTTON} and not any(before.values())
+    assert memory.stats().counts["pending"] == 0 and len(list(memory.items())) == 3
+    model.fails = False
+    assert stances(found(memory, is_async))[COTTON] == [Stance.SUPPORTS]
+
+
+@pytest.mark.parametrize(
+    ("on_demand", "question"),
+    [("off", QUESTION), (60.0, "Thanks!"), (60.0, "When does the guarantee of the toaster end?")],
+    ids=["off", "chat", "what stands in a note"],
+)
+def test_nobody_is_asked_where_no_verdict_counts(model: Model, on_demand: str | float, question: str) -> None:
+    memory = memory_of(model, on_demand)
+    found(memory, question=question)
+    assert not model.asked
+
+
+def test_a_memory_that_is_only_read_asks_nobody(model: Model, path: Path) -> None:
+    memory_of(model, "off", path).close()
+    with EpicMemory.open(path, verifier=model, on_demand=60.0, read_only=True) as memory:
+        assert set(stances(found(memory))) == {MERINO, COTTON}
+    assert not model.asked
+
+
+def test_without_a_model_nothing_is_judged_later() -> None:
+    memory = EpicMemory([WOOL], tau=1.0, on_demand=60.0)
+    memory.add([MERINO, COTTON])
+    assert not any(stances(found(memory)).values())
+
+
+@pytest.mark.parametrize("given", ["soon", "300", "-1 s", -1.0, float("inf"), True])
+def test_a_time_that_is_none_is_refused(given: object) -> None:
+    with pytest.raises(InvalidInputError, match="on_demand"):
+        EpicMemory(on_demand=given)  # type: ignore[arg-type]
