@@ -184,7 +184,8 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         # The same text from several sessions is returned once.
         told = {hit.text: hit for hit in reversed(hits)}
         context = format_context(
-            Hits((hit for hit in hits if told[hit.text] is hit), matters=found.matters, facts=found.facts)
+            Hits((hit for hit in hits if told[hit.text] is hit), matters=found.matters, facts=found.facts),
+            every_hit=self.similarity_cutoff is not None,
         )
         if not context:
             return ""

@@ -56,7 +56,13 @@ _WARNINGS = {
 }
 
 
-def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matter", allowance: int = ALLOWANCE) -> str:
+def format_context(
+    hits: Iterable[Hit],
+    *,
+    preferences: TellPreferences = "matter",
+    allowance: int = ALLOWANCE,
+    every_hit: bool = False,
+) -> str:
     """Format the paper's context: `Document i:`, `Interpretation Guidance:` and `Content:` for each hit.
 
     The context opens with the preferences that matter to the query, whether or not a hit was kept for them, and with
@@ -69,6 +75,7 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
         hits: The hits of a search; `Hits` also hold the preferences that matter.
         preferences: Which preferences the context opens with.
         allowance: Approximate number of tokens that the preferences may take; ignored for "all".
+        every_hit: Keep the hits that answer much worse than the first, as where a `min_score` was asked for.
 
     Raises:
         InvalidInputError: for an unknown value of `preferences`.
@@ -77,7 +84,8 @@ def format_context(hits: Iterable[Hit], *, preferences: TellPreferences = "matte
     numbered = numbered_hits(hits)
     if isinstance(hits, Hits) and hits.matters and preferences != "none":
         mattering = {str(one) for one in those_that_matter(hits.matters, len(hits.matters) * allowance)}
-        numbered = [(number, _to_the_point(hit, mattering)) for number, hit in _worth_telling(numbered, mattering)]
+        kept = numbered if every_hit else _worth_telling(numbered, mattering)
+        numbered = [(number, _to_the_point(hit, mattering)) for number, hit in kept]
     return join_context([opening, *(format_hit(number, hit) for number, hit in numbered)])
 
 

@@ -977,12 +977,14 @@ class EpicMemory:
                 is strong; none is the paper's.
         """
         told, options = told_in_context(options)
-        return format_context(self.search(query, k, **options), preferences=told, allowance=allowance)
+        found, every = self.search(query, k, **options), "min_score" in options
+        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
 
     async def acontext(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
         """As `context`, without blocking the event loop."""
         told, options = told_in_context(options)
-        return format_context(await self.asearch(query, k, **options), preferences=told, allowance=allowance)
+        found, every = await self.asearch(query, k, **options), "min_score" in options
+        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
 
     def preferences_for(
         self, query: str, *, allowance: int = ALLOWANCE, namespace: str | None = None

@@ -123,7 +123,7 @@ def test_nodes_carry_guidance(graph: GraphMemory) -> None:
         assert "epic_" not in node.node.get_content(MetadataMode.LLM) + node.node.get_content(MetadataMode.EMBED)
         assert "kind: " in node.node.get_content(MetadataMode.LLM)
     texts = [node.text for node in EpicGraphRetriever(graph, guidance="text").retrieve(QUERY)]
-    assert "\n\n".join(texts) == graph.context(QUERY)
+    assert "\n\n".join(texts) == graph.context(QUERY, preferences="none")
     for node in EpicGraphRetriever(graph, guidance="none").retrieve(QUERY):
         assert set(node.metadata) == {"kind"}
 

@@ -261,7 +261,7 @@ def test_tags_are_looked_for_in_linear_time() -> None:
 
 async def test_the_last_hits_are_left_out_first() -> None:
     memory = held(*(f"red wine {'very ' * number}good" for number in range(1, 5)))
-    block = EpicMemoryBlock(memory=memory)
+    block = EpicMemoryBlock(memory=memory, similarity_cutoff=-1.0)
     told, length = await block.aget([user("red wine good")]), get_tokenizer()
     note, *hits = documents_of_context(told)
     assert len(hits) == 4 and note.endswith("The user's preferences, the most relevant first:\n- red wine")

@@ -26,6 +26,8 @@ _DATA = files("epic_core") / "data"
 _SHOWN = 2
 # The questions that are shown, by number; all eight are counted.
 _ASKED = (4, 5, 8)
+# The question whose context is shown.
+_TOLD = 7
 _LONGEST = 96
 # From this width on, two columns of text are readable.
 _WIDE = 100
@@ -102,8 +104,8 @@ def run_demo(path: str | None = None) -> Iterator[RenderableType]:
             " same encoder.",
             "bold",
         )
-        yield Text("\nWhat a model is given for the last of them", "bold")
-        yield plain(memory.context(questions[_ASKED[-1] - 1], k=1), "dim")
+        yield Text.assemble("\n", ("What a model is given for: ", "bold"), (questions[_TOLD - 1], "bold"))
+        yield plain(memory.context(questions[_TOLD - 1], k=1), "dim")
         median = sorted(seconds)[len(seconds) // 2]
         kept = f" It is kept: epic ask {path}" if path else " Keep the memory, and ask it: epic demo --out me.epic"
         yield plain(

@@ -283,12 +283,14 @@ class GraphMemory:
     def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
         """Return the context for a model, as `EpicMemory.context` does, from this graph's `search`."""
         told, options = told_in_context(options)
-        return format_context(self.search(query, k, **options), preferences=told, allowance=allowance)
+        found, every = self.search(query, k, **options), "min_score" in options
+        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
 
     async def acontext(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
         """Do the same as `context` without blocking the event loop."""
         told, options = told_in_context(options)
-        return format_context(await self.asearch(query, k, **options), preferences=told, allowance=allowance)
+        found, every = await self.asearch(query, k, **options), "min_score" in options
+        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
 
     def _searching(
         self,
