@@ -179,14 +179,6 @@ class Model(Server):
         str | None,
         Option(metavar="MODEL", help=f"{_MODELS}; without it, the embedded verifier decides", rich_help_panel=_PANEL),
     ] = None
-    way: Annotated[
-        Literal["single", "paper", "batch"] | None,
-        Option(help="how the model is asked (default single)", rich_help_panel=_PANEL),
-    ] = None
-    refine: Annotated[
-        Literal["rewrite"] | None,
-        Option(help="have kept items rewritten for their preferences", rich_help_panel=_PANEL),
-    ] = None
 
     @property
     def expanding(self) -> str | None:
@@ -197,13 +189,13 @@ class Model(Server):
         """Return the verifier that the options ask for, once its server has answered; None without `--llm`."""
         if self.llm is None:
             asking = ("llm_url", "concurrency", "timeout") if self.expanding is None else ()
-            given = [name for name in (*asking, "way", "refine") if getattr(self, name) is not None]
+            given = [name for name in asking if getattr(self, name) is not None]
             if given:
                 raise InvalidInputError(f"--{given[0].replace('_', '-')} says how a model is asked; --llm says which.")
             return None
         from epic_core.verification import LMVerifier
 
-        return LMVerifier(self.model(self.llm), way=self.way or "single", refine=self.refine)
+        return LMVerifier(self.model(self.llm))
 
     def expander(self) -> LanguageModel | None:
         """Return the model that only reads preferences, if the options ask for one."""

@@ -240,7 +240,7 @@ def waited_for(lm: LanguageModel) -> LMVerifier:
     undecided at once, for half a minute.
     """
     verifier = LMVerifier(lm)
-    verifier._asker.patience = _Waiting(retries=1, backoff=0.0)
+    verifier._client.patience = _Waiting(retries=1, backoff=0.0)
     return verifier
 
 
