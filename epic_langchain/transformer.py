@@ -49,8 +49,8 @@ class EpicDocumentTransformer(
         print(keep.report)
 
     `epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`, `epic_confidence` and `epic_similarity`
-    describe the strongest alignment, `epic_alignments` has all of them as JSON. A verifier that rewrites changes the
-    text; `epic_original` then has the original one. The transformer is also a Runnable, for another user as
+    describe the strongest alignment, `epic_alignments` has all of them as JSON. The
+    transformer is also a Runnable, for another user as
     `invoke(documents, preferences=[...])`. Other metadata is kept, input documents are never changed, and documents
     whose text is white space are left out.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from epic_core.verification.base import BaseVerifier, Rewriter, Verifier
+from epic_core.verification.base import BaseVerifier, Verifier
 from epic_core.verification.embedded import EmbeddedVerifier
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ __all__ = [
     "EmbeddedVerifier",
     "LMVerifier",
     "Prompt",
-    "Rewriter",
     "Verifier",
 ]
 
