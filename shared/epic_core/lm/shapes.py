@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
@@ -56,6 +57,7 @@ def valid(shape: type[S], given: Any, most: int) -> Any:
     return kept[:most]
 
 
+@cache
 def schema_of(shape: type[Shape]) -> dict[str, Any]:
     """Return the JSON schema of a shape: without references, every property required, and no others allowed."""
     schema = shape.model_json_schema()
