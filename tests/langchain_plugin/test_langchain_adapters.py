@@ -194,12 +194,11 @@ def scripted(call: Call) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "way", "concurrency"),
-    [("plain", "single", 1), ("limited", "paper", 4), ("formed", "batch", 1), ("calling", "single", 4)],
+    ("kind", "batch_size", "concurrency"), [("plain", 1, 1), ("limited", 2, 4), ("formed", 4, 1), ("calling", 1, 4)]
 )
-async def test_any_chat_model_verifies(kind: str, way: Any, concurrency: int, add: Add) -> None:
+async def test_any_chat_model_verifies(kind: str, batch_size: int, concurrency: int, add: Add) -> None:
     model = KINDS[kind](answer=scripted)
-    memory = memory_with(patient(LangChainLM(model, concurrency=concurrency), way=way))
+    memory = memory_with(patient(LangChainLM(model, concurrency=concurrency), batch_size=batch_size))
     report = await add(memory)
     assert pairs_of(memory) == EXPECTED
     nothing_lost(memory, report, waiting=0)

@@ -29,7 +29,6 @@ import re
 import sqlite3
 import threading
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path

@@ -33,10 +33,10 @@ class Shape(BaseModel):
 
 
 def lines(most: int) -> Callable[[Any], Any]:
-    """Return a validator that puts each text of a list on one line, and keeps the first `most`, each once."""
+    """Return a validator that puts each text of a list on one line, and keeps the first `most`, each once; None is no text."""
 
     def cleaned(given: Any) -> Any:
-        listed = [given] if isinstance(given, str) else given
+        listed = [] if given is None else [given] if isinstance(given, str) else given
         if not isinstance(listed, list):
             return given
         return list(dict.fromkeys(line for each in listed if (line := line_of(each))))[:most]

@@ -27,6 +27,7 @@ _MOST_TOKENS_EXPANDED = 900
 _MOST_PHRASES = 16
 _LONGEST_PHRASE = 160
 _QUESTIONS, _THINGS = 6, 10
+_NO_SIDES = "it names nothing that is liked or avoided"
 
 _NUMBERED = re.compile(r"^(?:[-*\u2022\u2013]|\d{1,2}[.)])[ \t]{1,9}")
 # Characters that change the direction of writing or show nothing.
@@ -74,12 +75,14 @@ class Stated(Shape):
 
     @model_validator(mode="after")
     def _says_something(self) -> Stated:
-        if not self.liked and not self.avoided:
-            raise ValueError("it names nothing that is liked or avoided")
+        if self.aspects() is None:
+            raise ValueError(_NO_SIDES)
         return self
 
-    def aspects(self) -> Aspects:
-        """Return the aspects; what is on both sides is avoided."""
+    def aspects(self) -> Aspects | None:
+        """Return the aspects, if there are any; what is on both sides is avoided."""
+        if not self.liked and not self.avoided:
+            return None
         against = {phrase.casefold() for phrase in self.avoided}
         return Aspects(
             liked=tuple(phrase for phrase in self.liked if phrase.casefold() not in against),
@@ -96,6 +99,12 @@ class Expanded(Stated):
     questions: Annotated[tuple[Line, ...], _phrases(_QUESTIONS), Field(max_length=_QUESTIONS)] = ()
     follows: _Things = ()
     breaks: _Things = ()
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Expanded:
+        if self.aspects() is None and self.expansion() is None:
+            raise ValueError(_NO_SIDES)
+        return self
 
     def expansion(self) -> Expansion | None:
         """Return the expansion, without what is on both sides; None if there is nothing."""
@@ -221,10 +230,12 @@ class AspectReader:
         asked = self._expanded if self._expansions and preference.expansion is None else self._aspects
         reading: Reading[Any] = yield from asked.reading(preference)
         value = reading.value
+        aspects = None if value is None else value.aspects()
+        incomplete = value is not None and aspects is None
         return place, AspectReading(
-            aspects=None if value is None else value.aspects(),
+            aspects=aspects,
             expansion=value.expansion() if isinstance(value, Expanded) else None,
-            failure=reading.failure,
+            failure=f"The model's answer is not complete: {_NO_SIDES}." if incomplete else reading.failure,
             answer=reading.answer,
             usage=reading.usage,
         )
