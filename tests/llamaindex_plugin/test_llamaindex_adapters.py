@@ -421,8 +421,8 @@ async def aadds(memory: Any) -> None:
     ("kind", "concurrency", "way"), [(ScriptedLLM, 1, "sync"), (ScriptedLLM, 3, "async"), (MockLLM, 3, "sync")]
 )
 async def test_calls_are_spans_below_the_callers(kind: Any, concurrency: int, way: str) -> None:
-    llm = kind(answers=['{"decision": "Discard", "rationale": "no"}'] * 9) if kind is ScriptedLLM else kind()
-    memory = memory_with(patient(LlamaIndexLM(llm, concurrency=concurrency), retries=0))
+    llm = kind(answers=['{"answers": [{"chunk": 1, "decision": "Discard"}]}'] * 9) if kind is ScriptedLLM else kind()
+    memory = memory_with(patient(LlamaIndexLM(llm, concurrency=concurrency), retries=0, batch_size=1))
     with heard() as (events, spans):
         await (aadds(memory) if way == "async" else asyncio.to_thread(adds, memory))
 
