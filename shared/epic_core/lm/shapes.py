@@ -33,7 +33,7 @@ class Shape(BaseModel):
 
 
 def lines(most: int) -> Callable[[Any], Any]:
-    """Return a validator that puts each text of a list on one line, and keeps the first `most`, each once; None is no text."""
+    """Return a validator for a list of texts: each on one line and once, the first `most` of them; None is no text."""
 
     def cleaned(given: Any) -> Any:
         listed = [] if given is None else [given] if isinstance(given, str) else given
