@@ -277,7 +277,10 @@ def at_once(labels: Labels) -> None:
         for concurrency in (1, 8):
             lm = Scripted(labels, seconds=0.05, concurrency=concurrency)
             memory = EpicMemory(
-                labels.preferences, encoder=LabelledPairs(labels), verifier=LMVerifier(lm), aspects="parser"
+                labels.preferences,
+                encoder=LabelledPairs(labels),
+                verifier=LMVerifier(lm, batch_size=1),
+                aspects="parser",
             )
             began = time.perf_counter()
             if kind == "threads":
