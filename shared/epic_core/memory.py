@@ -43,7 +43,7 @@ from epic_core.pipeline.export import export, read_export
 from epic_core.pipeline.facts import made_fact
 from epic_core.pipeline.fallback import checked_fallback
 from epic_core.pipeline.forget import forget
-from epic_core.pipeline.ingest import PARTS, add_batch, retry, warn
+from epic_core.pipeline.ingest import PARTS, add_batch, resume, retry, warn
 from epic_core.pipeline.judge import JUDGED_AT_ONCE, judge_batch
 from epic_core.pipeline.on_demand import checked_on_demand
 from epic_core.pipeline.opening import found_namespace, hold_to, take_over, take_up
@@ -60,7 +60,7 @@ from epic_core.pipeline.search import (
     search,
     search_vector,
 )
-from epic_core.pipeline.session import MODEL_BUDGET, Session
+from epic_core.pipeline.session import Session
 from epic_core.pipeline.tags import checked_tagger, search_by_tags
 from epic_core.pipeline.undo import undo
 from epic_core.preferences.parser import aspects_of
@@ -316,8 +316,7 @@ class EpicMemory:
         self._session.store.seen.kept = None if ledger is None else int(ledger)
         self._session.store.seen.records_kept = None if not_kept is None else int(not_kept)
         hold_to(self._session, octets, light)
-        if allowed is not None:
-            allowed.restore(self._session.store.meta().get(MODEL_BUDGET))
+        self._session.share_model_usage()
         if _store is None:
             found_namespace(self._session, given)
 
@@ -440,6 +439,7 @@ class EpicMemory:
         """
         self._session.store.check_writable()
         report, clock = self._new_report()
+        resume(self._session)
         with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
             for batch in batches(items):
                 run(add_batch(self._session, batch, report, clock, bar, light=light), clock)
@@ -454,6 +454,7 @@ class EpicMemory:
         """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
         self._session.store.check_writable()
         report, clock = self._new_report()
+        resume(self._session)
         with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
             async for batch in abatches(items):
                 await arun(add_batch(self._session, batch, report, clock, bar, light=light), clock)
@@ -627,6 +628,7 @@ class EpicMemory:
         yield from renew_rewrites(self._session, self._session.encoder, report)
 
     def _new_report(self) -> tuple[BuildReport, Clock]:
+        self._session.share_model_usage()
         clock = Clock()
         clock.parts.update(dict.fromkeys(PARTS, 0.0))
         return BuildReport(), clock
@@ -641,8 +643,8 @@ class EpicMemory:
 
     def _finished(self, report: BuildReport, clock: Clock) -> BuildReport:
         report = self._so_far(report, clock)
+        self._session.share_model_usage()
         warn(report, self._session)
-        self._session.write_model_usage()
         return report
 
     # retrieving
@@ -1510,7 +1512,7 @@ class EpicMemory:
         self._session.background.close()
         with self._session.lock:
             self._session.write_uses()
-            self._session.write_model_usage()
+            self._session.share_model_usage()
             self._session.spaces.clear()
             self._session.store.close()
 
@@ -1538,6 +1540,8 @@ def asked_model(llm: Any, budget: object = None) -> tuple[LanguageModel | None, 
     from epic_core.lm.by_name import lm_of
 
     lm, allowed = lm_of(llm), ModelBudget.of(budget)
+    if isinstance(lm, BudgetedLM) and allowed is None:
+        return lm, lm.budget
     return (lm if allowed is None else BudgetedLM(lm, allowed)), allowed
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from typer import Option, Typer
 
-from epic_core.cli.options import InFile, command
+from epic_core.cli.options import InFile, Model, command
 from epic_core.cli.printing import visible
 from epic_core.errors import InvalidInputError, MissingExtraError
 
@@ -39,11 +39,14 @@ def add_commands(app: Typer) -> None:
 
 def inspect(
     file: InFile,
+    model: Model,
     write: Annotated[bool, Option("--write", help="the page may change the memory; without it, it shows it")] = False,
     port: Annotated[int | None, Option(metavar="PORT", help="the port of 127.0.0.1; default: a free one")] = None,
     no_browser: Annotated[bool, Option("--no-browser", help="only print the address")] = False,
 ) -> None:
     """Look at a memory in your browser, and change it there."""
+    if model.llm is not None and not write:
+        raise InvalidInputError("Nothing that a model says could be kept: --llm is for --write.")
     try:
         from epic_apps.inspect import run_inspect
     except ImportError as error:
@@ -52,7 +55,7 @@ def inspect(
     def announce(address: str) -> None:
         sys.stderr.write(visible(f"{address}\nCtrl-C ends it. The address is for you alone.") + "\n")
 
-    with file.open(read_only=not write) as memory:
+    with file.open(model, read_only=not write) as memory:
         run_inspect(memory, announce, write=write, port=port, browser=not no_browser)
 
 

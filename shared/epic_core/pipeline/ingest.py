@@ -30,7 +30,7 @@ from epic_core.pipeline.tags import tagged
 from epic_core.pipeline.verify import VerdictBatches, batch_of, unverified
 from epic_core.preferences.foreign import count_foreign
 from epic_core.preferences.library import borrowed
-from epic_core.runtime.effects import Clock, Effects
+from epic_core.runtime.effects import Clock, Effects, run
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.telemetry import counts_of, span
 from epic_core.storage.namespace import Namespace
@@ -175,6 +175,16 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
     yield from settle(session, encoder, candidates, report, clock, progress, retried=True)
 
 
+def resume(session: Session) -> None:
+    """Have what waits verified in the background, on a day whose model's budget nobody has touched yet."""
+    budget = session.model_budget
+    if budget is None or not budget.is_new_day or not session.store.retry_queue.count(session.namespace):
+        return
+    clock = Clock()
+    steps = retry(session, BuildReport(), clock, Progress())
+    session.background.submit(lambda stopped: run(steps, clock, stopped=stopped))
+
+
 def settle(
     session: Session,
     encoder: Encoder,
@@ -202,6 +212,7 @@ def settle(
             batch.rejected = batch.rejected if light else []
             renew = yield from written(session, batch, report, clock)
             progress.advance(len(decided.decided))
+            session.share_model_usage()
             if renew:
                 yield from renew_rewrites(session, encoder, report)
         after = counts_of(report)
@@ -248,6 +259,13 @@ def warn(report: BuildReport, session: Session) -> None:
         )
     if report.waiting:
         report.warnings.append(f"{report.waiting} of the items held already wait in the retry queue: memory.retry().")
+    if session.model_budget is not None and not session.model_budget.left and (report.undecided or report.unread):
+        report.warnings.append(
+            f"The model's budget of {session.model_budget} a day is used up: {report.undecided} items and"
+            f" {len(report.unread)} preferences wait for tomorrow. memory.retry() takes them up, with a larger"
+            " model_budget today."
+        )
+        return
     if report.unread:
         report.warnings.append(
             f"{len(report.unread)} preferences could not be read by the model, in whole or part: the parser's reading"

@@ -134,9 +134,9 @@ def _judge(
     with suppress(EpicError, StoppedError):
         run(_judging(session, encoder, candidates, report, clock), clock, stopped=stopped)
         failed = report.undecided > 0
-    with session.lock:
-        session.on_demand_usage.add(report.usage)
-        if failed:
+    session.share_model_usage()
+    if failed:
+        with session.lock:
             session.asked_on_demand.difference_update((row, one.id) for row, several in pairs for one in several)
 
 

@@ -296,7 +296,7 @@ def test_an_added_preference_is_verified_by_the_model(
 def test_commands_that_ask_no_model_take_no_model(epic: Epic, llm: list[str]) -> None:
     epic(*BUILD, *llm)
 
-    for command in (["ask", "me.epic", "hotel"], ["stats", "me.epic"], ["explain", "me.epic", "vegan"]):
+    for command in (["list", "me.epic"], ["stats", "me.epic"], ["explain", "me.epic", "vegan"]):
         refused(epic(*command, *llm), "--llm")
 
 
