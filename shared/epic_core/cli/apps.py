@@ -61,6 +61,7 @@ def inspect(
 
 def mcp(
     file: InFile,
+    model: Model,
     read_only: Annotated[bool, Option("--read-only", help="assistants may only read")] = False,
     allow_writes: Annotated[
         bool,
@@ -78,30 +79,36 @@ def mcp(
         Client | None, Option(metavar="CLIENT", help=f"print what a client reads to start this: {', '.join(_CLIENTS)}")
     ] = None,
 ) -> None:
-    """Let assistants that speak MCP use a memory."""
+    """Let assistants that speak MCP use a memory. With --llm client, the assistant's own model is asked, too."""
     if read_only and allow_writes:
         raise InvalidInputError("--allow-writes is not allowed with --read-only. Give one of them.")
     if http is not None and print_config is not None:
         raise InvalidInputError("--print-config is for a server over stdio: it is not allowed with --http.")
+    if read_only and model.llm is not None:
+        raise InvalidInputError("--llm is not allowed with --read-only: nothing that a model says could be kept.")
     try:
-        from epic_apps.mcp import HOST, PATH, Access, UserMemory, memory_server, run_http, run_stdio
+        from epic_apps.mcp import CLIENT, HOST, PATH, Access, UserMemory, memory_server, run_http, run_stdio
     except ImportError as error:
         raise MissingExtraError(error.name or "mcp", "mcp") from None
 
     access: Access = "read" if read_only else "write" if allow_writes else "propose"
+    given = {"model_budget": model.model_budget, "on_demand": model.on_demand}
     with UserMemory(
         file.memory,
         access=access,
         namespace=file.namespace,
         any_user=any_user,
         encoder=file.encoder,
+        **({"llm": CLIENT, **given} if model.llm == CLIENT else model.options()),
     ) as memory:
         if print_config is not None:
             options = {"--read-only": read_only, "--allow-writes": allow_writes, "--any-user": any_user}
             whose = [] if file.namespace == "default" else ["--namespace", file.namespace]
             made_with = [] if file.encoder is None else ["--encoder", file.encoder]
             flags = [name for name, asked in options.items() if asked]
-            config = _config(print_config, [str(Path(file.memory).absolute()), *flags, *whose, *made_with])
+            config = _config(
+                print_config, [str(Path(file.memory).absolute()), *flags, *whose, *made_with, *model.arguments()]
+            )
             # Not by `show`, which breaks long lines on a terminal.
             sys.stdout.write(f"{config}\n")
             sys.stderr.write(f"This belongs into {_CLIENTS[print_config][2]}.\n")
