@@ -25,7 +25,7 @@ def fill(
     ],
     out: Annotated[str | None, Option(metavar="FILE", help="write the values into this file, as JSON by name")] = None,
     llm: Annotated[
-        str | None, Option(metavar="MODEL", help="a language model that reads the values: ollama/MODEL")
+        str | None, Option(metavar="MODEL", help="a language model that reads the values: ollama:MODEL")
     ] = None,
 ) -> None:
     """Fill in a form from what is held, each value with its memory."""

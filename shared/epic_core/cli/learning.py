@@ -119,7 +119,7 @@ def learn(
         float | None, Option(metavar="CONFIDENCE", help="accept additions from this confidence on, as 0.9")
     ] = None,
     llm: Annotated[
-        str | None, Option(metavar="MODEL", help="a language model that reads the chat, too: ollama/MODEL")
+        str | None, Option(metavar="MODEL", help="a language model that reads the chat, too: ollama:MODEL")
     ] = None,
 ) -> None:
     """Read a chat for what it says of the user, as proposals."""

@@ -20,7 +20,7 @@ from epic_core.cli.printing import show, show_json, visible
 from epic_core.errors import InvalidInputError, UnknownItemError
 
 if TYPE_CHECKING:
-    from epic_core.lm import LanguageModel, OllamaLM, OpenAICompatibleLM
+    from epic_core.lm import LanguageModel, LlamaCppLM, OllamaLM, OpenAICompatibleLM
     from epic_core.memory import EpicMemory
     from epic_core.verification import Verifier
 
@@ -28,7 +28,8 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 ENCODERS = "static, minilm (the default if installed), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
 """As `epic_core.encoders.by_name.NAMES`, which would take numpy to show the help."""
 _KEY = "EPIC_LLM_KEY"
-_MODELS = "ollama/MODEL, or openai/MODEL with --llm-url"
+MODELS = "ollama:MODEL, openai:MODEL@URL, llama.cpp:FILE.gguf, or auto"
+"""As `epic_core.lm.by_name.NAMES`, likewise."""
 _PANEL = f"Language model (a key for its server is read from {_KEY})"
 
 
@@ -151,7 +152,7 @@ class Server:
 
     llm_url: Annotated[
         str | None,
-        Option(metavar="URL", help="the server: http://localhost:8000/v1 for openai/MODEL", rich_help_panel=_PANEL),
+        Option(metavar="URL", help="the server, if the name does not hold it", rich_help_panel=_PANEL),
     ] = None
     concurrency: Annotated[
         int | None, Option(metavar="N", help="calls at the same time (default 1)", rich_help_panel=_PANEL)
@@ -160,7 +161,7 @@ class Server:
         float | None, Option(metavar="S", help="seconds for an answer (default 120)", rich_help_panel=_PANEL)
     ] = None
 
-    def model(self, name: str) -> OllamaLM | OpenAICompatibleLM:
+    def model(self, name: str) -> OllamaLM | OpenAICompatibleLM | LlamaCppLM:
         """Return the language model of a name, once its server has answered."""
         from epic_core.lm import lm_of
 
@@ -177,7 +178,7 @@ class Model(Server):
 
     llm: Annotated[
         str | None,
-        Option(metavar="MODEL", help=f"{_MODELS}; without it, the embedded verifier decides", rich_help_panel=_PANEL),
+        Option(metavar="MODEL", help=f"{MODELS}; without it, the embedded verifier decides", rich_help_panel=_PANEL),
     ] = None
     way: Annotated[
         Literal["single", "paper", "batch"] | None,
