@@ -93,7 +93,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             (`EpicMemory.propose`). True leaves the proposals open for the app to ask about: `memory.proposals()`,
             `accept`, `reject`. "auto" accepts what is said plainly, with a confidence of at least 0.9.
         llm: A model that reads the messages for proposals, too, one call for a few turns: an `LLM`, such as the agent's
-            own, a LanguageModel of epic_core or the name of one, "ollama/qwen3:4b". A call that fails is logged.
+            own, a LanguageModel of epic_core or the name of one, "ollama:qwen3:4b". A call that fails is logged.
         raise_errors: Whether an error on writing is raised instead of logged. The messages have left the buffer then.
         priority: If not everything fits, blocks with the lowest number are left out first; 0 is never left out.
         accept_short_term_memory: False only reads.

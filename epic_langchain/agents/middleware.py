@@ -121,7 +121,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             argument `text`. Without a checkpointer, or an answer, proposals stay open: `memory.proposals()`. "auto"
             accepts what is said plainly, with a confidence of at least 0.9, and leaves the rest open, without asking.
         llm: A model that reads the user's message for proposals, too, in one call a turn: a chat model, such as that of
-            the agent, a LanguageModel of epic_core or the name of one, "ollama/qwen3:4b". A call that fails is logged.
+            the agent, a LanguageModel of epic_core or the name of one, "ollama:qwen3:4b". A call that fails is logged.
         raise_errors: Whether an error on remembering ends the run. By default it is logged as a warning, and the user
             gets the answer. An error on retrieving, of a closed memory for example, is always raised.
         name: Tells several of these middlewares in one agent apart; default: the name of the class.

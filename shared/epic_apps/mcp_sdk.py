@@ -36,6 +36,7 @@ from epic_core.integrations.tools import wrong_arguments
 __all__ = ["Caller", "RefusedError", "ResourceError", "Server", "ToolError"]
 
 _IS_FIRST = MCPServer.__name__ == "FastMCP"
+_request_of: Any = ServerRequest  # a class in version 1
 
 
 class Caller:
@@ -75,7 +76,7 @@ class Caller:
         asked: Any = CreateMessageRequest.model_validate({"method": "sampling/createMessage", "params": params})
         # By `send_request`, as version 2 warns of `create_message`: later versions of the protocol do without sampling.
         answer: CreateMessageResult = await self._session.send_request(
-            ServerRequest(asked) if _IS_FIRST else asked,
+            _request_of(asked) if _IS_FIRST else asked,
             CreateMessageResult,
             metadata=ServerMessageMetadata(related_request_id=self._request),
         )
@@ -120,7 +121,8 @@ class Server(MCPServer[Any]):
             call = partial(super().call_tool, name, arguments, *context, **more)
             if self.on_call is None:
                 return await call()
-            caller = Caller(self.get_context() if _IS_FIRST else context[0])
+            first: Any = self
+            caller = Caller(first.get_context() if _IS_FIRST else context[0])
             await self.on_call(caller)
             return await caller.serve(call)
         except ToolError as error:

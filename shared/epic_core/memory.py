@@ -168,11 +168,11 @@ class EpicMemory:
             else "static"; a file that was made with one of these keeps it.
         llm: A language model for all that one can do: it explains each preference once, judges what passes the coarse
             filter and what questions find, tells what a new fact changes, and reads conversations and forms. A name
-            (`lm_of`): "ollama:qwen3:4b", "openai:MODEL@http://localhost:8000/v1", "llamacpp:model.gguf", "auto" for
+            (`lm_of`): "ollama:qwen3:4b", "openai:MODEL@http://localhost:8000/v1", "llama.cpp:model.gguf", "auto" for
             whatever answers on this machine; or a model of LangChain or LlamaIndex. Default: none is asked.
         model_budget: How much `llm` may be asked a day: a number of calls, or text like "50000 tokens". What is left
             over is undecided and waits for `retry`. The file counts.
-        verifier: Fine verification; a name such as "ollama/qwen3:4b" is an `LMVerifier` with that model (`lm_of`).
+        verifier: Fine verification; a name such as "ollama:qwen3:4b" is an `LMVerifier` with that model (`lm_of`).
             Default: `EmbeddedVerifier(encoder)`.
         tau: The coarse filter's threshold, a cosine; default: the one that belongs to the encoder.
         keep_rate: Instead of tau, the share of the first items that shall pass, in (0, 1]; resolved to a

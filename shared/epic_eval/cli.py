@@ -19,6 +19,7 @@ from epic_core import __version__
 from epic_core.encoders import encoder_of
 from epic_core.errors import InvalidInputError, MissingExtraError
 from epic_core.lm import LanguageModel, lm_of
+from epic_core.lm.by_name import NAMES
 from epic_eval.answering import CONTEXTS, MAX_TOKENS
 from epic_eval.arms import ARMS, WITHOUT_MODEL
 from epic_eval.asking import ask, export_requests, import_answers
@@ -76,7 +77,7 @@ def _data_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _model_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--llm", metavar="MODEL", help="ollama/MODEL, or openai/MODEL with --llm-url")
+    parser.add_argument("--llm", metavar="MODEL", help=NAMES)
     parser.add_argument("--llm-url", metavar="URL", help="its server, such as http://localhost:8000/v1")
     parser.add_argument("--concurrency", type=int, metavar="N", help="calls at the same time (default 1)")
 

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Option, Typer
 
@@ -92,23 +92,21 @@ def mcp(
         raise MissingExtraError(error.name or "mcp", "mcp") from None
 
     access: Access = "read" if read_only else "write" if allow_writes else "propose"
-    given = {"model_budget": model.model_budget, "on_demand": model.on_demand}
     with UserMemory(
         file.memory,
         access=access,
         namespace=file.namespace,
         any_user=any_user,
         encoder=file.encoder,
-        **({"llm": CLIENT, **given} if model.llm == CLIENT else model.options()),
+        **_asked(model, CLIENT),
     ) as memory:
         if print_config is not None:
             options = {"--read-only": read_only, "--allow-writes": allow_writes, "--any-user": any_user}
             whose = [] if file.namespace == "default" else ["--namespace", file.namespace]
             made_with = [] if file.encoder is None else ["--encoder", file.encoder]
             flags = [name for name, asked in options.items() if asked]
-            config = _config(
-                print_config, [str(Path(file.memory).absolute()), *flags, *whose, *made_with, *model.arguments()]
-            )
+            place = str(Path(file.memory).absolute())
+            config = _config(print_config, [place, *flags, *whose, *made_with, *model.arguments()])
             # Not by `show`, which breaks long lines on a terminal.
             sys.stdout.write(f"{config}\n")
             sys.stderr.write(f"This belongs into {_CLIENTS[print_config][2]}.\n")
@@ -122,6 +120,15 @@ def mcp(
         shown = f"the token in {_TOKEN}" if given else f"the header  Authorization: Bearer {token}"
         sys.stderr.write(visible(f"http://{HOST}:{http}{PATH} with {shown}") + "\n")
         run_http(server, port=http, token=token)
+
+
+def _asked(model: Model, client: str) -> dict[str, Any]:
+    """Return the options of a memory that say which model is asked; the client's own cannot be asked yet."""
+    if model.llm != client:
+        return model.options()
+    if model.llm_url or model.concurrency or model.timeout:
+        raise InvalidInputError("--llm client is asked through the client: it has no server.")
+    return {"llm": client, "model_budget": model.model_budget, "on_demand": model.on_demand}
 
 
 def _config(client: Client, arguments: list[str]) -> str:

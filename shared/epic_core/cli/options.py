@@ -20,14 +20,15 @@ from epic_core.cli.printing import show, show_json, visible
 from epic_core.errors import InvalidInputError, UnknownItemError
 
 if TYPE_CHECKING:
-    from epic_core.lm import LanguageModel
+    from epic_core.lm import LlamaCppLM, OllamaLM, OpenAICompatibleLM
     from epic_core.memory import EpicMemory
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 ENCODERS = "static, minilm (the default if installed), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
 """As `epic_core.encoders.by_name.NAMES`, which would take numpy to show the help."""
 _KEY = "EPIC_LLM_KEY"
-_MODELS = "ollama:MODEL, openai:MODEL@URL, llama.cpp:FILE, or auto"
+MODELS = "ollama:MODEL, openai:MODEL@URL, llama.cpp:FILE.gguf, or auto"
+"""As `epic_core.lm.by_name.NAMES`, likewise."""
 _PANEL = f"Language model (a key for its server is read from {_KEY})"
 
 
@@ -149,11 +150,7 @@ class Server:
 
     llm_url: Annotated[
         str | None,
-        Option(
-            metavar="URL",
-            help="the server, if the model's name does not hold it: http://localhost:8000/v1",
-            rich_help_panel=_PANEL,
-        ),
+        Option(metavar="URL", help="the server, if the name does not hold it", rich_help_panel=_PANEL),
     ] = None
     concurrency: Annotated[
         int | None, Option(metavar="N", help="calls at the same time (default 1)", rich_help_panel=_PANEL)
@@ -162,15 +159,14 @@ class Server:
         float | None, Option(metavar="S", help="seconds for an answer (default 120)", rich_help_panel=_PANEL)
     ] = None
 
-    def model(self, name: str) -> LanguageModel:
+    def model(self, name: str) -> OllamaLM | OpenAICompatibleLM | LlamaCppLM:
         """Return the language model of a name, once its server has answered."""
         from epic_core.lm import lm_of
 
         key = os.environ.get(_KEY) or None
         lm = lm_of(name, url=self.llm_url, api_key=key, timeout=self.timeout, concurrency=self.concurrency)
         # Check before anything is written: with its server down, a whole corpus would end in the retry queue.
-        if (check := getattr(lm, "check", None)) is not None:  # a model in this process has no server
-            check()
+        lm.check()
         return lm
 
 
@@ -182,7 +178,7 @@ class Model(Server):
         str | None,
         Option(
             metavar="MODEL",
-            help=f"explains preferences, decides, and reads: {_MODELS}; default: none is asked",
+            help=f"explains preferences, decides, and reads: {MODELS}; default: none is asked",
             rich_help_panel=_PANEL,
         ),
     ] = None

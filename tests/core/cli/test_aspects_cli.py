@@ -150,7 +150,7 @@ def test_edit_changes_what_is_given_and_show_prints_it(epic: Shown) -> None:
         (["edit", "I love tea.", "--follows", "tea"], "No preference"),
         (["show", "I love tea."], "No preference"),
         (["reread", AVOIDS, "--expand", "tiny"], "There is no model 'tiny'"),
-        (["reread", AVOIDS, "--expand", "ollama/tiny", "--way", "single"], "--llm says which"),
+        (["reread", AVOIDS, "--expand", "ollama:tiny", "--way", "single"], "--llm says which"),
     ],
 )
 def test_an_expansion_that_cannot_be_changes_nothing(epic: Shown, arguments: list[str], part: str) -> None:
@@ -162,7 +162,7 @@ def test_expand_names_a_model_that_only_reads_preferences(epic: Shown) -> None:
     Path("prefs.txt").write_text("I love tea.", encoding="utf-8")
     Path("corpus.txt").write_text("A tea house in Kyoto.", encoding="utf-8")
     with LMServer(both) as server:
-        llm = ["--expand", "ollama/tiny", "--llm-url", server.url]
+        llm = ["--expand", "ollama:tiny", "--llm-url", server.url]
         built = epic("build", "--preferences", "prefs.txt", "--out", "new.epic", "--quiet", "corpus.txt", *llm)
         assert "1 preferences read by the model, 0 not, 1 expanded" in built and server.calls == 1
         epic("preferences", "me.epic", "add", "I love tea.", *llm)
