@@ -150,6 +150,14 @@ class OptionsWithModel(Options, total=False):
     llm: Any
 
 
+class ModelOptions(TypedDict, total=False):
+    """Those that say which language model is asked, and how much."""
+
+    llm: Any
+    model_budget: int | str | None
+    on_demand: str | float | None
+
+
 class EpicMemory:
     """Preference-aligned memory: keeps what matters to one user, and retrieves it by their preferences.
 
