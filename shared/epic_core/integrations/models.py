@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from epic_core.encoders import Encoder, aembed, by_name, embed
 from epic_core.encoders.adapted import is_encoder
@@ -61,7 +62,7 @@ class Models:
         )
 
     def lm_of(self, given: object) -> LanguageModel:
-        """Return a language model for the model that a user gave, a string is one's name.
+        """Return a language model for the model that a user gave: the framework's, or any that `epic_core` takes.
 
         Raises:
             InvalidInputError: for anything else.
@@ -70,8 +71,9 @@ class Models:
             return self.lm(given)
         if isinstance(given, str):
             return lm_by_name.lm_of(given)
-        if not self._is_component(given) and callable(getattr(given, "complete", None)):
-            return given  # type: ignore[return-value]
+        if not self._is_component(given):
+            with suppress(InvalidInputError):
+                return lm_by_name.lm_of(cast("LanguageModel", given))
         raise InvalidInputError(f"{self.no_chat}; not {kind_of(given)}.")
 
     def verifier_of(self, given: object, encoder: Encoder, model_budget: int | str | None = None) -> Verifier:
