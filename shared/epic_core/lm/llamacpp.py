@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +62,9 @@ class LlamaCppLM(LimitedLM):
         package()
         self._timeout = timeout
         self._logprobs = logprobs
-        self._options = {"n_ctx": context, "n_gpu_layers": -1, **(options or {})}
+        threads = _threads()
+        defaults = {"n_ctx": context, "n_gpu_layers": -1, "n_threads": threads, "n_threads_batch": threads}
+        self._options = {**defaults, **(options or {})}
         self._model: Any = None
         self._grammars: dict[str, Any] = {}
         # `LimitedLM` lets one thread and one task of each loop through: they must not meet in the model either.
@@ -189,6 +192,12 @@ class _Stop:
                 " model.",
                 timed_out=True,
             )
+
+
+def _threads() -> int:
+    """Return how many threads compute: half of the cores, as threads that wait for one without a core slow all down."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // 2)
 
 
 def package() -> Any:
