@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,28 +94,40 @@ def test_without_a_model_the_embedded_verifier_is_scored(epic: Epic, pairs: Path
 
 
 class Model:
-    """A model that is asked about one note after the other, and interrupted at one of its calls."""
+    """A model that is interrupted at one of its calls, or hangs at it until it is cancelled."""
 
     name, concurrency, context = "own", 1, None
 
-    def __init__(self, *, interrupt_at: int = 0) -> None:
-        self.calls, self.interrupt_at = 0, interrupt_at
+    def __init__(self, *, interrupt_at: int = 0, hang_at: int = 0) -> None:
+        self.calls, self.interrupt_at, self.hang_at = 0, interrupt_at, hang_at
+        self.cancelled = False
 
     def complete(self, messages: Any, **_: Any) -> Completion:
+        return Completion(text=Script(SAID)(messages))
+
+    async def acomplete(self, messages: Any, **_: Any) -> Completion:
         self.calls += 1
         if self.calls == self.interrupt_at:
             raise KeyboardInterrupt
-        return Completion(text=Script(SAID)(messages))
+        if self.calls == self.hang_at:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                self.cancelled = True
+                raise
+        return self.complete(messages)
 
 
 def test_what_was_reached_is_reported_after_an_interrupt_or_the_end_of_the_time(pairs: Path) -> None:
-    notes = [note for note in read_notes(pairs) for _ in range(8)]
+    notes = read_notes(pairs) * 8
     lines: list[str] = []
     said = ask(LMVerifier(Model(interrupt_at=3)), notes, HashEncoder(), say=lines.append)
-    assert 0 < sum(record is not None for record in said) < len(notes) and lines[-1] == "Stopped."
-    said = ask(LMVerifier(Model()), notes, HashEncoder(), seconds=1e-9, say=lines.append)
-    assert sum(record is not None for record in said) == 1 and lines[-1].endswith("s are over.")
-    assert [pair.preference for pair in pairs_of(notes, said)] == [TEA, TRAINS]
+    reached = sum(record is not None for record in said)
+    assert 0 < reached < len(notes) and lines[-1] == "Stopped."
+    assert len(pairs_of(notes, said)) == reached + -(-reached // 4)  # one note in four has two pairs
+    hanging = Model(hang_at=1)
+    assert ask(LMVerifier(hanging), notes, HashEncoder(), seconds=0.5, say=lines.append) == [None] * len(notes)
+    assert hanging.cancelled == bool(hanging.calls) and lines[-1] == "0.5 s are over."
 
 
 def test_undecided_notes_count_as_wrong_and_are_asked_about_again(
@@ -140,8 +153,9 @@ class _Discarding(LMVerifier):
     def __init__(self) -> None:
         super().__init__(Model())
 
-    def verify(self, candidates: Any) -> Iterator[Verdict]:
-        return (Verdict(decision=Decision.DISCARD) for _ in candidates)
+    async def averify(self, candidates: Any) -> AsyncIterator[Verdict]:
+        for _ in candidates:
+            yield Verdict(decision=Decision.DISCARD)
 
 
 @pytest.mark.parametrize(

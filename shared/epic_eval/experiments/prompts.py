@@ -6,6 +6,7 @@ verifier is asked about notes as in a memory, each under its preferences, severa
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections import Counter
@@ -106,34 +107,33 @@ def ask(
 ) -> list[Record | None]:
     """Return what a verifier says of notes, in their order; None for those that it was not asked about.
 
-    It ends early after `seconds`, or by an interrupt from the keyboard. What the journal holds is not asked again.
+    It ends early after `seconds`, or by an interrupt from the keyboard: the call that is made then is cancelled. What
+    the journal holds is not asked again.
     """
     keys = [key_of(verifier.name, note.item.content, list(note.labels)) for note in notes]
-    made: dict[int, Record] = {}
-    for place, key in enumerate(keys):
-        if journal is not None and (record := journal.get(key)) is not None:
-            made[place] = record
+    known = [None if journal is None else journal.get(key) for key in keys]
+    made: dict[int, Record] = {place: record for place, record in enumerate(known) if record is not None}
     due = [place for place in range(len(notes)) if place not in made]
-    asked = verifier.verify([notes[place].candidate(encoder) for place in due])
-    began = last = time.perf_counter()
-    try:
-        for place, verdict in zip(due, asked, strict=False):
-            now = time.perf_counter()
-            record = made[place] = _record(verdict, now - last)
-            last = now
+
+    async def collect() -> None:
+        last = time.perf_counter()
+        asked = verifier.averify([notes[place].candidate(encoder) for place in due])
+        places = iter(due)
+        async for verdict in asked:
+            place, now = next(places), time.perf_counter()
+            made[place], last = _record(verdict, now - last), now
             # A failure is not kept: it may succeed when it is asked again.
             if journal is not None and verdict.decision is not Decision.UNDECIDED:
-                journal.add(keys[place], record)
-            if seconds is not None and now - began > seconds and place != due[-1]:
-                say(f"{seconds:g} s are over.")
-                break
+                journal.add(keys[place], made[place])
             if not len(made) % _TELL_EVERY:
                 say(f"{len(made)} of {len(notes)} notes")
+
+    try:
+        asyncio.run(asyncio.wait_for(collect(), seconds))
+    except asyncio.TimeoutError:
+        say(f"{seconds:g} s are over.")
     except KeyboardInterrupt:
         say("Stopped.")
-    finally:
-        if (close := getattr(asked, "close", None)) is not None:
-            close()
     return [made.get(place) for place in range(len(notes))]
 
 
