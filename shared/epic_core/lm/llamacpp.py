@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +62,9 @@ class LlamaCppLM(LimitedLM):
         package()
         self._timeout = timeout
         self._logprobs = logprobs
-        self._options = {"n_ctx": context, "n_gpu_layers": -1, **(options or {})}
+        threads = _threads()
+        defaults = {"n_ctx": context, "n_gpu_layers": -1, "n_threads": threads, "n_threads_batch": threads}
+        self._options = {**defaults, **(options or {})}
         self._model: Any = None
         self._grammars: dict[str, Any] = {}
         # `LimitedLM` lets one thread and one task of each loop through: they must not meet in the model either.
@@ -122,7 +125,7 @@ class LlamaCppLM(LimitedLM):
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         tokens: list[Token] = []
         count, logprob, cut = 0, 0.0, True
-        for token in self._tokens(model, prompt, self._grammar(schema), stop):
+        for token in self._tokens(model, prompt, self._grammar(model, schema), stop):
             if package().llama_vocab_is_eog(package().llama_model_get_vocab(model.model), token):
                 cut = False
                 break
@@ -151,15 +154,15 @@ class LlamaCppLM(LimitedLM):
             yield token
             stop.check()
 
-    def _grammar(self, schema: Schema | None) -> Any:
-        """Return the grammar of a schema, or None if it has none."""
+    def _grammar(self, model: Any, schema: Schema | None) -> Any:
+        """Return the grammar of a schema; None for none, or one that llama.cpp has no grammar for."""
         if schema is None:
             return None
         spelt = json.dumps(schema)
         if spelt not in self._grammars:
             if len(self._grammars) >= _MOST_GRAMMARS:
                 self._grammars.clear()
-            self._grammars[spelt] = package().LlamaGrammar.from_json_schema(spelt, verbose=False)
+            self._grammars[spelt] = _grammar_of(model, spelt)
         return self._grammars[spelt]
 
     def _loaded(self) -> Any:
@@ -189,6 +192,12 @@ class _Stop:
                 " model.",
                 timed_out=True,
             )
+
+
+def _threads() -> int:
+    """Return how many threads compute: half of the cores, as threads that wait for one without a core slow all down."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // 2)
 
 
 def package() -> Any:
@@ -267,6 +276,22 @@ def tokens_of(model: Any, text: str, *, add_bos: bool) -> list[int]:
     """Return the tokens of a text, in which those of the chat template may be spelt out."""
     tokens: list[int] = model.tokenize(text.encode("utf-8"), add_bos=add_bos, special=True)
     return tokens
+
+
+def _grammar_of(model: Any, schema: str) -> Any:
+    """Return the grammar of a schema, or None if llama.cpp does not understand it: generating by it would crash."""
+    from llama_cpp.llama_grammar import json_schema_to_gbnf
+
+    try:
+        grammar = json_schema_to_gbnf(schema)
+    except Exception:
+        return None
+    vocabulary = package().llama_model_get_vocab(model.model)
+    sampler = package().llama_sampler_init_grammar(vocabulary, grammar.encode("utf-8"), b"root")
+    if not sampler:
+        return None
+    package().llama_sampler_free(sampler)
+    return package().LlamaGrammar.from_string(grammar, verbose=False)
 
 
 def _logprob(model: Any, token: int) -> float:

@@ -102,7 +102,12 @@ class Llama:
 def package(monkeypatch: pytest.MonkeyPatch) -> type[Llama]:
     module: Any = ModuleType("llama_cpp")
     module.Llama = kind = type("Llama", (Llama,), {"read": []})
-    module.LlamaGrammar = SimpleNamespace(from_json_schema=lambda schema, verbose: ("grammar", schema))
+    module.LlamaGrammar = SimpleNamespace(from_string=lambda grammar, verbose: grammar)
+    module.llama_sampler_init_grammar = lambda vocab, grammar, root: "wrong" not in grammar.decode() and [root]
+    module.llama_sampler_free = lambda sampler: sampler.remove(b"root")
+    grammars: Any = ModuleType("llama_cpp.llama_grammar")
+    grammars.json_schema_to_gbnf = lambda schema: f"grammar of {schema}"
+    monkeypatch.setitem(sys.modules, "llama_cpp.llama_grammar", grammars)
     module.llama_model_get_vocab = lambda model: None
     module.llama_vocab_is_eog = lambda vocab, token: token == ENDS
 
@@ -151,7 +156,7 @@ async def test_an_answer_is_held_to_the_schema_and_has_probabilities(package: ty
     assert isinstance(lm, LlamaCppLM) and (lm.name, lm.concurrency) == ("llama.cpp:tiny.gguf", 1)
     completion = lm.complete(ANSWER, schema={"type": "object"})
     assert completion.text == '{"é": 1}' and not completion.cut
-    assert package.grammar == ("grammar", '{"type": "object"}')
+    assert package.grammar == 'grammar of {"type": "object"}'
     assert completion.tokens is not None and "".join(token.text for token in completion.tokens) == completion.text
     pairs = list(zip(b"\n" + package.says, package.says, strict=False))
     expected = [TABLE[pair] for pair in pairs]
@@ -159,6 +164,8 @@ async def test_an_answer_is_held_to_the_schema_and_has_probabilities(package: ty
     assert completion.tokens[2] == Token("é", pytest.approx(expected[2] + expected[3], abs=1e-4))
     assert (completion.prompt_tokens, completion.completion_tokens) == (5, 9)
     assert await lm.acomplete(ANSWER, schema={"type": "object"}) == completion
+    lm.complete(ANSWER, schema={"type": "wrong"})
+    assert package.grammar is None
     cut = lm.complete(ANSWER, max_tokens=2)
     assert (cut.text, cut.cut, cut.completion_tokens, package.grammar) == ('{"', True, 2, None)
     assert LlamaCppLM(tiny, logprobs=False).complete(ANSWER).tokens is None
@@ -253,6 +260,8 @@ async def test_a_real_model_keeps_to_a_schema_and_stops(smollm2: Path) -> None:
     assert certainty is not None and 0.0 < certainty <= 1.0
     again = await lm.acomplete(asked, schema=schema, max_tokens=100)
     assert again.text == completion.text
+    free = lm.complete(asked, schema={"type": "string", "pattern": "^(["}, max_tokens=5)
+    assert free.completion_tokens == 5
     call = asyncio.create_task(lm.acomplete([Message("user", "Tell me a long story.")]))
     await asyncio.sleep(0.5)
     began = time.monotonic()
