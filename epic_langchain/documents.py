@@ -15,7 +15,6 @@ from epic_core.context import format_hit
 from epic_core.errors import InvalidInputError
 from epic_core.integrations.metadata import (
     OF_ONE_CALL,
-    ORIGINAL,
     as_metadata,
     guidance_of,
     hit_metadata,
@@ -56,9 +55,7 @@ def documents_of(judged: Judged, document: Document, *, split: bool) -> list[Doc
     """Return a kept document with its guidance; with `split`, one document for each preference it was kept for."""
     alignments = guidance_of(judged)
     own = own_metadata(document.metadata)
-    if judged.rewrite:
-        own.setdefault(ORIGINAL, document.page_content)
-    text = judged.rewrite or document.page_content
+    text = document.page_content
     if not split:
         return [Document(id=document.id, page_content=text, metadata=own | as_metadata(alignments))]
     return [

@@ -49,10 +49,9 @@ class EpicDocumentTransformer(
         print(keep.report)
 
     `epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`, `epic_confidence` and `epic_similarity`
-    describe the strongest alignment, `epic_alignments` has all of them as JSON. A verifier that rewrites changes the
-    text; `epic_original` then has the original one. The transformer is also a Runnable, for another user as
-    `invoke(documents, preferences=[...])`. Other metadata is kept, input documents are never changed, and documents
-    whose text is white space are left out.
+    describe the strongest alignment, `epic_alignments` has all of them as JSON. The transformer is also a Runnable, for
+    another user as `invoke(documents, preferences=[...])`. Other metadata is kept, input documents are never changed,
+    and documents whose text is white space are left out.
 
     If the model fails on a document, it is not returned; it is in `undecided`, the reason is in `report.failures`, and
     a warning is logged. Transform it again once the model answers: existing verdicts are reused.

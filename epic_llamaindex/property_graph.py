@@ -32,7 +32,7 @@ from epic_core import BuildReport, EpicMemory, Preference
 from epic_core.encoders import Encoder
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.integrations.judging_memory import warn_of_undecided
-from epic_core.integrations.metadata import PREFIX, REWRITE, as_metadata
+from epic_core.integrations.metadata import PREFIX, as_metadata
 from epic_core.integrations.reranking import Ranked, Reranker
 from epic_core.lm.failures import kind_of
 from epic_core.runtime.batching import unique_preferences
@@ -338,10 +338,7 @@ def _verdicts_of(source: EpicTransform | EpicMemory, passages: Sequence[BaseNode
 def _guidance_under(judged: Ranked, preferences: frozenset[str] | None) -> dict[str, Any]:
     """Return the guidance of a passage under some preferences, as flat metadata; empty if there is none."""
     facts = [one for one in judged.guidance if preferences is None or one["preference"] in preferences]
-    if not facts:
-        return {}
-    metadata = as_metadata(facts)
-    return {**metadata, REWRITE: judged.rewrite} if judged.rewrite else metadata
+    return as_metadata(facts) if facts else {}
 
 
 def delete_passages(index: PropertyGraphIndex, node_ids: Iterable[str]) -> None:

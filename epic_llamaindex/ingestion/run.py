@@ -10,7 +10,7 @@ from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, Node
 
 from epic_core import BuildReport, Decision, Item
 from epic_core.errors import InvalidInputError, UndecidedError
-from epic_core.integrations.metadata import REWRITE, as_metadata, guidance_of, own_metadata
+from epic_core.integrations.metadata import as_metadata, guidance_of, own_metadata
 from epic_core.types.verdicts import Judged
 from epic_llamaindex.ingestion.links import relink
 from epic_llamaindex.nodes import checked_nodes, copy_of, text_of
@@ -56,7 +56,7 @@ class Run:
         if judged.verdict.decision is Decision.UNDECIDED and self._step.on_undecided == "keep":
             return node.get_content(MetadataMode.EMBED)
         alignments = judged.verdict.alignments
-        return judged.rewrite or (alignments[0].instruction.strip() if alignments else "")
+        return alignments[0].instruction.strip() if alignments else ""
 
     def finish(self, judged: Sequence[Judged], vectors: Mapping[str, list[float]]) -> list[BaseNode]:
         """Return the nodes that are kept, and hand the report and the undecided nodes to the step.
@@ -93,8 +93,6 @@ class Run:
         metadata = own_metadata(node.metadata)
         if self._step.annotate and judged.kept:
             metadata |= as_metadata(guidance_of(judged))
-            if judged.rewrite:
-                metadata[REWRITE] = judged.rewrite
         vector = vectors.get(self._found_by(node, judged))
         return copy_of(node, metadata) if vector is None else copy_of(node, metadata, embedding=list(vector))
 

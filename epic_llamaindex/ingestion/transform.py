@@ -45,12 +45,11 @@ class EpicTransform(JudgingComponent, TransformComponent):
 
     Ids and texts stay as they are. Each returned node is a copy with its guidance in flat `epic_*` metadata, which is
     neither embedded nor shown to a model: `epic_instruction`, `epic_preference`, `epic_stance`, `epic_rationale`,
-    `epic_confidence` and `epic_similarity` of the strongest alignment, `epic_alignments` with all of them as JSON, and
-    `epic_rewrite` if the verifier rewrites. Links to dropped nodes are redirected to the next node that is kept; the
-    link to the source document stays. Images and other media without text cannot be judged and pass unchanged; blank
-    nodes are dropped.
+    `epic_confidence` and `epic_similarity` of the strongest alignment, and `epic_alignments` with all of them as JSON.
+    Links to dropped nodes are redirected to the next node that is kept; the link to the source document stays. Images
+    and other media without text cannot be judged and pass unchanged; blank nodes are dropped.
 
-    With `embed_model=`, a node gets the embedding of its strongest instruction (or of its rewritten text), and is found
+    With `embed_model=`, a node gets the embedding of its strongest instruction, and is found
     by it. An index keeps an existing embedding; an embedding step after this one would replace it, so leave it out.
 
     The cache key of a pipeline includes `preferences`, `tau` and the other settings, and the models' names in `models`,

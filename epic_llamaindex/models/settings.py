@@ -34,8 +34,7 @@ def settings_digest(*models: Encoder | Verifier | None) -> str:
 def _settings(model: Any) -> list[Any]:
     # Read only stored attributes: a property may ask a server.
     held = vars(model) if hasattr(model, "__dict__") else {}
-    named = [getattr(part, "name", None) for part in (model, getattr(model, "rewriter", None))]
-    found: list[Any] = [*named, {name: _plain(held[name]) for name in _OWN if name in held}]
+    found: list[Any] = [getattr(model, "name", None), {name: _plain(held[name]) for name in _OWN if name in held}]
     if "fingerprint" in held and not hasattr(type(model), "fingerprint"):
         found.append(held["fingerprint"])
     if isinstance(model, StaticEncoder):

@@ -49,7 +49,6 @@ from epic_core.pipeline.on_demand import checked_on_demand
 from epic_core.pipeline.opening import found_namespace, hold_to, take_over, take_up
 from epic_core.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_core.pipeline.reencode import reencode_memory
-from epic_core.pipeline.rewrites import renew_rewrites
 from epic_core.pipeline.search import (
     BY_VECTOR,
     Keys,
@@ -624,7 +623,7 @@ class EpicMemory:
         return report
 
     def retry(self, *, progress: bool = False) -> BuildReport:
-        """Verify the undecided items again, and rewrite what could not be rewritten."""
+        """Verify the undecided items again."""
         return self._reported(self._retrying, progress)
 
     async def aretry(self, *, progress: bool = False) -> BuildReport:
@@ -633,7 +632,6 @@ class EpicMemory:
 
     def _retrying(self, report: BuildReport, clock: Clock, progress: Progress) -> Effects[None]:
         yield from retry(self._session, report, clock, progress)
-        yield from renew_rewrites(self._session, self._session.encoder, report)
 
     def _new_report(self) -> tuple[BuildReport, Clock]:
         self._session.share_model_usage()
@@ -1046,7 +1044,6 @@ class EpicMemory:
         """Remove a preference (by text, id or object), its entries, and what was written for it.
 
         Items that no other preference holds are left in the light tier by their text alone; with `reserve=0` they go.
-        Items rewritten for it and others are rewritten for the others.
 
         Raises:
             UnknownPreferenceError: if it is not held.

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 
 from epic_core.errors import InvalidInputError
 from epic_core.lm import LanguageModel, Message
-from epic_core.lm.answers import UnreadableAnswer, json_pieces, letters, said_in, value_of
+from epic_core.lm.answers import UnreadableAnswer, json_pieces, letters, said_in
 from epic_core.lm.prompting import section
 from epic_eval.asking import Asking, Request, answer_to, ask
 from epic_eval.journal import Journal
@@ -140,7 +140,7 @@ def read_check(text: str | None) -> tuple[Says, str]:
     except UnreadableAnswer:
         return "undecided", ""
     for record in reversed(records):
-        value, quote = value_of(record, ("answer",)), value_of(record, ("quote",))
+        value, quote = record.get("answer"), record.get("quote")
         word = letters(value) if isinstance(value, str) else ""
         if isinstance(value, bool):
             word = "yes" if value else "no"

@@ -24,7 +24,7 @@ from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError
 from epic_langchain import EpicEmbeddings, EpicRetriever
 from epic_langchain.models import LangChainEncoder
 from helpers import HashEncoder, KeepAll, both
-from scripted import BOTH, TRAIN, WINE, Scripted, anew, memory_of
+from scripted import BOTH, TRAIN, WINE
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 ITEMS = [
@@ -160,15 +160,6 @@ def test_metadata_is_the_same_with_guidance_in_the_text(memory: EpicMemory) -> N
     assert [(one.id, one.metadata) for one in plain.invoke(QUERY)] == [
         (one.id, one.metadata) for one in guided.invoke(QUERY)
     ]
-
-
-def test_a_rewritten_text_is_what_is_shown() -> None:
-    memory = memory_of(Scripted(), refine="rewrite")
-    memory.add([Item(id="a", text="red wine")])
-    (plain,) = EpicRetriever(memory=memory).invoke("red wine")
-    assert (plain.id, plain.page_content) == ("a", anew("red wine", WINE)) and plain.metadata["epic_instruction"] == ""
-    (guided,) = EpicRetriever(memory=memory, guidance="text").invoke("red wine")
-    assert guided.page_content == memory.context("red wine")
 
 
 def test_several_preferences_are_one_documents_guidance() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,8 @@ from pydantic import Field
 
 from epic_core import Preference, Stance
 from epic_core.errors import EncoderError, LMUnavailableError, UndecidedError
-from epic_core.lm.prompting import Prompt
+from epic_core.lm.prompting import prompt_of
 from epic_core.verification import EmbeddedVerifier
-from epic_core.verification.prompts import Prompts
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
 from helpers import HashEncoder, KeepAll
@@ -104,9 +104,7 @@ async def test_a_pipeline_gives_what_the_step_keeps(cached: bool, run: Run) -> N
 
 NODES = [TextNode(text=text, id_=f"n{number}") for number, text in enumerate(SENTENCES)]
 LATER = datetime(2999, 1, 1, tzinfo=timezone.utc)
-PROMPTS = Prompts()
-OTHER_PROMPT = Prompt(system=PROMPTS.single.system + " Be strict.", user=PROMPTS.single.user)
-OTHER_REWRITE = Prompt(system=PROMPTS.rewrite.system + " Be brief.", user=PROMPTS.rewrite.user)
+OTHER_PROMPT = replace(prompt_of("verify"), system="Be strict.")
 
 
 def _answer(messages: Sequence[ChatMessage]) -> str:
@@ -168,12 +166,7 @@ CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
         lambda: {"llm": verifier_of(Scripted(name="a"))},
         lambda: {"llm": verifier_of(Scripted(name="b"))},
     ),
-    "a prompt": (dict, lambda: {"llm": verifier_of(Scripted(), prompts=Prompts(single=OTHER_PROMPT))}),
-    "the prompt to rewrite": (
-        lambda: {"llm": verifier_of(Scripted(), refine="rewrite")},
-        lambda: {"llm": verifier_of(Scripted(), refine="rewrite", prompts=Prompts(rewrite=OTHER_REWRITE))},
-    ),
-    "the way to ask": (dict, lambda: {"llm": verifier_of(Scripted(), way="batch")}),
+    "a prompt": (dict, lambda: {"llm": verifier_of(Scripted(), prompt=OTHER_PROMPT)}),
     "the embedded verifier's encoder": (
         lambda: {"llm": EmbeddedVerifier(HashEncoder())},
         lambda: {"llm": EmbeddedVerifier(HashEncoder(fingerprint="v1 "))},

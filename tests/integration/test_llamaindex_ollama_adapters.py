@@ -68,13 +68,13 @@ def shown(server: LMServer) -> int:
 # a memory
 
 
-@pytest.mark.parametrize(("way", "concurrency"), [("single", 4), ("paper", 1), ("batch", 4)])
-async def test_a_memory_is_built_and_searched(server: LMServer, way: Any, concurrency: int, add: Add) -> None:
-    memory = memory_of(server, verifier(llm_of(server), concurrency, way=way))
+@pytest.mark.parametrize(("batch_size", "concurrency"), [(1, 4), (8, 1)])
+async def test_a_memory_is_built_and_searched(server: LMServer, batch_size: int, concurrency: int, add: Add) -> None:
+    memory = memory_of(server, verifier(llm_of(server), concurrency, batch_size=batch_size))
     report = await add(memory)
     assert pairs_of(memory) == EXPECTED
     nothing_lost(memory, report, waiting=0)
-    assert server.calls == report.usage.calls == {"single": 6, "paper": 13, "batch": 1}[way]
+    assert server.calls == report.usage.calls == {1: 6, 8: 1}[batch_size]
     assert server.most_at_once <= concurrency
     assert report.usage.prompt_tokens > report.usage.completion_tokens > 0
     assert memory.search("A vegan stew of beans") == await memory.asearch("A vegan stew of beans") != []

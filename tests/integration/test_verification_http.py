@@ -23,7 +23,6 @@ from scripted import (
     KEPT,
     PASSED,
     TEXTS,
-    WAYS,
     Add,
     Answers,
     Model,
@@ -71,17 +70,17 @@ def mended(memory: EpicMemory, answers: Answers, waiting: set[str]) -> None:
 # what is sent, and what comes back
 
 
-@pytest.mark.parametrize(("way", "concurrency"), [("single", 4), ("paper", 1), ("batch", 4)])
-async def test_all_ways_give_the_same_memory(
-    server: LMServer, make: Make, way: Any, concurrency: int, add: Add
+@pytest.mark.parametrize(("batch_size", "concurrency"), [(1, 4), (8, 1)])
+async def test_the_memory_is_the_same_over_http(
+    server: LMServer, make: Make, batch_size: int, concurrency: int, add: Add
 ) -> None:
-    memory = memory_with(LMVerifier(make(concurrency=concurrency), way=way))
+    memory = memory_with(LMVerifier(make(concurrency=concurrency), batch_size=batch_size))
     report = await add(memory)
 
     assert pairs_of(memory) == EXPECTED
     assert (report.kept, report.discarded) == (len(KEPT), len(DISCARDED))
     nothing_lost(memory, report, waiting=0)
-    assert server.calls == report.usage.calls == {"single": 6, "paper": 13, "batch": 1}[way]
+    assert server.calls == report.usage.calls == {1: 6, 8: 1}[batch_size]
     assert server.most_at_once <= concurrency
     assert report.usage.prompt_tokens > report.usage.completion_tokens > 0
     assert report.usage.seconds > 0
@@ -203,11 +202,11 @@ def connections(server: LMServer, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("batch_size", [1, 4])
 async def test_connections_go_to_the_server_alone(
-    server: LMServer, make: Make, connections: list[Any], way: Any, add: Add, tmp_path: Path
+    server: LMServer, make: Make, connections: list[Any], batch_size: int, add: Add, tmp_path: Path
 ) -> None:
-    verifier = LMVerifier(make(), way=way)
+    verifier = LMVerifier(make(), batch_size=batch_size)
     with EpicMemory.open(
         tmp_path / "me.epic", ["Vegan diet", "Old churches"], encoder=HashEncoder(), verifier=verifier, tau=0.05
     ) as memory:

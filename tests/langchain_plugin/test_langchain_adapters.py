@@ -194,12 +194,11 @@ def scripted(call: Call) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "way", "concurrency"),
-    [("plain", "single", 1), ("limited", "paper", 4), ("formed", "batch", 1), ("calling", "single", 4)],
+    ("kind", "batch_size", "concurrency"), [("plain", 1, 1), ("limited", 2, 4), ("formed", 4, 1), ("calling", 1, 4)]
 )
-async def test_any_chat_model_verifies(kind: str, way: Any, concurrency: int, add: Add) -> None:
+async def test_any_chat_model_verifies(kind: str, batch_size: int, concurrency: int, add: Add) -> None:
     model = KINDS[kind](answer=scripted)
-    memory = memory_with(patient(LangChainLM(model, concurrency=concurrency), way=way))
+    memory = memory_with(patient(LangChainLM(model, concurrency=concurrency), batch_size=batch_size))
     report = await add(memory)
     assert pairs_of(memory) == EXPECTED
     nothing_lost(memory, report, waiting=0)
@@ -323,7 +322,7 @@ async def test_confidences_and_token_counts_reach_the_memory(add: Add) -> None:
         tokens = [{"token": part, "logprob": -0.25 if part == "Keep" else -9.0} for part in re.split("(Keep)", text)]
         return AIMessage(text, response_metadata={"logprobs": {"content": tokens}}, usage_metadata=usage)
 
-    memory = memory_with(patient(LangChainLM(Formed(answer=answer))))
+    memory = memory_with(patient(LangChainLM(Formed(answer=answer)), batch_size=1))
     report = await add(memory)
     assert (report.usage.calls, report.usage.prompt_tokens) == (len(PASSED), 11 * len(PASSED))
     assert report.usage.completion_tokens == 3 * len(PASSED)
@@ -630,7 +629,7 @@ async def test_calls_are_children_of_the_run_in_which_they_happen(kind: str, way
     runs = Runs()
     manager = CallbackManager.configure(inheritable_callbacks=[runs], inheritable_tags=["mine"])
     parent = manager.on_chain_start({}, {}, name="parent")
-    memory = memory_with(patient(LangChainLM(KINDS[kind](answer=scripted), concurrency=concurrency)))
+    memory = memory_with(patient(LangChainLM(KINDS[kind](answer=scripted), concurrency=concurrency), batch_size=1))
     with calling_with({"callbacks": parent.get_child(), "run_id": parent.run_id, "metadata": {"user": "ada"}}):
         await adding(way)(memory)
     assert below(runs, "parent") == [RUN_NAME] * len(PASSED)
@@ -643,7 +642,7 @@ async def test_calls_are_children_of_the_run_in_which_they_happen(kind: str, way
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_a_call_inside_a_runnable_is_its_child_without_more_ado(concurrency: int) -> None:
     runs = Runs()
-    memory = memory_with(patient(LangChainLM(Formed(answer=scripted), concurrency=concurrency)))
+    memory = memory_with(patient(LangChainLM(Formed(answer=scripted), concurrency=concurrency), batch_size=1))
     RunnableLambda(memory.add).invoke(ITEMS, {"callbacks": [runs], "run_name": "step"})
     assert below(runs, "step") == [RUN_NAME] * len(PASSED)
 
@@ -653,7 +652,7 @@ async def test_two_users_at_once_have_their_own_callbacks() -> None:
 
     async def one(runs: Runs) -> None:
         with calling_with({"callbacks": [runs]}):
-            await memory_with(patient(lm)).aadd(ITEMS)
+            await memory_with(patient(lm, batch_size=1)).aadd(ITEMS)
 
     both = Runs(), Runs()
     await asyncio.gather(*map(one, both))

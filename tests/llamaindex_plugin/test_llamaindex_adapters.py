@@ -125,11 +125,11 @@ class StatusError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("kind", "way", "concurrency"), [(ScriptedLLM, "single", 1), (Limited, "paper", 4), (OpenAILike, "batch", 4)]
+    ("kind", "batch_size", "concurrency"), [(ScriptedLLM, 1, 1), (Limited, 2, 4), (OpenAILike, 8, 4)]
 )
-async def test_any_llm_verifies(kind: type[ScriptedLLM], way: Any, concurrency: int, add: Add) -> None:
+async def test_any_llm_verifies(kind: type[ScriptedLLM], batch_size: int, concurrency: int, add: Add) -> None:
     lm = LlamaIndexLM(kind(answers=scripted), concurrency=concurrency)
-    memory = memory_with(patient(lm, way=way))
+    memory = memory_with(patient(lm, batch_size=batch_size))
     report = await add(memory)
     assert pairs_of(memory) == EXPECTED
     nothing_lost(memory, report, waiting=0)
@@ -422,8 +422,8 @@ async def aadds(memory: Any) -> None:
     ("kind", "concurrency", "way"), [(ScriptedLLM, 1, "sync"), (ScriptedLLM, 3, "async"), (MockLLM, 3, "sync")]
 )
 async def test_calls_are_spans_below_the_callers(kind: Any, concurrency: int, way: str) -> None:
-    llm = kind(answers=['{"decision": "Discard", "rationale": "no"}'] * 9) if kind is ScriptedLLM else kind()
-    memory = memory_with(patient(LlamaIndexLM(llm, concurrency=concurrency), retries=0))
+    llm = kind(answers=['{"answers": [{"chunk": 1, "decision": "Discard"}]}'] * 9) if kind is ScriptedLLM else kind()
+    memory = memory_with(patient(LlamaIndexLM(llm, concurrency=concurrency), retries=0, batch_size=1))
     with heard() as (events, spans):
         await (aadds(memory) if way == "async" else asyncio.to_thread(adds, memory))
 

@@ -36,7 +36,7 @@ from epic_llamaindex.nodes import node_of
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
 from helpers import AlteredEncoder, DiscardAll, HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM, heard
-from scripted import Scripted, anew, answer_to, instruction_for, read_prompt
+from scripted import answer_to, instruction_for, read_prompt
 
 VEGAN = "I follow a strict vegan diet."
 QUERY = "What shall I cook for dinner?"
@@ -345,19 +345,6 @@ async def test_guidance_in_texts_is_numbered_by_rank() -> None:
     assert plain.text == "Document 1:\nContent:\nsteam engine"
 
 
-async def test_what_a_verifier_rewrites_is_told(tmp_path: Path) -> None:
-    rewrites = LMVerifier(Scripted(), refine="rewrite")
-    (node,) = await both(lambda: hashed(rewrites), found("red wine x"), "red wine")
-    assert node.text == "red wine x" and node.node.metadata["epic_rewrite"] == anew("red wine x", "red wine")
-    (text,) = await both(lambda: hashed(rewrites, guidance="text"), found("red wine x"), "red wine")
-    assert text.text.endswith(f"Content:\n{anew('red wine x', 'red wine')}")
-    assert hashed(KeepAll(), guidance="text").postprocess_nodes([text], query_str="red wine") == [text]
-    assert text.node.metadata["epic_content"] == "red wine x"
-    # Read from metadata as well.
-    (again,) = hashed(KeepAll(), guidance="text").postprocess_nodes([node], query_str="red wine")
-    assert again.text.endswith(f"Content:\n{anew('red wine x', 'red wine')}")
-
-
 # models
 
 
@@ -425,7 +412,7 @@ async def test_a_model_that_is_down_is_not_waited_for(
         assert ("3 texts are undecided" in caplog.text and "no server" in caplog.text) == (stances(out) == unknown)
         return stances(out), len(llm.seen) - before
 
-    assert await call() == (unknown, 4)  # two nodes, each asked for twice
+    assert await call() == (unknown, 4)  # all of them, and one alone, each twice
     now[0] += 29.0
     assert await call() == (unknown, 0)
     now[0] += 1.0
@@ -434,7 +421,7 @@ async def test_a_model_that_is_down_is_not_waited_for(
     now[0] += 29.0
     assert await call() == (unknown, 0)
     now[0] += 1.0
-    assert await call() == (known, 3)
+    assert await call() == (known, 1)
     up.clear()
     assert await call() == (known, 0)
 
@@ -460,7 +447,7 @@ def test_one_failure_among_answers_is_tried_again() -> None:
     llm = scripted(lambda chunk: next(said, True))
     processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)
     assert stances(processor.postprocess_nodes(found("red wine a", "red wine b"))) == ["supports"] * 2
-    assert len(llm.seen) == 3
+    assert len(llm.seen) == 2
 
 
 def test_a_verifier_has_its_own_patience() -> None:
@@ -610,7 +597,7 @@ async def test_preferences_can_be_set_and_hold_from_the_next_call_on() -> None:
         assert await call() == {"red wine": "red wine", "green tea": "green tea", "steam engine": None}
         processor.preferences = ["steam engine", "red wine"]
         assert await call() == {"red wine": "red wine", "green tea": None, "steam engine": "steam engine"}
-        assert len(llm.seen) == 3  # what stays is not asked for again
+        assert len(llm.seen) == 2  # what stays is not asked for again
         for refused in ([], ["a b", "A b"], [7], [""]):
             with pytest.raises(ValidationError):
                 processor.preferences = refused
@@ -767,13 +754,3 @@ def test_nothing_it_shows_has_a_models_key() -> None:
             EpicNodePostprocessor(**{"llm": llm, **options})
         shown.append(str(error.value))
     assert not [text for text in shown if "SECRET" in text]
-
-
-@pytest.mark.parametrize("rewrite", ["a\x00b", "\ud800", "   "], ids=["NUL", "surrogate", "blank"])
-def test_a_rewrite_that_cannot_be_stored_does_not_end_a_query(rewrite: str) -> None:
-    facts = {"preference": "I like red wine.", "instruction": "Serve it.", "stance": "supports", "similarity": 0.5}
-    said = {"epic_alignments": json.dumps([facts]), "epic_rewrite": rewrite}
-    node = NodeWithScore(node=TextNode(text="red wine", metadata=said), score=0.5)
-    suited = EpicNodePostprocessor(preferences=["I like red wine."], guidance="text")
-    (found,) = suited.postprocess_nodes([node], query_str="wine")
-    assert "Serve it." in found.node.get_content() and "\x00" not in found.node.get_content()

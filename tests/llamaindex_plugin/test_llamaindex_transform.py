@@ -55,7 +55,6 @@ from scripted import (
     Asked,
     Own,
     Scripted,
-    anew,
     answer_to,
     documents,
     memory_of,
@@ -261,18 +260,6 @@ async def test_guidance_of_an_earlier_run_is_replaced(run: Run) -> None:
     assert await run(other, found) == await run(other, [TextNode(text=BOTH, id_="a", metadata={"n": 1})])
     (bare,) = await run(step(fine=False), found)
     assert not bare.metadata["epic_instruction"]
-
-
-async def test_a_rewriting_verifier_leaves_the_text(run: Run) -> None:
-    lm, encoder = Scripted(), HashEncoder()
-    keep = step(lm, llm=verifier_of(lm, refine="rewrite"), embed_model=encoder, encoder=None)
-    first, *_ = await run(keep, nodes(1))
-    assert texts([first]) == ["red wine 0"]
-    assert first.metadata["epic_rewrite"] == anew("red wine 0", WINE) and first.metadata["epic_instruction"] == ""
-    assert "epic_rewrite" in first.excluded_embed_metadata_keys
-    assert first.embedding == embed(encoder, [anew("red wine 0", WINE)])[0].tolist()
-    (again,) = await run(keep, [first])
-    assert again == first
 
 
 EMBEDDERS: dict[str, Callable[[], Any]] = {

@@ -46,7 +46,6 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts += [f"blue red sky over {n} hills and seas of {n}" for n in range(3)]
     with EpicMemory.open(path, [WINE, TRAIN], verifier=verifier_of(lm), **options) as memory:
         memory.add([Item(id=f"item {n}", text=text, metadata={"n": n % 3, "tag": "é"}) for n, text in enumerate(texts)])
-        memory.verifier = verifier_of(lm, refine="rewrite")
         memory.add([Item(id="anew", text=f"{_LONG} for the second time"), "green meadows", "red wine nowine again"])
         shown = memory.search(QUERY, reranker=True)
         memory.learn(shown, {shown[0].item.id: "used"})
@@ -87,7 +86,7 @@ def hits(memory: EpicMemory, query: str, **options: Any) -> list[Any]:
             hit.text,
             hit.score,
             hit.tier,
-            [(e, e.added, e.rewrite) for e in hit.entries],
+            [(e, e.added) for e in hit.entries],
         )
         for hit in memory.search(query, k=50, **options)
     ]
@@ -134,7 +133,7 @@ LOOKS: dict[str, Callable[[EpicMemory], Any]] = {
 
 def explained(memory: EpicMemory, item_id: str) -> Any:
     found = memory.explain(item_id)
-    return found.item, dict(found.item.metadata), found.note, [(e, e.added, e.rewrite) for e in found.entries]
+    return found.item, dict(found.item.metadata), found.note, [(e, e.added) for e in found.entries]
 
 
 def contents_of(path: Path | None) -> list[Any]:
@@ -169,7 +168,7 @@ def look(path: Path) -> dict[str, Any]:
 
 def untimed(rows: list[Any]) -> list[Any]:
     """Rows that do not depend on when they were written."""
-    names = ("meta", "preferences", "items", "pending", "ledger", "verdicts", "rewrites")
+    names = ("meta", "preferences", "items", "pending", "ledger", "verdicts")
     return [each for each in rows if each[0] in names]
 
 
@@ -481,10 +480,6 @@ WRITTEN: dict[str, tuple[str, Callable[[EpicMemory], object]]] = {
         "UPDATE entries SET instruction = 'Do something else.'",
         lambda memory: memory.remove_preference(WINE),
     ),
-    "a rewritten text": (
-        "UPDATE items SET rewrite = 'altered' WHERE rewrite IS NOT NULL",
-        lambda memory: memory.remove_preference(WINE),
-    ),
 }
 
 
@@ -495,7 +490,7 @@ def test_what_is_damaged_does_not_pass_for_sound_after_a_change(
 ) -> None:
     if early:
         changed(copy, statement)
-    with suppress(StoreError), opened(copy, verifier=verifier_of(Scripted(), refine="rewrite")) as memory:
+    with suppress(StoreError), opened(copy, verifier=verifier_of(Scripted())) as memory:
         if not early:
             changed(copy, statement)
         with suppress(StoreError):

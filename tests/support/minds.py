@@ -61,7 +61,7 @@ class Mind:
             return [("compare", user)], json.dumps({"decision": "update", "number": 1})
         asked = read_prompt(messages)
         pairs = [
-            (asked.kind, chunk, asked.preferences[number - 1])
+            ("judge", chunk, asked.preferences[number - 1])
             for chunk, under in zip(asked.chunks, asked.under, strict=True)
             for number in under
         ]

@@ -11,7 +11,7 @@ one behind a server:
 `Scripted` is a model that needs no truth, as it keeps what does not say no. It can be interrupted, and a hook can
 take its place:
 
-    lm = Scripted(hook=lambda asked: "Perhaps." if asked.kind == "rewrite" else None)
+    lm = Scripted(hook=lambda asked: "Perhaps." if "beans" in asked.chunk else None)
     lm.interrupt_at = {3}
 
 Memories made here have their preferences read by the parser, unless `aspects=` says otherwise: what a model is asked
@@ -29,7 +29,6 @@ import re
 import sqlite3
 import threading
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -44,12 +43,8 @@ from epic_core.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICom
 from epic_core.lm.prompting import Prompt
 from epic_core.types import BuildReport, Candidate, Preference, Stance
 from epic_core.verification import LMVerifier
-from epic_core.verification.prompts import Prompts
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply
-
-WAYS = ("single", "paper", "batch")
-
 
 # reading prompts
 
@@ -58,11 +53,9 @@ class Asked(NamedTuple):
     """What a prompt asks.
 
     Attributes:
-        kind: "single", "decide", "instruct", "batch" or "rewrite".
         under: The numbers of the preferences that each chunk is judged under.
     """
 
-    kind: str
     chunks: tuple[str, ...]
     preferences: tuple[str, ...]
     under: tuple[tuple[int, ...], ...]
@@ -70,9 +63,6 @@ class Asked(NamedTuple):
     @property
     def chunk(self) -> str:
         return self.chunks[0]
-
-
-_NAMED = {"Write the instruction": "instruct", "Rewrite the chunk": "rewrite", "Decide for each": "batch"}
 
 
 def user_text(messages: Sequence[Any]) -> str:
@@ -88,12 +78,11 @@ def read_prompt(messages: Sequence[Any]) -> Asked:
     assert numbers == tuple(range(1, len(listed) + 1))
     quoted = re.findall(r"<chunk \w+>\n(.*?)\n</chunk \w+>", text, re.S)
     under = re.findall(r"^Chunk \d+, to be judged under preferences? ([\d, ]+):$", text, re.M)
-    alone = "single" if "- instruction:" in _plain(messages)[0][1] else "decide"
+    assert len(under) == len(quoted)
     return Asked(
-        kind=next((kind for words, kind in _NAMED.items() if words in text), alone),
         chunks=tuple(re.sub(r"^\| ", "", chunk, flags=re.M) for chunk in quoted),
         preferences=tuple(preference for _, preference in listed),
-        under=tuple(tuple(map(int, shown.split(", "))) for shown in under) or (numbers,) * len(quoted),
+        under=tuple(tuple(map(int, shown.split(", "))) for shown in under),
     )
 
 
@@ -128,24 +117,13 @@ def rationale_for(chunk: str) -> str:
     return f"Said of {chunk[:40]}"
 
 
-def anew(chunk: str, *preferences: str) -> str:
-    """What scripted models rewrite a chunk to."""
-    return f"anew for {' and '.join(preferences)}: {chunk}"
-
-
 StanceOf: TypeAlias = Callable[[str, str], "Stance | None"]
 
 
 def answer_to(asked: Asked, stance_of: StanceOf) -> str:
     """Answers in the form a prompt asks for. A chunk is kept under the preferences it has a stance on."""
-    if asked.kind == "instruct":
-        return json.dumps({"instruction": instruction_for(asked.chunk, asked.preferences[0])})
-    if asked.kind == "rewrite":
-        return json.dumps({"text": anew(asked.chunk, *asked.preferences)})
     judged = [_judged(asked, place, stance_of) for place in range(len(asked.chunks))]
-    if asked.kind != "batch":
-        return json.dumps(judged[0])
-    return json.dumps({"answers": [{"chunk": number, **one} for number, one in enumerate(judged, start=1)]})
+    return json.dumps({"answers": judged})
 
 
 def _judged(asked: Asked, place: int, stance_of: StanceOf) -> dict[str, Any]:
@@ -154,11 +132,10 @@ def _judged(asked: Asked, place: int, stance_of: StanceOf) -> dict[str, Any]:
         preference = asked.preferences[number - 1]
         stance = stance_of(chunk, preference)
         if stance is not None:
-            relevant.append({"preference": number, "stance": str(stance)})
-            if asked.kind != "decide":
-                relevant[-1]["instruction"] = instruction_for(chunk, preference)
+            instruction = instruction_for(chunk, preference)
+            relevant.append({"preference": number, "stance": str(stance), "instruction": instruction})
     decision = "Keep" if relevant else "Discard"
-    return {"decision": decision, "rationale": rationale_for(chunk), "preferences": relevant}
+    return {"chunk": place + 1, "decision": decision, "preferences": relevant, "evidence": rationale_for(chunk)}
 
 
 class Script:
@@ -182,11 +159,6 @@ class Script:
         asked = read_prompt(messages)
         self.asked.append(asked)
         return answer_to(asked, lambda chunk, preference: self.truth.get((chunk, preference)))
-
-    @property
-    def kinds(self) -> Counter[str]:
-        """How often each kind of prompt was asked."""
-        return Counter(asked.kind for asked in self.asked)
 
     def about(self, text: str) -> list[Asked]:
         """What was asked about a chunk."""
@@ -456,12 +428,7 @@ SIMPLE = [Item(text=TEXTS["stew"], id="stew"), Item(text="A diet of gravel.", id
 
 # With short prompts all but a long item fit in a small context.
 LONG = Item(text="A vegan diet of beans. " * 100, id="long")
-SHORT = Prompts(
-    single=Prompt(system="Judge. - instruction:", user="{preferences}\n{chunk}"),
-    decide=Prompt(system="Judge.", user="{preferences}\n{chunk}"),
-    instruct=Prompt(system="", user="{preferences}\n{chunk}\n{rationale}\nWrite the instruction"),
-    batch=Prompt(system="", user="{preferences}\n{chunk}\nDecide for each"),
-)
+SHORT = Prompt(system="Judge.", user="{preferences}\n{chunks}")
 
 Pairs: TypeAlias = dict[tuple[str, str], tuple[Stance, str, str]]
 EXPECTED: Pairs = {
@@ -556,13 +523,8 @@ def first_properties(schema: Mapping[str, Any]) -> list[str]:
 
 
 def in_each_form(answer: dict[str, Any]) -> dict[str, str]:
-    """One answer as models give it that do not keep to a schema."""
+    """One answer as models give it that no server holds to a schema."""
     plain = json.dumps(answer)
-    (relevant,) = answer["preferences"] or [{"preference": "", "stance": "", "instruction": ""}]
-    labelled = (
-        f"Decision: {answer['decision']}\nRationale: {answer['rationale']}\nPreferences: {relevant['preference']}\n"
-        f"Stance: {relevant['stance']}\nInstruction: {relevant['instruction']}"
-    )
     return {
         "as asked": plain,
         "indented": json.dumps(answer, indent=2),
@@ -572,13 +534,11 @@ def in_each_form(answer: dict[str, Any]) -> dict[str, str]:
         "thinking of which only the end is there": f"I should look closely.</think>\n\n{plain}",
         "single quotes": str(answer),
         "a comma too many": plain[:-1] + ",}",
-        "XML": (
-            f"<decision>{answer['decision']}</decision>\n<reason>{answer['rationale']}</reason>\n"
-            f"<preference>{relevant['preference']}</preference>\n<stance>{relevant['stance']}</stance>\n"
-            f"<instruction>{relevant['instruction']}</instruction>"
+        "a list alone": json.dumps(answer["answers"]),
+        "one object after the other": "\n".join(map(json.dumps, answer["answers"])),
+        "without numbers": json.dumps({"answers": [{**one, "chunk": None} for one in answer["answers"]]}).replace(
+            '"chunk": null, ', ""
         ),
-        "labelled lines": labelled,
-        "bold labels": labelled.replace("Decision:", "**Decision:**").replace("Rationale:", "**Rationale:**"),
         "capitals": plain.replace('"Keep"', '"KEEP"').replace('"Discard"', '"DISCARD"'),
     }
 
@@ -600,21 +560,21 @@ def documents(count: int = 4) -> list[Item]:
 
 
 def verifier_of(lm: Scripted, **options: Any) -> LMVerifier:
-    """A verifier that tries once."""
-    return LMVerifier(lm, **{"retries": 0, "backoff": 0.0, **options})
+    """A verifier that tries once, and asks about one item at a time, so that calls can be counted."""
+    return LMVerifier(lm, **{"retries": 0, "backoff": 0.0, "batch_size": 1, **options})
 
 
-def memory_of(lm: Scripted, *preferences: str, way: Any = "single", refine: Any = None, **options: Any) -> EpicMemory:
+def memory_of(lm: Scripted, *preferences: str, batch_size: int = 1, **options: Any) -> EpicMemory:
     """A memory of two preferences, if no others are named."""
-    verifier = verifier_of(lm, way=way, refine=refine)
+    verifier = verifier_of(lm, batch_size=batch_size)
     options = {"encoder": HashEncoder(), "verifier": verifier, "aspects": "parser", **options}
     return EpicMemory(preferences or (WINE, TRAIN), **options)
 
 
-def opened(path: Path, lm: Scripted, *preferences: str, refine: Any = None, **options: Any) -> EpicMemory:
+def opened(path: Path, lm: Scripted, *preferences: str, **options: Any) -> EpicMemory:
     """A memory in a file, made with two preferences where there is none."""
     wanted = None if path.exists() and not preferences else preferences or (WINE, TRAIN)
-    options = {"encoder": HashEncoder(), "verifier": verifier_of(lm, refine=refine), "aspects": "parser", **options}
+    options = {"encoder": HashEncoder(), "verifier": verifier_of(lm), "aspects": "parser", **options}
     return EpicMemory.open(path, wanted, **options)
 
 

@@ -98,8 +98,8 @@ def explain(
     parts: list[str | Text] = [plain(explained.item.id, "bold cyan"), explained.item.text]
     for entry in explained.entries:
         parts += ["", marked(reason(entry, explained.item.text), entry.stance)]
-        if told := entry.rewrite or entry.instruction:
-            parts.append(f"{'rewritten' if entry.rewrite else 'a model is told'}: {told}")
+        if entry.instruction:
+            parts.append(f"a model is told: {entry.instruction}")
     parts += [f"\n{explained.note}"] if explained.note else []
     file.show(explained, *parts)
 

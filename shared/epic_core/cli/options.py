@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 from rich.console import RenderableType
 from typer import Argument, Option, Typer
@@ -243,22 +243,10 @@ class Judging(Model):
             rich_help_panel=_PANEL,
         ),
     ] = None
-    way: Annotated[
-        Literal["single", "paper", "batch"] | None,
-        Option(help="how the model is asked (default single)", rich_help_panel=_PANEL),
-    ] = None
-    refine: Annotated[
-        Literal["rewrite"] | None,
-        Option(help="have kept items rewritten for their preferences", rich_help_panel=_PANEL),
-    ] = None
 
     def options(self) -> dict[str, Any]:
-        """Return the options as `Model.options` does, and the verifier's own."""
+        """Return the options as `Model.options` does, and the model that only reads preferences."""
         options = super().options()
-        if options and (self.way or self.refine):
-            from epic_core.verification import LMVerifier
-
-            options["verifier"] = LMVerifier(options["llm"], way=self.way or "single", refine=self.refine)
         if self.expand is not None:
             options["expander"] = self.model(self.expand)
         return options

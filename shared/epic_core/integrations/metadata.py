@@ -18,12 +18,6 @@ from epic_core.types.metadata import copied
 from epic_core.types.verdicts import PENALTY, Judged
 
 PREFIX = "epic_"
-ORIGINAL = "epic_original"
-"""The key of the text before it was rewritten; it stays when a text is judged anew."""
-
-REWRITE = "epic_rewrite"
-"""The key of a verifier's rewritten text, where the document's own text stays as it is."""
-
 OF_ONE_CALL = frozenset({"epic_steered_by", "epic_score", "epic_tier"})
 """The keys that describe a found text in one call only."""
 
@@ -33,7 +27,7 @@ _DIGITS = 4
 
 def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of metadata without earlier guidance."""
-    return {key: copied(value) for key, value in metadata.items() if not key.startswith(PREFIX) or key == ORIGINAL}
+    return {key: copied(value) for key, value in metadata.items() if not key.startswith(PREFIX)}
 
 
 # from verdicts and hits to metadata

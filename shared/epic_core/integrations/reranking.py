@@ -21,7 +21,7 @@ from epic_core.encoders.base import Embed, Encoder, aembed, embed
 from epic_core.encoders.cache import TextVectors
 from epic_core.errors import LMError, LMUnavailableError, NoPreferencesError
 from epic_core.integrations.judging_memory import Judge
-from epic_core.integrations.metadata import REWRITE, as_metadata, guidance_of
+from epic_core.integrations.metadata import as_metadata, guidance_of
 from epic_core.lm.base import LanguageModel
 from epic_core.lm.retries import RetryPolicy
 from epic_core.memory import EpicMemory
@@ -44,7 +44,6 @@ GUIDANCE = frozenset(
     {
         *(f"epic_{name}" for name in ("instruction", "preference", "stance", "rationale", "confidence", "similarity")),
         "epic_alignments",
-        REWRITE,
     }
 )
 """The metadata keys of guidance; other keys that begin with `epic_` describe how a text was found."""
@@ -66,7 +65,6 @@ class Ranked:
         text: The text, without characters that a memory refuses.
         decision: Keep, Discard or Undecided; None for an empty text, which cannot be judged.
         guidance: The guidance under each preference, the strongest first, as `as_metadata` takes it.
-        rewrite: The verifier's rewritten text; empty if there is none.
         score: The score it was ranked by, by nearness and stances; None without one, for example without a query.
     """
 
@@ -74,14 +72,12 @@ class Ranked:
     text: str
     decision: Decision | None = None
     guidance: tuple[Mapping[str, Any], ...] = ()
-    rewrite: str = ""
     score: float | None = None
 
     @property
     def metadata(self) -> dict[str, Any]:
         """The guidance as flat metadata; empty if there is none."""
-        said = as_metadata(self.guidance) if self.guidance else {}
-        return {**said, REWRITE: self.rewrite} if said and self.rewrite else said
+        return as_metadata(self.guidance) if self.guidance else {}
 
     @property
     def stance(self) -> Stance:
@@ -110,7 +106,7 @@ class Ranked:
             )
             for facts in self.guidance
         ]
-        return Hit(item=Item(text=self.rewrite or self.text), score=self.score or 0.0, entries=tuple(entries))
+        return Hit(item=Item(text=self.text), score=self.score or 0.0, entries=tuple(entries))
 
 
 class Reranker:
@@ -210,7 +206,7 @@ class Reranker:
 
 def _decided(ranked: Ranked, judged: Judged) -> Ranked:
     guidance = tuple(guidance_of(judged)) if judged.kept else ()
-    return replace(ranked, decision=judged.verdict.decision, guidance=guidance, rewrite=judged.rewrite)
+    return replace(ranked, decision=judged.verdict.decision, guidance=guidance)
 
 
 class _Waiting(RetryPolicy):
@@ -240,7 +236,7 @@ def waited_for(lm: LanguageModel) -> LMVerifier:
     undecided at once, for half a minute.
     """
     verifier = LMVerifier(lm)
-    verifier._asker.patience = _Waiting(retries=1, backoff=0.0)
+    verifier._client.patience = _Waiting(retries=1, backoff=0.0)
     return verifier
 
 
@@ -293,11 +289,7 @@ def _carried(place: int, text: str, metadata: Mapping[str, Any], preferences: Co
         guidance = tuple(_facts(facts) for facts in told if facts["preference"] in preferences)
     except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
         return None
-    rewrite = metadata.get(REWRITE)
-    known = storable(rewrite).strip() if isinstance(rewrite, str) else ""
-    return (
-        Ranked(place=place, text=text, decision=Decision.KEEP, guidance=guidance, rewrite=known) if guidance else None
-    )
+    return Ranked(place=place, text=text, decision=Decision.KEEP, guidance=guidance) if guidance else None
 
 
 def content_of(text: str, metadata: Mapping[str, Any]) -> str:
@@ -306,11 +298,8 @@ def content_of(text: str, metadata: Mapping[str, Any]) -> str:
     A text that was changed in any other way is returned as it is.
     """
     before = metadata.get(CONTENT)
-    if isinstance(before, str) and _NUMBERED.match(text):
-        for told in (before, metadata.get(REWRITE)):
-            if isinstance(told, str) and told.strip() and text.endswith(_section(told)):
-                return before
-    return text
+    guided = isinstance(before, str) and before.strip() and _NUMBERED.match(text) and text.endswith(_section(before))
+    return str(before) if guided else text
 
 
 def _section(text: str) -> str:

@@ -1,43 +1,32 @@
-"""Client for answers that have to be parsed: checks that a request fits, and asks again if the answer is unreadable."""
+"""Client of a language model for answers in JSON: checks that a request fits, and asks back once if it cannot read."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 from epic_core.errors import InvalidInputError, LMError
-from epic_core.lm.answers import UnreadableAnswer, has_end
+from epic_core.lm.answers import UnreadableAnswer
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
 from epic_core.lm.failures import kind_of
-from epic_core.lm.prompting import Prompt, size_of
+from epic_core.lm.prompting import Prompt, prompt_of, size_of
 from epic_core.lm.retries import Complete, RetryPolicy, patiently
+from epic_core.lm.shapes import Shape, read_as, schema_of
 from epic_core.runtime.effects import Effects, arun, run
+from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch, streamed
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
 
 J = TypeVar("J")
 R = TypeVar("R")
-T = TypeVar("T")
+S = TypeVar("S", bound=Shape)
 
 # In most texts a token has at least this many bytes of UTF-8; a prompt that seems too long by this count is not sent.
 _BYTES_A_TOKEN = 3
 _ANSWER_SHOWN = 2000
 _REPAIR = "That could not be read: {reason}. Answer again, with nothing but the JSON object that was asked for."
-_REPAIR_FREELY = "That could not be read: {reason}. Answer again, exactly in the form that was asked for."
-
-
-class UnreadableTwice(Exception):  # noqa: N818
-    """Error for two answers to one request, neither of which could be understood.
-
-    Attributes:
-        answer: The model's text.
-    """
-
-    def __init__(self, reason: str, answer: str) -> None:
-        super().__init__(f"The model's answer could not be understood: {reason}.")
-        self.answer = answer
 
 
 class StructuredClient:
@@ -93,52 +82,135 @@ class StructuredClient:
                     " Give the model more (context=)."
                 )
             raise LMError(
-                f"The chunk is too long for the model: {needed}, {self.lm.name} has {self.lm.context}."
+                f"The text is too long for the model: {needed}, {self.lm.name} has {self.lm.context}."
                 " Cut it (chunker=WordChunker()), or give the model more (context=)."
             )
-        return Complete(
-            lm=self.lm, messages=messages, schema=schema if prompt.structured else None, max_tokens=max_tokens
-        )
+        return Complete(lm=self.lm, messages=messages, schema=schema, max_tokens=max_tokens)
 
     def answer(self, request: Complete, usage: Usage) -> Effects[Completion]:
         """Return the answer to a request, as `patiently`."""
         return (yield from patiently(request, self.patience, usage))
 
-    def readable(
-        self, request: Complete, prompt: Prompt, read: Callable[[str], T], usage: Usage
-    ) -> Effects[tuple[T, Completion]]:
-        """Return the result of `read` and its answer; ask again if the answer cannot be read or was cut off.
-
-        Raises:
-            LMError: if there is no answer.
-            UnreadableTwice: if neither answer can be read.
-        """
-        first = yield from self.answer(request, usage)
-        try:
-            return _result(first, read), first
-        except UnreadableAnswer as error:
-            reason = str(error)
-        usage.retries += 1
-        second = yield from self.answer(self._again(request, prompt, first, reason), usage)
-        try:
-            return _result(second, read), second
-        except UnreadableAnswer as error:
-            raise UnreadableTwice(str(error), second.text or first.text) from None
-
-    def _again(self, request: Complete, prompt: Prompt, first: Completion, reason: str) -> Complete:
-        size = sum(size_of(message.content) for message in request.messages)
+    def roomier(self, request: Complete) -> Complete:
+        """Return a request with twice the room for its answer, if that fits."""
         limit = request.max_tokens
-        if first.cut and limit is not None and self.fits(size, 2 * limit):
-            # The answer was not wrong, only too long.
-            return replace(request, max_tokens=2 * limit)
+        if limit is None or not self.fits(_size(request), 2 * limit):
+            return request
+        return replace(request, max_tokens=2 * limit)
+
+    def again(self, request: Complete, first: Completion, reason: str) -> Complete:
+        """Return the question back after an unreadable answer: with more room if it was cut, else with the reason."""
+        if first.cut and (roomier := self.roomier(request)) is not request:
+            return roomier
         said = first.text[:_ANSWER_SHOWN] or "..."
-        repair = (_REPAIR if prompt.structured else _REPAIR_FREELY).format(reason=reason)
-        if not self.fits(size + size_of(said) + size_of(repair), limit or 0):
+        repair = _REPAIR.format(reason=reason)
+        if not self.fits(_size(request) + size_of(said) + size_of(repair), request.max_tokens or 0):
             return request
         return replace(request, messages=[*request.messages, Message("assistant", said), Message("user", repair)])
 
 
-def _result(completion: Completion, read: Callable[[str], T]) -> T:
-    if completion.cut and not has_end(completion.text):
-        raise UnreadableAnswer("it is cut off")
-    return read(completion.text)
+def _size(request: Complete) -> int:
+    return sum(size_of(message.content) for message in request.messages)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Generic[S]):
+    """A model's answer about one thing.
+
+    Attributes:
+        value: The answer; None if there is none.
+        failure: Why there is none.
+        answer: The model's text, if it could not be understood.
+        usage: Calls, tokens and seconds of the model.
+    """
+
+    value: S | None = None
+    failure: str = ""
+    answer: str = ""
+    usage: Usage = field(default_factory=Usage, compare=False, repr=False)
+
+
+class LMReader(Generic[J, S]):
+    """A reader that asks a language model about things, one call for each, for answers of one shape.
+
+    An answer that cannot be read is asked for once more. What fails has its reason in its `Reading`.
+
+    Args:
+        lm: Any `LanguageModel`. Its `concurrency` is how many things are read at once.
+        prompt: Name of the prompt.
+        shape: Shape of the answers.
+        values: Makes the values of the prompt's placeholders.
+        max_tokens: Most tokens of an answer.
+        patience: Policy for calls that fail.
+
+    Attributes:
+        name: Made of prompt and model.
+    """
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        prompt: str,
+        shape: type[S],
+        values: Callable[[J], Mapping[str, str]],
+        *,
+        max_tokens: int,
+        patience: RetryPolicy | None = None,
+    ) -> None:
+        self.client = StructuredClient(lm, RetryPolicy() if patience is None else patience)
+        self._prompt = prompt_of(prompt)
+        self._shape = shape
+        self._schema = schema_of(shape)
+        self._values = values
+        self._most = max_tokens
+        self.name = f"{prompt}/{lm.name}/{self._prompt.version}"
+
+    def stream(self, jobs: Sequence[J]) -> Iterator[tuple[int, Reading[S]]]:
+        """Yield positions and readings, in the order in which they are ready."""
+        return self.client.stream(self._placed, list(enumerate(jobs)))
+
+    def astream(self, jobs: Sequence[J]) -> AsyncGenerator[tuple[int, Reading[S]], None]:
+        """Yield readings as `stream` does, without blocking the event loop."""
+        return self.client.astream(self._placed, list(enumerate(jobs)))
+
+    def _placed(self, job: tuple[int, J]) -> Effects[tuple[int, Reading[S]]]:
+        return job[0], (yield from self.reading(job[1]))
+
+    def reading(self, job: J) -> Effects[Reading[S]]:
+        """Ask about one thing."""
+        usage, answer = Usage(), ""
+        try:
+            request = self.client.request(self._prompt, self._values(job), self._schema, self._most)
+            completion = yield from self.client.answer(request, usage)
+            try:
+                return Reading(value=read_as(self._shape, completion), usage=usage)
+            except UnreadableAnswer as error:
+                request = self.client.again(request, completion, str(error))
+            answer = completion.text
+            usage.retries += 1
+            completion = yield from self.client.answer(request, usage)
+            answer = completion.text or answer
+            return Reading(value=read_as(self._shape, completion), usage=usage)
+        except UnreadableAnswer as error:
+            return Reading(failure=not_understood(str(error)), answer=answer, usage=usage)
+        except LMError as error:
+            return Reading(failure=str(error), usage=usage)
+
+
+def not_understood(reason: str) -> str:
+    """Return what is reported about an answer that cannot be read."""
+    return f"The model's answer could not be understood: {reason}."
+
+
+def readings_of(
+    lm: LanguageModel, reader: LMReader[J, S], jobs: Sequence[J], what: str
+) -> Effects[tuple[dict[int, Reading[S]], str]]:
+    """Return the readings by the position of their job, and why others are missing."""
+    stream: AnswerStream[Reading[S]] = streamed(reader, jobs, Reading, f"reader of {what} {lm.name!r}")
+    readings: dict[int, Reading[S]] = {}
+    while len(readings) < len(jobs):
+        batch: Batch[Reading[S]] = yield NextBatch(stream)
+        readings.update(batch.answers)
+        if batch.last:
+            return readings, batch.failure or ""
+    return readings, ""

@@ -6,62 +6,62 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
+from importlib.resources import files
 
 from epic_core.lm.base import Message
 
-_PLACEHOLDER = re.compile(r"\{(preferences?|chunks?|reason|rationale)\}")
-
-
 _LOOKALIKES = str.maketrans({"\u2800": " ", "<": "‹", ">": "›", "{": "❴", "}": "❵", "`": "ˋ", "[": "⁅", "]": "⁆"})
-
-
 _MARK = "| "
-
-
 # Fillers and variation selectors: letters and marks without a shape. U+FE0E and U+FE0F are part of emoji.
 _FILLERS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
 )
-
-
 # Joiners combine signs or keep letters apart in scripts beyond ASCII; elsewhere they only hide something.
 _JOINERS = "\u200c\u200d"
-
-
 _STRAY_JOINERS = re.compile(rf"[{_JOINERS}]{{2,}}|(?<![^\x00-\x7f])[{_JOINERS}]|[{_JOINERS}](?![^\x00-\x7f])")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_FOLDER = "data/prompts"
+# To be increased when a change of quoting or parsing can change what is read.
+_VERSION = "4"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """A prompt: a system text and a user text with placeholders.
+    """A prompt: a system text, and a user text with placeholders such as `{preferences}`.
 
-    Placeholders are `{preferences}` (numbered, one a line), `{chunk}`, and `{rationale}` if there is one;
-    `{preference}`, `{chunks}` and `{reason}` are other names for them. Other braces stay unchanged.
-
-    Attributes:
-        structured: Whether the model is held to a JSON schema. Off for prompts that ask for another form.
+    A placeholder for which there is no value, and all other braces, stay unchanged.
     """
 
     system: str
     user: str
-    structured: bool = True
 
     @property
     def size(self) -> int:
         """Bytes of the prompt without the values filled in."""
         return size_of(self.system) + size_of(self.user)
 
+    @property
+    def version(self) -> str:
+        """Short hash of the prompt, so that answers to another prompt are not reused."""
+        return blake2b(
+            f"{_VERSION}\x1f{self.system}\x1f{self.user}".encode("utf-8", "replace"), digest_size=4
+        ).hexdigest()
+
     def messages(self, values: Mapping[str, str]) -> list[Message]:
         """Return the messages with values filled in; placeholders inside a value are left alone."""
-        names = {"preference": "preferences", "reason": "rationale", "chunks": "chunk"}
-
-        def value(match: re.Match[str]) -> str:
-            name = match.group(1)
-            return values.get(names.get(name, name), match.group(0))
-
+        user = _PLACEHOLDER.sub(lambda match: values.get(match.group(1), match.group(0)), self.user)
         made = [Message("system", self.system)] if self.system.strip() else []
-        return [*made, Message("user", _PLACEHOLDER.sub(value, self.user))]
+        return [*made, Message("user", user)]
+
+
+@cache
+def prompt_of(name: str) -> Prompt:
+    """Return a prompt of the package: the file `data/prompts/NAME.txt`, whose system text ends at a line of dashes."""
+    text = (files("epic_core") / _FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    system, user = text.split("\n---\n")
+    return Prompt(system=system.strip(), user=user.strip())
 
 
 def size_of(text: str) -> int:
@@ -119,30 +119,3 @@ def _visible(character: str) -> bool:
         # Accept pictures and ideographs that this Python does not know yet.
         return 0x1F000 <= ord(character) < 0x3FFFE and ord(character) & 0xFFFE != 0xFFFE
     return category not in ("Cf", "Cc", "Co", "Cs") or character.isspace() or character in _JOINERS
-
-
-def object_schema(**properties: object) -> dict[str, object]:
-    """Return the schema of an object with exactly these properties."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def list_schema(items: object, most: int) -> dict[str, object]:
-    """Return the schema of a list of limited length: a small model in a loop would fill the answer with it."""
-    return {"type": "array", "items": items, "maxItems": most}
-
-
-# To be increased when a change of quoting or parsing can change verdicts.
-_VERSION = "3"
-
-
-def version(prompts: Sequence[Prompt]) -> str:
-    """Return a short hash of prompts, so that answers to other prompts are not reused."""
-    parts = [_VERSION]
-    for prompt in prompts:
-        parts += [prompt.system, prompt.user, str(prompt.structured)]
-    return blake2b("\x1f".join(parts).encode("utf-8", "replace"), digest_size=4).hexdigest()

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from epic_core.encoders.base import Encoder
 from epic_core.errors import RetryQueueFullError
 from epic_core.pipeline.light_tier import remove
-from epic_core.pipeline.rewrites import Rewrite, put_rewrite
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock
 from epic_core.storage.namespace import CommittedRows, Namespace
@@ -20,12 +19,11 @@ from epic_core.types.reports import NotKept
 
 @dataclass(frozen=True, kw_only=True)
 class KeptItem:
-    """An item to be kept, with its entries, E(x), and its text as a rewriter wrote it anew if there is one."""
+    """An item to be kept, with its entries and E(x)."""
 
     item: Item
     entries: list[NewEntry]
     vector: FloatArray
-    rewrite: Rewrite | None = None
 
 
 @dataclass(kw_only=True)
@@ -67,11 +65,8 @@ class WriteBatch:
         return items + self.discarded
 
 
-def write(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> bool:
+def write(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> None:
     """Commit a batch and take it into the index.
-
-    Returns:
-        Whether a text was rewritten for a preference that has gone in the meantime.
 
     Raises:
         RetryQueueFullError: if not all undecided items found room; everything else is written.
@@ -92,7 +87,7 @@ def write(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock
                 writing.keep(kept)
             session.store.verdicts.remember(session.namespace, batch.version, batch.verdicts)
             writing.note()
-            outrun = writing.forget_gone()
+            writing.forget_gone()
         if rows.incomplete:
             session.store.give_back()
     report.kept += writing.kept
@@ -106,7 +101,6 @@ def write(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock
             f" undecided (first {turned_away[0][0].id!r}). These and the items after them were not taken in. The last"
             f" reason was: {turned_away[-1][1][:300]} Mend it, call memory.retry(), then add the same items again."
         )
-    return outrun
 
 
 class _Writing:
@@ -206,8 +200,6 @@ class _Writing:
             self._rows.forgotten = True
         for entry in alive:
             self._rows.entries.append(store.entries.add(row, self._row_of.get(entry.preference_id or ""), entry))
-        if kept.rewrite is not None:
-            put_rewrite(store, self._namespace, item, row, kept.rewrite, alive[0].vector)
 
     def note(self) -> None:
         """Write the digests of discarded items to the ledger, and the reasons of a sample."""
@@ -217,9 +209,7 @@ class _Writing:
             self._rows.forgotten |= self._store.seen.add(self._namespace, seen) > 0
         self._store.seen.put_records(self._namespace, self._batch.records, self._row_of_text)
 
-    def forget_gone(self) -> bool:
-        """Forget verdicts under preferences that were removed meanwhile; tell whether a text was rewritten for one."""
-        rewritten = [p for kept in self._batch.kept if kept.rewrite for p in kept.rewrite.preferences]
-        for preference in {p.id: p for p in self._batch.asked + rewritten if p.id not in self._row_of}.values():
+    def forget_gone(self) -> None:
+        """Forget verdicts under preferences that were removed meanwhile."""
+        for preference in {p.id: p for p in self._batch.asked if p.id not in self._row_of}.values():
             self._store.verdicts.forget_preference(self._namespace, preference)
-        return any(preference.id not in self._row_of for preference in rewritten)

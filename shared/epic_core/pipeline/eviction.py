@@ -52,11 +52,8 @@ Coming: TypeAlias = tuple[str, Any, int]
 # writing
 
 
-def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[bool]:
+def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
     """Write a batch; under a budget part by part, each after room has been made for it.
-
-    Returns:
-        Whether a text was rewritten for a preference that has gone in the meantime.
 
     Raises:
         RetryQueueFullError: as `write`.
@@ -68,16 +65,15 @@ def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clo
         report.light += len(batch.light)
         report.no_room += len(batch.rejected) - len(batch.light)
     if session.budget is None:
-        return write(session, batch, report, clock)
+        write(session, batch, report, clock)
+        return
     if batch.verdicts:
         needed = _SLACK + _VERDICT * min(len(batch.verdicts), session.store.verdicts.kept)
         yield from make_room(session, needed, report, clock)
         remember(session, batch)
-    renew = False
     for part, coming in _parts(session, batch):
-        renew |= yield from _fitted(session, part, coming, report, clock)
+        yield from _fitted(session, part, coming, report, clock)
     forget_gone(session, batch.asked)
-    return renew
 
 
 def _parts(session: Session, batch: WriteBatch) -> Iterator[tuple[WriteBatch, list[Coming]]]:
@@ -102,7 +98,6 @@ def _parts(session: Session, batch: WriteBatch) -> Iterator[tuple[WriteBatch, li
 
 def _entry_bytes(kept: KeptItem, code: int) -> int:
     texts = [text for entry in kept.entries for text in (entry.instruction, entry.rationale)]
-    texts += [kept.rewrite.text] if kept.rewrite else []
     return sum(len(text.encode()) for text in texts) + len(kept.entries) * (code + 160)
 
 
@@ -123,7 +118,7 @@ def _cut(session: Session, coming: Sequence[Coming]) -> Iterator[list[Coming]]:
 
 def _fitted(
     session: Session, part: WriteBatch, coming: list[Coming], report: BuildReport, clock: Clock
-) -> Effects[bool]:
+) -> Effects[None]:
     """Write a part with what comes; halve what SQLite refuses."""
     assert session.budget is not None
     octets = sum(size for *_, size in coming)
@@ -134,26 +129,28 @@ def _fitted(
         getattr(whole, kind).append(one)
     if not coming:
         yield from make_room(session, needed, report, clock)
-        return write(session, whole, report, clock)
+        write(session, whole, report, clock)
+        return
     if len(coming) > 1 or needed - _SLACK <= session.budget.largest_item:
         for attempt in range(_ATTEMPTS):
             if not (yield from make_room(session, needed << attempt, report, clock)):
                 break
             try:
-                return write(session, whole, report, clock)
+                write(session, whole, report, clock)
+                return
             except BudgetError:
                 if len(coming) > 1:
                     break
                 continue  # its pages take more than was reckoned
     if len(coming) > 1:
-        middle, renew = len(coming) // 2, False
+        middle = len(coming) // 2
         for half in (coming[:middle], coming[middle:]):
-            renew |= yield from _fitted(session, part, half, report, clock)
-        return renew
-    return _turn_down(session, whole, needed - _SLACK, report, clock)
+            yield from _fitted(session, part, half, report, clock)
+        return
+    _turn_down(session, whole, needed - _SLACK, report, clock)
 
 
-def _turn_down(session: Session, part: WriteBatch, octets: int, report: BuildReport, clock: Clock) -> bool:
+def _turn_down(session: Session, part: WriteBatch, octets: int, report: BuildReport, clock: Clock) -> None:
     """Record an item that does not fit into the budget.
 
     Raises:
@@ -179,7 +176,7 @@ def _turn_down(session: Session, part: WriteBatch, octets: int, report: BuildRep
     report.kept += len(part.kept)
     report.evicted += max(1, sum(len(kept.entries) for kept in part.kept))
     noted = replace(part, kept=[], light=[], discarded=[item], records=[(version_of(item), record)])
-    return write(session, noted, report, clock)
+    write(session, noted, report, clock)
 
 
 # making room
@@ -324,7 +321,7 @@ def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: Buil
     with session.changing(session.encoder):
         for row, held in store.items.held_at(long).items():
             entries = store.entries.lines(row)
-            text = _shorter(held, [held.rewrite or columns["instruction"] for _, columns in entries])
+            text = _shorter(held, [columns["instruction"] for _, columns in entries])
             if text is None:
                 continue
             store.verdicts.forget_chunks(session.namespace, [held.item.content])

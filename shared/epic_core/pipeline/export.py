@@ -43,7 +43,7 @@ class Portable:
         header: What the memory was made with.
         preferences: In the user's order.
         unread: The ids of those that a model is still to read.
-        items: As they were stored, with the preferences (by id) a rewritten text was made for, and their entries.
+        items: As they were stored, with their entries.
         pending: Undecided items with the reason and the ids of their preferences.
         proposals: Columns of the table of proposals.
         reranker: What was learnt of feedback; None for nothing.
@@ -52,7 +52,7 @@ class Portable:
     header: dict[str, Any] = field(default_factory=dict)
     preferences: list[Preference] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
-    items: list[tuple[HeldItem, list[str], list[dict[str, Any]]]] = field(default_factory=list)
+    items: list[tuple[HeldItem, list[dict[str, Any]]]] = field(default_factory=list)
     pending: list[tuple[Item, str, list[str]]] = field(default_factory=list)
     proposals: list[dict[str, Any]] = field(default_factory=list)
     reranker: dict[str, Any] | None = None
@@ -126,8 +126,6 @@ def _item_line(
         preference = known.get(columns["preference"])
         made.append({**columns, "preference": preference and preference.id, "uses": count, "used": used})
     line = {"kind": "item", **_item(held.item), "version": held.digest.hex(), "light": not made and not held.item.fact}
-    if held.rewrite:
-        line["rewrite"] = held.rewrite
     return {**line, "entries": made}
 
 
@@ -239,7 +237,6 @@ def _entry(line: Mapping[str, Any]) -> dict[str, Any]:
 def _take_item(read: Portable, line: Any) -> None:
     held = HeldItem(
         item=_checked_item(line),
-        rewrite=str(line.get("rewrite", "")),
         digest=bytes.fromhex(line["version"]),
     )
     if len(held.digest) != DIGEST_BYTES:
@@ -247,7 +244,7 @@ def _take_item(read: Portable, line: Any) -> None:
     entries = [_entry(entry) for entry in line["entries"]]
     if bool(entries) + bool(line["light"]) + held.item.fact != 1:
         raise ValueError("an item has entries, is in the light tier, or is a fact of the user")
-    read.items.append((held, [entry["preference"] for entry in entries], entries))
+    read.items.append((held, entries))
 
 
 def _share(value: Any, low: float) -> float:
@@ -298,8 +295,8 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
             )
             for (preference, unread), vector in zip(stated, preferences, strict=True)
         }
-        for held, made_for, entries in read.items:
-            _write(session, held, made_for, entries, vector_of, rows)
+        for held, entries in read.items:
+            _write(session, held, entries, vector_of, rows)
         for item, reason, ids in read.pending:
             store.retry_queue.put(namespace, item, reason, ids)
         store.proposals.import_(namespace, read.proposals)
@@ -309,9 +306,9 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
 
 def _embedded(read: Portable) -> list[str]:
     texts: dict[str, None] = {}
-    for held, _, entries in read.items:
+    for held, entries in read.items:
         for entry in entries:
-            texts.setdefault(entry["instruction"] or held.rewrite or held.item.content)
+            texts.setdefault(entry["instruction"] or held.item.content)
         texts.setdefault(held.item.content)
     return list(texts)
 
@@ -319,7 +316,6 @@ def _embedded(read: Portable) -> list[str]:
 def _write(
     session: Session,
     held: HeldItem,
-    made_for: list[str],
     entries: list[dict[str, Any]],
     vector_of: Mapping[str, FloatArray],
     rows: Mapping[str, int],
@@ -332,11 +328,9 @@ def _write(
         preference = entry.pop("preference")
         if preference is not None and preference not in rows:
             raise InvalidInputError(f"Item {held.item.id!r} is held for a preference that is not in the export.")
-        vector = vector_of[entry["instruction"] or held.rewrite or held.item.content]
+        vector = vector_of[entry["instruction"] or held.item.content]
         row = store.entries.add(
             item_row, rows.get(preference or ""), NewEntry(preference_id=preference, vector=vector, **entry)
         )
         if uses:
             store.entries.add_uses({row: (uses, used or 0)})
-    if held.rewrite:
-        store.entries.set_rewrite(item_row, held.rewrite, made_for, vector_of[held.rewrite])

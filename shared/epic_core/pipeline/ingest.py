@@ -24,7 +24,6 @@ from epic_core.pipeline.eviction import written
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.facts import add_facts
 from epic_core.pipeline.light_tier import trim
-from epic_core.pipeline.rewrites import held_for, renew_rewrites
 from epic_core.pipeline.session import Session
 from epic_core.pipeline.tags import tagged
 from epic_core.pipeline.verify import VerdictBatches, batch_of, unverified
@@ -141,6 +140,14 @@ def _catch_up(
         yield from settle(session, encoder, candidates, uncounted, clock, Progress(), light=light)
 
 
+def _held_for(session: Session, item: Item) -> set[str | None]:
+    """Return the ids of the preferences that an item is held for, in this version."""
+    known = session.store.items.known(session.namespace, [item.id]).get(item.id)
+    row = session.store.items.row(session.namespace, item.id)
+    same = known is not None and known.is_version(item)
+    return set(session.store.entries.preferences_of(row)) if same and row is not None else set()
+
+
 def retry(session: Session, report: BuildReport, clock: Clock, progress: Progress) -> Effects[None]:
     """Verify the undecided items again: under the preferences they wait for, and those that came since."""
     drop_expired(session)
@@ -150,7 +157,7 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
         store, namespace = session.store, session.namespace
         queue = store.retry_queue.waiting(namespace)
         preferences, vectors = list(space.preferences), space.vectors
-        held = {item.id: held_for(session, item) for item, _, _ in queue}
+        held = {item.id: _held_for(session, item) for item, _, _ in queue}
     items = [item for item, _, _ in queue]
     embeddings: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
     expanded = yield from expanded_phrases(session, encoder, preferences)
@@ -210,11 +217,9 @@ def settle(
             batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report)
             batch.retried = retried
             batch.rejected = batch.rejected if light else []
-            renew = yield from written(session, batch, report, clock)
+            yield from written(session, batch, report, clock)
             progress.advance(len(decided.decided))
             session.share_model_usage()
-            if renew:
-                yield from renew_rewrites(session, encoder, report)
         after = counts_of(report)
         counts.update(candidates=len(candidates), **{name: after[name] - before[name] for name in _VERDICTS})
 

@@ -9,14 +9,13 @@ from epic_core.encoders.base import Embed
 from epic_core.errors import NoPreferencesError
 from epic_core.pipeline.commit import WriteBatch
 from epic_core.pipeline.ingest import coarse_stage, expanded_phrases, resolve_keep_rate
-from epic_core.pipeline.rewrites import rewritings_of
 from epic_core.pipeline.session import Session
-from epic_core.pipeline.verify import Decided, VerdictBatches, count_undecided, forget_gone, remember
+from epic_core.pipeline.verify import VerdictBatches, count_undecided, forget_gone, remember
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
-from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Verdict
+from epic_core.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Verdict
 from epic_core.types.verdicts import Judged
-from epic_core.verification.base import Rewriting, Verifier, base_verifier
+from epic_core.verification.base import base_verifier
 
 JUDGED_AT_ONCE = 64
 """How many items are judged before the first of them is handed out."""
@@ -53,8 +52,8 @@ def judge_batch(
         verdicts = VerdictBatches(session, candidates, report)
         while (batch := (yield from verdicts.next_batch())) is not None:
             remember(session, WriteBatch(encoder=encoder, version=verdicts.verifier.name, verdicts=list(batch.new)))
-            for one in (yield from _judged(session, verdicts.verifier, batch.decided, preferences, report)):
-                judged[one.item.id] = one
+            for candidate, verdict in batch.decided:
+                judged[candidate.item.id] = _aligned(candidate, verdict)
             if session.store.writable:
                 forget_gone(session, preferences)
             progress.advance(len(batch.decided))
@@ -76,35 +75,6 @@ def judge_batch(
         elif one.verdict is not below:
             report.discarded += 1
     return found
-
-
-def _judged(
-    session: Session, verifier: Verifier, decided: Decided, preferences: Sequence[Preference], report: BuildReport
-) -> Effects[list[Judged]]:
-    """Return candidates with their verdicts, rewritten where the verifier rewrites."""
-    rewriter = base_verifier(verifier).rewriter
-    made = [_aligned(candidate, verdict) for candidate, verdict in decided]
-    kept = [place for place, one in enumerate(made) if one.kept]
-    if rewriter is None or not kept:
-        return made
-    rewritings = [
-        Rewriting(
-            item=made[place].item,
-            # In the order in which `add` names them.
-            preferences=tuple(preference for preference in preferences if preference in made[place].preferences),
-            rationale=made[place].verdict.rationale,
-        )
-        for place in kept
-    ]
-    rewritten, failed = yield from rewritings_of(session, rewriter, rewritings, report)
-    for number, place in enumerate(kept):
-        if number in rewritten:
-            made[place] = replace(made[place], rewrite=rewritten[number].text)
-        else:
-            reason, answer = failed[number]
-            verdict = Verdict(decision=Decision.UNDECIDED, rationale=reason, answer=answer)
-            made[place] = Judged(item=made[place].item, verdict=verdict)
-    return made
 
 
 def _aligned(candidate: Candidate, verdict: Verdict) -> Judged:

@@ -15,7 +15,6 @@ from epic_core.pipeline.commit import WriteBatch
 from epic_core.pipeline.eviction import written
 from epic_core.pipeline.expiry import drop_expired, take_away
 from epic_core.pipeline.ingest import expanded_phrases, settle
-from epic_core.pipeline.rewrites import put_rewrite, renew_rewrites
 from epic_core.pipeline.session import Session
 from epic_core.pipeline.verify import VerdictBatches, batch_of, remember, unverified
 from epic_core.preferences.foreign import warn_of_unread
@@ -89,14 +88,13 @@ def remove_preference(
     also: Callable[[], None] | None = None,
 ) -> Effects[None]:
     """Remove a preference, its entries, and the items nothing else holds; call `also` in the same transaction."""
-    encoder = session.encoder
     drop_expired(session)
     with session.lock:
         space = session.space()
         found = space.preferences[space.find(preference)]
     take_away(session, found, also=also)
     session.store.give_back()
-    yield from renew_rewrites(session, encoder, report)
+    yield from ()
 
 
 def _introduce(
@@ -131,10 +129,9 @@ def _introduce(
     batch = WriteBatch(encoder=encoder)
     progress.expect(len(candidates))
     if session.fine:
-        without = None if replacing is None else replacing.id
         verdicts = VerdictBatches(session, candidates, report)
         while (decided := (yield from verdicts.next_batch())) is not None:
-            part = yield from batch_of(session, encoder, verdicts.verifier, decided, report, without=without)
+            part = yield from batch_of(session, encoder, verdicts.verifier, decided, report)
             # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
             remember(session, part)
             batch.kept += part.kept
@@ -153,7 +150,6 @@ def _introduce(
     yield from settle(
         session, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True
     )
-    yield from renew_rewrites(session, encoder, report)
 
 
 def _texts(session: Session) -> list[Item]:
@@ -246,8 +242,6 @@ def _write(session: Session, space: Namespace, new: NewPreference, batch: WriteB
         for entry in kept.entries:
             store.entries.add(row, preference, entry)
             report.entries += 1
-        if kept.rewrite is not None:
-            put_rewrite(store, namespace, kept.item, row, kept.rewrite, kept.entries[0].vector)
     for item, reason, ids in batch.undecided:
         store.retry_queue.put(namespace, item, reason, ids)
     # Last: an item that only the old preference held may be held by the new one.

@@ -10,7 +10,6 @@ from typing import TypeAlias
 from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import BudgetError, EpicError
 from epic_core.pipeline.commit import KeptItem, WriteBatch
-from epic_core.pipeline.rewrites import Rewrite, rewriting_of, rewritings_of
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Effects
 from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch
@@ -115,10 +114,8 @@ def batch_of(
     verifier: Verifier,
     verdicts: VerdictBatch,
     report: BuildReport,
-    *,
-    without: str | None = None,
 ) -> Effects[WriteBatch]:
-    """Turn verdicts into the rows to be written, with the embeddings of instructions or rewritten texts.
+    """Turn verdicts into the rows to be written, with the embeddings of instructions.
 
     Args:
         session: The memory's.
@@ -126,7 +123,6 @@ def batch_of(
         verifier: Whose verdicts they are.
         verdicts: The verdicts, and those among them to be remembered.
         report: Counts them.
-        without: The id of a preference that is about to go.
     """
     asked = {preference.id: preference for candidate, _ in verdicts.new for preference in candidate.preferences}
     batch = WriteBatch(encoder=encoder, version=verifier.name, verdicts=list(verdicts.new), asked=list(asked.values()))
@@ -143,22 +139,8 @@ def batch_of(
         else:
             _waits(batch, candidate, verdict.rationale, verdict.answer, report)
 
-    rewriter = base_verifier(verifier).rewriter
-    rewritten: dict[int, Rewrite] = {}
-    if rewriter is not None and keep:
-        remember(session, batch)
-        rewritings = [rewriting_of(session, candidate, verdict, without) for candidate, verdict in keep]
-        rewritten, failed = yield from rewritings_of(session, rewriter, rewritings, report)
-        for place, (reason, answer) in failed.items():
-            _waits(batch, keep[place][0], reason, answer, report)
-        keep = [keep[place] for place in rewritten]
-    rewrites: list[Rewrite | None] = [*rewritten.values()] or [None] * len(keep)
-
-    indexed = [
-        [alignment.instruction if rewrite is None else rewrite.text for alignment in verdict.alignments]
-        for (_, verdict), rewrite in zip(keep, rewrites, strict=True)
-    ]
-    texts = list(dict.fromkeys(text for several in indexed for text in several))
+    instructions = (alignment.instruction for _, verdict in keep for alignment in verdict.alignments)
+    texts = list(dict.fromkeys(instructions))
     try:
         vectors: FloatArray = yield Embed(encoder, texts, "embedding instructions")
     except GeneratorExit:
@@ -167,22 +149,22 @@ def batch_of(
             remember(session, batch)
         raise
     vector_of = dict(zip(texts, vectors, strict=True))
-    for (candidate, verdict), rewrite, several in zip(keep, rewrites, indexed, strict=True):
+    for candidate, verdict in keep:
         similarity = {p.id: s for p, s in zip(candidate.preferences, candidate.similarities, strict=True)}
         entries = [
             NewEntry(
                 preference_id=alignment.preference_id,
-                instruction="" if rewrite else alignment.instruction,
+                instruction=alignment.instruction,
                 stance=alignment.stance,
                 rationale=alignment.rationale or verdict.rationale,
                 confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
                 similarity=similarity[alignment.preference_id],
-                vector=vector_of[text],
+                vector=vector_of[alignment.instruction],
                 verifier=judged,
             )
-            for alignment, text in zip(verdict.alignments, several, strict=True)
+            for alignment in verdict.alignments
         ]
-        batch.kept.append(KeptItem(item=candidate.item, entries=entries, vector=candidate.embedding, rewrite=rewrite))
+        batch.kept.append(KeptItem(item=candidate.item, entries=entries, vector=candidate.embedding))
     return batch
 
 
@@ -257,12 +239,11 @@ def count_undecided(report: BuildReport, item: Item, reason: str, answer: str) -
 def verdicts_on(candidates: Sequence[Candidate], verifier: Verifier) -> AnswerStream[Verdict]:
     """Return the stream of a verifier's verdicts on candidates."""
     base = base_verifier(verifier)
-    rewritten = base.rewriter is not None
     return AnswerStream(
         len(candidates),
         answers=lambda: base.stream(candidates),
         aanswers=lambda: base.astream(candidates),
-        check=lambda position, verdict: checked_verdict(candidates[position], verdict, rewritten=rewritten),
+        check=lambda position, verdict: checked_verdict(candidates[position], verdict),
         name=f"verifier {verifier.name!r}",
         size=base.block,
     )

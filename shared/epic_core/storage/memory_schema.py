@@ -13,7 +13,7 @@ CREATE TABLE preferences (
 );
 CREATE TABLE items (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, digest BLOB, metadata TEXT, embedding BLOB,
- rewritten_for BLOB, fact INTEGER, expires REAL, crc INTEGER, text_crc INTEGER, text, rewrite, UNIQUE (namespace, id)
+ fact INTEGER, expires REAL, crc INTEGER, text_crc INTEGER, text, UNIQUE (namespace, id)
 );
 CREATE TABLE entries (
  row INTEGER PRIMARY KEY AUTOINCREMENT, item INTEGER REFERENCES items ON DELETE CASCADE,
@@ -31,10 +31,6 @@ CREATE TABLE pending (
 CREATE TABLE verdicts (
  chunk BLOB, preference BLOB, version BLOB, written INTEGER, kept INTEGER, stance TEXT, instruction TEXT,
  rationale TEXT, confidence REAL, crc INTEGER, PRIMARY KEY (chunk, preference, version)
-) WITHOUT ROWID;
-CREATE TABLE rewrites (
- chunk BLOB, preferences BLOB, version BLOB, written INTEGER, text TEXT, crc INTEGER,
- PRIMARY KEY (chunk, preferences, version)
 ) WITHOUT ROWID;
 CREATE TABLE ledger (row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, digests BLOB, crc INTEGER);
 CREATE TABLE not_kept (
@@ -65,8 +61,8 @@ CREATE TABLE passages (
 PREFERENCES = Table("preferences", ("namespace", "position", "id", "text", "expires", "aspects", "vector"))
 ITEMS = Table(
     "items",
-    ("namespace", "id", "digest", "metadata", "embedding", "rewritten_for", "fact", "expires"),
-    ("text", "rewrite"),
+    ("namespace", "id", "digest", "metadata", "embedding", "fact", "expires"),
+    ("text",),
 )
 ENTRIES = Table(
     "entries",
@@ -80,7 +76,6 @@ VERDICTS = Table(
     ("chunk", "preference", "version", "written", "kept", "stance", "instruction", "rationale", "confidence"),
     numbered=False,
 )
-REWRITES = Table("rewrites", ("chunk", "preferences", "version", "written", "text"), numbered=False)
 LEDGER = Table("ledger", ("namespace", "digests"))
 NOT_KEPT = Table("not_kept", ("namespace", "id", "digest", "stage", "reason", "preference", "similarity", "at", "text"))
 EDITS = Table("edits", ("namespace", "kind", "item", "old", "at", "reason", "expires"), ("texts",))
@@ -116,7 +111,6 @@ TABLES = (
     USES,
     PENDING,
     VERDICTS,
-    REWRITES,
     LEDGER,
     NOT_KEPT,
     EDITS,

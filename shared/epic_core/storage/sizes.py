@@ -18,7 +18,6 @@ _PART_OF = {
     "proposals": "preferences",
     "learnt": "preferences",
     "verdicts": "verdicts",
-    "rewrites": "verdicts",
     "ledger": "ledger",
     "not_kept": "ledger",
     "entities": "graph",

@@ -81,10 +81,6 @@ class Store(Database):
         self.graph.leave([row for row, _ in orphans])
         going = [(row,) for row, bare in orphans if bare or not keep_texts]
         self.connection.executemany("DELETE FROM items WHERE row = ?", going)
-        for row, bare in orphans if keep_texts else ():
-            if not bare:
-                # No text that was written for a preference is kept.
-                self.update(ITEMS, row, rewrite=None, rewritten_for=None)
 
     def shorten(self, item_row: int, text: str) -> None:
         """Shorten an item's stored text. It still counts as the version that was added."""
@@ -117,15 +113,13 @@ class Store(Database):
         """Return the text of every stored embedding, by table and row."""
         with decoding(self.path):
             items = {
-                row: (inflated(text), None if rewrite is None else inflated(rewrite), json.loads(metadata))
-                for row, text, rewrite, metadata in self.read("SELECT row, text, rewrite, metadata FROM items")
+                row: (inflated(text), json.loads(metadata))
+                for row, text, metadata in self.read("SELECT row, text, metadata FROM items")
             }
-            contents = {row: content_of(text, metadata) for row, (text, _, metadata) in items.items()}
+            contents = {row: content_of(text, metadata) for row, (text, metadata) in items.items()}
             preferences = dict(self.read("SELECT row, text FROM preferences"))
             entries = {
-                row: inflated_by(instruction, items[item][0], preferences.get(preference, ""))
-                or items[item][1]
-                or contents[item]
+                row: inflated_by(instruction, items[item][0], preferences.get(preference, "")) or contents[item]
                 for row, item, preference, instruction in self.read(
                     "SELECT row, item, preference, instruction FROM entries"
                 )

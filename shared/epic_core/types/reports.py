@@ -129,10 +129,7 @@ class Explanation:
             yield f"stance       {entry.stance}"
             yield f"confidence   {'unknown' if entry.confidence is None else format(entry.confidence, '.2f')}"
             yield f"rationale    {entry.rationale or '(fine verification was off)'}"
-            if entry.rewrite:
-                yield f"rewritten    {entry.rewrite}"
-            else:
-                yield f"instruction  {entry.instruction or '(none)'}"
+            yield f"instruction  {entry.instruction or '(none)'}"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

@@ -28,7 +28,6 @@ class MemoryEntry:
         instruction: i_x(p); empty if fine verification was off.
         stance, rationale, confidence: From the verdict.
         similarity: Sim(E(x), E(p)), in [-1, 1].
-        rewrite: x^, if the item was rewritten for its preferences; else empty.
         added: When it was written, in Unix seconds.
         score: In a search, the cosine of the steered query and this entry's embedding; else None.
     """
@@ -42,7 +41,6 @@ class MemoryEntry:
     rationale: str
     confidence: float | None
     similarity: float
-    rewrite: str = ""
     added: float = field(default=0.0, compare=False)
     score: float | None = None
 
@@ -100,8 +98,8 @@ class Hit:
 
     @property
     def text(self) -> str:
-        """The text to give to a model: the rewritten text if there is one, else the item's own."""
-        return next((entry.rewrite for entry in self.entries if entry.rewrite), self.item.text)
+        """The item's text."""
+        return self.item.text
 
     @property
     def content(self) -> str:

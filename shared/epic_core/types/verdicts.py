@@ -145,14 +145,12 @@ class Judged:
         verdict: Keep with one alignment for each preference, strongest first; Discard; or Undecided.
         preferences: The preferences of the alignments, in their order.
         similarities: Sim(E(x), E(p)) for each of them, in [-1, 1].
-        rewrite: x^, if the verifier rewrites; else empty.
     """
 
     item: Item
     verdict: Verdict
     preferences: tuple[Preference, ...] = ()
     similarities: tuple[float, ...] = ()
-    rewrite: str = ""
 
     @property
     def kept(self) -> bool:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from epic_core.verification.base import BaseVerifier, Rewriter, Verifier
+from epic_core.verification.base import BaseVerifier, Verifier
 from epic_core.verification.embedded import EmbeddedVerifier
 
 if TYPE_CHECKING:
     from epic_core.lm.prompting import Prompt
     from epic_core.verification.cross_encoder import CrossEncoderVerifier
     from epic_core.verification.lm import LMVerifier
-    from epic_core.verification.prompts import Prompts
 
 __all__ = [
     "BaseVerifier",
@@ -19,13 +18,11 @@ __all__ = [
     "EmbeddedVerifier",
     "LMVerifier",
     "Prompt",
-    "Prompts",
-    "Rewriter",
     "Verifier",
 ]
 
 # Imported on first use: a memory without a language model needs none of these modules.
-_MODULES = {"CrossEncoderVerifier": "cross_encoder", "LMVerifier": "lm", "Prompt": "prompts", "Prompts": "prompts"}
+_MODULES = {"CrossEncoderVerifier": "cross_encoder", "LMVerifier": "lm", "Prompt": "lm"}
 
 
 def __getattr__(name: str) -> object:

@@ -1,15 +1,15 @@
-"""Protocols of verifiers, DM(x, P_rel(x)) -> Keep, Discard or Undecided, and of rewriters, with checks of verdicts."""
+"""Protocols of verifiers, DM(x, P_rel(x)) -> Keep, Discard or Undecided, with checks of verdicts."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Protocol, runtime_checkable
 
 from epic_core.errors import VerifierError
-from epic_core.types import Alignment, Candidate, Decision, Item, Preference, Usage, Verdict
+from epic_core.types import Alignment, Candidate, Decision, Verdict
 from epic_core.types.validation import writable
 
 
@@ -38,44 +38,6 @@ class Verifier(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rewriting:
-    """A request to rewrite an item for the preferences it is kept under, with the reason why it is kept."""
-
-    item: Item
-    preferences: tuple[Preference, ...]
-    rationale: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rewritten:
-    """A rewritten text x^; or, with an empty text, the reason for the failure and the unreadable answer."""
-
-    text: str = ""
-    failure: str = ""
-    answer: str = ""
-    usage: Usage = field(default_factory=Usage, compare=False, repr=False)
-
-
-@runtime_checkable
-class Rewriter(Protocol):
-    """Protocol of a rewriter, which rewrites items for the preferences they are kept under.
-
-    Attributes:
-        name: Identifies the rewriter; its texts are cached under it.
-    """
-
-    name: str
-
-    def stream(self, rewritings: Sequence[Rewriting]) -> Iterator[tuple[int, Rewritten]]:
-        """Yield `(position, rewritten)` for each rewriting, in any order."""
-        ...
-
-    def astream(self, rewritings: Sequence[Rewriting]) -> AsyncIterator[tuple[int, Rewritten]]:
-        """Yield rewritten texts as `stream` does, without blocking the event loop."""
-        ...
-
-
 class BaseVerifier(ABC):
     """Base class of verifiers, with defaults for all optional members.
 
@@ -83,7 +45,6 @@ class BaseVerifier(ABC):
         name: Identifies the verifier, its model and its prompts.
         block: Verdicts are committed once there are this many, or after a twentieth of a second.
         cached: Whether to cache its verdicts under its name.
-        rewriter: Rewrites kept items; with a rewriter, a verdict needs no instructions.
         aspect_reader: The model that reads what preferences like and avoid (`preferences.lm_reader`).
         threshold: The number that separates Keep from Discard, if there is one; with another threshold it counts as
             another verifier.
@@ -92,7 +53,6 @@ class BaseVerifier(ABC):
     name: str
     block: int = 256
     cached: bool = False
-    rewriter: Rewriter | None = None
     aspect_reader: Any = None
     threshold: float | None = None
 
@@ -132,7 +92,7 @@ class _Adapted(BaseVerifier):
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier
         self.name = verifier.name
-        for name in ("block", "cached", "rewriter", "aspect_reader", "threshold", "stream", "astream"):
+        for name in ("block", "cached", "aspect_reader", "threshold", "stream", "astream"):
             own = getattr(verifier, name, None)
             if own is not None:
                 setattr(self, name, own)
@@ -151,13 +111,12 @@ def base_verifier(verifier: Verifier) -> BaseVerifier:
     return verifier if isinstance(verifier, BaseVerifier) else _Adapted(verifier)
 
 
-def checked_verdict(candidate: Candidate, verdict: object, *, rewritten: bool = False) -> Verdict:
+def checked_verdict(candidate: Candidate, verdict: object) -> Verdict:
     """Return the verdict, with one alignment for each preference.
 
     Args:
         candidate: The candidate that was judged.
         verdict: The verdict.
-        rewritten: Whether kept items will be rewritten, and need no instructions.
 
     Raises:
         VerifierError: if it is not a verdict, has a confidence outside [0, 1], aligns to a preference that was not
@@ -180,7 +139,7 @@ def checked_verdict(candidate: Candidate, verdict: object, *, rewritten: bool = 
     # The first alignment of a preference wins: an entry's id is made of item and preference, so there can be only one.
     first: dict[str, Alignment] = {}
     for alignment in verdict.alignments:
-        if not alignment.instruction.strip() and not rewritten:
+        if not alignment.instruction.strip():
             raise VerifierError(f"A verdict keeps item {candidate.item.id!r} with an empty instruction.")
         first.setdefault(alignment.preference_id, _cleaned(alignment))
     return replace(verdict, rationale=writable(verdict.rationale), alignments=tuple(first.values()))

@@ -89,8 +89,7 @@ _WITH_MODEL: dict[str, MakeWithModel] = {
     "EPIC+HippoRAG 2": lambda name, encoder, seed, lm: HippoRAG(
         name, encoder, lm, coarse=True, fine=True, steering="paper"
     ),
-    "EPIC lm": lambda name, encoder, seed, lm: Epic(name, encoder, options=_verified(lm, None)),
-    "EPIC rewrite": lambda name, encoder, seed, lm: Epic(name, encoder, options=_verified(lm, "rewrite")),
+    "EPIC lm": lambda name, encoder, seed, lm: Epic(name, encoder, options=_verified(lm)),
 }
 
 ARMS: dict[str, str] = {
@@ -126,7 +125,6 @@ ARMS: dict[str, str] = {
     "HippoRAG 2+C+F": "the same behind coarse filter and fine verification",
     "EPIC+HippoRAG 2": "the same with the paper's steering",
     "EPIC lm": "C+F+S as in the paper, verified by a model",
-    "EPIC rewrite": "the same with kept items rewritten (the paper's earlier version)",
 }
 """All arms, with what they are; those behind `EPIC+graph` need a language model."""
 
@@ -167,10 +165,10 @@ def arm_of(name: str, encoder: Encoder, *, seed: int = 0, lm: LanguageModel | No
     return _WITH_MODEL[name](name, encoder, seed, lm)
 
 
-def _verified(lm: LanguageModel, refine: Any) -> dict[str, Any]:
+def _verified(lm: LanguageModel) -> dict[str, Any]:
     from epic_core.verification import LMVerifier
 
-    return {**PAPER, "steering": "paper", "verifier": LMVerifier(lm, refine=refine)}
+    return {**PAPER, "steering": "paper", "verifier": LMVerifier(lm)}
 
 
 __all__ = [

@@ -78,7 +78,6 @@ def test_reread_takes_it_back(preferences: Shown) -> None:
         (["set", AVOIDS, "--firmness", "somehow"], "is not one of"),
         (["set"], "PREFERENCE"),
         (["reread", "I love tea."], "No preference"),
-        (["reread", AVOIDS, "--way", "single"], "--llm says which"),
     ],
 )
 def test_what_cannot_be_changes_nothing(preferences: Shown, arguments: list[str], part: str) -> None:
@@ -150,7 +149,6 @@ def test_edit_changes_what_is_given_and_show_prints_it(epic: Shown) -> None:
         (["edit", "I love tea.", "--follows", "tea"], "No preference"),
         (["show", "I love tea."], "No preference"),
         (["reread", AVOIDS, "--expand", "tiny"], "There is no model 'tiny'"),
-        (["reread", AVOIDS, "--expand", "ollama:tiny", "--way", "single"], "--llm says which"),
     ],
 )
 def test_an_expansion_that_cannot_be_changes_nothing(epic: Shown, arguments: list[str], part: str) -> None:

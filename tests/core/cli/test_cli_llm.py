@@ -19,7 +19,7 @@ from epic_core import EpicMemory
 from epic_core.errors import UnknownItemError
 from epic_core.types import MemoryEntry, Stance
 from lm_servers import LMServer, Reply
-from scripted import Script, anew, instruction_for, preference_read, rows, until
+from scripted import Script, instruction_for, preference_read, rows, until
 
 CASINOS, VEGAN = PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
 TEXTS = {
@@ -99,11 +99,9 @@ def test_build_asks_the_model_and_reports_its_calls(epic: Epic, server: LMServer
     result = epic(*BUILD, *llm)
 
     assert (result.code, result.err) == (0, "")
-    assert server.calls == PASSED + len(PREFERENCES) and said.read == PREFERENCES and server.most_at_once == 1
+    assert server.calls == 1 + len(PREFERENCES) and said.read == PREFERENCES and server.most_at_once == 1
     assert "2 preferences read by the model, 0 not" in result.out
-    assert re.search(
-        rf"^language model +{PASSED} calls +[1-9]\d* \+ [1-9]\d* tokens +[\d.]+ s in calls$", result.out, re.M
-    )
+    assert re.search(r"^language model +1 calls +[1-9]\d* \+ [1-9]\d* tokens +[\d.]+ s in calls$", result.out, re.M)
     assert re.search(r"^verification +2 kept", result.out, re.M)
     assert right()
     assert {entry.confidence for entry in entries().values()} != {None}
@@ -121,43 +119,18 @@ def test_what_was_built_can_be_asked_without_a_server(epic: Epic, server: LMServ
     assert "confidence   0." in explained.out
 
 
-@pytest.mark.parametrize(
-    ("way", "kinds"),
-    [
-        ("single", {"single": PASSED}),
-        ("paper", {"decide": PASSED, "instruct": len(TRUTH)}),
-        ("batch", {"batch": 1}),
-    ],
-)
-def test_the_way_can_be_chosen(epic: Epic, said: Script, llm: list[str], way: str, kinds: dict[str, int]) -> None:
-    assert epic(*BUILD, *llm, "--way", way).code == 0
-    assert said.kinds == kinds
-    assert right()
-
-
-def test_kept_items_can_be_rewritten(epic: Epic, said: Script, llm: list[str]) -> None:
-    assert epic(*BUILD, *llm, "--refine", "rewrite", "--way", "batch").code == 0
-    assert said.kinds["rewrite"] == 2
-    rewritten = anew(TEXTS["vegan"], VEGAN)
-    assert entries()["vegan", VEGAN].rewrite == rewritten
-
-    asked = epic("ask", "me.epic", "What may I eat on a vegan diet?", "-k", "1")
-    assert rewritten in asked.out
-    assert f"rewritten: {rewritten}" in epic("explain", "me.epic", "vegan").out
-
-
 def test_concurrency_and_timeout_can_be_chosen(epic: Epic, server: LMServer, said: Script, llm: list[str]) -> None:
-    together = threading.Barrier(3)
+    together = threading.Barrier(2)
 
     def answer(request: dict[str, Any]) -> str:
         text = said(request["messages"])
-        if preference_read(request["messages"]) is None:
+        if preference_read(request["messages"]) is not None:
             together.wait(60)
         return text
 
     server.answer = answer
-    assert epic(*BUILD, *llm, "--concurrency", "3", "--timeout", "60").code == 0
-    assert server.most_at_once == 3
+    assert epic(*BUILD, *llm, "--concurrency", "2", "--timeout", "60").code == 0
+    assert server.most_at_once == 2
     assert right()
 
 
@@ -176,7 +149,7 @@ def test_a_server_that_hangs_leaves_the_items_waiting(
     server.answer = lambda request: said(request["messages"])
     retried = epic("retry", "me.epic", *llm)
     assert retried.code == 0
-    assert re.search(rf"language model +{PASSED + 2} calls", retried.out)
+    assert re.search(r"language model +3 calls", retried.out)
     assert re.search("^aspects +2 preferences read, 0 not", retried.out, re.M)
     assert pending() == 0
     assert right()
@@ -187,7 +160,7 @@ def test_building_again_asks_about_nothing_twice(epic: Epic, server: LMServer, l
     result = epic("build", "--out", "me.epic", "--quiet", "corpus.jsonl", *llm)
 
     assert result.code == 0
-    assert server.calls == PASSED + 2
+    assert server.calls == 1 + 2
 
 
 # what stands in the way is said before anything is written
@@ -231,8 +204,6 @@ def test_a_refused_key(epic: Epic, server: LMServer, llm: list[str]) -> None:
         (["--llm", "ollama:tiny", "--concurrency", "many"], ["--concurrency"]),
         (["--llm", "ollama:tiny", "--timeout", "0"], ["timeout"]),
         (["--llm", "ollama:tiny", "--timeout", "soon"], ["--timeout"]),
-        (["--llm", "ollama:tiny", "--way", "fast"], ["fast", "single"]),
-        (["--llm", "ollama:tiny", "--refine", "summary"], ["summary", "rewrite"]),
         (["--llm"], ["--llm"]),
     ],
     ids=" ".join,
@@ -436,5 +407,5 @@ def test_help_names_the_models_and_the_key(epic: Epic) -> None:
     result = epic("build", "--help")
 
     assert result.code == 0
-    for part in ("--llm", "ollama:MODEL", "--llm-url", "EPIC_LLM_KEY", "--way", "--refine", "--concurrency"):
+    for part in ("--llm", "ollama:MODEL", "--llm-url", "EPIC_LLM_KEY", "--concurrency"):
         assert part in result.out

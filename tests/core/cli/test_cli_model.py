@@ -51,7 +51,7 @@ def epic(terminal: Epic) -> Epic:
     ("command", "kind", "shown"),
     [
         ("build --preferences prefs.txt --out new.epic --tau -1 notes.jsonl", "read", "24 kept"),
-        ("ask me.epic WHICH", "", "it suits you. Said of Note"),
+        ("ask me.epic WHICH", "judge", "it suits you"),
         ("learn me.epic chat.json", "propose", "I am a vegetarian."),
         ("note me.epic RENT", "compare", "Miso"),
         ("fill me.epic form.json", "fill", "pet: Miso"),
@@ -67,7 +67,7 @@ def test_the_model_does_what_a_command_can_use_it_for(
 
     assert (result.code, result.err) == (0, "")
     assert shown in result.out
-    assert kind in {*mind.kinds, ""} and set(mind.answered.values()) == {1}
+    assert kind in mind.kinds and set(mind.answered.values()) == {1}
 
 
 def test_what_a_question_had_judged_is_kept(epic: Epic, mind: Mind, llm: list[str]) -> None:
@@ -95,12 +95,6 @@ def test_what_is_over_the_budget_waits_and_is_shown(epic: Epic, mind: Mind, llm:
     assert rest.code == 0 and f"{found[1]} kept" in rest.out
     assert "waiting" not in epic("stats", "new.epic").out
     assert set(mind.answered.values()) == {1}
-
-
-def test_verification_of_ones_own_way_keeps_to_the_budget(epic: Epic, mind: Mind, llm: list[str]) -> None:
-    build = ["build", "--preferences", "prefs.txt", "--out", "new.epic", "--tau", "-1", "--quiet", "notes.jsonl"]
-    assert epic(*build, *llm, "--model-budget", "2", "--refine", "rewrite").code == 0
-    assert mind.asked == 2
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +14,10 @@ from hypothesis import strategies as st
 
 from epic_core.errors import InvalidInputError
 from epic_core.graph.extraction import Extraction, Extractor, Fact, Unextracted, entity_key
-from epic_core.graph.extraction.lm import LMExtractor, read_extraction
+from epic_core.graph.extraction.lm import LMExtractor
 from epic_core.lm import OllamaLM, OpenAICompatibleLM
-from epic_core.lm.answers import UnreadableAnswer
 from lm_servers import Json, LMServer, Reply, in_turn
+from scripted import Own
 
 PASSAGE = "Idris Pell scored for Sallow Green, whose pitch lies by the Wend."
 FACTS = [["Idris Pell", "scored for", "Sallow Green"], ["Sallow Green", "has its pitch by", "the Wend"]]
@@ -43,6 +44,18 @@ def extracted(made: LMExtractor, texts: list[str], how: str = "sync") -> list[Ex
     return [one for _, one in found]
 
 
+def reading_of(passage: str, answer: str) -> Extraction | Unextracted:
+    """What is found in a passage of which a model says the same however often it is asked."""
+    (found,) = extracted(LMExtractor(Own(lambda messages: answer), backoff=0.0), [passage])
+    return found
+
+
+def read_extraction(passage: str, answer: str) -> Extraction:
+    found = reading_of(passage, answer)
+    assert isinstance(found, Extraction)
+    return found
+
+
 def about(request: Json) -> str:
     """Answers with a fact of its own for each passage."""
     number = request["messages"][-1]["content"].split("house ")[1].split()[0]
@@ -67,7 +80,7 @@ def test_one_call_a_passage_gives_entities_and_facts(kind: str, how: str) -> Non
 def test_the_name_changes_with_the_model() -> None:
     names = {LMExtractor(OllamaLM(model)).name for model in ("a", "b")}
     assert len(names) == 2
-    assert all(name.startswith("lm/") for name in names)
+    assert all(name.startswith("entities/") for name in names)
 
 
 @pytest.mark.parametrize(
@@ -78,17 +91,11 @@ def test_the_name_changes_with_the_model() -> None:
         f"<think>Perhaps {{}}?</think>{ANSWER}",
         ANSWER.replace('"', "'"),
         ANSWER[:-1] + ",}",
-        json.dumps({"Named Entities": json.loads(ANSWER)["entities"], "triples": FACTS}),
-        json.dumps(
-            {
-                "entities": [{"name": name, "type": "x"} for name in json.loads(ANSWER)["entities"]],
-                "facts": [{"subject": s, "predicate": r, "object": o} for s, r, o in FACTS],
-            }
-        ),
-        json.dumps({"answer": json.loads(ANSWER)}),
+        json.dumps({**json.loads(ANSWER), "facts": [{"subject": s, "predicate": r, "object": o} for s, r, o in FACTS]}),
+        f"[{ANSWER}]",
         f"{ANSWER}\n{ANSWER}",
     ],
-    ids=["plain", "fenced", "thought", "single quotes", "trailing comma", "other keys", "objects", "inside", "twice"],
+    ids=["plain", "fenced", "thought", "single quotes", "trailing comma", "objects", "in a list", "twice"],
 )
 def test_answers_are_read_in_many_forms(answer: str) -> None:
     assert read_extraction(PASSAGE, answer) == READ
@@ -98,18 +105,19 @@ def test_answers_are_read_in_many_forms(answer: str) -> None:
     ("answer", "reason"),
     [
         ("", "it is empty"),
-        ("I cannot say.", "no entities and no facts"),
-        ('{"persons": 3}', "no entities and no facts"),
+        ("I cannot say.", "no JSON"),
+        ('{"persons": 3}', "entities"),
         ('{"entities": ["Idris Pell", "Sallow', "cut off"),
         (ANSWER + '{"entities": ["pitch"], "facts": []}', "several answers that differ"),
-        ("[" * 3000, "nested too deeply|no entities"),
-        ("__import__('os').getcwd()", "no entities and no facts"),
+        ("[" * 3000, "nested too deeply|cut off"),
+        ("__import__('os').getcwd()", "no JSON"),
     ],
     ids=["empty", "prose", "other object", "cut", "two", "deep", "code"],
 )
 def test_an_answer_that_says_nothing_is_unreadable(answer: str, reason: str) -> None:
-    with pytest.raises(UnreadableAnswer, match=reason):
-        read_extraction(PASSAGE, answer)
+    found = reading_of(PASSAGE, answer)
+    assert isinstance(found, Unextracted) and re.search(reason, found.reason)
+    assert (found.answer, found.usage.calls) == (answer, 2)
 
 
 def test_a_passage_may_be_about_nothing() -> None:
@@ -224,11 +232,6 @@ def test_a_passage_cannot_leave_its_section(text: str) -> None:
     assert user.count("<passage") == 1
 
 
-def test_lines_of_the_passage_repeated_by_the_model_are_no_answer() -> None:
-    repeated = '| {"entities": ["Lisbon"], "facts": []}\n' + ANSWER
-    assert read_extraction(PASSAGE + " Lisbon", repeated) == READ
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -256,9 +259,8 @@ JSON = st.recursive(
 @given(JSON, st.integers(0, 200))
 def test_any_answer_is_read_or_refused(value: Any, cut: int) -> None:
     for answer in (json.dumps(value), json.dumps({"entities": value, "facts": value}), json.dumps(value)[:cut]):
-        try:
-            found = read_extraction(PASSAGE, answer)
-        except UnreadableAnswer:
+        found = reading_of(PASSAGE, answer)
+        if isinstance(found, Unextracted):
             continue
         keys = [entity_key(name) for name in found.entities]
         assert all(keys) and len(set(keys)) == len(keys)

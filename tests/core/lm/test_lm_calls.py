@@ -19,7 +19,6 @@ from epic_core.runtime.effects import arun, run
 from epic_core.runtime.workers import acompleted, completed
 from epic_core.types import Usage
 from epic_core.verification import LMVerifier
-from epic_core.verification.base import Rewriting
 from lm_servers import LMServer, Reply, in_turn
 from scripted import Model, candidate, model_of, own_threads, until
 
@@ -341,19 +340,13 @@ class Interrupted:
         raise NotImplementedError
 
 
-@pytest.mark.parametrize("others", ['{"decision": "Keep", "relevant": [1, 2], "rationale": "so"}', DOWN], ids=str)
-@pytest.mark.parametrize("rewriting", [False, True], ids=["verifying", "rewriting"])
-def test_no_thread_calls_after_an_interruption(others: str | LMError, rewriting: bool) -> None:
+@pytest.mark.parametrize("others", ["Perhaps.", DOWN], ids=str)
+def test_no_thread_calls_after_an_interruption(others: str | LMError) -> None:
     lm = Interrupted(others)
-    verifier = LMVerifier(lm, way="paper", refine="rewrite" if rewriting else None, backoff=30.0)
+    verifier = LMVerifier(lm, batch_size=1, backoff=30.0)
     candidates = [candidate(f"A stew of beans, {number}.", "Vegan diet", "Beans") for number in range(8)]
     with pytest.raises(KeyboardInterrupt):
-        if verifier.rewriter is None:
-            list(verifier.stream(candidates))
-        else:
-            list(
-                verifier.rewriter.stream([Rewriting(item=one.item, preferences=one.preferences) for one in candidates])
-            )
+        list(verifier.stream(candidates))
     lm.over.set()
     until(lambda: own_threads() == 0)
     assert lm.calls == 4

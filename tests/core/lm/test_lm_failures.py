@@ -6,7 +6,6 @@ import json
 import math
 import re
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,9 +14,7 @@ import pytest
 from epic_core import Item
 from epic_core.errors import LMError, LMSetupError, LMUnavailableError
 from epic_core.lm import Completion, Message
-from epic_core.lm.prompting import Prompt
 from epic_core.verification import LMVerifier
-from epic_core.verification.prompts import Prompts
 from scripted import (
     DISCARDED,
     EXPECTED,
@@ -28,7 +25,6 @@ from scripted import (
     SHORT,
     SIMPLE,
     TEXTS,
-    WAYS,
     Add,
     Answer,
     Own,
@@ -38,7 +34,6 @@ from scripted import (
     own_threads,
     pairs_of,
     patient,
-    read_prompt,
     script,
     until,
     user_text,
@@ -55,10 +50,7 @@ def no_threads_left() -> Iterator[None]:
 # answers in other forms than the one asked for
 
 
-FORMS = list(in_each_form({"decision": "", "rationale": "", "preferences": []}))
-
-
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", in_each_form({"answers": []}))
 async def test_a_schema_that_is_ignored_does_not_matter(form: str, add: Add) -> None:
     said = script()
     lm = Own(lambda messages: in_each_form(json.loads(said(messages)))[form])
@@ -67,45 +59,23 @@ async def test_a_schema_that_is_ignored_does_not_matter(form: str, add: Add) -> 
 
     assert report.failures == {}
     assert (report.kept, report.discarded) == (1, 1)
-    assert {pair: said[:2] for pair, said in pairs_of(memory).items()} == {
-        pair: said[:2] for pair, said in EXPECTED.items() if pair[0] == "stew"
-    }
-    assert report.usage.calls == 2
+    assert pairs_of(memory) == {pair: said for pair, said in EXPECTED.items() if pair[0] == "stew"}
+    assert report.usage.calls == 1
 
 
-UNREADABLE = {
-    "empty": "",
-    "white space": " \n\t ",
-    "another language": "Behalten, weil es zur veganen Ernährung passt.",
-    "JSON in another language": '{"Entscheidung": "Behalten", "Begründung": "Es passt."}',
-    "no decision": "I think this is an interesting text.",
-    "both": "Keep or Discard? It is hard to say.",
-    "neither": '{"decision": "Maybe", "rationale": "Who knows.", "preferences": []}',
-    "a refusal": "I'm sorry, but I can't help with that.",
-    "two decisions": '{"decision": "Keep", "preferences": [1]}\n{"decision": "Discard", "preferences": []}',
-    "thinking without end": "<think>Keep it? Let me see. Keep. No, Discard.",
-    "the schema itself": '{"type": "object", "properties": {"decision": {"enum": ["Keep", "Discard"]}}}',
-    "HTML": "<html><body><h1>502 Bad Gateway</h1></body></html>",
-    "repetition": "the the " * 5000,
-    "NULs and surrogates": "\x00\ud800",
-}
-
-
-@pytest.mark.parametrize(
-    ("way", "garbage"),
-    [*(("single", garbage) for garbage in UNREADABLE), ("paper", "no decision"), ("batch", "no decision")],
-)
-async def test_garbage_is_asked_about_once_more_and_then_waits(way: Any, garbage: str, add: Add) -> None:
-    lm = Own(lambda messages: UNREADABLE[garbage])
-    memory = memory_with(patient(lm, way=way))
+@pytest.mark.parametrize("garbage", ["", "I think this is an interesting text.", "\x00\ud800", "the the " * 5000])
+async def test_garbage_is_asked_about_once_more_and_then_waits(garbage: str, add: Add) -> None:
+    lm = Own(lambda messages: garbage)
+    memory = memory_with(patient(lm))
     report = await add(memory)
 
     assert (report.kept, report.discarded) == (0, 0)
     nothing_lost(memory, report, waiting=len(PASSED))
-    assert len(lm.sent) == 2 * len(PASSED) + (way == "batch")
+    assert len(lm.sent) == report.usage.calls == 2 * 2
+    assert report.usage.retries == 2
     assert set(report.failures) == set(PASSED)
     assert all("could not be understood" in reason for reason in report.failures.values())
-    shown = UNREADABLE[garbage].replace("\ud800", "?").replace("\x00", "")
+    shown = garbage.replace("\ud800", "?").replace("\x00", "")
     assert report.answers == (dict.fromkeys(PASSED, shown[:4000]) if shown else {})
 
     lm.answer = script()
@@ -122,7 +92,7 @@ def test_a_repair_shows_the_model_what_it_said() -> None:
     report = memory.add(ITEMS)
 
     assert pairs_of(memory) == EXPECTED
-    assert (report.usage.calls, report.usage.retries) == (2 * report.passed, report.passed)
+    assert (report.usage.calls, report.usage.retries) == (4, 2)
     for first, second in zip(lm.sent[::2], lm.sent[1::2], strict=True):
         assert second.messages[:2] == first.messages
         assert [message.role for message in second.messages[2:]] == ["assistant", "user"]
@@ -137,84 +107,9 @@ def test_a_repair_shows_the_model_what_it_said() -> None:
     assert "could not be understood" in explanation.note and "Behalten, weil es passt." in explanation.note
 
 
-# answers that are cut
-
-
-def cut_at_first(answer: Answer, share: float = 0.2) -> Answer:
-    """Cuts the first answer to a prompt, and no later one."""
-    seen: Counter[str] = Counter()
-
-    def cutting(messages: Sequence[Message]) -> str | Completion:
-        seen[user_text(messages)] += 1
-        text = str(answer(messages))
-        if seen[user_text(messages)] > 1:
-            return text
-        return Completion(text=text[: int(share * len(text))], cut=True)
-
-    return cutting
-
-
-@pytest.mark.parametrize(("way", "share"), [("single", 0.05), ("single", 0.2), ("single", 0.8), ("paper", 0.2)])
-async def test_an_answer_that_was_cut_is_asked_for_again_with_more_room(way: Any, share: float, add: Add) -> None:
-    lm = Own(cut_at_first(script(), share))
-    memory = memory_with(LMVerifier(lm, way=way))
-    report = await add(memory, [item for item in ITEMS if item.id in KEPT])
-
-    assert pairs_of(memory) == EXPECTED
-    assert report.usage.retries == report.usage.calls / 2
-    for first, second in zip(lm.sent[::2], lm.sent[1::2], strict=True):
-        assert second.messages == first.messages
-        assert second.max_tokens == 2 * (first.max_tokens or 0)
-
-
-async def test_an_instruction_that_was_left_out_is_asked_for_by_itself(add: Add) -> None:
-    said = script()
-
-    def forgetful(messages: Sequence[Message]) -> str:
-        answer: str = said(messages)
-        if read_prompt(messages).kind != "single":
-            return answer
-        stated = json.loads(answer)
-        for relevant in stated["preferences"][:1]:
-            del relevant["instruction"]
-        return json.dumps(stated)
-
-    lm = Own(forgetful)
-    memory = memory_with(LMVerifier(lm))
-    report = await add(memory, ITEMS)
-
-    assert pairs_of(memory) == EXPECTED
-    kinds = Counter(read_prompt(sent.messages).kind for sent in lm.sent)
-    assert kinds == {"single": report.passed, "instruct": report.kept}
-    assert report.usage.retries == 0
-
-
-def test_a_batch_that_was_cut_is_used_as_far_as_it_goes() -> None:
-    said = script()
-    cut = cut_at_first(said, 0.6)
-    lm = Own(lambda messages: cut(messages) if "Chunk 1," in user_text(messages) else said(messages))
-    memory = memory_with(LMVerifier(lm, way="batch"))
-    report = memory.add(ITEMS)
-
-    assert pairs_of(memory) == EXPECTED
-    assert 1 < report.usage.calls < 1 + report.passed
-
-
-def test_without_more_room_a_cut_answer_is_repaired() -> None:
-    own = Prompt(system="", user="{preferences}\n{chunk}")
-    lm = Own(lambda messages: Completion(text="x" * 30, cut=True), context=256)
-    memory = memory_with(LMVerifier(lm, prompts=Prompts(single=own), max_tokens=150))
-    report = memory.add([TEXTS["stew"]])
-
-    assert report.undecided == 1
-    assert [len(sent.messages) for sent in lm.sent] == [1, 3]
-    assert [sent.max_tokens for sent in lm.sent] == [150, 150]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_length_of_answers_can_be_chosen(way: Any) -> None:
+def test_the_length_of_answers_can_be_chosen() -> None:
     lm = Own(script())
-    memory_with(LMVerifier(lm, way=way, max_tokens=333)).add(ITEMS)
+    memory_with(LMVerifier(lm, max_tokens=333)).add(ITEMS)
 
     assert {sent.max_tokens for sent in lm.sent} == {333}
 
@@ -222,10 +117,10 @@ def test_the_length_of_answers_can_be_chosen(way: Any) -> None:
 # what does not fit
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_chunk_that_does_not_fit_is_not_sent(way: Any, add: Add) -> None:
+@pytest.mark.parametrize("batch_size", [1, 4])
+async def test_a_chunk_that_does_not_fit_is_not_sent(batch_size: int, add: Add) -> None:
     said = script()
-    memory = memory_with(LMVerifier(Own(said, context=512), way=way, prompts=SHORT, max_tokens=64))
+    memory = memory_with(LMVerifier(Own(said, context=512), batch_size=batch_size, prompt=SHORT, max_tokens=64))
     report = await add(memory, [*ITEMS[:2], LONG, *ITEMS[2:]])
 
     assert pairs_of(memory) == EXPECTED
@@ -240,7 +135,7 @@ async def test_a_chunk_that_does_not_fit_is_not_sent(way: Any, add: Add) -> None
 
 def test_a_chunk_that_did_not_fit_is_verified_by_a_model_with_more_room() -> None:
     said = script()
-    memory = memory_with(LMVerifier(Own(said, context=512), prompts=SHORT, max_tokens=64))
+    memory = memory_with(LMVerifier(Own(said, context=512), prompt=SHORT, max_tokens=64))
     memory.add([LONG])
     memory.verifier = LMVerifier(Own(said, context=8192))
 
@@ -280,12 +175,11 @@ class Failing:
 
 AWAY = LMUnavailableError("broken pipe dream")
 STRANGE = type("Strange", (Exception,), {})("out of memory, broken pipe dream")
-WAYS_TO_FAIL = [("single", AWAY), ("single", STRANGE), ("paper", AWAY), ("batch", STRANGE)]
 
 
-@pytest.mark.parametrize(("way", "error"), WAYS_TO_FAIL)
-async def test_a_model_that_fails_for_a_while_is_asked_again(way: Any, error: Exception, add: Add) -> None:
-    memory = memory_with(patient(Own(Failing(error, 3, script())), way=way, retries=3))
+@pytest.mark.parametrize("error", [AWAY, STRANGE])
+async def test_a_model_that_fails_for_a_while_is_asked_again(error: Exception, add: Add) -> None:
+    memory = memory_with(patient(Own(Failing(error, 3, script())), retries=3))
     report = await add(memory)
 
     assert pairs_of(memory) == EXPECTED
@@ -293,14 +187,16 @@ async def test_a_model_that_fails_for_a_while_is_asked_again(way: Any, error: Ex
     nothing_lost(memory, report, waiting=0)
 
 
-@pytest.mark.parametrize(("way", "error"), WAYS_TO_FAIL)
-async def test_a_model_that_fails_for_good_is_left_alone_after_two_items(way: Any, error: Exception, add: Add) -> None:
+@pytest.mark.parametrize(("batch_size", "error"), [(1, AWAY), (1, STRANGE), (2, AWAY), (8, STRANGE)])
+async def test_a_model_that_fails_for_good_is_left_alone_after_two_calls(
+    batch_size: int, error: Exception, add: Add
+) -> None:
     lm = Own(Failing(error, math.inf, script()))
-    memory = memory_with(patient(lm, way=way, batch_size=2, retries=2))
+    memory = memory_with(patient(lm, batch_size=batch_size, retries=2))
     report = await add(memory)
 
     assert len(lm.sent) == report.usage.calls == 2 * 3
-    assert report.usage.retries == 2 * 2 + (way == "batch")
+    assert report.usage.retries == 2 * 2 + (batch_size > 1)
     nothing_lost(memory, report, waiting=len(PASSED))
     assert all("broken pipe dream" in reason for reason in report.failures.values())
 
@@ -325,6 +221,7 @@ def test_one_item_that_always_fails_does_not_stop_the_others() -> None:
     memory = memory_with(patient(Own(answer), retries=2))
     report = memory.add(ITEMS)
 
+    # Those that were asked about together with it are asked about by themselves.
     nothing_lost(memory, report, waiting=1)
     assert list(report.failures) == ["stew"]
     assert pairs_of(memory) == {pair: said for pair, said in EXPECTED.items() if pair[0] != "stew"}
@@ -353,7 +250,7 @@ async def test_a_refused_request_is_not_asked_again_and_others_are(add: Add) -> 
     report = await add(memory)
 
     assert set(report.failures) == {"palms", "fair"}
-    assert len(lm.sent) == report.passed
+    assert len(lm.sent) == 2 + report.passed
     assert pairs_of(memory) == {pair: said for pair, said in EXPECTED.items() if pair[0] not in report.failures}
 
 

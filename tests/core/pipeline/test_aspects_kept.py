@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -17,8 +18,7 @@ from epic_core.encoders import default_encoder
 from epic_core.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
 from epic_core.integrations.judging_memory import Prepared
 from epic_core.lm import Completion
-from epic_core.lm.answers import UnreadableAnswer
-from epic_core.preferences.lm_reader import AspectReader, read_aspects
+from epic_core.preferences.lm_reader import AspectReader, AspectReading
 from epic_core.preferences.parser import parse_aspects
 from epic_core.runtime.batching import unique_preferences
 from epic_core.types import BuildReport
@@ -399,38 +399,49 @@ async def test_a_preference_that_does_not_fit_is_not_sent() -> None:
 
 BOTH = Aspects(liked=("night trains",), avoided=("flights", "buses"), firmness=0.5, scope="in Europe", source="model")
 PLAIN = {"liked": ["night trains"], "avoided": ["flights", "buses"], "firmness": "mild", "scope": "in Europe"}
+
+
+def reading_of(answer: str) -> AspectReading:
+    (reading,) = AspectReader(Own(lambda messages: answer), backoff=0).read(["tea"])
+    return reading
+
+
 SHAPES = {
-    "other names": '{"Likes": "night trains", "Dislikes": "flights, buses", "strength": 0.5, "when": "in Europe."}',
+    "as asked": json.dumps(PLAIN),
+    "one text for a list": json.dumps({**PLAIN, "liked": "night trains"}),
     "twice the same": f"{json.dumps(PLAIN)}\n{json.dumps(PLAIN)}",
     "phrases that are none": json.dumps({**PLAIN, "avoided": ["flights.", "-", "Flights", "", None, "none", "buses"]}),
-    "nested": json.dumps({"aspects": {**PLAIN, "liked": [{"phrase": "night trains"}]}}),
+    "in a list": json.dumps([PLAIN]),
+    "capitals": json.dumps({key.title(): value for key, value in PLAIN.items()}),
     "both sides": json.dumps({**PLAIN, "liked": ["night trains", "Buses"]}),
+    "a sentence for a word": json.dumps({**PLAIN, "firmness": "mild, I think"}),
+    "sloppy": f"{{'liked': ['night trains'], avoided: {PLAIN['avoided']}, 'firmness': 'mild', 'scope': 'in Europe',}}",
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_answers_are_read_in_many_shapes(shape: str) -> None:
-    assert read_aspects(SHAPES[shape]) == BOTH
+    assert reading_of(SHAPES[shape]).aspects == BOTH
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
         ("", "empty"),
-        ("Sure.", "names nothing"),
+        ("Sure.", "no JSON"),
         ('{"liked": [], "avoided": []}', "names nothing"),
         ('{"liked": ["none"], "avoided": ["n/a", "...", ""]}', "names nothing"),
-        ('{"liked": 5, "avoided": true}', "names nothing"),
+        ('{"liked": 5, "avoided": true}', "liked"),
         ('{"liked": ["tea"], "avoided": ["cof', "cut off"),
         ('{"liked": ["tea"]} or {"liked": ["coffee"]}', "differ"),
-        ("[" * 5000, "names nothing|nested"),
-        # Where lines end cannot be seen.
-        ("**Liked:** night trains\n- Avoided: flights; buses\nFirmness: mild\nScope: in Europe", "names nothing"),
+        ("[" * 5000, "no JSON|cut off|nested"),
+        ("**Liked:** night trains\n- Avoided: flights; buses\nFirmness: mild\nScope: in Europe", "no JSON"),
     ],
 )
 def test_what_says_nothing_is_unreadable(answer: str, reason: str) -> None:
-    with pytest.raises(UnreadableAnswer, match=reason):
-        read_aspects(answer)
+    reading = reading_of(answer)
+    assert reading.aspects is None and re.search(reason, reading.failure)
+    assert (reading.answer, reading.usage.calls, reading.usage.retries) == (answer, 2, 1)
 
 
 # preferences with aspects

@@ -16,13 +16,12 @@ from epic_core import EpicMemory, Preference
 from epic_core.encoders import default_encoder
 from epic_core.errors import InvalidInputError, LMError, UnknownPreferenceError
 from epic_core.lm import Completion
-from epic_core.lm.answers import UnreadableAnswer
-from epic_core.preferences.lm_reader import read_answer
+from epic_core.preferences.lm_reader import AspectReader
 from epic_core.preferences.parser import parse_aspects
 from epic_core.types import BuildReport
 from epic_core.types.preferences import Aspects, Expansion
 from helpers import HashEncoder, KeepAll
-from scripted import SEA, TRAIN, WINE, Scripted, preference_read, verifier_of
+from scripted import SEA, TRAIN, WINE, Own, Scripted, preference_read, verifier_of
 
 SAID = Aspects(liked=("quiet inns",), avoided=("casinos",), firmness=1.0)
 OWN = Expansion(questions=("Where shall I stay?",), follows=("a family-run inn",), breaks=("a floor of slot machines",))
@@ -266,15 +265,6 @@ EXPANDED = Expansion(
 )
 SHAPES = {
     "as asked": json.dumps(PLAIN),
-    "nested": json.dumps(
-        {
-            "aspects": {key: PLAIN[key] for key in ("liked", "avoided", "firmness")},
-            "expansion": {key: PLAIN[key] for key in ("questions", "follows", "breaks")},
-        }
-    ),
-    "in texts": json.dumps(
-        {**PLAIN, "questions": " ".join(PLAIN["questions"]), "follows": "green tea, a tea house"}  # type: ignore[arg-type]
-    ),
     "on both sides": json.dumps(
         {**PLAIN, "follows": [*PLAIN["follows"], "Milk"], "breaks": [*PLAIN["breaks"], "milk."]}
     ),
@@ -282,6 +272,12 @@ SHAPES = {
     "numbered twice": json.dumps({**PLAIN, "follows": ["1. green tea", "2. a tea house", "3. Green Tea"]}),
     "control characters": json.dumps({**PLAIN, "follows": ["green\n\x9b tea", "a\u2028tea \u202ehouse\x00"]}),
 }
+
+
+def read_answer(answer: str) -> tuple[Aspects | None, Expansion | None]:
+    (reading,) = AspectReader(Own(lambda messages: answer), backoff=0).read(["tea"])
+    assert (reading.failure == "") == (reading.aspects is not None)
+    return reading.aspects, reading.expansion
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -298,13 +294,12 @@ def test_what_is_said_in_part_is_used() -> None:
     assert read_answer(json.dumps({key: PLAIN[key] for key in ("liked", "avoided", "firmness")})) == (TEA, None)
     # Cut off: nothing counts, also not what is whole.
     for cut in ("tea house", "if any", "ffee"):
-        with pytest.raises(UnreadableAnswer, match="cut off"):
-            read_answer(whole[: whole.index(cut)])
+        assert read_answer(whole[: whole.index(cut)]) == (None, None)
     # Of several that differ, none.
-    assert read_answer(f"{whole}\n{json.dumps({**PLAIN, 'follows': ['beer']})}") == (TEA, None)
+    assert read_answer(f"{whole}\n{json.dumps({**PLAIN, 'follows': ['beer']})}") == (None, None)
     many = {**PLAIN, "follows": [f"tea number {n}" for n in range(99)]}
-    expansion = read_answer(json.dumps(many)).expansion
-    assert expansion is not None and expansion.follows == tuple(f"tea number {n}" for n in range(16))
+    _, expansion = read_answer(json.dumps(many))
+    assert expansion is not None and expansion.follows == tuple(f"tea number {n}" for n in range(10))
 
 
 KEYS = st.sampled_from(["liked", "avoided", "scope", "questions", "follows", "breaks"])
@@ -317,11 +312,7 @@ JSON = st.recursive(
 
 @given(st.text(max_size=200) | JSON.map(json.dumps) | JSON.map(lambda said: json.dumps(said)[:-3]))
 def test_any_answer_can_be_stored_or_is_unreadable(answer: str) -> None:
-    try:
-        aspects, expansion = read_answer(answer)
-    except UnreadableAnswer:
-        return
-    assert aspects is not None or expansion is not None
+    aspects, expansion = read_answer(answer)
     if aspects is not None:
         liked, avoided = ({phrase.casefold() for phrase in side} for side in (aspects.liked, aspects.avoided))
         assert aspects.source == "model" and max(len(liked), len(avoided)) <= 16 and not liked & avoided

@@ -183,23 +183,6 @@ def test_what_a_model_said_of_it_is_forgotten_and_asked_again(kind: str) -> None
     assert report.kept == (kind == "held")
 
 
-def test_what_was_rewritten_is_forgotten_too(path: Path) -> None:
-    item = SECRETS["held"]
-    with memory(path) as held:
-        held.add([item, *OTHERS[:5]])
-        row = held._session.store.items.row("default", item.id)
-        assert row is not None
-        ids = [held.preferences[0].id]
-        vector = HashEncoder().vector("rewritten")
-        with held._session.lock, held._session.store.transaction():
-            held._session.store.entries.set_rewrite(row, "A rewritten Zanzibar text", ids, vector)
-            held._session.store.verdicts.remember_rewrite(
-                "default", "m", item.text, [WINE], "A rewritten Zanzibar text"
-            )
-        held.forget(item.id)
-    assert shows(path, item) == [] and b"rewritten Zanzibar" not in path.read_bytes()
-
-
 def test_forgetting_again_and_adding_again_work(path: Path) -> None:
     item = SECRETS["held"]
     with memory(path) as held:
@@ -309,12 +292,6 @@ def rich(path: Path | None = None) -> EpicMemory:
             Item(id="h", text="nothing at all"),
         ]
     )
-    row = held._session.store.items.row("default", "b")
-    assert row is not None
-    with held._session.lock, held._session.store.transaction():
-        ids = [preference.id for preference in held.preferences[:2]]
-        held._session.store.entries.set_rewrite(row, "Wine by the sea", ids, HashEncoder().vector("Wine by the sea"))
-        held._session.mark_stale()
     for _ in range(70):
         held.search(WINE, k=2)
     return held
@@ -358,7 +335,6 @@ def test_an_export_holds_all_there_is(tmp_path: Path) -> None:
     assert held.export(tmp_path / "export.jsonl") == 7
     items = {line["id"]: line for line in lines if line["kind"] == "item"}
     assert {key for key, line in items.items() if line["light"]} == {"d", "f", "h"}
-    assert items["b"]["rewrite"] == "Wine by the sea"
     assert any(entry["uses"] for line in items.values() for entry in line["entries"])
     assert {entry["confidence"] for entry in items["c"]["entries"]} >= {0.9}
     first = json.loads((tmp_path / "export.jsonl").read_text("utf-8").splitlines()[0])

@@ -28,7 +28,7 @@ from epic_core.pipeline.judge import JUDGED_AT_ONCE
 from epic_core.types import Verdict
 from epic_core.types.verdicts import Judged
 from helpers import CONTRACT_BREAKERS, Answering, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll, keep
-from scripted import BOTH, TRAIN, WINE, Asked, Scripted, anew, documents, memory_of, opened, rows, verifier_of
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, documents, memory_of, opened, rows, verifier_of
 
 Judge = Callable[..., Any]
 
@@ -130,7 +130,7 @@ VERIFIERS: dict[str, Callable[[], Any]] = {
     "embedded": lambda: None,
     "model": lambda: verifier_of(Scripted()),
     "model that fails": lambda: verifier_of(Scripted(_said)),
-    "model, in batches": lambda: verifier_of(Scripted(), way="batch"),
+    "model, in batches": lambda: verifier_of(Scripted(), batch_size=4),
     "keep": KeepAll,
     "undecided": UndecidedAll,
     "too few": TooFew,
@@ -464,11 +464,8 @@ async def test_expired_preferences_do_not_count(judge: Judge) -> None:
         await judge(EpicMemory([gone], encoder=HashEncoder()), ["red wine"])
 
 
-@pytest.mark.parametrize("refine", [None, "rewrite"])
-async def test_what_was_asked_under_a_preference_that_goes_meanwhile_is_forgotten(
-    refine: Any, judge: Judge, path: Path
-) -> None:
-    with opened(path, Scripted(), refine=refine) as memory:
+async def test_what_was_asked_under_a_preference_that_goes_meanwhile_is_forgotten(judge: Judge, path: Path) -> None:
+    with opened(path, Scripted()) as memory:
         done = []
 
         def removes(asked: Asked) -> None:
@@ -479,45 +476,10 @@ async def test_what_was_asked_under_a_preference_that_goes_meanwhile_is_forgotte
         await judge(memory, [BOTH, "red wine 1", "night train 1"])
         kept = memory.stats().counts["verdicts"]
         # The two that are left are about the other preference.
-        assert kept == (2 if refine is None else 3)
+        assert kept == 2
         memory.remove_preference(TRAIN)
         assert memory.stats().counts["verdicts"] == 0
-    assert rows(path) == rows(path, "rewrites") == 0
-
-
-# rewritten
-
-
-async def test_a_rewriting_verifier_rewrites_what_is_kept(judge: Judge) -> None:
-    lm, items = Scripted(), documents()
-    memory, report = memory_of(lm, refine="rewrite"), BuildReport()
-    judged = await judge(memory, items, report=report)
-    assert judged[0].rewrite == anew("red wine 0", WINE)
-    assert [bool(one.rewrite) for one in judged] == [one.kept for one in judged]
-    assert lm.calls == report.usage.calls == 16 + 12
-    again = await judge(memory, items)
-    assert [one.rewrite for one in again] == [one.rewrite for one in judged] and lm.calls == 28
-    memory.add(items)
-    assert lm.calls == 28
-    for one in judged:
-        if one.kept:
-            entries = memory.explain(one.item.id).entries
-            assert {entry.rewrite for entry in entries} == {one.rewrite}
-
-
-async def test_what_could_not_be_rewritten_is_undecided(judge: Judge) -> None:
-    def stalls(asked: Asked) -> None:
-        if asked.kind == "rewrite" and "1" in asked.chunk:
-            raise LMError("It stalled.")
-
-    lm = Scripted(stalls)
-    memory, report = memory_of(lm, refine="rewrite"), BuildReport()
-    judged = await judge(memory, documents(2), report=report)
-    undecided = [one.item.id for one in judged if one.verdict.decision is Decision.UNDECIDED]
-    assert undecided == ["item 5", "item 7", "item 8"] == list(report.failures)
-    assert (report.kept, report.undecided, report.discarded) == (3, 3, 2)
-    lm.hook = None
-    assert sum(one.kept for one in await judge(memory, documents(2))) == 6
+    assert rows(path) == 0
 
 
 # bad input

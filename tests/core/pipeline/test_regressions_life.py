@@ -7,12 +7,10 @@ import random
 import sqlite3
 import string
 import threading
-import time
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +20,13 @@ import pytest
 from epic_core import EpicMemory, Item, Preference, Verdict
 from epic_core.errors import DamagedError, InvalidInputError, StoreError, UnknownItemError, VerifierError
 from epic_core.pipeline import preferences, reencode
-from epic_core.pipeline import verify as decide
 from epic_core.retention import Held
 from epic_core.storage.memory_schema import ITEMS
 from epic_core.storage.store import Store
 from epic_core.text.chunking import WordChunker
 from epic_core.types import BuildReport, Candidate
 from helpers import Answering, HashEncoder, KeepAll, keep
-from scripted import BOTH, TRAIN, WINE, Scripted, verifier_of
+from scripted import WINE
 
 TEA, GREEN_TEA = "tea cups", "green tea cups"
 
@@ -162,26 +159,6 @@ def test_a_reencoding_that_cannot_be_committed_leaves_the_encoder(path: Path) ->
         assert memory.add(teas(1, start=20)).kept == 1
     with opened(path) as memory:
         assert len(found(memory)) == 21
-
-
-def test_a_preference_may_expire_while_a_text_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, rewriting_of = [time.time()], decide.rewriting_of
-    monkeypatch.setattr(time, "time", lambda: now[0])
-
-    def late(*args: Any) -> Any:
-        now[0] += 3600.0
-        return rewriting_of(*args)
-
-    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": verifier_of(Scripted(), refine="rewrite")}
-    ends = datetime.fromtimestamp(now[0] + 60.0, timezone.utc)
-    memory = EpicMemory([WINE, Preference(text=TRAIN, expires_at=ends)], **options)
-    memory.add([Item(id="a", text=BOTH)])
-    assert preferences_of(memory) == [WINE, TRAIN]
-    monkeypatch.setattr(decide, "rewriting_of", late)
-    memory.add_preference("red things in the open")
-    assert preferences_of(memory) == [WINE, "red things in the open"]
-    (hit,) = memory.search(BOTH)
-    assert TRAIN not in {entry.preference for entry in hit.entries}
 
 
 # confidence

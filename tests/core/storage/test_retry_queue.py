@@ -38,10 +38,10 @@ def wines(*numbers: int) -> list[Item]:
 # waiting
 
 
-@pytest.mark.parametrize("way", ["single", "paper", "batch"])
-def test_what_cannot_be_decided_waits_and_is_decided_later(way: Any) -> None:
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_what_cannot_be_decided_waits_and_is_decided_later(batch_size: int) -> None:
     lm, items = Scripted(hook=broken), documents()
-    memory = memory_of(lm, way=way)
+    memory = memory_of(lm, batch_size=batch_size)
     report = memory.add(items)
     assert (report.passed, report.undecided, report.kept, report.discarded) == (16, 16, 0, 0)
     assert waiting(memory) == 16 and len(memory) == 0
@@ -50,7 +50,7 @@ def test_what_cannot_be_decided_waits_and_is_decided_later(way: Any) -> None:
     report = memory.retry()
     assert (report.seen, report.kept, report.discarded, report.undecided) == (16, 12, 4, 0)
     assert waiting(memory) == 0
-    fresh = memory_of(Scripted(), way=way)
+    fresh = memory_of(Scripted(), batch_size=batch_size)
     fresh.add(items)
     assert contents(memory, items) == contents(fresh, items)
 
@@ -251,7 +251,7 @@ def test_the_report_counts_seconds_spent_in_calls() -> None:
 async def test_every_operation_reports_what_it_took() -> None:
     for asynchronously in (False, True):
         lm = Scripted()
-        memory = memory_of(lm, WINE, refine="rewrite")
+        memory = memory_of(lm, WINE)
 
         async def call(name: str, *arguments: Any, memory: EpicMemory = memory, a: bool = asynchronously) -> Any:
             return await getattr(memory, f"a{name}")(*arguments) if a else getattr(memory, name)(*arguments)
@@ -263,7 +263,7 @@ async def test_every_operation_reports_what_it_took() -> None:
             await call("remove_preference", "red train"),
             await call("retry"),
         ]
-        assert [report.usage.calls for report in reports] == [2, 2, 2, 1, 0]
+        assert [report.usage.calls for report in reports] == [1, 1, 1, 0, 0]
         assert sum(report.usage.calls for report in reports) == lm.calls
 
 

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 import helpers
 from epic_core import BuildReport, EpicMemory, Item, Stance
 from epic_core.errors import EncoderError, LMError
+from epic_core.lm.prompting import prompt_of
 from epic_core.text.chunking import WordChunker
-from epic_core.verification import EmbeddedVerifier, LMVerifier, Prompts
+from epic_core.verification import EmbeddedVerifier, LMVerifier
 from helpers import HashEncoder, KeepAll
 from scripted import (
     BOTH,
@@ -112,16 +113,16 @@ def test_the_same_text_under_other_ids_costs_no_call_and_is_held_alike() -> None
         ] == [[replace(entry, item_id="") for entry in entries] for _, entries in other.values()]
 
 
-@pytest.mark.parametrize("way", ["single", "paper", "batch"])
-async def test_two_items_with_one_text_in_one_add_are_asked_about_once(way: Any) -> None:
+@pytest.mark.parametrize("batch_size", [1, 8])
+async def test_two_items_with_one_text_in_one_add_are_asked_about_once(batch_size: int) -> None:
     for add in ("add", "aadd"):
         lm = Scripted(concurrency=4)
-        memory = memory_of(lm, way=way)
+        memory = memory_of(lm, batch_size=batch_size)
         twice = [Item(id=f"{n} {copy}", text=f"red wine {n}") for n in range(3) for copy in "ab"]
         done = getattr(memory, add)(twice)
         report: BuildReport = await done if add == "aadd" else done
         assert (report.kept, report.entries, len(memory)) == (6, 6, 6)
-        asked = [chunk for one in lm.asked for chunk in one.chunks if one.kind != "instruct"]
+        asked = [chunk for one in lm.asked for chunk in one.chunks]
         assert sorted(asked) == ["red wine 0", "red wine 1", "red wine 2"]
         assert len({hit.item.id for hit in memory.search("wine", k=9)}) == 6
 
@@ -162,15 +163,12 @@ def test_a_new_preference_is_asked_about_alone() -> None:
         lambda: verifier_of(Scripted(name="other")),
         lambda: verifier_of(
             Scripted(),
-            prompts=Prompts(single=replace(Prompts().single, system=Prompts().single.system + " Be strict.")),
+            prompt=replace(prompt_of("verify"), system=prompt_of("verify").system + " Be strict."),
         ),
-        lambda: verifier_of(Scripted(), way="batch"),
-        lambda: verifier_of(Scripted(), way="paper"),
-        lambda: verifier_of(Scripted(), refine="rewrite"),
     ],
-    ids=["model", "prompts", "batch", "paper", "rewrite"],
+    ids=["model", "prompt"],
 )
-def test_another_model_other_prompts_or_another_way_ask_again(change: Callable[[], LMVerifier]) -> None:
+def test_another_model_or_another_prompt_asks_again(change: Callable[[], LMVerifier]) -> None:
     lm = Scripted()
     memory = memory_of(lm)
     memory.add([Item(id="a", text="red wine nowine")])
@@ -328,13 +326,15 @@ def test_what_was_cached_under_a_removed_preference_is_gone_from_the_file(path: 
     assert b"Secretnight" not in data and TRAIN.encode() not in data.replace(BOTH.encode(), b"")
 
 
-@pytest.mark.parametrize("way", ["single", "paper", "batch"])
-def test_what_is_answered_under_a_preference_that_is_removed_meanwhile_is_forgotten(path: Path, way: Any) -> None:
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_what_is_answered_under_a_preference_that_is_removed_meanwhile_is_forgotten(
+    path: Path, batch_size: int
+) -> None:
     def hook(asked: Asked) -> None:
         if TRAIN in asked.preferences and len(memory.preferences) == 2:
             memory.remove_preference(TRAIN)
 
-    with opened(path, Scripted(), verifier=verifier_of(Scripted(hook=hook), way=way)) as memory:
+    with opened(path, Scripted(), verifier=verifier_of(Scripted(hook=hook), batch_size=batch_size)) as memory:
         memory.add([BOTH, "a night train", "red wine"])
         assert {p for hit in memory.search("wine", k=9) for p in hit.preferences} == {WINE}
         assert verdicts(memory) >= 1
@@ -450,21 +450,18 @@ def test_an_interrupted_build_with_several_calls_at_once_loses_no_more_than_thos
     assert calls + 1 <= lm.calls <= calls + 4
 
 
-@pytest.mark.parametrize("way", ["paper", "batch"])
-@pytest.mark.slow
-def test_an_interrupted_build_in_another_way_loses_no_more_than_one_item_or_batch(way: Any) -> None:
+def test_an_interrupted_build_that_asks_about_several_loses_no_more_than_one_call() -> None:
     items = documents()
-    expected, calls = built(items, way=way)
+    expected, calls = built(items, batch_size=4)
     for stop in range(1, calls + 1):
         lm = Scripted()
         lm.interrupt_at = {stop}
-        memory = memory_of(lm, way=way)
+        memory = memory_of(lm, batch_size=4)
         with pytest.raises(KeyboardInterrupt):
             memory.add(items)
         memory.add(items)
         assert contents(memory, items) == expected
-        # In the paper's way an item takes up to three calls.
-        assert lm.calls <= calls + (3 if way == "paper" else 1)
+        assert lm.calls <= calls + 1
 
 
 @pytest.mark.parametrize(("stop", "concurrency"), [(1, 1), (16, 1), (1, 4), (9, 4), (16, 4)])
@@ -574,18 +571,16 @@ def test_a_killed_process_leaves_what_it_decided(path: Path) -> None:
 # sync and async
 
 
-@pytest.mark.parametrize("way", ["single", "paper", "batch", "rewrite"])
+@pytest.mark.parametrize("batch_size", [1, 8])
 @pytest.mark.parametrize("concurrency", [1, 4])
-async def test_both_paths_ask_and_hold_the_same(way: Any, concurrency: int) -> None:
+async def test_both_paths_ask_and_hold_the_same(batch_size: int, concurrency: int) -> None:
     def sometimes(asked: Asked) -> str | None:
-        fails = asked.kind == "rewrite" if way == "rewrite" else True
-        return "Perhaps." if fails and any("wine 2" in chunk for chunk in asked.chunks) else None
+        return "Perhaps." if any("wine 2" in chunk for chunk in asked.chunks) else None
 
     items, ends = documents(), []
-    options = {"refine": "rewrite"} if way == "rewrite" else {"way": way}
     for asynchronous in (False, True):
         lm = Scripted(hook=sometimes, concurrency=concurrency)
-        memory = memory_of(lm, WINE, **options)
+        memory = memory_of(lm, WINE, batch_size=batch_size)
         reports: list[BuildReport] = []
         for name, *arguments in (
             ("add", items),
@@ -612,7 +607,8 @@ def test_a_cached_verdict_says_what_the_first_one_said() -> None:
         if len(asked.preferences) == 1:
             return None
         relevant = [{"preference": 2, "stance": "conflicts", "instruction": "Steer clear of it."}]
-        return json.dumps({"decision": "Keep", "rationale": "It warns.", "preferences": relevant})
+        answer = {"chunk": 1, "decision": "Keep", "preferences": relevant, "evidence": "It warns."}
+        return json.dumps({"answers": [answer]})
 
     memory = memory_of(Scripted(hook=mixed))
     memory.add([Item(id="a", text=BOTH)])

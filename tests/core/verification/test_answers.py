@@ -1,364 +1,295 @@
-"""What is read from the answers of language models: a verdict that was stated, or none."""
+"""What becomes of a model's answer about three chunks: a verdict where it states one that is whole, else Undecided."""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
-import time
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from answer_shapes import (
-    ALONE,
-    BATCH,
-    BATCH_ANSWER,
-    BATCH_ASKED,
-    DECIDE,
-    INSTRUCTION,
-    KEEP_ONE,
-    KEEP_TWO,
-    ONE_PREFERENCE,
-    PREFERENCES,
-    REWRITE,
-    SINGLE,
-    UNREADABLE,
-    XML_DISCARD,
-    XML_KEEP,
-    Kept,
-)
-from epic_core.lm.answers import UnreadableAnswer
-from epic_core.lm.base import Token, probability
-from epic_core.types import Decision
-from epic_core.verification.answers import read_batch, read_decision, read_instruction, read_rewrite
-from epic_core.verification.values import Answer
+from epic_core.lm import Completion, Message, Token
+from epic_core.types import Candidate, Decision, Verdict
+from scripted import Own, candidate, patient
 
+CASINO, QUIET, VEGAN = "I avoid hotels with on-site casinos.", "I love quiet rooms.", "I follow a vegan diet."
+OFFER, STEER = "Offer the garden rooms to the user.", "Steer clear of the casino floor at night."
 
-def verdict(answer: Answer) -> Kept | str:
-    if answer.decision is not Decision.KEEP:
-        assert not answer.relevant
-        return str(answer.decision)
-    return tuple((one.index + 1, str(one.stance), one.instruction) for one in answer.relevant)
-
-
-def decided(text: str, preferences: tuple[str, ...], *, instructions: bool) -> Kept | str:
-    try:
-        return verdict(read_decision(text, preferences, instructions=instructions))
-    except UnreadableAnswer:
-        return UNREADABLE
-
-
-def batch(text: str) -> dict[int, Kept | str]:
-    answers = read_batch(text, PREFERENCES, BATCH_ASKED, instructions=True)
-    return {place + 1: verdict(answer) for place, answer in answers.items()}
-
-
-def instruction(text: str) -> tuple[str, str] | str:
-    try:
-        written = read_instruction(text)
-    except UnreadableAnswer:
-        return UNREADABLE
-    return str(written.stance), written.instruction
-
-
-def rewrite(text: str) -> str:
-    try:
-        return read_rewrite(text)
-    except UnreadableAnswer:
-        return UNREADABLE
-
-
-@pytest.mark.parametrize(
-    ("shapes", "read"),
-    [
-        (SINGLE, lambda text: decided(text, PREFERENCES, instructions=True)),
-        (DECIDE, lambda text: decided(text, PREFERENCES, instructions=False)),
-        (ALONE, lambda text: decided(text, ONE_PREFERENCE, instructions=False)),
-        (BATCH, batch),
-        (INSTRUCTION, instruction),
-        (REWRITE, rewrite),
-    ],
-    ids=["single", "decide", "alone", "batch", "instruction", "rewrite"],
-)
-def test_what_was_stated_is_read_and_nothing_else(
-    shapes: dict[str, tuple[str, Any]], read: Callable[[str], Any]
-) -> None:
-    misread = {shape: read(text) for shape, (text, expected) in shapes.items() if read(text) != expected}
-    assert misread == {}
-
-
-# whatever is answered
-
-
-def check_sound(text: str) -> None:
-    """Nothing but a verdict that was stated comes of a text, or `UnreadableAnswer`."""
-    for instructions in (True, False):
-        answers: list[Answer] = []
-        try:
-            answers.append(read_decision(text, PREFERENCES, instructions=instructions))
-        except UnreadableAnswer as error:
-            assert str(error)
-        batch = read_batch(text, PREFERENCES, BATCH_ASKED, instructions=instructions)
-        assert set(batch) <= set(range(len(BATCH_ASKED)))
-        assert all(one.index in BATCH_ASKED[place] for place, answer in batch.items() for one in answer.relevant)
-        for answer in [*answers, *batch.values()]:
-            assert answer.decision in (Decision.KEEP, Decision.DISCARD)
-            if answer.span is not None:
-                assert text[slice(*answer.span)].casefold() == str(answer.decision).casefold()
-            if answer.decision is Decision.KEEP:
-                assert "keep" in text.casefold()
-                assert answer.relevant
-                assert {one.index for one in answer.relevant} <= set(range(len(PREFERENCES)))
-                assert len({one.index for one in answer.relevant}) == len(answer.relevant)
-                assert not instructions or all(one.instruction for one in answer.relevant)
-            else:
-                assert "discard" in text.casefold() or '"keep"' in text.casefold()
-    for read in (read_instruction, read_rewrite):
-        try:
-            assert read(text)
-        except UnreadableAnswer as error:
-            assert str(error)
-
-
-FRAGMENTS = [
-    *(text for shapes in (SINGLE, DECIDE, ALONE, BATCH, INSTRUCTION, REWRITE) for text, _ in shapes.values()),
-    *"{}[]\"':,\\\n`</>#*-12",
-    *(
-        "Keep",
-        "Discard",
-        "not ",
-        " or ",
-        '"decision": ',
-        "decision: ",
-        '"preferences": [',
-        '"instruction": "',
-        "```json\n",
-    ),
-    *("<think>", "</think>", "[THINK]", "[/THINK]", "◁think▷", "◁/think▷", "<|channel|>final<|message|>", "<|end|>"),
-    *(
-        "<decision>",
-        "</decision>",
-        "<preference>",
-        "</preference>",
-        "<relevant_preferences>",
-        "<answer>",
-        "\u2028",
-        "\x00",
-    ),
+# The first chunk is judged under the first two preferences, the second under all, the third under 1 and 3.
+ASKED = [
+    candidate("A hotel with a garden.", CASINO, QUIET),
+    candidate("A law on taxes.", CASINO, QUIET, VEGAN),
+    candidate("A casino floor.", CASINO, VEGAN),
 ]
-PIECES = st.one_of(
-    st.sampled_from(FRAGMENTS).flatmap(
-        lambda text: st.builds(lambda a, b: text[a:b], *[st.integers(0, len(text))] * 2)
+
+Kept: TypeAlias = "dict[str, tuple[str, str]]"
+GARDEN: Kept = {QUIET: ("supports", OFFER)}
+FLOOR: Kept = {CASINO: ("conflicts", STEER)}
+DISCARD: Kept = {}
+WHOLE = {0: GARDEN, 1: DISCARD, 2: FLOOR}
+
+_ONE = {
+    "chunk": 1,
+    "decision": "Keep",
+    "preferences": [{"preference": 2, "stance": "supports", "instruction": OFFER}],
+    "evidence": "a garden",
+}
+_TWO = {"chunk": 2, "decision": "Discard", "preferences": [], "evidence": ""}
+_THREE = {
+    "chunk": 3,
+    "decision": "Keep",
+    "preferences": [{"preference": 1, "stance": "conflicts", "instruction": STEER}],
+    "evidence": "casino floor",
+}
+PLAIN = json.dumps({"answers": [_ONE, _TWO, _THREE]})
+
+
+def answers(*several: Any) -> str:
+    return json.dumps({"answers": list(several)})
+
+
+def kept_by(candidates: Sequence[Candidate], verdicts: Sequence[Verdict]) -> dict[int, Kept]:
+    """What verdicts keep by the place of the chunk; a place is missing where there is no decision."""
+    made: dict[int, Kept] = {}
+    for place, (one, verdict) in enumerate(zip(candidates, verdicts, strict=True)):
+        text_of = {preference.id: preference.text for preference in one.preferences}
+        if verdict.decision is not Decision.UNDECIDED:
+            made[place] = {text_of[a.preference_id]: (str(a.stance), a.instruction) for a in verdict.alignments}
+        assert bool(verdict.alignments) == (verdict.decision is Decision.KEEP)
+    return made
+
+
+def judged(answer: str, *, cut: bool = False, candidates: Sequence[Candidate] = ASKED) -> dict[int, Kept]:
+    """What is kept after the same answer to whatever is asked."""
+    lm = Own(lambda messages: Completion(text=answer, cut=cut))
+    verdicts = list(patient(lm).verify(candidates))
+    assert len(lm.sent) <= 2
+    return kept_by(candidates, verdicts)
+
+
+def after_one(answer: str, *, cut: bool = False) -> dict[int, Kept]:
+    """What is kept of an answer if the model says nothing more."""
+    first = iter([Completion(text=answer, cut=cut)])
+    lm = Own(lambda messages: next(first, Completion(text="")))
+    return kept_by(ASKED, list(patient(lm).verify(ASKED)))
+
+
+READ = {
+    "as asked": (PLAIN, WHOLE),
+    "in a fence": (f"```json\n{PLAIN}\n```", WHOLE),
+    "among words": (f"Sure, here it is [in JSON]:\n{PLAIN}\nIs there more {{to do}}?", WHOLE),
+    "after thinking": (f"<think>{answers(_TWO | {'chunk': 1})}</think>{PLAIN}", WHOLE),
+    "after thinking that is another model's": (f"[THINK]Hm. {{[/THINK]\n{PLAIN}", WHOLE),
+    "in the final channel": (
+        f"<|channel|>analysis<|message|>Keep?<|end|><|start|>assistant<|channel|>final<|message|>{PLAIN}",
+        WHOLE,
     ),
-    st.sampled_from(FRAGMENTS),
-    st.text(max_size=12),
-)
+    "a list alone": (json.dumps([_ONE, _TWO, _THREE]), WHOLE),
+    "objects one after another": ("\n".join(map(json.dumps, (_ONE, _TWO, _THREE))), WHOLE),
+    "in another order": (answers(_THREE, _ONE, _TWO), WHOLE),
+    "numbers as texts": (PLAIN.replace('"chunk": 2', '"chunk": "2"').replace('e": 1', 'e": "1"'), WHOLE),
+    "capitals": (PLAIN.replace("Keep", "KEEP").replace("supports", "Supports").replace("decision", "Decision"), WHOLE),
+    "without numbers": (re.sub(r'"chunk": \d, ', "", PLAIN), WHOLE),
+    "single quotes": (PLAIN.replace('"', "'"), WHOLE),
+    "trailing commas": (PLAIN.replace("}]}", "},]},"), WHOLE),
+    "a quote without its backslash": (PLAIN.replace("the garden rooms", 'the "garden rooms" here'), {**WHOLE, 0: {
+        QUIET: ("supports", 'Offer the "garden rooms" here to the user.')
+    }}),
+    "said twice": (answers(_ONE, _ONE, _TWO, _THREE), WHOLE),
+    "a chunk too many": (answers(_ONE, _TWO, _THREE, _TWO | {"chunk": 9}), WHOLE),
+    "another key too many": (PLAIN.replace('"evidence"', '"score": 7, "evidence"'), WHOLE),
+    "no evidence": (PLAIN.replace("evidence", "reason"), WHOLE),
+    "a preference that was not asked about, too": (
+        answers(_ONE, _TWO, _THREE | {"preferences": [*_THREE["preferences"], {**_ONE["preferences"][0]}]}),  # type: ignore[misc,dict-item]
+        WHOLE,
+    ),
+    "a Discard with preferences": (answers(_ONE, _TWO | {"preferences": _THREE["preferences"]}, _THREE), WHOLE),
+    "an escaped picture": (
+        PLAIN.replace("the garden rooms", "\\ud83c\\udf3f"),
+        {**WHOLE, 0: {QUIET: ("supports", "Offer \N{HERB} to the user.")}},
+    ),
+}  # fmt: skip
+
+# Whatever else an answer decides, the third chunk is Undecided here.
+UNSURE = {
+    "left out": (_ONE, _TWO),
+    "an unclear decision": (_ONE, _TWO, _THREE | {"decision": "Keep or Discard"}),
+    "a denied decision": (_ONE, _TWO, _THREE | {"decision": "not Keep"}),
+    "no decision": (_ONE, _TWO, {key: value for key, value in _THREE.items() if key != "decision"}),
+    "a truth value": (_ONE, _TWO, _THREE | {"decision": True}),
+    "two decisions": (_ONE, _TWO, _THREE, _THREE | {"decision": "Discard"}),
+    "two stances": (
+        _ONE,
+        _TWO,
+        _THREE | {"preferences": [{"preference": 1, "stance": s, "instruction": STEER} for s in ("mixed", "supports")]},
+    ),
+    "two answers with two stances": (
+        _ONE,
+        _TWO,
+        _THREE,
+        _THREE | {"preferences": [{"preference": 1, "stance": "neutral", "instruction": STEER}]},
+    ),
+    "another stance": (
+        _ONE, _TWO, _THREE | {"preferences": [{"preference": 1, "stance": "unclear", "instruction": STEER}]},
+    ),
+    "two stances in one": (
+        _ONE, _TWO, _THREE | {"preferences": [{"preference": 1, "stance": "supports | mixed", "instruction": STEER}]},
+    ),
+    "no stance": (_ONE, _TWO, _THREE | {"preferences": [{"preference": 1, "instruction": STEER}]}),
+    "no preference": (_ONE, _TWO, _THREE | {"preferences": []}),
+    "a preference that was not asked about": (
+        _ONE, _TWO, _THREE | {"preferences": [{"preference": 2, "stance": "mixed", "instruction": STEER}]},
+    ),
+    "a number that is not listed": (
+        _ONE, _TWO, _THREE | {"preferences": [{"preference": 7, "stance": "mixed", "instruction": STEER}]},
+    ),
+    "numbers alone": (_ONE, _TWO, _THREE | {"preferences": [1]}),
+    "no instruction": (_ONE, _TWO, _THREE | {"preferences": [{"preference": 1, "stance": "conflicts"}]}),
+    **{
+        f"an instruction that is {nothing!r}": (
+            _ONE, _TWO, _THREE | {"preferences": [{"preference": 1, "stance": "conflicts", "instruction": nothing}]},
+        )
+        for nothing in ("", "...", "string", None, 7)
+    },
+    "another chunk's number": (_ONE, _TWO, _THREE | {"chunk": 1}),
+}  # fmt: skip
+
+UNREADABLE = {
+    "empty": "",
+    "white space": " \n\t",
+    "words": "All of these chunks look relevant, keep them.",
+    "a refusal": "I'm sorry, but I can't help with that.",
+    "the paper's XML": "<decision>Keep</decision><reason>Garden.</reason>",
+    "labelled lines": "Decision: Keep\nPreferences: 1\nStance: supports\nInstruction: Offer it.",
+    "one answer for all": json.dumps({key: value for key, value in _TWO.items() if key != "chunk"}),
+    "an empty list": answers(),
+    "another object": '{"name": "Garden Hotel"}',
+    "a number": '{"answers": 7}',
+    "only in the thinking": f"<think>{PLAIN}",
+    "thinking that goes on behind it": f"{PLAIN}\n<think>Wait,",
+    "the schema": '{"answers": {"type": "array", "items": {"decision": {"enum": ["Keep", "Discard"]}}}}',
+    "two values under one key": PLAIN.replace('"decision": "Discard"', '"decision": "Discard", "decision": "Keep"'),
+    "sloppy, and two decisions in an object": PLAIN.replace("'", "").replace('"', "'").replace(
+        "'decision': 'Discard'", "'decision': 'Discard', 'decision': 'Keep'"
+    ),
+    "nested too deeply": '{"answers": ' + "[" * 100_000,
+    "HTML": "<html><body><h1>502 Bad Gateway</h1></body></html>",
+    "repetition": "the the " * 5000,
+    "brackets": "{[" * 5000,
+    "NULs and surrogates": "\x00\ud800",
+}  # fmt: skip
 
 
-@given(st.text())
-def test_of_any_text_comes_a_stated_verdict_or_none(text: str) -> None:
-    check_sound(text)
+@pytest.mark.parametrize("shape", READ)
+def test_an_answer_is_read_in_whatever_json_it_comes(shape: str) -> None:
+    answer, wanted = READ[shape]
+    assert judged(answer) == wanted
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.lists(PIECES, max_size=8))
-@pytest.mark.slow
-def test_of_pieces_of_answers_comes_a_stated_verdict_or_none(pieces: list[str]) -> None:
-    check_sound("".join(pieces))
+@pytest.mark.parametrize("shape", UNSURE)
+def test_a_chunk_that_an_answer_does_not_settle_is_undecided_and_no_other(shape: str) -> None:
+    found = after_one(answers(*UNSURE[shape]))
+    if shape == "another chunk's number":
+        assert found == {1: DISCARD}
+    else:
+        assert found == {0: GARDEN, 1: DISCARD}
 
 
-@settings(max_examples=400, deadline=None)
-@given(
-    st.sampled_from([KEEP_ONE, KEEP_TWO, XML_KEEP, XML_DISCARD, BATCH_ANSWER]),
-    st.lists(st.tuples(st.integers(0, 600), st.integers(0, 20), PIECES), max_size=4),
-)
-@pytest.mark.slow
-def test_of_an_answer_that_was_altered_comes_a_stated_verdict_or_none(
-    text: str, changes: list[tuple[int, int, str]]
-) -> None:
-    for place, lost, put in changes:
-        text = text[:place] + put + text[place + lost :]
-    check_sound(text)
+@pytest.mark.parametrize("shape", UNREADABLE)
+def test_an_answer_without_anything_reliable_decides_nothing(shape: str) -> None:
+    assert judged(UNREADABLE[shape]) == {}
 
 
-# answers that take long
+# answers that end too early
+
+SLOPPY = PLAIN.replace('"', "'")
+NDJSON = "\n".join(map(json.dumps, (_ONE, _TWO, _THREE)))
 
 
-HOSTILE = {
-    "brackets": "[" * 20000,
-    "objects": '{"a":' * 4000,
-    "objects in lists": "[{" * 10000,
-    "shallow objects": ('{"a":' * 200 + "1") * 19,
-    "quotes": '{"' * 10000,
-    "single quotes": "{'" * 10000,
-    "escapes": '{"' + '\\"' * 10000,
-    "thinking": "<think>" * 3000,
-    "ends of thinking": "</think>" * 2500,
-    "channels": "<|channel|>final<|message|>" * 800,
-    "angle brackets": "<|" * 10000,
-    "keys": '"decision":' * 1500,
-    "labels": "decision:\n" * 2000,
-    "words": "decision " * 2200,
-    "keeps": "Keep " * 4000,
-    "tags": "<decision>" * 2000,
-    "decisions": "<decision>Keep" * 1400,
-    "reasons": "<decision>Keep</decision><reason>" * 600,
-    "preferences": "<decision>Keep<relevant_preferences>" + "<preference>" * 1600,
-    "preferences and nothing": "<decision>Keep</decision><preference>" + "<a>" * 6000 + "</preference>",
-    "attributes": "<decision " * 2000,
-    "a gap": "<decision>Keep" + " " * 19000 + "x",
-    "digits": "1" * 20000,
-    "digits in an object": '{"decision": "Keep", "preferences": [' + "1" * 19000 + "]}",
-    "commas": ", " * 9000,
-    "commas in an object": '{"decision": "Keep", "preferences": "' + ", " * 9000 + '"}',
-    "numbers": '{"decision": "Keep", "preferences": [' + "1," * 9000,
-    "numbers in a text": '{"decision": "Keep", "preferences": "' + "1 " * 9000 + '"}',
-    "answers": KEEP_ONE * 100,
-    "sloppy answers": KEEP_ONE.replace('"', "'") * 100,
-    "line ends": "\n" * 20000,
-    "spaces": " " * 20000,
-    "stars": "*" * 20000,
-    "fences": "```\n{" * 3000,
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.slow
-def test_no_answer_takes_long_to_read(name: str) -> None:
-    begun = time.process_time()
-    check_sound(HOSTILE[name][:20000])
-    assert time.process_time() - begun < 10
-
-
-LONG_PREFERENCES = tuple(f"I like number {number}, {'really ' * 800}" for number in range(32))
-LISTED = {
-    "as listed": [f"rreallyrea{number}" for number in range(1100)],
-    "again and again": ["x"] * 4000,
-    "parts": ["reallyreallyx"] * 1200,
-    "numbered": [f"{number}. reallyx" for number in range(1000)],
-}
-
-
-@pytest.mark.parametrize("name", LISTED)
-def test_many_listed_texts_are_read_fast(name: str) -> None:
-    text = json.dumps({"decision": "Keep", "preferences": LISTED[name]})[:20000]
-    several = '{"decision": "Keep", "preferences": "reallyreallyx"}' * 390
-    for answer in (text, text[: text.rindex(",")] + "]}", several):
-        begun = time.process_time()
-        decided(answer, LONG_PREFERENCES, instructions=False)
-        assert time.process_time() - begun < 2.0
-
-
-@pytest.mark.parametrize("end", ["", ": ", "Discard, ", "if Discard, ", "the final answer is ", "so then ", "( * "])
-def test_words_beside_an_answer_are_read_fast(end: str) -> None:
-    begun = time.process_time()
-    decided((KEEP_ONE + (end or "\n") * 20000)[:20000], PREFERENCES, instructions=True)
-    decided(((end or "\n") * 20000)[:19000] + KEEP_ONE, PREFERENCES, instructions=True)
-    assert time.process_time() - begun < 2.0
-
-
-# when repairing fails
-
-
-@pytest.mark.parametrize("error", [ValueError, RecursionError, MemoryError, KeyError, ImportError])
-def test_whatever_repairing_raises_the_answer_is_unreadable(
-    error: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(text: str) -> None:
-        raise error
-
-    monkeypatch.setattr("json_repair.loads", fails)
-    check_unrepaired()
-
-
-def test_without_json_repair_a_sloppy_answer_is_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "json_repair", None)
-    check_unrepaired()
-
-
-def check_unrepaired() -> None:
-    sloppy = KEEP_ONE.replace('"', "'")
-    assert decided(KEEP_ONE, PREFERENCES, instructions=True) != UNREADABLE
-    assert decided(sloppy, PREFERENCES, instructions=True) == UNREADABLE
-    assert read_batch(f"[{sloppy}", PREFERENCES, BATCH_ASKED, instructions=True) == {}
-    for read in (read_instruction, read_rewrite):
-        with pytest.raises(UnreadableAnswer):
-            read("{'instruction': 'Offer the rooms.', 'text': 'Rooms.'")
-
-
-# how sure it is
-
-
-def tokens(*given: tuple[str, float]) -> tuple[Token, ...]:
-    return tuple(Token(text, logprob) for text, logprob in given)
-
-
-THOUGHT = tokens(("<think>", -1.0), ("Keep", -5.0), ("?</think>\n\n", -1.0), ("Keep", -0.1), (".", -1.0))
-PARTS = (("\ufffd", -3.0), ("\ufffd", -3.0), ('\n{"decision": "', -9.0))
-
-
+@pytest.mark.parametrize("cut", [False, True], ids=["said to be whole", "said to be cut"])
 @pytest.mark.parametrize(
-    ("given", "text", "logprob"),
-    [
-        (tokens(('{"decision": "', -9.0), ("Keep", -0.1), ('"}', -9.0)), None, -0.1),
-        (tokens(('{"decision": "', -9.0), ("Dis", -0.1), ("card", -0.2), ('"}', -9.0)), None, -0.3),
-        (tokens(('{"decision":', -9.0), (' "Ke', -0.1), ('ep",', -0.2), (' "x": 1}', -9.0)), None, -0.3),
-        (THOUGHT, None, -0.1),
-        # The server kept the thinking to itself.
-        (THOUGHT, "Keep.", -0.1),
-        # Tokens that are parts of a character do not add up to the text.
-        (tokens(*PARTS, ("Keep", -0.1), ('"}', -9.0)), '🌿\n{"decision": "Keep"}', -0.1),
-        (tokens(*PARTS, ("KEEP", -0.1), ('"}', -9.0)), '🌿\n{"decision": "KEEP"}', -0.1),
-        (tokens(("Keep?", -3.0), *PARTS, ("Keep", -0.1), ('"}', -9.0)), '🌿\n{"decision": "Keep"}', None),
-        (None, '{"decision": "Keep"}', None),
-        ((), '{"decision": "Keep"}', None),
-        (tokens(("Keep", float("nan"))), "Keep", None),
-    ],
-    ids=[
-        *("one token", "two tokens", "quotes and commas", "thinking", "thinking apart", "parts", "parts, capitals"),
-        *("which of several", "no tokens", "empty", "not a number"),
-    ],
+    "text", [PLAIN, SLOPPY, NDJSON, f"```json\n{PLAIN}\n```"], ids=["", "sloppy", "lines", "fence"]
 )
-def test_the_probability_is_that_of_the_tokens_of_the_decision(
-    given: tuple[Token, ...] | None, text: str | None, logprob: float | None
-) -> None:
-    said = "".join(token.text for token in given or ()) if text is None else text
-    span = read_decision(said, ONE_PREFERENCE, instructions=False).span
-    expected = None if logprob is None else pytest.approx(math.exp(logprob))
-    assert probability(given, said, span) == expected
+def test_wherever_an_answer_ends_a_chunk_is_worth_everything_or_nothing(text: str, cut: bool) -> None:
+    most = 0
+    for end in range(len(text)):
+        found = after_one(text[:end], cut=cut)
+        assert found.items() <= WHOLE.items(), text[:end]
+        most = max(most, len(found))
+    assert most >= 2
 
 
-def test_without_a_place_there_is_no_probability() -> None:
-    assert probability(tokens(("Keep", -0.1)), "Keep", None) is None
+@pytest.mark.parametrize("after", ["Wait, that is not right: the first", "<think>No,"])
+def test_what_stands_before_words_that_were_cut_is_a_draft(after: str) -> None:
+    assert after_one(f"{PLAIN}\n\n{after}", cut=True) == {}
+    assert after_one(PLAIN, cut=True) == WHOLE
 
 
-def test_each_decision_of_a_batch_has_its_own_probability() -> None:
-    given = tokens(
-        ('[{"chunk": 1, "decision": "', -9.0),
-        ("Discard", -0.1),
-        ('"}, {"chunk": 2, "decision": "', -9.0),
-        ("Dis", -0.5),
-        ("card", -0.5),
-        ('"}, {"chunk": 3, "decision": "', -9.0),
-        ("Keep", -2.0),
-        ('", "preferences": [1]}]', -9.0),
-    )
-    text = "".join(token.text for token in given)
-    answers = read_batch(text, PREFERENCES, [(0,)] * 3, instructions=False)
-    found = [probability(given, text, answers[place].span) for place in range(3)]
-    assert found == [pytest.approx(0.9048, abs=1e-4), pytest.approx(0.3679, abs=1e-4), pytest.approx(0.1353, abs=1e-4)]
+# confidence
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(["Ke", "ep", "Keep", " ", '"', "\ufffd", ""]), st.floats()), max_size=8),
-    st.data(),
-)
-def test_a_probability_is_between_0_and_1(given: list[tuple[str, float]], data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from(["".join(text for text, _ in given), "Keep", '"Keep"é']))
-    begin = data.draw(st.integers(0, len(text)))
-    found = probability(tokens(*given), text, (begin, data.draw(st.integers(begin, len(text)))))
-    assert found is None or 0.0 <= found <= 1.0
+def split(text: str, logprob: float) -> tuple[Token, ...]:
+    """Tokens of a text; each decision consists of two that have half the log-probability."""
+    pieces = text.replace("Keep", "\0Ke\0ep\0").replace("Discard", "\0Dis\0card\0").split("\0")
+    return tuple(Token(piece, logprob / 2 if piece in ("Ke", "ep", "Dis", "card") else -3.0) for piece in pieces)
+
+
+@pytest.mark.parametrize("before", ["", "<think>Keep them? Discard?</think>\n"])
+@pytest.mark.parametrize("form", [str, lambda text: text.replace('"', "'")], ids=["json", "sloppy"])
+def test_confidence_is_the_probability_of_the_decision(before: str, form: Callable[[str], str]) -> None:
+    text = before + form(PLAIN)
+    lm = Own(lambda messages: Completion(text=text, tokens=split(text, -0.4)))
+    confidences = [verdict.confidence for verdict in patient(lm).verify(ASKED)]
+    assert confidences == [pytest.approx(math.exp(-0.4))] * 3
+
+
+@pytest.mark.parametrize("tokens", [None, (), (Token("something else", -0.1),), (Token(PLAIN, math.nan),)])
+def test_confidence_is_unknown_without_tokens_that_fit(tokens: tuple[Token, ...] | None) -> None:
+    lm = Own(lambda messages: Completion(text=PLAIN, tokens=tokens))
+    assert [verdict.confidence for verdict in patient(lm).verify(ASKED)] == [None] * 3
+
+
+# one question back
+
+
+def replying(*replies: str | Completion) -> Own:
+    left = list(replies)
+
+    def answer(messages: Sequence[Message]) -> str | Completion:
+        return left.pop(0)
+
+    return Own(answer)
+
+
+def test_what_cannot_be_read_is_asked_for_once_more_with_the_reason() -> None:
+    lm = replying("Keep the first.", PLAIN)
+    assert kept_by(ASKED, list(patient(lm).verify(ASKED))) == WHOLE
+    first, second = lm.sent
+    assert second.messages[:2] == first.messages and second.schema == first.schema
+    assert second.messages[2] == Message("assistant", "Keep the first.")
+    assert "it decides nothing" in second.messages[3].content
+
+
+def test_only_what_an_answer_leaves_out_is_asked_about_again() -> None:
+    lm = replying(answers(_ONE, _TWO), answers(_THREE | {"chunk": 1}))
+    assert kept_by(ASKED, list(patient(lm).verify(ASKED))) == WHOLE
+    again = lm.sent[1].messages
+    assert len(again) == 2 and "A casino floor." in again[1].content and "garden" not in again[1].content
+
+
+def test_an_answer_that_was_cut_is_asked_for_with_more_room() -> None:
+    for text, left in ((PLAIN[:20], 3), (answers(_ONE, _TWO, _THREE)[:-50], 1)):
+        lm = replying(Completion(text=text, cut=True), PLAIN if left == 3 else answers(_THREE | {"chunk": 1}))
+        assert kept_by(ASKED, list(patient(lm).verify(ASKED))) == WHOLE
+        first, second = lm.sent
+        assert len(second.messages) == 2
+        assert (second.max_tokens or 0) > (first.max_tokens or 0) * left / 3
+
+
+def test_without_more_room_a_cut_answer_is_asked_back() -> None:
+    lm = Own(lambda messages: Completion(text="x" * 30, cut=True), context=2000)
+    (verdict,) = patient(lm, max_tokens=900).verify(ASKED[:1])
+    assert verdict.decision is Decision.UNDECIDED and "cut off" in verdict.rationale
+    assert [(len(sent.messages), sent.max_tokens) for sent in lm.sent] == [(2, 900), (4, 900)]

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -20,7 +20,6 @@ from epic_core.lm import Completion, Message, Token
 from epic_core.lm.prompting import Prompt
 from epic_core.types import Candidate, Decision, Stance, Verdict
 from epic_core.verification import LMVerifier
-from epic_core.verification.prompts import Prompts
 from scripted import (
     DISCARDED,
     EXPECTED,
@@ -29,11 +28,9 @@ from scripted import (
     PASSED,
     TEXTS,
     TRUTH,
-    WAYS,
     Add,
     Own,
     Script,
-    anew,
     candidate,
     first_properties,
     instruction_for,
@@ -56,53 +53,25 @@ def no_threads_left() -> Iterator[None]:
     until(lambda: own_threads() == 0)
 
 
-# the three ways
+# calls
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize("way", WAYS)
-async def test_all_ways_give_the_same_memory(way: Any, concurrency: int, add: Add) -> None:
+@pytest.mark.parametrize("batch_size", [1, 2, 4, 8])
+async def test_however_many_are_asked_about_at_once_the_memory_is_the_same(
+    batch_size: int, concurrency: int, add: Add
+) -> None:
     said = script()
-    memory = memory_with(LMVerifier(Own(said, concurrency=concurrency), way=way))
+    memory = memory_with(LMVerifier(Own(said, concurrency=concurrency), batch_size=batch_size))
     report = await add(memory)
 
     assert pairs_of(memory) == EXPECTED
     assert (report.seen, report.passed, report.kept, report.discarded) == (7, 6, len(KEPT), len(DISCARDED))
     assert report.entries == len(TRUTH)
     nothing_lost(memory, report, waiting=0)
-    assert report.usage.calls == len(said.asked)
-    assert report.usage.retries == 0
-    assert said.about(TEXTS["ships"]) == []
-
-
-def test_single_asks_once_for_each_item_that_passed() -> None:
-    said = script()
-    report = memory_with(LMVerifier(Own(said))).add(ITEMS)
-
-    assert said.kinds == {"single": report.passed}
-    assert {name: set(said.about(TEXTS[name])[0].preferences) for name in PASSED} == PASSED
-
-
-def test_paper_asks_once_to_decide_and_once_for_each_preference_that_is_kept() -> None:
-    said = script()
-    lm = Own(said)
-    report = memory_with(LMVerifier(lm, way="paper")).add(ITEMS)
-
-    assert said.kinds == {"decide": report.passed, "instruct": len(TRUTH)}
-    instructed = {(asked.chunks[0], *asked.preferences) for asked in said.asked if asked.kind == "instruct"}
-    assert instructed == {(TEXTS[name], preference) for name, preference in TRUTH}
-    # The Instruction Generator is told why the item was kept.
-    texts = [user_text(sent.messages) for sent in lm.sent if read_prompt(sent.messages).kind == "instruct"]
-    assert all(re.search(r"Why it was kept: Said of \w+", text) for text in texts)
-
-
-@pytest.mark.parametrize("batch_size", [1, 2, 3, 8])
-def test_batch_asks_about_several_items_at_once_each_under_its_own_preferences(batch_size: int) -> None:
-    said = script()
-    report = memory_with(LMVerifier(Own(said), way="batch", batch_size=batch_size)).add(ITEMS)
-
     assert report.usage.calls == len(said.asked) == math.ceil(report.passed / batch_size)
-    assert max(len(asked.chunks) for asked in said.asked) == batch_size or batch_size > report.passed
+    assert report.usage.retries == 0
+    assert max(len(asked.chunks) for asked in said.asked) == min(batch_size, report.passed)
     shown = {
         chunk: {asked.preferences[number - 1] for number in numbers}
         for asked in said.asked
@@ -144,36 +113,22 @@ DAMAGES: dict[str, tuple[Callable[[list[Any]], list[Any]], set[str]]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_what_a_batch_leaves_out_or_mangles_is_asked_about_by_itself(damage: str, add: Add) -> None:
+async def test_what_an_answer_leaves_out_or_mangles_is_asked_about_once_more(damage: str, add: Add) -> None:
     alter, again = DAMAGES[damage]
     said = script()
 
     def answer(messages: Sequence[Message]) -> str:
-        answers = json.loads(said(messages))
-        return json.dumps({"answers": alter(answers["answers"])} if "answers" in answers else answers)
+        answers = json.loads(said(messages))["answers"]
+        return json.dumps({"answers": alter(answers) if len(said.asked) == 1 else answers})
 
-    memory = memory_with(LMVerifier(Own(answer), way="batch"))
+    memory = memory_with(LMVerifier(Own(answer), batch_size=8))
     report = await add(memory)
 
-    assert {asked.chunks[0] for asked in said.asked if asked.kind == "single"} == {TEXTS[name] for name in again}
-    assert said.kinds["batch"] == 1
+    assert len(said.asked) == report.usage.calls == 1 + bool(again)
+    assert {TEXTS[name] for name in again} == {chunk for asked in said.asked[1:] for chunk in asked.chunks}
     assert pairs_of(memory) == EXPECTED
-    assert report.usage.calls == 1 + len(again)
-    assert report.usage.retries == len(again)
+    assert report.usage.retries == bool(again)
     nothing_lost(memory, report, waiting=0)
-
-
-@pytest.mark.parametrize("garbage", ["", "I am a teapot.", '{"answers": 7}', "[]", '{"answers": [{"chunk": 1'])
-def test_a_batch_that_cannot_be_read_at_all_becomes_single_requests(garbage: str) -> None:
-    said = script()
-    memory = memory_with(
-        LMVerifier(Own(lambda messages: garbage if "Chunk 1," in user_text(messages) else said(messages)), way="batch")
-    )
-    report = memory.add(ITEMS)
-
-    assert pairs_of(memory) == EXPECTED
-    assert said.kinds == {"single": report.passed}
-    assert report.usage.calls == 1 + report.passed
 
 
 def test_a_batch_keeps_an_item_under_none_but_its_own_preferences() -> None:
@@ -184,12 +139,12 @@ def test_a_batch_keeps_an_item_under_none_but_its_own_preferences() -> None:
             for number, preference in enumerate(asked.preferences, start=1)
         ]
         answers = [
-            {"chunk": number, "decision": "Keep", "rationale": "All.", "preferences": everything}
+            {"chunk": number, "decision": "Keep", "preferences": everything}
             for number in range(1, len(asked.chunks) + 1)
         ]
         return json.dumps({"answers": answers})
 
-    memory = memory_with(LMVerifier(Own(answer), way="batch"))
+    memory = memory_with(LMVerifier(Own(answer), batch_size=8))
     report = memory.add(ITEMS)
 
     assert report.usage.calls == 1
@@ -216,12 +171,11 @@ def decided(candidates: Sequence[Candidate], verdicts: Sequence[Verdict]) -> dic
         max_size=12,
     ),
     seed=st.integers(0, 10**6),
-    way=st.sampled_from(WAYS),
     batch_size=st.integers(1, 9),
     context=st.sampled_from([None, 1024, 1600, 2500, 8192]),
 )
 def test_a_number_means_the_preference_that_this_prompt_shows_under_it(
-    lists: list[list[int]], seed: int, way: Any, batch_size: int, context: int | None
+    lists: list[list[int]], seed: int, batch_size: int, context: int | None
 ) -> None:
     candidates = [
         candidate(f"Chunk of text {n}.", *(f"Preference {p} of the user" for p in order))
@@ -235,7 +189,7 @@ def test_a_number_means_the_preference_that_this_prompt_shows_under_it(
     }
     said = Script(truth)
     lm = Own(said, context=context)
-    verdicts = list(LMVerifier(lm, way=way, batch_size=batch_size).verify(candidates))
+    verdicts = list(LMVerifier(lm, batch_size=batch_size).verify(candidates))
 
     assert decided(candidates, verdicts) == {pair: (stance, instruction_for(*pair)) for pair, stance in truth.items()}
     kept = {text for text, _ in truth}
@@ -251,44 +205,6 @@ def test_a_number_means_the_preference_that_this_prompt_shows_under_it(
 # confidence
 
 
-def tokens_of(text: str, sure: Mapping[str, float], cuts: str) -> tuple[Token, ...]:
-    """Tokens of a text that is cut where a pattern matches; `sure` has their log-probabilities, others have -3."""
-    return tuple(Token(part, sure.get(part, -3.0)) for part in re.split(cuts, text) if part)
-
-
-SPLITS = {
-    "one token": (r"(Keep|Discard)", {"Keep": -0.25, "Discard": -0.25}, 0.25),
-    "two tokens": (r"(Ke)(ep)|(Disc)(ard)", {"Ke": -0.5, "ep": -0.125, "Disc": -0.5, "ard": -0.125}, 0.625),
-    "letters": (r"(K)(e)(e)(p)|(D)(i)(s)(c)(a)(r)(d)", {**dict.fromkeys("KepDiscard", -0.1)}, None),
-    "with the quotes": (r'("Keep",?)|("Discard",?)', {'"Keep",': -0.25, '"Discard",': -0.25}, 0.25),
-    "with half a quote": (r'("Ke)(ep)|("Disc)(ard)', {'"Ke': -0.5, "ep": -0.125, '"Disc': -0.5, "ard": -0.125}, 0.625),
-    "certain": (r"(Keep|Discard)", {"Keep": 0.0, "Discard": 0.0}, 0.0),
-    "more than certain": (r"(Keep|Discard)", {"Keep": 1e-6, "Discard": 1e-6}, 0.0),
-}
-
-
-@pytest.mark.parametrize(
-    ("way", "split"), [*(("single", split) for split in SPLITS), ("paper", "two tokens"), ("batch", "two tokens")]
-)
-async def test_confidence_is_the_probability_of_the_decision(way: Any, split: str, add: Add) -> None:
-    cuts, sure, total = SPLITS[split]
-    said = script()
-
-    def answer(messages: Sequence[Message]) -> Completion:
-        text = said(messages)
-        return Completion(text=text, tokens=tokens_of(text, sure, cuts))
-
-    memory = memory_with(LMVerifier(Own(answer), way=way))
-    await add(memory)
-
-    expected = math.exp(-0.4 if total is None else -total)
-    for name in KEPT:
-        for entry in memory.explain(name).entries:
-            assert entry.confidence == pytest.approx(expected)
-            assert 0.0 <= (entry.confidence or 0.0) <= 1.0
-    assert pairs_of(memory) == EXPECTED
-
-
 def test_each_item_of_a_batch_has_its_own_confidence() -> None:
     said = script()
     logprobs = dict(zip(PASSED, (-0.1, -0.2, -0.3, -0.4, -0.5, -0.6), strict=True))
@@ -302,28 +218,12 @@ def test_each_item_of_a_batch_has_its_own_confidence() -> None:
             tokens=tuple(Token(part, next(order) if part in ("Keep", "Discard") else -3.0) for part in parts),
         )
 
-    memory = memory_with(LMVerifier(Own(answer), way="batch"))
+    memory = memory_with(LMVerifier(Own(answer), batch_size=8))
     memory.add(ITEMS)
 
     for name in KEPT:
         for entry in memory.explain(name).entries:
             assert entry.confidence == pytest.approx(math.exp(logprobs[name]))
-
-
-@pytest.mark.parametrize("tokens", [None, (), (Token("something else", -0.1),), "not a number"])
-def test_confidence_is_unknown_without_tokens_that_fit(tokens: Any) -> None:
-    said = script()
-
-    def answer(messages: Sequence[Message]) -> Completion:
-        text = said(messages)
-        given = tokens_of(text, {"Keep": math.nan}, "(Keep)") if tokens == "not a number" else tokens
-        return Completion(text=text, tokens=given)
-
-    memory = memory_with(LMVerifier(Own(answer)))
-    memory.add(ITEMS)
-
-    assert pairs_of(memory) == EXPECTED
-    assert {entry.confidence for name in KEPT for entry in memory.explain(name).entries} == {None}
 
 
 # what is sent
@@ -347,76 +247,51 @@ def test_a_prompt_holds_the_quoted_chunk_and_the_preferences() -> None:
     ]
 
 
-def test_the_schema_asks_for_the_decision_first() -> None:
+def test_the_schema_asks_for_the_decision_first_and_for_nothing_else() -> None:
     lm = Own(script())
     memory_with(LMVerifier(lm)).add(ITEMS)
 
     for sent in lm.sent:
-        assert sent.schema is not None
-        assert first_properties(sent.schema) == ["decision", "rationale", "preferences"]
-        assert sent.schema["properties"]["decision"]["enum"] == ["Keep", "Discard"]
-        relevant = sent.schema["properties"]["preferences"]["items"]["properties"]
-        numbers = relevant["preference"]["enum"]
-        assert numbers == list(range(1, len(read_prompt(sent.messages).preferences) + 1))
-        assert "instruction" in relevant
-        assert sent.max_tokens is not None and 0 < sent.max_tokens <= 1024
+        asked = read_prompt(sent.messages)
+        assert sent.schema is not None and "$ref" not in json.dumps(sent.schema)
+        answers = sent.schema["properties"]["answers"]
+        assert (answers["minItems"], answers["maxItems"]) == (len(asked.chunks),) * 2
+        one = answers["items"]
+        assert first_properties(one) == one["required"] == ["chunk", "decision", "preferences", "evidence"]
+        assert one["properties"]["chunk"]["enum"] == list(range(1, len(asked.chunks) + 1))
+        assert one["properties"]["decision"]["enum"] == ["Keep", "Discard"]
+        relevant = one["properties"]["preferences"]["items"]
+        assert first_properties(relevant) == relevant["required"] == ["preference", "stance", "instruction"]
+        assert relevant["properties"]["preference"]["enum"] == list(range(1, len(asked.preferences) + 1))
+        assert relevant["properties"]["stance"]["enum"] == [str(stance) for stance in Stance]
+        assert {each["additionalProperties"] for each in (sent.schema, one, relevant)} == {False}
+        assert sent.max_tokens is not None and 0 < sent.max_tokens <= 800 * len(asked.chunks)
 
 
-def test_each_way_has_schemas_of_its_own() -> None:
-    paper, batch = Own(script()), Own(script())
-    memory_with(LMVerifier(paper, way="paper")).add(ITEMS)
-    memory_with(LMVerifier(batch, way="batch")).add(ITEMS)
-
-    for sent in paper.sent:
-        assert sent.schema is not None
-        if read_prompt(sent.messages).kind == "instruct":
-            assert first_properties(sent.schema) == ["instruction"]
-        else:
-            assert first_properties(sent.schema)[0] == "decision"
-            assert "instruction" not in sent.schema["properties"]["preferences"]["items"]["properties"]
-    (sent,) = batch.sent
-    assert sent.schema is not None
-    answers = sent.schema["properties"]["answers"]
-    assert first_properties(answers["items"])[:2] == ["chunk", "decision"]
-    assert (answers["minItems"], answers["maxItems"]) == (6, 6)
-
-
-def test_prompts_of_the_users_own_are_sent() -> None:
-    own = Prompt(system="Be strict.", user="Tastes:\n{preferences}\nText:\n{chunk}\nKeep or Discard, and why?")
-    lm = Own(lambda messages: '{"decision": "Discard"}')
-    verifier = LMVerifier(lm, prompts=Prompts(single=own))
+def test_a_prompt_of_the_users_own_is_sent() -> None:
+    own = Prompt(system="Be strict.", user="Tastes:\n{preferences}\nTexts:\n{chunks}\nKeep or Discard?")
+    lm = Own(script())
+    verifier = LMVerifier(lm, prompt=own)
     memory_with(verifier).add([TEXTS["stew"]])
 
     (sent,) = lm.sent
     assert sent.messages[0] == Message("system", "Be strict.")
-    assert sent.messages[1].content.startswith("Tastes:\n1. Vegan diet\nText:\n<chunk ")
-    assert verifier.name != LMVerifier(lm).name
-
-
-def test_the_name_says_what_was_asked_and_how() -> None:
-    names = {
-        LMVerifier(Own(script(), name=name), way=way, refine=refine).name
-        for name in ("a", "b")
-        for way, refine in (("single", None), ("paper", None), ("batch", None), ("single", "rewrite"))
-    }
-
-    assert len(names) == 8
-    assert LMVerifier(Own(script(), name="a")).name in names
+    assert sent.messages[1].content.startswith("Tastes:\n1. Vegan diet\nTexts:\nChunk 1, ")
+    names = {verifier.name, LMVerifier(lm).name, LMVerifier(Own(script(), name="other")).name}
+    assert len(names) == 3 and LMVerifier(Own(script())).name in names
 
 
 # what fits
 
 
-@pytest.mark.parametrize(
-    ("way", "context"), [("single", None), ("single", 1600), ("paper", 1600), ("batch", 1600), ("batch", 8192)]
-)
-async def test_many_preferences_are_each_shown_once_in_lists_that_fit(way: Any, context: int | None, add: Add) -> None:
+@pytest.mark.parametrize("context", [None, 2048, 8192])
+async def test_many_preferences_are_each_shown_once_in_lists_that_fit(context: int | None, add: Add) -> None:
     preferences = [f"Preference {number} about matter {number}" for number in range(400)]
     text = "A chunk about three matters."
     wanted = {preferences[0]: Stance.SUPPORTS, preferences[217]: Stance.CONFLICTS, preferences[399]: Stance.MIXED}
     said = Script({(text, preference): stance for preference, stance in wanted.items()})
     lm = Own(said, context=context)
-    memory = memory_with(LMVerifier(lm, way=way), preferences=preferences, coarse=False)
+    memory = memory_with(LMVerifier(lm), preferences=preferences, coarse=False)
     report = await add(memory, [Item(text=text, id="stew"), "Of nothing."])
 
     assert report.failures == {}
@@ -424,12 +299,22 @@ async def test_many_preferences_are_each_shown_once_in_lists_that_fit(way: Any, 
         preference: (stance, instruction_for(text, preference)) for preference, stance in wanted.items()
     }
     for chunk in (text, "Of nothing."):
-        shown = [p for asked in said.about(chunk) if asked.kind != "instruct" for p in asked.preferences]
+        shown = [p for asked in said.about(chunk) for p in asked.preferences]
         assert sorted(shown) == sorted(preferences)
     for sent in lm.sent:
         size = sum(len(message.content.encode()) for message in sent.messages)
         assert context is None or size // 3 + (sent.max_tokens or 0) <= context
-    assert len(lm.sent) < 2 * 400 / (3 if context == 1600 else 20)
+    assert len(lm.sent) <= 2 * math.ceil(400 / 32)
+
+
+def test_a_list_without_an_answer_leaves_the_item_undecided() -> None:
+    preferences = [f"Preference {number} about matter {number}" for number in range(100)]
+    said = Script({("A chunk.", preferences[3]): Stance.SUPPORTS})
+    lm = Own(lambda messages: said(messages) if preferences[40] not in user_text(messages) else "Perhaps.")
+    report = memory_with(LMVerifier(lm), preferences=preferences, coarse=False).add(["A chunk."])
+
+    assert (report.kept, report.undecided) == (0, 1)
+    assert report.usage.calls == 3  # and nothing is asked about the lists behind
 
 
 def test_preferences_in_several_lists_have_the_confidence_of_theirs() -> None:
@@ -441,7 +326,9 @@ def test_preferences_in_several_lists_have_the_confidence_of_theirs() -> None:
     def answer(messages: Sequence[Message]) -> Completion:
         written = said(messages)
         logprob = next((sure[p] for p in said.asked[-1].preferences if p in sure), -2.0)
-        return Completion(text=written, tokens=tokens_of(written, {"Keep": logprob, "Discard": logprob}, "(Keep|Disc)"))
+        parts = re.split("(Keep|Discard)", written)
+        tokens = tuple(Token(part, logprob if part in ("Keep", "Discard") else -3.0) for part in parts if part)
+        return Completion(text=written, tokens=tokens)
 
     memory = memory_with(LMVerifier(Own(answer)), preferences=preferences, coarse=False)
     memory.add([Item(text=text, id="stew")])
@@ -452,23 +339,20 @@ def test_preferences_in_several_lists_have_the_confidence_of_theirs() -> None:
 
 def test_preferences_of_markup_fit_too() -> None:
     preferences = [f"{'<' * 90} {number}" for number in range(60)]
-    lm = Own(lambda messages: '{"decision": "Discard"}', context=2048)
+    lm = Own(Script({}), context=2048)
     report = memory_with(LMVerifier(lm), preferences=preferences, coarse=False).add(["Something."])
 
     assert report.failures == {}
     assert report.discarded == 1
 
 
-@pytest.mark.parametrize(
-    ("lines", "max_tokens", "refine"),
-    [(1, 64, None), (1, None, "rewrite"), (20, 256, "rewrite"), (60, 64, None), (60, None, None)],
-)
-def test_a_batch_is_made_as_large_as_fits_and_no_larger(lines: int, max_tokens: int | None, refine: Any) -> None:
+@pytest.mark.parametrize(("lines", "max_tokens"), [(1, 64), (1, None), (20, 256), (60, 64), (60, None)])
+def test_a_call_is_about_as_many_as_fit_and_no_more(lines: int, max_tokens: int | None) -> None:
     items = ["\n".join(f"vegan {n} {line}" for line in range(lines)) for n in range(16)]
     for context in (1400, 2500, 8192):
         said = Script({})
         lm = Own(said, context=context)
-        report = memory_with(LMVerifier(lm, way="batch", max_tokens=max_tokens, refine=refine)).add(items)
+        report = memory_with(LMVerifier(lm, batch_size=8, max_tokens=max_tokens)).add(items)
 
         assert report.usage.retries == 0
         assert report.discarded == sum(len(asked.chunks) for asked in said.asked) == len(items)
@@ -479,8 +363,7 @@ def test_a_batch_is_made_as_large_as_fits_and_no_larger(lines: int, max_tokens: 
 # several at once
 
 
-@pytest.mark.parametrize("way", ["single", "paper"])
-async def test_as_many_items_are_verified_at_once_as_the_model_takes(way: Any, add: Add) -> None:
+async def test_as_many_items_are_verified_at_once_as_the_model_takes(add: Add) -> None:
     said = script()
 
     def answer(messages: Sequence[Message]) -> str:
@@ -489,7 +372,7 @@ async def test_as_many_items_are_verified_at_once_as_the_model_takes(way: Any, a
         return said(messages)
 
     lm = Own(answer, concurrency=3)
-    memory = memory_with(LMVerifier(lm, way=way))
+    memory = memory_with(LMVerifier(lm, batch_size=1))
     await add(memory)
 
     assert lm.most_at_once == 3
@@ -510,31 +393,11 @@ async def test_a_slow_item_does_not_hold_up_the_others(add: Add) -> None:
         async def acomplete(self, messages: Sequence[Message], **settings: Any) -> Completion:
             return await asyncio.to_thread(self.complete, messages, **settings)
 
-    memory = memory_with(LMVerifier(Threaded(answer, concurrency=2)))
+    memory = memory_with(LMVerifier(Threaded(answer, concurrency=2), batch_size=1))
     await add(memory)
 
     assert committed == [len(PASSED) - 1]
     assert pairs_of(memory) == EXPECTED
-
-
-# rewriting
-
-
-@pytest.mark.parametrize("way", ["single", "batch"])
-async def test_kept_items_can_be_rewritten(way: Any, add: Add) -> None:
-    said = script()
-    memory = memory_with(LMVerifier(Own(said), way=way, refine="rewrite"))
-    report = await add(memory)
-
-    assert report.failures == {}
-    assert said.kinds["rewrite"] == len(KEPT)
-    assert "single" not in said.kinds
-    for name in KEPT:
-        wanted = [preference for known, preference in TRUTH if known == name]
-        entries = memory.explain(name).entries
-        assert sorted(entry.preference for entry in entries) == sorted(wanted)
-        assert {entry.rewrite for entry in entries} == {anew(TEXTS[name], *wanted)}
-        assert {entry.instruction for entry in entries} == {""}
 
 
 # arguments
@@ -543,17 +406,9 @@ async def test_kept_items_can_be_rewritten(way: Any, add: Add) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"way": "fast"},
-        {"way": None},
-        {"way": ["single"]},
-        {"way": "Single"},
-        {"refine": "summarize"},
-        {"refine": True},
-        {"refine": ""},
-        {"prompts": "/nowhere/at/all"},
-        {"prompts": 7},
-        {"prompts": {"single": "Keep?"}},
-        {"prompts": Prompt(system="", user="{preferences}{chunk}")},
+        {"prompt": "/nowhere/at/all"},
+        {"prompt": 7},
+        {"prompt": Prompt(system="", user="{preferences}")},
         {"batch_size": 0},
         {"batch_size": -1},
         {"batch_size": 2.0},
@@ -580,7 +435,7 @@ async def test_kept_items_can_be_rewritten(way: Any, add: Add) -> None:
 def test_arguments_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError) as caught:
         LMVerifier(Own(script()), **options)
-    assert next(iter(options)) in str(caught.value) or "prompts" in str(caught.value)
+    assert next(iter(options)) in str(caught.value)
 
 
 @pytest.mark.parametrize("lm", [None, "qwen3:4b", Own, object(), 7, lambda messages: "Keep"])

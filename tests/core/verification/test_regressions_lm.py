@@ -156,18 +156,6 @@ def test_namespaces_and_texts_cannot_be_mistaken_for_each_other(path: Path) -> N
 # removal
 
 
-def test_without_a_rewriter_a_text_rewritten_for_another_set_is_taken_back(path: Path) -> None:
-    with opened(path, Scripted(), refine="rewrite") as memory:
-        memory.add([Item(id="a", text=BOTH)])
-        assert memory.search("wine")[0].text != BOTH
-    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
-        report = memory.remove_preference(TRAIN)
-        assert any("their own text" in warning for warning in report.warnings)
-        (hit,) = memory.search("wine")
-        assert hit.text == BOTH and hit.preferences == [WINE]
-        assert memory.remove_preference(WINE).warnings == [] and len(memory) == 0
-
-
 def test_what_a_model_said_goes_with_the_preference_it_was_asked_about(path: Path) -> None:
     with opened(path, Scripted(hook=lambda asked: "A secret, perhaps.")) as memory:
         memory.add([Item(id="a", text=BOTH)])

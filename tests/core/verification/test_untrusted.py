@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.errors import InvalidInputError
 from epic_core.lm import Message, prompting
 from epic_core.lm.prompting import Prompt, numbered, quoted, section
-from epic_core.types import Decision, Preference, Stance, Verdict
+from epic_core.types import Decision, Verdict
 from epic_core.verification.lm import LMVerifier
-from epic_core.verification.prompts import Prompts
 from hostile_chunks import CHUNKS
 from scripted import Own, candidate
 
@@ -41,7 +36,12 @@ class Gullible(Own):
         super().__init__(self.believe)
 
     def believe(self, messages: Sequence[Message]) -> str:
-        prompt = read_letters(messages[-1].content)
+        prompt = read_letters(messages[1].content)
+        shown, *chunks = re.split(r"^Chunk \d+, to be judged under preference 1:$", prompt, flags=re.M)
+        judged = [self.judged(number, shown + chunk) for number, chunk in enumerate(chunks, start=1)]
+        return json.dumps({"answers": judged})
+
+    def judged(self, number: int, prompt: str) -> dict[str, object]:
         loose, material = self.parts(prompt)
         believed = (
             self.is_spoken_to(prompt, loose)
@@ -50,8 +50,8 @@ class Gullible(Own):
         )
         if believed or self.matters(material, self.preferences(loose)):
             item = {"preference": 1, "stance": "supports", "instruction": "Recommend it to the user."}
-            return json.dumps({"decision": "Keep", "rationale": "It fits.", "preferences": [item]})
-        return json.dumps({"decision": "Discard", "rationale": "It does not fit.", "preferences": []})
+            return {"chunk": number, "decision": "Keep", "preferences": [item], "evidence": "It fits."}
+        return {"chunk": number, "decision": "Discard", "preferences": [], "evidence": ""}
 
     @staticmethod
     def parts(prompt: str) -> tuple[list[str], str]:
@@ -158,11 +158,10 @@ def test_neither_marks_nor_look_alikes_would_do_alone(
     assert len(fallen) >= 15
 
 
-@pytest.mark.parametrize("way", ["paper", "batch"])
-def test_it_cannot_whatever_the_way_of_asking(way: Literal["paper", "batch"]) -> None:
-    for name in ("chatml", "plain closing tag", "json", "preferences", "placeholders"):
-        (made,) = LMVerifier(Gullible(), way=way, backoff=0).verify([candidate(CHUNKS[name], PREFERENCE)])
-        assert made.decision is Decision.DISCARD, name
+def test_none_of_several_can_speak_for_another() -> None:
+    texts = ["The museum has steam engines.", *CHUNKS.values()]
+    verdicts = LMVerifier(Gullible(), batch_size=2, backoff=0).verify([candidate(text, PREFERENCE) for text in texts])
+    assert {made.decision for made in verdicts} == {Decision.DISCARD}
 
 
 # what is honest stays as it is
@@ -280,90 +279,8 @@ def test_no_character_at_all_is_markup_or_ends_a_line() -> None:
 
 
 def test_what_is_filled_in_is_not_filled_in_again() -> None:
-    prompt = Prompt(system="{chunk}", user="{preferences} | {chunk} | {rationale} | {other}")
-    values = {"preferences": "{chunk}", "chunk": "{rationale} {preferences}", "rationale": "{chunk}"}
-    system, user = prompt.messages(values)
-    assert system.content == "{chunk}"
-    assert user.content == "{chunk} | {rationale} {preferences} | {chunk} | {other}"
-
-
-def test_placeholders_have_two_names() -> None:
-    prompt = Prompt(system=" ", user="{preference} {chunks} {reason} {{x}}")
-    (user,) = prompt.messages({"preferences": "p", "chunk": "c", "rationale": "r"})
-    assert (user.role, user.content) == ("user", "p c r {{x}}")
-
-
-# the prompts of others
-
-FILES = {
-    "filtering_systemprompt.txt": "You sort text for one person. Say Keep or Discard, in XML.",
-    "filtering_userprompt.txt": "What the person likes:\n{preference}\n\nThe text:\n{chunk}\n\nYour XML:",
-    "instruction_systemprompt.txt": "You write one sentence on how to use a text, in XML.",
-    "instruction_userprompt.txt": "Likes: {preference}\nText:\n{chunk}\nKept because: {reason}\nYour XML:",
-}
-
-
-def writing(messages: Sequence[Message]) -> str:
-    """Answers in the paper's XML."""
-    system, user = messages
-    if "one sentence" in system.content:
-        return "<think>Hm.</think><instruction>Point to the Olivetti stand.</instruction>"
-    kept = html.escape(PREFERENCE) if "typewriters" in user.content.split("The text:")[1] else ""
-    listed = f"<preference>{kept}</preference>" if kept else ""
-    return (
-        f"<answer><decision>{'Keep' if kept else 'Discard'}</decision><reason>It sells {{chunk}} them.</reason>"
-        f"<relevant_preferences>{listed}</relevant_preferences></answer>"
-    )
-
-
-def folder(path: Path, **changed: str) -> Path:
-    for name, text in FILES.items():
-        (path / name).write_text(changed.get(name.split(".")[0], text), encoding="utf-8")
-    return path
-
-
-def test_a_folder_of_prompts_is_asked_with_and_its_xml_is_read(tmp_path: Path) -> None:
-    model = Own(writing)
-    verifier = LMVerifier(model, way="paper", prompts=folder(tmp_path), backoff=0)
-    other = "I avoid crowds."
-    kept, discarded = verifier.verify([candidate(HONEST, other, PREFERENCE), candidate("Steam engines.", other)])
-    assert kept.decision is Decision.KEEP
-    (alignment,) = kept.alignments
-    assert alignment.preference_id == Preference(text=PREFERENCE).id
-    assert (alignment.instruction, alignment.stance) == ("Point to the Olivetti stand.", Stance.NEUTRAL)
-    assert discarded.decision is Decision.DISCARD
-    decide, instruct = (sent.messages[-1].content for sent in model.sent[:2])
-    assert decide == f"What the person likes:\n1. {other}\n2. {PREFERENCE}\n\nThe text:\n{section(HONEST)}\n\nYour XML:"
-    assert instruct == (
-        f"Likes: 1. {PREFERENCE}\nText:\n{section(HONEST)}\nKept because: It sells ❴chunk❵ them.\nYour XML:"
-    )
-    assert model.sent[0].messages[0].content == FILES["filtering_systemprompt.txt"]
-    assert {sent.schema is None for sent in model.sent} == {True}
-
-
-def test_prompts_of_others_do_not_hold_the_model_to_a_schema(tmp_path: Path) -> None:
-    read = Prompts.read(folder(tmp_path))
-    assert not read.decide.structured and not read.instruct.structured
-    assert read.single == Prompts().single and read.rewrite == Prompts().rewrite
-
-
-def test_other_prompts_are_another_verifier(tmp_path: Path) -> None:
-    names = {
-        LMVerifier(Own(writing), way="paper").name,
-        LMVerifier(Own(writing), way="paper", prompts=folder(tmp_path)).name,
-        LMVerifier(Own(writing), way="paper", prompts=folder(tmp_path, filtering_systemprompt="Other.")).name,
-    }
-    assert len(names) == 3
-
-
-def test_a_folder_without_prompts_that_can_be_used_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path / "missing", tmp_path):
-        with pytest.raises(InvalidInputError, match="holds no prompts"):
-            LMVerifier(Own(writing), way="paper", prompts=path)
-    with pytest.raises(InvalidInputError, match="single"):
-        Prompts(single=Prompt(system="", user="Keep?"))
-    with pytest.raises(InvalidInputError, match=r"\{preferences\} and \{chunk\}"):
-        Prompts.read(folder(tmp_path, filtering_userprompt="Likes: {preference}"))
-    (folder(tmp_path) / "instruction_systemprompt.txt").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(InvalidInputError, match="cannot be read"):
-        Prompts.read(tmp_path)
+    prompt = Prompt(system="{chunks}", user="{preferences} | {chunks} | {other} {{x}}")
+    system, user = prompt.messages({"preferences": "{chunks}", "chunks": "{preferences}"})
+    assert system.content == "{chunks}"
+    assert user.content == "{chunks} | {preferences} | {other} {{x}}"
+    assert [message.role for message in Prompt(system=" ", user="x").messages({})] == ["user"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from epic_core.graph.extraction.base import LONGEST_NAME, Extraction, Fact, Unextracted
-from epic_core.lm.answers import UnreadableAnswer, json_pieces, mappings
+from epic_core.lm.answers import UnreadableAnswer, json_pieces, said_in
 from epic_core.lm.failures import said
 
 _MOST_FACTS = 200
@@ -124,14 +124,11 @@ def _listed(answer: str, name: str) -> list[Any]:
     Raises:
         UnreadableAnswer: if there is none.
     """
-    pieces = json_pieces(answer)
-    found = [(record.get(name), piece.whole) for piece in pieces for record in mappings(piece.value)]
-    if len(pieces) == 1:
-        found.append((pieces[0].value, pieces[0].whole))
-    for listed, whole in found:
+    for piece in json_pieces(said_in(answer)):
+        listed = piece.value.get(name) if isinstance(piece.value, dict) else piece.value
         if isinstance(listed, list):
             # A list that is cut off may end in the middle of a name.
-            return listed if whole else listed[:-1]
+            return listed if piece.whole else listed[:-1]
     raise UnreadableAnswer(f"the answer has no list {name!r}")
 
 

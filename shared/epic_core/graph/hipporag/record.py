@@ -180,7 +180,7 @@ class Record:
 
     def _text(self, one: HeldItem) -> str:
         """Return the text to index for an item."""
-        text, instruction = one.rewrite or one.item.text, self._instruction(one.item)
+        text, instruction = one.item.text, self._instruction(one.item)
         return f"{instruction}{_GAP}{text}" if instruction else text
 
     def _instruction(self, item: Item) -> str:
@@ -225,8 +225,7 @@ def digest_of(text: str) -> str:
 
 def _mark(one: HeldItem, instruction: str) -> str:
     """Return a mark that changes with the text to be indexed; it ends with "/" if that is the item's own text."""
-    changed = f"{one.rewrite}{_GAP}{instruction}" if one.rewrite or instruction else ""
-    return f"{one.digest.hex()}/{digest_of(changed) if changed else ''}"
+    return f"{one.digest.hex()}/{digest_of(instruction) if instruction else ''}"
 
 
 def _version(mark: str) -> str:

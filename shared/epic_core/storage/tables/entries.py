@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
 from epic_core.errors import decoding
-from epic_core.storage.codecs import deflated, deflated_by, inflated, inflated_by, packed, unpacked
-from epic_core.storage.memory_schema import ENTRIES, ITEMS, USES
+from epic_core.storage.codecs import deflated_by, inflated, inflated_by, packed, unpacked
+from epic_core.storage.memory_schema import ENTRIES, USES
 from epic_core.storage.mentions import Mentions
 from epic_core.storage.sqlite.database import Database, Repository
 from epic_core.storage.tables.items import ITEM_BYTES, HeldItem, Items
@@ -74,30 +74,6 @@ class Entries(Repository):
         super().__init__(db)
         self.items = items
         self.preferences = preferences
-
-    # rewritten texts
-
-    def set_rewrite(self, item_row: int, rewrite: str, preferences: Iterable[str], vector: FloatArray) -> None:
-        """Store an item's text rewritten for some preferences, by their ids, and embed all its entries by it."""
-        self.db.update(ITEMS, item_row, rewrite=deflated(rewrite), rewritten_for=_rewritten_for(preferences))
-        code = packed(vector.reshape(1, -1))[0]
-        for row in self.preferences_of(item_row).values():
-            self.db.update(ENTRIES, row, instruction="", vector=code)
-
-    def take_back_rewrite(self, item_row: int, vector: FloatArray) -> None:
-        """Remove an item's rewritten text; entries without an instruction get the embedding `vector`."""
-        self.db.update(ITEMS, item_row, rewrite=None, rewritten_for=None)
-        code = packed(vector.reshape(1, -1))[0]
-        for (row,) in self.db.read("SELECT row FROM entries WHERE item = ? AND instruction = ''", (item_row,)):
-            self.db.update(ENTRIES, row, vector=code)
-
-    def stale_rewrites(self, namespace: str) -> list[int]:
-        """Return the rows of the items that were rewritten for other preferences than those of their entries."""
-        rows = self.db.read(
-            "SELECT row, rewritten_for FROM items WHERE namespace = ? AND rewrite IS NOT NULL ORDER BY row",
-            (namespace,),
-        )
-        return [row for row, made_for in rows if _rewritten_for(self.preferences_of(row)) != made_for]
 
     # entries
 
@@ -312,11 +288,6 @@ def _entry(
         rationale=inflated_by(row["rationale"], *known),
         confidence=None if row["confidence"] is None else float(row["confidence"]),
         similarity=float(row["similarity"]),
-        rewrite=held.rewrite,
         added=float(row["added"]),
         score=score,
     )
-
-
-def _rewritten_for(preferences: Iterable[str | None]) -> bytes:
-    return digest(*sorted(preference or "" for preference in preferences), size=8)

@@ -20,8 +20,7 @@ from epic_core.types.metadata import dumped_metadata
 from epic_core.types.validation import moment
 
 ITEM_BYTES = (
-    "length(CAST(items.text AS BLOB)) + coalesce(length(CAST(items.rewrite AS BLOB)), 0)"
-    " + length(CAST(items.metadata AS BLOB)) + 2 * length(CAST(items.id AS BLOB))"
+    "length(CAST(items.text AS BLOB)) + length(CAST(items.metadata AS BLOB)) + 2 * length(CAST(items.id AS BLOB))"
 )
 """About how many bytes the columns and the index of an item take, without its embedding, in SQL."""
 _BLOCK = 256
@@ -33,13 +32,11 @@ class HeldItem:
 
     Attributes:
         item: The item; its text may have been shortened.
-        rewrite: x^, or empty.
         digest: Digest of the version that was added.
         waits: Whether it waits in the retry queue and is not held.
     """
 
     item: Item
-    rewrite: str
     digest: bytes
     waits: bool = False
 
@@ -76,11 +73,9 @@ class Items(Repository):
             digest=version_of(item) if version is None else version,
             metadata=dumped_metadata(item.metadata, item.id, ordered=True),
             embedding=None if vector is None else packed(vector.reshape(1, -1), small=True)[0],
-            rewritten_for=None,
             fact=int(item.fact),
             expires=None if item.expires_at is None else item.ends,
             text=deflated(item.text),
-            rewrite=None,
         )
 
     def remove(self, namespace: str, ids: Sequence[str]) -> None:
@@ -109,7 +104,7 @@ class Items(Repository):
         mine = "WHERE namespace = ? AND id IN"
         with decoding(self.db.path):
             waiting = [_item(row) for row in self.db.rows(PENDING, mine, namespace, among=ids)]
-            found = [HeldItem(item=item, rewrite="", digest=version_of(item), waits=True) for item in waiting]
+            found = [HeldItem(item=item, digest=version_of(item), waits=True) for item in waiting]
             return found + [_held(row) for row in self.db.rows(ITEMS, mine, namespace, among=ids)]
 
     def is_current(self, namespace: str, item: Item) -> bool:
@@ -317,5 +312,4 @@ def _item(row: sqlite3.Row, *, fact: bool = False) -> Item:
 
 
 def _held(row: sqlite3.Row) -> HeldItem:
-    rewrite = "" if row["rewrite"] is None else inflated(row["rewrite"])
-    return HeldItem(item=_item(row, fact=bool(row["fact"])), rewrite=rewrite, digest=row["digest"])
+    return HeldItem(item=_item(row, fact=bool(row["fact"])), digest=row["digest"])

@@ -1,8 +1,8 @@
 """Verdict cache: the tables of models' answers, and the verdicts that they provide.
 
 A verdict is stored for each pair of a chunk and a preference, by hashes of both, under the name of the verifier, which
-includes its model and a hash of its prompts. A rewritten text is stored under the whole set of its preferences. A
-Discard is stored without its rationale. Rows of forgotten items and preferences are removed here too.
+includes its model and a hash of its prompt. A Discard is stored without its rationale. Rows of forgotten items and
+preferences are removed here too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from epic_core.storage.memory_schema import REWRITES, VERDICTS
+from epic_core.storage.memory_schema import VERDICTS
 from epic_core.storage.mentions import Mentions
 from epic_core.storage.sqlite.database import Repository
 from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Verdict
@@ -56,7 +56,7 @@ class Verdicts(Repository):
     """Repository of the cached answers of models.
 
     Attributes:
-        kept: Most verdicts and rewritten texts in the cache; 0 keeps none.
+        kept: Most verdicts in the cache; 0 keeps none.
         dropped: How many were dropped because there were more.
     """
 
@@ -120,36 +120,16 @@ class Verdicts(Repository):
         self.db.insert_all(VERDICTS, rows)
         self._bound(len(rows))
 
-    def recall_rewrite(self, namespace: str, version: str, text: str, preferences: Sequence[str]) -> str | None:
-        """Return a text as it was rewritten for a set of preferences, or None."""
-        if not self.kept:
-            return None
-        key = _rewrite_key(namespace, version, text, preferences)
-        found = self.db.rows(REWRITES, "WHERE chunk = ? AND preferences = ? AND version = ?", *key.values())
-        return str(found[0]["text"]) if found else None
-
-    def remember_rewrite(
-        self, namespace: str, version: str, text: str, preferences: Sequence[str], rewritten: str
-    ) -> None:
-        """Store a rewritten text. Call it inside a transaction."""
-        if not self.kept:
-            return
-        key = _rewrite_key(namespace, version, text, preferences)
-        self.db.insert(REWRITES, **key, written=self._next(), text=rewritten)
-        self._bound(1)
-
     def forget_chunks(self, namespace: str, texts: Iterable[str]) -> None:
         """Drop the answers about texts that are no longer held."""
         keys = [(digest(namespace, text),) for text in texts]
-        for table in ("verdicts", "rewrites"):
-            self.db.connection.executemany(f"DELETE FROM {table} WHERE chunk = ?", keys)
+        self.db.connection.executemany("DELETE FROM verdicts WHERE chunk = ?", keys)
         self._held = None if keys else self._held
 
     def forget_preference(self, namespace: str, preference: Preference) -> None:
         """Drop the answers under a preference."""
         key = (digest(namespace, preference.text),)
         self.db.connection.execute("DELETE FROM verdicts WHERE preference = ?", key)
-        self.db.connection.execute("DELETE FROM rewrites WHERE instr(preferences, ?)", key)
         self._held = None
 
     def forget_mentions(self, namespace: str, mentions: Mentions, staying: Iterable[str], items: Iterable[str]) -> None:
@@ -176,8 +156,7 @@ class Verdicts(Repository):
     def _next(self) -> int:
         """Return a number larger than all returned before."""
         if self._newest is None:
-            newest = (self.db.scalar(f"SELECT max(written) FROM {table}") for table in ("verdicts", "rewrites"))
-            self._newest = max(int(written or 0) for written in newest)
+            self._newest = int(self.db.scalar("SELECT max(written) FROM verdicts") or 0)
         self._newest += 1
         return self._newest
 
@@ -193,15 +172,9 @@ class Verdicts(Repository):
 
     def drop(self, excess: int) -> None:
         """Drop the oldest answers, about `excess` of them. Call it inside a transaction."""
-        oldest = self.db.read(
-            "SELECT written FROM verdicts UNION ALL SELECT written FROM rewrites ORDER BY written LIMIT 1 OFFSET ?",
-            (excess,),
-        )
-        for table in ("verdicts", "rewrites"):
-            gone = self.db.connection.execute(
-                f"DELETE FROM {table} WHERE written < ?", (oldest[0][0] if oldest else 2**62,)
-            )
-            self.dropped += gone.rowcount
+        oldest = self.db.read("SELECT written FROM verdicts ORDER BY written LIMIT 1 OFFSET ?", (excess,))
+        before = oldest[0][0] if oldest else 2**62
+        self.dropped += self.db.connection.execute("DELETE FROM verdicts WHERE written < ?", (before,)).rowcount
         self._held = None
 
     def forget_all(self) -> None:
@@ -217,8 +190,8 @@ class Verdicts(Repository):
         self._held = self._newest = None
 
     def count(self) -> int:
-        """Return how many verdicts and rewritten texts are cached, in the whole file."""
-        return int(self.db.scalar("SELECT sum(rows) FROM sums WHERE name IN ('verdicts', 'rewrites')"))
+        """Return how many verdicts are cached, in the whole file."""
+        return int(self.db.scalar("SELECT rows FROM sums WHERE name = 'verdicts'"))
 
 
 def _under(candidate: Candidate, places: Sequence[int]) -> Candidate:
@@ -228,12 +201,6 @@ def _under(candidate: Candidate, places: Sequence[int]) -> Candidate:
         similarities=tuple(candidate.similarities[place] for place in places),
         preference_embeddings=candidate.preference_embeddings[list(places)],
     )
-
-
-def _rewrite_key(namespace: str, version: str, text: str, preferences: Sequence[str]) -> dict[str, bytes]:
-    # The hashes of a set of preferences in a row, so that each can be found in it.
-    hashes = b"".join(sorted(digest(namespace, preference) for preference in preferences))
-    return {"chunk": digest(namespace, text), "preferences": hashes, "version": digest(version, size=8)}
 
 
 def _verdict(pairs: Sequence[tuple[Preference, sqlite3.Row]]) -> Verdict:
