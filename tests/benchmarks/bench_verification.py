@@ -25,7 +25,7 @@ from epic_core.types import stable_id
 from epic_core.verification import LMVerifier
 
 BYTES_A_TOKEN = 4
-WAYS = ("single", "paper", "batch")
+BATCH_SIZES = (1, 4, 8)
 
 
 def plain(text: str) -> str:
@@ -108,17 +108,11 @@ class Scripted:
     def _answer(self, prompt: str) -> dict[str, Any]:
         preferences = dict(re.findall(r"^(\d+)\. (.*)$", prompt, re.M))
         chunks = re.findall(r"<chunk \w+>\n(.*?)\n</chunk \w+>", prompt, re.S)
-        if "Write the instruction" in prompt:
-            aligned = self.labels.answer(chunks[0], preferences["1"])
-            return {"instruction": aligned["instruction"] if aligned else ""}
         under = re.findall(r"^Chunk \d+, to be judged under preferences? ([\d, ]+):$", prompt, re.M)
-        numbers = [named.split(", ") for named in under] or [list(preferences)]
         judged = [
-            self._judged(chunk, {number: preferences[number] for number in named})
-            for chunk, named in zip(chunks, numbers, strict=True)
+            self._judged(chunk, {number: preferences[number] for number in named.split(", ")})
+            for chunk, named in zip(chunks, under, strict=True)
         ]
-        if not under:
-            return judged[0]
         return {"answers": [{"chunk": number, **one} for number, one in enumerate(judged, start=1)]}
 
     def _judged(self, chunk: str, preferences: dict[str, str]) -> dict[str, Any]:
@@ -128,7 +122,7 @@ class Scripted:
             for number, one in aligned.items()
             if one is not None
         ]
-        return {"decision": "Keep" if relevant else "Discard", "rationale": "As labelled.", "preferences": relevant}
+        return {"decision": "Keep" if relevant else "Discard", "preferences": relevant, "evidence": "As labelled."}
 
 
 class LabelledPairs:
@@ -181,34 +175,38 @@ def main() -> None:
     if options.url:
         real(labels, OpenAICompatibleLM(options.url, options.model, context=4096, timeout=600.0), options.limit)
         return
-    ways(labels)
+    sizes(labels)
     interrupted(labels)
     overhead(labels)
     at_once(labels)
     incoming(labels, options.data)
 
 
-def ways(labels: Labels) -> None:
-    """The three ways of asking."""
-    for way in WAYS:
+def sizes(labels: Labels) -> None:
+    """How many calls it takes, by how many items a call is about at most."""
+    for size in BATCH_SIZES:
         lm = Scripted(labels)
         memory = EpicMemory(
-            labels.preferences, encoder=LabelledPairs(labels), verifier=LMVerifier(lm, way=way), aspects="parser"
+            labels.preferences,
+            encoder=LabelledPairs(labels),
+            verifier=LMVerifier(lm, batch_size=size),
+            aspects="parser",
         )
         report = memory.add(list(labels.pairs))
         usage = report.usage
         print(
-            f"{way}: {usage.calls} calls for {report.passed} items that passed, {usage.calls / report.passed:.2f} each"
+            f"{size} a call: {usage.calls} calls for {report.passed} items that passed,"
+            f" {usage.calls / report.passed:.2f} each"
         )
         print(f"  {usage.prompt_tokens} + {usage.completion_tokens} tokens, at {BYTES_A_TOKEN} bytes a token")
         check(memory, labels)
 
 
 def real(labels: Labels, lm: OpenAICompatibleLM, limit: int) -> None:
-    """The three ways of asking a real model, and how often its decisions are those of the labels."""
+    """How often a real model decides as the labels do, by how many items a call is about at most."""
     chunks = list(labels.pairs)[:limit]
-    for way in WAYS:
-        verifier = LMVerifier(lm, way=way)
+    for size in BATCH_SIZES:
+        verifier = LMVerifier(lm, batch_size=size)
         memory = EpicMemory(labels.preferences, encoder=LabelledPairs(labels), verifier=verifier, aspects="parser")
         report = memory.add(chunks)
         kept = {chunk for chunk in chunks if _is_held(memory, chunk)}
@@ -217,8 +215,8 @@ def real(labels: Labels, lm: OpenAICompatibleLM, limit: int) -> None:
         same = sum((chunk in kept) == (chunk in wanted) for chunk in decided)
         usage = report.usage
         print(
-            f"{way}: {report.passed} items, {usage.calls} calls ({usage.retries} again), {usage.prompt_tokens} +"
-            f" {usage.completion_tokens} tokens, {usage.seconds:.0f} s; {report.undecided} undecided;"
+            f"{size} a call: {report.passed} items, {usage.calls} calls ({usage.retries} again), {usage.prompt_tokens}"
+            f" + {usage.completion_tokens} tokens, {usage.seconds:.0f} s; {report.undecided} undecided;"
             f" {same} of {len(decided)} decided as labelled, {report.kept} kept ({len(wanted)} by the labels)"
         )
 
@@ -232,11 +230,11 @@ def _is_held(memory: EpicMemory, chunk: str) -> bool:
 
 def interrupted(labels: Labels) -> None:
     """A build that is stopped three times."""
-    print("\nsingle, stopped at the 100th, 200th and 300th call, and taken up again:")
+    print("\nstopped at the 30th, 60th and 90th call, and taken up again:")
     lm, encoder, chunks = Scripted(labels), LabelledPairs(labels), list(labels.pairs)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "me.epic"
-        for stop in (100, 200, 300, None):
+        for stop in (30, 60, 90, None):
             lm.stop_at = stop
             with EpicMemory.open(
                 path, labels.preferences, encoder=encoder, verifier=LMVerifier(lm), aspects="parser"
@@ -279,7 +277,10 @@ def at_once(labels: Labels) -> None:
         for concurrency in (1, 8):
             lm = Scripted(labels, seconds=0.05, concurrency=concurrency)
             memory = EpicMemory(
-                labels.preferences, encoder=LabelledPairs(labels), verifier=LMVerifier(lm), aspects="parser"
+                labels.preferences,
+                encoder=LabelledPairs(labels),
+                verifier=LMVerifier(lm, batch_size=1),
+                aspects="parser",
             )
             began = time.perf_counter()
             if kind == "threads":
@@ -297,11 +298,11 @@ def incoming(labels: Labels, data: Path) -> None:
     share = len(labels.instruction) / len(labels.said)
     print(f"\ncalls an incoming item, PrefWiki persona 0, static encoder, a model that keeps {share:.0%} of the pairs:")
     for source in (files[:1], files):
-        for way in WAYS:
-            memory = EpicMemory(persona, verifier=LMVerifier(Scripted(Guessing(share)), way=way))
+        for size in BATCH_SIZES:
+            memory = EpicMemory(persona, verifier=LMVerifier(Scripted(Guessing(share)), batch_size=size))
             report = memory.add(Sources(source))
             print(
-                f"  {' + '.join(file.stem for file in source)}, {way}: {report.usage.calls / report.seen:.3f}"
+                f"  {' + '.join(file.stem for file in source)}, {size} a call: {report.usage.calls / report.seen:.3f}"
                 f" ({report.seen} items, {report.share_passed:.1%} passed, {report.usage.calls} calls; the paper: 0.22)"
             )
 

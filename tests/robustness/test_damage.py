@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from epic_core import EpicMemory, Filter, Item
-from epic_core.errors import DamagedError, LMUnavailableError, StoreError
+from epic_core.errors import DamagedError, EpicError, LMUnavailableError, StoreError
 from epic_core.storage.memory_schema import TABLES
+from epic_core.storage.sqlite.connection import Table
 from helpers import HashEncoder, KeepAll
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 
@@ -452,6 +453,39 @@ def test_a_column_that_is_changed_is_noticed(examiner: Examiner, copy: Path, cha
             examiner.wrong.append(Wrong(where, "", "nobody noticed"))
     assert not examiner.wrong, shown(examiner.wrong)
     assert expected > 20
+
+
+def forge(path: Path, table: Table, column: str, value: object) -> bool:
+    """Change one value of the first row, and all checksums with it; return False if the table is empty."""
+    with closing(sqlite3.connect(path)) as db:
+        db.row_factory = sqlite3.Row
+        row = db.execute(f"SELECT * FROM {table.name} LIMIT 1").fetchone()
+        if row is None:
+            return False
+        values = dict(zip(table.columns, table.values({**dict(row), column: value}), strict=True))
+        if table.numbered:
+            db.execute(table.update, values)
+        else:
+            key = " AND ".join(f"{name} IS ?" for name in table.checked)
+            db.execute(f"DELETE FROM {table.name} WHERE {key}", [row[name] for name in table.checked])
+            db.execute(table.insert, list(values.values()))
+        sums = f"(SELECT count(*), coalesce(sum(crc), 0) FROM {table.name})"
+        db.execute(f"UPDATE sums SET (rows, total) = {sums} WHERE name = ?", (table.name,))
+        db.commit()
+    return True
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_forged_value_raises_an_error_of_ours_if_any(copy: Path, table: Table) -> None:
+    """The checksums are right, as no damage leaves them: `look` lets no other error through."""
+    sound = copy.read_bytes()
+    for column in (*table.checked, *table.texts):
+        for value in (None, "forged", b"\x00\xff", -(10**15)):
+            copy.write_bytes(sound)
+            with suppress(sqlite3.IntegrityError, EpicError):
+                if not forge(copy, table, column, value):
+                    return
+                look(copy)
 
 
 # what is written into a damaged file

@@ -6,54 +6,63 @@ from epic_core.storage.sqlite.connection import Table
 from epic_core.storage.sqlite.tables import META, Schema
 
 _STATEMENTS = """
-CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);
+CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT NOT NULL, value TEXT NOT NULL, crc INTEGER);
 CREATE TABLE preferences (
- row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, position INTEGER, id TEXT, text TEXT, expires REAL,
- aspects TEXT, vector BLOB, crc INTEGER
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,
+ text TEXT NOT NULL, expires REAL, aspects TEXT, vector BLOB NOT NULL, crc INTEGER
 );
 CREATE TABLE items (
- row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, digest BLOB, metadata TEXT, embedding BLOB,
- fact INTEGER, expires REAL, crc INTEGER, text_crc INTEGER, text, UNIQUE (namespace, id)
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, digest BLOB NOT NULL,
+ metadata TEXT NOT NULL, embedding BLOB, fact INTEGER NOT NULL, expires REAL, crc INTEGER,
+ text_crc INTEGER, text, UNIQUE (namespace, id)
 );
 CREATE TABLE entries (
- row INTEGER PRIMARY KEY AUTOINCREMENT, item INTEGER REFERENCES items ON DELETE CASCADE,
- preference INTEGER REFERENCES preferences ON DELETE CASCADE, stance TEXT, confidence REAL, similarity REAL,
- added INTEGER, verifier INTEGER, vector BLOB, crc INTEGER, text_crc INTEGER, instruction, rationale,
- UNIQUE (item, preference)
+ row INTEGER PRIMARY KEY AUTOINCREMENT, item INTEGER REFERENCES items ON DELETE CASCADE NOT NULL,
+ preference INTEGER REFERENCES preferences ON DELETE CASCADE, stance TEXT NOT NULL, confidence REAL,
+ similarity REAL NOT NULL, added INTEGER NOT NULL, verifier INTEGER, vector BLOB NOT NULL, crc INTEGER,
+ text_crc INTEGER, instruction, rationale, UNIQUE (item, preference)
 );
 CREATE TABLE uses (
- entry INTEGER PRIMARY KEY REFERENCES entries ON DELETE CASCADE, count INTEGER, used INTEGER, crc INTEGER
+ entry INTEGER PRIMARY KEY REFERENCES entries ON DELETE CASCADE, count INTEGER NOT NULL, used INTEGER NOT NULL,
+ crc INTEGER
 );
 CREATE TABLE pending (
- row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, text, metadata TEXT, reason TEXT,
- preferences TEXT, expires REAL, crc INTEGER, UNIQUE (namespace, id)
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, text NOT NULL,
+ metadata TEXT NOT NULL, reason TEXT NOT NULL, preferences TEXT NOT NULL, expires REAL, crc INTEGER,
+ UNIQUE (namespace, id)
 );
 CREATE TABLE verdicts (
- chunk BLOB, preference BLOB, version BLOB, written INTEGER, kept INTEGER, stance TEXT, instruction TEXT,
- rationale TEXT, confidence REAL, crc INTEGER, PRIMARY KEY (chunk, preference, version)
+ chunk BLOB NOT NULL, preference BLOB NOT NULL, version BLOB NOT NULL, written INTEGER NOT NULL, kept INTEGER NOT NULL,
+ stance TEXT, instruction TEXT, rationale TEXT, confidence REAL, crc INTEGER, PRIMARY KEY (chunk, preference, version)
 ) WITHOUT ROWID;
-CREATE TABLE ledger (row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, digests BLOB, crc INTEGER);
+CREATE TABLE ledger (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, digests BLOB NOT NULL, crc INTEGER
+);
 CREATE TABLE not_kept (
- row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, digest BLOB, stage TEXT, reason TEXT,
- preference INTEGER, similarity REAL, at INTEGER, text TEXT, crc INTEGER
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, digest BLOB NOT NULL,
+ stage TEXT NOT NULL, reason TEXT NOT NULL, preference INTEGER, similarity REAL, at INTEGER NOT NULL,
+ text TEXT NOT NULL, crc INTEGER
 );
 CREATE TABLE edits (
- row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, kind TEXT, item TEXT, old TEXT, at REAL, reason TEXT,
- expires REAL, crc INTEGER, text_crc INTEGER, texts
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, kind TEXT NOT NULL, item TEXT NOT NULL, old TEXT,
+ at REAL NOT NULL, reason TEXT NOT NULL, expires REAL, crc INTEGER, text_crc INTEGER, texts NOT NULL
 );
 CREATE TABLE proposals (
- row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, id TEXT, said BLOB, state TEXT, kind TEXT, text TEXT, old TEXT,
- quote TEXT, sentence TEXT, speaker TEXT, said_at REAL, turn INTEGER, confidence REAL, source TEXT, expires REAL,
- at INTEGER, crc INTEGER, UNIQUE (namespace, id)
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, said BLOB NOT NULL,
+ state TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, old TEXT NOT NULL, quote TEXT NOT NULL,
+ sentence TEXT NOT NULL, speaker TEXT NOT NULL, said_at REAL, turn INTEGER, confidence REAL NOT NULL,
+ source TEXT NOT NULL, expires REAL, at INTEGER NOT NULL, crc INTEGER, UNIQUE (namespace, id)
 );
-CREATE TABLE learnt (row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, kind TEXT, value BLOB, crc INTEGER);
+CREATE TABLE learnt (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, kind TEXT NOT NULL, value BLOB NOT NULL, crc INTEGER
+);
 CREATE TABLE entities (
- row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, name TEXT, key TEXT, passages INTEGER, spelt INTEGER,
- near BLOB, vector BLOB, crc INTEGER
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, name TEXT, key TEXT,
+ passages INTEGER, spelt INTEGER, near BLOB, vector BLOB, crc INTEGER
 );
 CREATE TABLE passages (
- item INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE, extractor INTEGER, entities BLOB, facts BLOB,
- relations BLOB, failure TEXT, crc INTEGER
+ item INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE, extractor INTEGER, entities BLOB,
+ facts BLOB, relations BLOB, failure TEXT, crc INTEGER
 );
 """
 

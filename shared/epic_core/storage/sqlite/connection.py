@@ -290,6 +290,7 @@ class Connection:
         sql = f"SELECT {columns}{also and ', ' + also} FROM {table.name} {tail}"
         rows = self.read(sql, values, named=True) if among is None else self.among(sql, among, *values, named=True)
         table.verify_rows(self.path, rows, texts=texts)
+        self.schema.check_types(self.path, table, rows, texts=texts)
         return rows
 
     def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:

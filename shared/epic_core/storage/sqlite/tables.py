@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -29,6 +30,10 @@ Its statements are written out: it uses neither a `Table` nor the statements of 
 
 META = Table("meta", ("key", "value"))
 """Description of a file: keys and JSON values."""
+
+
+# The types of values by a column's declared type; without one, it holds texts, compressed or not.
+_TYPES: dict[str, set[type]] = {"TEXT": {str}, "INTEGER": {int}, "REAL": {float}, "BLOB": {bytes}, "": {str, bytes}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +62,26 @@ class Schema:
     def version(self) -> int:
         """The version of the tables, which is written into the file."""
         return 1 + len(self.migrations)
+
+    @cached_property
+    def types(self) -> dict[str, dict[str, set[type]]]:
+        """The types that values may have, by table and column."""
+        with closing(sqlite3.connect(":memory:")) as db:
+            self.make(db)
+            return {
+                table.name: {
+                    name: _TYPES[declared] | (set() if never_null else {type(None)})
+                    for _, name, declared, never_null, *_ in db.execute(f"PRAGMA table_info({table.name})")
+                }
+                for table in self.tables
+            }
+
+    def check_types(self, path: Path | None, table: Table, rows: Sequence[sqlite3.Row], *, texts: bool) -> None:
+        """Raise a `DamagedError` unless all values of rows have their column's type."""
+        types = self.types[table.name]
+        for name in (*table.checked, *(table.texts if texts else ())):
+            if not {type(row[name]) for row in rows} <= types[name]:
+                raise DamagedError(path, f"a value of {name} in its table {table.name} has another type than we write")
 
     def make(self, db: sqlite3.Connection) -> None:
         """Write the tables into an empty database, inside a transaction."""
@@ -149,6 +174,7 @@ class Schema:
         for table in self.tables if tables is None else tables:
             for row in cursor.execute(f"SELECT {table.select} FROM {table.name}"):
                 table.verify_rows(path, [row], texts=True)
+                self.check_types(path, table, [row], texts=True)
                 count += 1
         return count
 

@@ -168,11 +168,13 @@ class Items(Repository):
     def marks(self, namespace: str) -> tuple[set[int], dict[int, float]]:
         """Return the rows of the facts of a namespace, and the times at which items expire, by their rows."""
         marked = "WHERE namespace = ? AND (fact OR expires IS NOT NULL)"
-        return _marked(self.db.rows(ITEMS, marked, namespace, texts=False))
+        with decoding(self.db.path):
+            return _marked(self.db.rows(ITEMS, marked, namespace, texts=False))
 
     def marks_at(self, rows: Sequence[int]) -> tuple[set[int], dict[int, float]]:
         """Return which of the items are facts, and the times at which they expire."""
-        return _marked(self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False))
+        with decoding(self.db.path):
+            return _marked(self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False))
 
     def texts_at(self, rows: Sequence[int], dimension: int) -> tuple[dict[int, int], FloatArray]:
         """Return row to checksum of items, and their embeddings E(x), shape `(len(rows), d)`."""

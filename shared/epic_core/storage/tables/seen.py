@@ -164,7 +164,8 @@ class Seen(Repository):
         sql = "SELECT digest FROM not_kept WHERE namespace = ? AND stage != ?"
         sampled = {digest for (digest,) in self.db.read(sql, (namespace, EVICTED))}
         new = {digest: record for digest, record in records if record.stage != EVICTED and digest not in sampled}
-        smallest = sorted(sampled | new.keys())[:limit]
+        with decoding(self.db.path):
+            smallest = sorted(sampled | new.keys())[:limit]
         taken = [(digest, new[digest]) for digest in smallest if digest in new]
         evicted = [each for each in records if each[1].stage == EVICTED][-limit:]
         for digest, record in (*taken, *evicted):
@@ -193,18 +194,19 @@ class Seen(Repository):
     def records(self, namespace: str) -> list[NotKept]:
         """Return the records, newest first."""
         texts = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
-        return [
-            NotKept(
-                item_id=row["id"],
-                text=row["text"],
-                stage=row["stage"],
-                reason=row["reason"],
-                preference=texts.get(row["preference"], ""),
-                similarity=row["similarity"],
-                at=float(row["at"]),
-            )
-            for row in self.db.rows(NOT_KEPT, "WHERE namespace = ? ORDER BY row DESC", namespace)
-        ]
+        with decoding(self.db.path):
+            return [
+                NotKept(
+                    item_id=row["id"],
+                    text=row["text"],
+                    stage=row["stage"],
+                    reason=row["reason"],
+                    preference=texts.get(row["preference"], ""),
+                    similarity=row["similarity"],
+                    at=float(row["at"]),
+                )
+                for row in self.db.rows(NOT_KEPT, "WHERE namespace = ? ORDER BY row DESC", namespace)
+            ]
 
     def recorded(self, namespace: str, ids: Sequence[str]) -> dict[str, list[bytes]]:
         """Return item id to the digests of its versions that are on record."""
