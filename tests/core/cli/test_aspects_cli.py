@@ -91,7 +91,7 @@ def test_what_cannot_be_changes_nothing(preferences: Shown, arguments: list[str]
 def test_a_model_reads(preferences: Shown, kind: str) -> None:
     said = Script({})
     with LMServer(lambda request: said(request["messages"])) as server:
-        llm = ["--llm", f"{kind}/tiny", "--llm-url", server.url if kind == "ollama" else server.base_url]
+        llm = ["--llm", f"{kind}:tiny", "--llm-url", server.url if kind == "ollama" else server.base_url]
         assert "(read by a language model)" in preferences("reread", AVOIDS, *llm)
         assert "1 preferences read" in preferences("add", "I love tea.", *llm)
         assert said.read == [AVOIDS, "I love tea."]
