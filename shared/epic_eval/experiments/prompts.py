@@ -19,7 +19,7 @@ from epic_core import Item
 from epic_core.encoders import Encoder, embed
 from epic_core.errors import InvalidInputError
 from epic_core.text.chunking import sentences
-from epic_core.types import Candidate, Decision, Preference, Stance, Verdict
+from epic_core.types import Candidate, Decision, Preference, Stance, Usage, Verdict
 from epic_core.verification import Verifier
 from epic_eval.journal import Journal, Record, key_of, read_lines
 from epic_eval.report import Part, Table, Text
@@ -108,12 +108,13 @@ def ask(
     """Return what a verifier says of notes, in their order; None for those that it was not asked about.
 
     It ends early after `seconds`, or by an interrupt from the keyboard: the call that is made then is cancelled. What
-    the journal holds is not asked again.
+    the journal holds is not asked again, unless it is undecided.
     """
     keys = [key_of(verifier.name, note.item.content, list(note.labels)) for note in notes]
     known = [None if journal is None else journal.get(key) for key in keys]
     made: dict[int, Record] = {place: record for place, record in enumerate(known) if record is not None}
-    due = [place for place in range(len(notes)) if place not in made]
+    # A failure may succeed when it is asked again.
+    due = [place for place in range(len(notes)) if place not in made or _is_undecided(made[place])]
 
     async def collect() -> None:
         last = time.perf_counter()
@@ -121,9 +122,8 @@ def ask(
         places = iter(due)
         async for verdict in asked:
             place, now = next(places), time.perf_counter()
-            made[place], last = _record(verdict, now - last), now
-            # A failure is not kept: it may succeed when it is asked again.
-            if journal is not None and verdict.decision is not Decision.UNDECIDED:
+            made[place], last = _record(verdict, now - last, made.get(place)), now
+            if journal is not None:
                 journal.add(keys[place], made[place])
             if not len(made) % _TELL_EVERY:
                 say(f"{len(made)} of {len(notes)} notes")
@@ -137,18 +137,22 @@ def ask(
     return [made.get(place) for place in range(len(notes))]
 
 
-def _record(verdict: Verdict, seconds: float) -> Record:
-    used = verdict.usage
+def _record(verdict: Verdict, seconds: float, before: Record | None) -> Record:
+    """Return what a verdict says, and what it cost together with what was asked about the note before."""
+    used = Usage() if verdict.usage is None else verdict.usage
+    tokens = used.prompt_tokens + used.completion_tokens
+    costs = {"seconds": seconds, "calls": used.calls, "retries": used.retries, "tokens": tokens}
     return {
         "decision": verdict.decision.value,
         "stances": {one.preference_id: one.stance.value for one in verdict.alignments},
         "evidence": {one.preference_id: one.rationale for one in verdict.completed()},
         "reason": verdict.rationale if verdict.decision is Decision.UNDECIDED else "",
-        "seconds": seconds,
-        "calls": used.calls if used else 0,
-        "retries": used.retries if used else 0,
-        "tokens": used.prompt_tokens + used.completion_tokens if used else 0,
+        **{name: cost + (before[name] if before else 0) for name, cost in costs.items()},
     }
+
+
+def _is_undecided(record: Record) -> bool:
+    return bool(record["decision"] == Decision.UNDECIDED.value)
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,7 @@ def pairs_of(notes: Sequence[Note], said: Sequence[Record | None]) -> list[Pair]
             assert record is not None
             key = Preference(text=text).id
             stance = record["stances"].get(key)
-            decided = record["decision"] != Decision.UNDECIDED.value
+            decided = not _is_undecided(record)
             evidence = record["evidence"].get(key, "")
             made.append(Pair(note, text, label, decided, Stance(stance) if stance else None, evidence))
     return made
@@ -226,7 +230,7 @@ def _measures(notes: Sequence[Note], said: Sequence[Record | None]) -> dict[str,
         "  right": _share(pair.label.stance is not None for pair in kept),
         "stance": _share(pair.stance is pair.label.stance for pair in mattering),
         "evidence": _share(pair.has_evidence for pair in rightly if pair.label.evidence),
-        "undecided notes": str(sum(record["decision"] == Decision.UNDECIDED.value for record in records)),
+        "undecided notes": str(sum(map(_is_undecided, records))),
         "notes asked about": f"{len(records)} of {len(said)}",
         "calls": f"{calls}, {sum(record['retries'] for record in records)} of them again" if calls else "-",
         "calls a second": f"{calls / seconds:.2f}" if calls else "-",

@@ -284,7 +284,6 @@ def test_a_language_model_is_made_by_its_name() -> None:
 @pytest.mark.parametrize(
     "wrong",
     ["", "qwen3:4b", "ollama:", "ollama/tiny", "openai:", "llama.cpp:", "llamacpp:a.gguf", "anthropic:a", "static"],
-    ["", "qwen3:4b", "ollama:", "ollama/tiny", "openai:", "llama.cpp:", "llamacpp:a.gguf", "anthropic:a", "static"],
 )
 def test_a_model_of_another_name_is_an_error_that_lists_what_there_is(wrong: str) -> None:
     for take in (lm_of, lambda name: EpicMemory(verifier=name)):
