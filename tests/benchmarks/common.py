@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from epic_core.encoders import Encoder, encoder_of
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "shared" / "tools"))
 
 RESAMPLES = 10_000
@@ -33,6 +35,20 @@ def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
         made.error("give the data folder as an argument, or in EPIC_DATA (docs/data.md says where the data is from)")
     options.data = Path(options.data)
     return options
+
+
+def with_encoders(made: argparse.ArgumentParser) -> None:
+    """Add the option that names the encoders to measure with."""
+    made.add_argument(
+        "--encoder",
+        action="append",
+        help="one to measure with (repeatable): static, the default, minilm, sentence-transformers/FOLDER",
+    )
+
+
+def encoders(options: argparse.Namespace) -> list[Encoder]:
+    """The encoders that the options name."""
+    return [encoder_of(name) for name in options.encoder or ["static"]]
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
