@@ -29,28 +29,18 @@ from typing import Any
 
 import numpy as np
 
-import bench_steered
 from bench_pipeline import cases_of as pipeline_cases
-from common import encoders, parse, parser, personas, read_jsonl, with_encoders
+from common import Known, encoders, parse, parser, personas, read_jsonl, with_encoders
 from epic_core import EpicMemory, Preference, QuerySteering
 from epic_core.context import those_that_matter
 from epic_core.encoders import embed
-from epic_core.encoders.base import Encoder, default_tau
+from epic_core.encoders.base import Encoder
 from epic_core.steering.question_kind import question_kind
-from epic_core.steering.relevance import default_relevant
 from epic_core.types import Hits
 from fitting import WRITTEN, preference_digest, written, written_expansions
 
 WAYS = ("dense", "paper", "ours", "expanded")
 OTHERS = 9
-
-
-class Known(bench_steered.Known):
-    """An encoder that encodes each text once, with the thresholds of the one it asks."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__(encoder)
-        self.tau, self.relevant = default_tau(encoder), default_relevant(encoder)
 
 
 EXPANSIONS = written_expansions()

@@ -28,8 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench_steered import Known
-from common import encoders, interval, parse, parser, personas, read_jsonl, with_encoders
+from common import Known, encoders, interval, parse, parser, personas, read_jsonl, with_encoders
 from epic_core import EpicMemory
 from epic_core.cli.sources import Sources
 from epic_core.encoders import embed

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 import numpy as np
 
 from bench_lives import Life, ReplayedModel, life
-from common import encoders, paired_seconds, unit, with_encoders
+from common import Known, encoders, paired_seconds, unit, with_encoders
 from epic_core import EpicMemory
 from epic_core.encoders import Encoder
 from epic_core.pipeline.coarse_filter import coarse_filter
@@ -100,7 +100,7 @@ def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     with_encoders(made)
     options = made.parse_args()
-    for encoder in encoders(options):
+    for encoder in map(Known, encoders(options)):
         print_passing(encoder)
     print_time()
 

@@ -48,7 +48,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import encoders, with_encoders  # puts shared/tools on the path
+from common import Known, encoders, with_encoders  # puts shared/tools on the path
 from epic_core import EpicMemory, Item
 from epic_core.context import those_that_matter
 from epic_core.encoders import embed
@@ -423,7 +423,7 @@ def main() -> None:
     lives = [life(name) for name in options.lives]
     if options.held:
         lives = [with_others(one, options.held) for one in lives]
-    for encoder in encoders(options):
+    for encoder in map(Known, encoders(options)):
         for looked_at in (True, False):
             some = [one for one in lives if (one.name in LOOKED_AT) == looked_at]
             if some:
