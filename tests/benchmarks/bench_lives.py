@@ -177,12 +177,17 @@ class ReplayedModel:
         return self.complete(messages, schema=schema, max_tokens=max_tokens)
 
     def judgement(self, note: str, preferences: Sequence[str]) -> dict[str, Any]:
-        relevant = [
-            {"preference": number, "stance": said["stance"], "instruction": said["instruction"]}
+        said = {
+            number: self.life.judged[note, preference]
             for number, preference in enumerate(preferences, start=1)
-            if (said := self.life.judged.get((note, preference))) is not None
+            if (note, preference) in self.life.judged
+        }
+        relevant = [
+            {"preference": number, "stance": one["stance"], "instruction": one["instruction"]}
+            for number, one in said.items()
         ]
-        return {"decision": "Keep" if relevant else "Discard", "rationale": "as replayed", "preferences": relevant}
+        evidence = "; ".join(one["evidence"] for one in said.values()) or "nothing in it"
+        return {"decision": "Keep" if said else "Discard", "rationale": evidence, "preferences": relevant}
 
 
 def standing_in(prompt: str, written_as: dict[str, str]) -> list[str]:
