@@ -25,12 +25,15 @@ from static_texts import read_passages, read_sts
 
 PASSAGES, QUESTIONS, ROUNDS = 256, 100, 5
 
+Pair = tuple[str, float, str, str]
+"""A set, the human score, and two sentences."""
+
 
 def bytes_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
 
 
-def spearman(encoder: Encoder, rows: Sequence[tuple[str, float, str, str]]) -> dict[str, float]:
+def spearman(encoder: Encoder, rows: Sequence[Pair]) -> dict[str, float]:
     """Return Spearman's correlation of cosine and human score for each set."""
     sentences = sorted({sentence for _, _, *pair in rows for sentence in pair})
     place = {sentence: number for number, sentence in enumerate(sentences)}
@@ -71,9 +74,26 @@ def print_speed(several: dict[str, Encoder], passages: Sequence[str], questions:
         )
 
 
+def some_of(rows: Sequence[Pair], count: int | None) -> list[Pair]:
+    """Return the first pairs of each set."""
+    of_set: dict[str, list[Pair]] = {}
+    for row in rows:
+        of_set.setdefault(row[0], []).append(row)
+    return [row for several in of_set.values() for row in several[:count]]
+
+
+def print_sts(compared: dict[str, Encoder], rows: Sequence[Pair]) -> None:
+    means = {name: statistics.mean(spearman(encoder, rows).values()) for name, encoder in compared.items()}
+    for name, mean in means.items():
+        share = f", {mean / means['original']:.1%} of the original's" if "original" in means else ""
+        print(f"{name}: mean Spearman over the STS sets, {len(rows)} pairs, {mean:.4f}{share}", flush=True)
+
+
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
     made.add_argument("--original", help="folder of all-MiniLM-L6-v2, run by sentence-transformers")
+    made.add_argument("--pairs", type=int, help="only so many pairs of each STS set (default: all)")
+    made.add_argument("--only", choices=("speed", "sts"), help="half of it")
     options = parse(made)
     static = StaticEncoder()
     minilm = {threads: MiniLMEncoder(threads=threads) for threads in (1, 2)}
@@ -81,24 +101,22 @@ def main() -> None:
     assert spec is not None and spec.origin is not None
     print(f"bytes: static {bytes_of(BUNDLED)}, minilm {bytes_of(Path(spec.origin).parent)}")
     passages = [f"{title}. {text}" for title, text in read_passages(options.data)]
-    words = statistics.mean(len(text.split()) for text in passages[: PASSAGES * ROUNDS])
-    print(f"passages of {words:.0f} words on average")
     questions = [case["question"] for case in read_jsonl(options.data / "prefeval_mcq.jsonl")]
-    named: dict[str, Encoder] = {"static": static}
-    named |= {f"minilm, {threads} thread(s)": encoder for threads, encoder in minilm.items()}
-    print_speed(named, passages, questions)
-    rows = read_sts(options.data)
-    compared: dict[str, Encoder] = {"static": static, "minilm": minilm[2]}
-    if options.original:
-        compared["original"] = SentenceTransformerEncoder(options.original)
-    means = {name: statistics.mean(spearman(encoder, rows).values()) for name, encoder in compared.items()}
-    for name, mean in means.items():
-        share = f", {mean / means['original']:.1%} of the original's" if "original" in means else ""
-        print(f"{name}: mean Spearman over the STS sets {mean:.4f}{share}", flush=True)
-    if "original" in compared:
-        texts = [*passages[:PASSAGES], *questions]
-        cosines = (embed(minilm[2], texts) * embed(compared["original"], texts)).sum(axis=1)
-        print(f"minilm: cosine to the original, mean {cosines.mean():.4f}, least {np.min(cosines):.4f}")
+    if options.only != "sts":
+        words = statistics.mean(len(text.split()) for text in passages[: PASSAGES * ROUNDS])
+        print(f"passages of {words:.0f} words on average", flush=True)
+        named: dict[str, Encoder] = {"static": static}
+        named |= {f"minilm, {threads} thread(s)": encoder for threads, encoder in minilm.items()}
+        print_speed(named, passages, questions)
+    if options.only != "speed":
+        compared: dict[str, Encoder] = {"static": static, "minilm": minilm[2]}
+        if options.original:
+            compared["original"] = SentenceTransformerEncoder(options.original)
+        print_sts(compared, some_of(read_sts(options.data), options.pairs))
+        if options.original:
+            texts = [*passages[:PASSAGES], *questions]
+            cosines = (embed(minilm[2], texts) * embed(compared["original"], texts)).sum(axis=1)
+            print(f"minilm: cosine to the original, mean {cosines.mean():.4f}, least {np.min(cosines):.4f}")
 
 
 if __name__ == "__main__":
