@@ -21,6 +21,7 @@ from epic_core.pipeline.coarse_filter import (
 )
 from epic_core.pipeline.commit import WriteBatch
 from epic_core.pipeline.eviction import written
+from epic_core.pipeline.expanded import expanded_phrases
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.facts import add_facts
 from epic_core.pipeline.light_tier import trim
@@ -28,7 +29,6 @@ from epic_core.pipeline.session import Session
 from epic_core.pipeline.tags import tagged
 from epic_core.pipeline.verify import VerdictBatches, batch_of, unverified
 from epic_core.preferences.foreign import count_foreign
-from epic_core.preferences.library import borrowed
 from epic_core.runtime.effects import Clock, Effects, run
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.telemetry import counts_of, span
@@ -42,7 +42,6 @@ PARTS = ("embedding", "coarse filter", "verification", "embedding instructions",
 _SMALL_SAMPLE = 100
 _NEARLY_EVERYTHING = 0.5
 _ENOUGH_TO_JUDGE = 50
-_EXPANDED_KEPT = 1024
 _WRITTEN_AT_ONCE = 256
 _VERDICTS = ("kept", "discarded", "undecided", "cached", "calls")
 
@@ -379,37 +378,6 @@ def resolve_keep_rate(
         report.warnings.append(
             f"keep_rate was resolved to tau {tau:.3f} on {len(embeddings)} items only; a larger first batch is surer."
         )
-
-
-def expanded_phrases(session: Session, encoder: Encoder, preferences: Sequence[Preference]) -> Effects[list[Expanded]]:
-    """Return what each preference means in practice, embedded, by its own or a borrowed expansion; none without coarse
-    stage.
-    """
-    if not session.coarse:
-        return []
-    with session.lock:
-        known = dict(session.expanded) if session.encoder is encoder else {}
-    missing = [preference for preference in preferences if preference not in known]
-    wanting = [preference for preference in missing if preference.expansion is None]
-    lent = dict(zip(wanting, borrowed(wanting), strict=True)) if wanting and session.borrows else {}
-    texts: list[list[str]] = []
-    for preference in missing:
-        own, expansion = preference.expansion is not None, preference.expansion or lent.get(preference)
-        phrases = [] if expansion is None else [*expansion.follows, *expansion.breaks]
-        questions = list(expansion.questions) if own and expansion is not None else []
-        texts += [phrases, questions or [preference.text] if phrases else []]
-    vectors = np.empty((0, encoder.dimension), dtype=np.float32)
-    if any(texts):
-        vectors = yield Embed(encoder, [text for some in texts for text in some], "embedding")
-    parts = iter(np.split(vectors, np.cumsum([len(some) for some in texts])[:-1]) if texts else [])
-    new = {preference: Expanded(next(parts), next(parts)) for preference in missing}
-    with session.lock:
-        if session.encoder is encoder:
-            if len(session.expanded) > _EXPANDED_KEPT:
-                session.expanded.clear()
-            session.expanded.update(new)
-    known.update(new)
-    return [known[preference] for preference in preferences]
 
 
 def coarse_stage(
