@@ -43,8 +43,8 @@ def embeddings(server: LMServer, model: str = "embedder") -> OllamaEmbeddings:
 
 
 def verifier(model: ChatOllama, concurrency: int = 1, **options: Any) -> LMVerifier:
-    """A verifier that waits for a moment only."""
-    return LMVerifier(LangChainLM(model, concurrency=concurrency), **{"backoff": 0.002, **options})
+    """A verifier that waits for a moment only, and asks about one item at a time."""
+    return LMVerifier(LangChainLM(model, concurrency=concurrency), **{"backoff": 0.002, "batch_size": 1, **options})
 
 
 def memory_of(server: LMServer, judging: LMVerifier | None = None, **options: Any) -> EpicMemory:
@@ -76,7 +76,7 @@ async def test_schema_and_limit_are_sent_and_the_models_own_settings_stay(server
 
     assert len(server.asked) == len(PASSED)
     for body in server.asked:
-        assert first_properties(body["format"]) == ["decision", "rationale", "preferences"]
+        assert first_properties(body["format"]) == ["answers"]
         assert body["format"]["title"] and body["format"]["description"]
         limit = body["options"].pop("num_predict")
         assert 0 < limit <= 1024

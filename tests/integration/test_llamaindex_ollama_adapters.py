@@ -50,8 +50,8 @@ def embedding(server: LMServer, model: str = "embedder", **settings: Any) -> Oll
 
 
 def verifier(llm: Ollama, concurrency: int = 1, **options: Any) -> LMVerifier:
-    """A verifier that waits for a moment only."""
-    return LMVerifier(LlamaIndexLM(llm, concurrency=concurrency), **{"backoff": 0.002, **options})
+    """A verifier that waits for a moment only, and asks about one item at a time."""
+    return LMVerifier(LlamaIndexLM(llm, concurrency=concurrency), **{"backoff": 0.002, "batch_size": 1, **options})
 
 
 def memory_of(server: LMServer, judging: LMVerifier | None = None, **options: Any) -> EpicMemory:
@@ -89,7 +89,7 @@ async def test_schema_and_limit_are_sent_and_the_models_own_settings_stay(server
     await add(memory_of(server, verifier(llm)))
     assert len(server.asked) == len(PASSED)
     for body in server.asked:
-        assert first_properties(body["format"]) == ["decision", "rationale", "preferences"]
+        assert first_properties(body["format"]) == ["answers"]
         assert 0 < body["options"].pop("num_predict") <= 1024
         assert body["options"] == {"num_ctx": 4096, "seed": 7, "temperature": 0.0}
     assert llm.model_dump() == before

@@ -407,7 +407,7 @@ async def test_what_stands_against_a_preference_comes_last_and_more_is_fetched()
 @pytest.mark.parametrize("source", ["transform", "memory"])
 async def test_a_model_is_not_asked_again_also_in_another_process(tmp_path: Path, source: str) -> None:
     said = Script({(TEXTS["ace"], AVOIDS): Stance.CONFLICTS, (TEXTS["bellmore"], AVOIDS): Stance.SUPPORTS})
-    options: Any = {"verifier": LMVerifier(Own(said)), "tau": -1.0, "aspects": "parser"}
+    options: Any = {"verifier": LMVerifier(Own(said), batch_size=1), "tau": -1.0, "aspects": "parser"}
     with EpicMemory.open(tmp_path / "me.epic", [AVOIDS], **options) as memory:
         keep = EpicTransform(memory=memory, annotate=False)
         index = graph_of(keep(passages()))

@@ -124,7 +124,7 @@ async def test_a_server_that_dies_and_is_back_too_late(
     server: LMServer, make: Make, answers: Answers, concurrency: int, add: Add
 ) -> None:
     accident = answers.alter = Accident(server, 4, None)
-    memory = memory_with(patient(make(concurrency=concurrency), retries=1))
+    memory = memory_with(patient(make(concurrency=concurrency), retries=1, batch_size=1))
     report = await add(memory)
     accident.over()
 
