@@ -20,7 +20,6 @@ import pytest
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_core.lm import LlamaCppLM, LlamaCppScorer, Message, Token, lm_of
 from epic_core.lm.base import probability
-from epic_core.lm.prompting import list_schema, object_schema
 from epic_core.runtime.threads import in_thread
 
 ASKED = [Message("user", "ab"), Message("user", "ba")]
@@ -250,7 +249,10 @@ def smollm2() -> Path:
 async def test_a_real_model_keeps_to_a_schema_and_stops(smollm2: Path) -> None:
     lm = LlamaCppLM(smollm2, context=1024)
     asked = [Message("system", "Answer in JSON."), Message("user", "Is Lisbon in Portugal? " * 20)]
-    schema = object_schema(verdict={"enum": ["yes", "no"]}, places=list_schema({"type": "string", "maxLength": 20}, 2))
+    places = {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 2}
+    properties = {"verdict": {"enum": ["yes", "no"]}, "places": places}
+    schema = {"type": "object", "properties": properties, "required": ["verdict", "places"]}
+    schema["additionalProperties"] = False
     completion = lm.complete(asked, schema=schema, max_tokens=100)
     answer = json.loads(completion.text)
     assert answer["verdict"] in ("yes", "no") and len(answer["places"]) <= 2 and not completion.cut
