@@ -170,6 +170,8 @@ class EpicRetriever(MemoryRetriever):
         memory: The memory, which the caller closes; or the name of its file, which has to exist.
         embeddings: The embeddings for opening a file given by its name: LangChain's `Embeddings`, an encoder of
             epic_core or its name; default: the embedded encoder. A memory that is open has its own.
+        llm, model_budget, on_demand: Likewise, the language model for all that one can do, and how much it is asked, as
+            for `EpicMemory`: a chat model, a LanguageModel of epic_core or the name of one, "ollama:qwen3:4b".
         k: How many documents, at least 1; before them come up to three facts of the user that fit the query
             (`EpicMemory.add_fact`), as documents with `epic_tier` "fact", whether or not they are among the k.
         guidance: "metadata" puts the instructions and the other guidance into flat `epic_*` metadata; "text" also
@@ -185,6 +187,9 @@ class EpicRetriever(MemoryRetriever):
     """
 
     memory: Any = Field(frozen=True)  # an EpicMemory once validated; Any, so that type checkers accept a name
+    llm: Any = Field(default=None, frozen=True, repr=False)
+    model_budget: int | str | None = Field(default=None, frozen=True)
+    on_demand: str | float | None = Field(default=None, frozen=True)
 
     _per_call: ClassVar[tuple[str, ...]] = (
         "k", "filter", "namespace", "preferences", "steering", "stance_policy", "min_score",
@@ -194,7 +199,11 @@ class EpicRetriever(MemoryRetriever):
     def _open(self) -> Self:
         """Open the file last: if another argument failed later, nobody could close it."""
         self._given = self.memory
-        self.__dict__["memory"] = memory_of(self.memory, self.embeddings)
+        self.__dict__["memory"] = memory_of(
+            self.memory,
+            self.embeddings,
+            {"llm": self.llm, "model_budget": self.model_budget, "on_demand": self.on_demand},
+        )
         return self
 
     @property
@@ -210,7 +219,7 @@ class EpicRetriever(MemoryRetriever):
     @override
     def _shared(self) -> tuple[object, ...]:
         checked_file(self.memory.path, self)
-        return self._given, self.memory, self.embeddings
+        return self._given, self.memory, self.embeddings, self.llm
 
     def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
         """Offer documents (ids, texts and metadata) to the memory, which decides what it keeps.

@@ -35,7 +35,7 @@ _Key: TypeAlias = tuple[str | None, str]
 """Key of a document: its id and its text."""
 
 # Fields that a memory replaces with its own.
-_A_MEMORYS = ("preferences", "embeddings", "llm", "tau", "keep_rate", "coarse", "fine")
+_A_MEMORYS = ("preferences", "embeddings", "llm", "model_budget", "tau", "keep_rate", "coarse", "fine")
 
 
 @explained()
@@ -59,8 +59,10 @@ class EpicDocumentTransformer(
     Attributes:
         preferences: The user's.
         embeddings: LangChain's `Embeddings`, an encoder of epic_core or its name; default: the embedded encoder.
-        llm: A chat model, a LanguageModel or a Verifier of epic_core; default: the embedded verifier, which needs no
-            model.
+        llm: A chat model, a LanguageModel of epic_core or the name of one ("ollama:qwen3:4b"), or a Verifier; default:
+            the embedded verifier, which needs no model.
+        model_budget: How much it may be asked a day: a number of calls, or text like "50000 tokens". What is left over
+            is undecided.
         tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
         keep_rate: Instead of tau, the share of the first documents that shall pass, in (0, 1].
         coarse, fine: Whether to run the coarse filter and fine verification.
@@ -80,6 +82,7 @@ class EpicDocumentTransformer(
     preferences: Sequence[str | Preference] = ()
     embeddings: Any = None
     llm: Any = None
+    model_budget: int | str | None = None
     tau: float | None = None
     keep_rate: float | None = None
     coarse: bool = True
@@ -107,7 +110,7 @@ class EpicDocumentTransformer(
         encoder = encoder_of(self.embeddings)
         self._prepared = PreparedForUsers(
             encoder=encoder,
-            verifier=verifier_of(self.llm, encoder),
+            verifier=verifier_of(self.llm, encoder, self.model_budget),
             tau=self.tau,
             keep_rate=self.keep_rate,
             coarse=self.coarse,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Literal
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
@@ -23,13 +24,14 @@ from epic_core.integrations.proposing import AUTO, Proposing, checked_proposing,
 from epic_core.integrations.wrong_arguments import explained
 from epic_core.learning.cues import only_asks
 from epic_core.lm import LanguageModel
+from epic_core.memory import ModelOptions
 from epic_core.runtime.batching import storable
 from epic_core.text.chunking import ConversationChunker
 from epic_core.types import Hits, checked_text
 from epic_core.types.modes import StancePolicy
 from epic_core.types.validation import checked_tau
 from epic_llamaindex.filters import filter_of
-from epic_llamaindex.models import memory_of, reader_of
+from epic_llamaindex.models import lm_of, memory_of
 
 _logger = logging.getLogger(__name__)
 
@@ -92,8 +94,11 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         propose: Whether what the user says of themselves in these messages is proposed as preferences and facts
             (`EpicMemory.propose`). True leaves the proposals open for the app to ask about: `memory.proposals()`,
             `accept`, `reject`. "auto" accepts what is said plainly, with a confidence of at least 0.9.
-        llm: A model that reads the messages for proposals, too, one call for a few turns: an `LLM`, such as the agent's
-            own, a LanguageModel of epic_core or the name of one, "ollama/qwen3:4b". A call that fails is logged.
+        llm: An `LLM`, such as the agent's own, a LanguageModel of epic_core or the name of one, "ollama:qwen3:4b". A
+            memory given by its file is opened with it, for all that a model can do (`EpicMemory.open(path, llm=...)`).
+            Beside a memory that is open, which has its own, it reads the messages for proposals, too, one call for a
+            few turns; a call that fails is logged.
+        model_budget, on_demand: For a memory given by its file, how much the model is asked, as for `EpicMemory`.
         raise_errors: Whether an error on writing is raised instead of logged. The messages have left the buffer then.
         priority: If not everything fits, blocks with the lowest number are left out first; 0 is never left out.
         accept_short_term_memory: False only reads.
@@ -117,6 +122,8 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
     light: bool = False
     propose: Proposing = False
     llm: Any = Field(default=None, exclude=True, repr=False)
+    model_budget: int | str | None = None
+    on_demand: str | float | None = None
     raise_errors: bool = False
     priority: int = Field(default=1, ge=0)
 
@@ -134,11 +141,15 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         if self.similarity_cutoff is not None:
             checked_tau(self.similarity_cutoff, "similarity_cutoff")
         self._filter = filter_of(self.filters)
-        checked_proposing(self.propose, self.llm)
-        self._reader = reader_of(self.llm)
+        opens = isinstance(self.memory, (str, Path))
+        checked_proposing(self.propose, None if opens else self.llm)
+        lm = None if self.llm is None else lm_of(self.llm)
+        # The memory's own reads as well, within its budget.
+        self._reader = None if opens else lm
         # Last, so that an invalid argument leaves no file open.
         self._given = self.memory
-        self.__dict__["memory"] = memory_of(self.memory)
+        asked: ModelOptions = {"model_budget": self.model_budget, "on_demand": self.on_demand}
+        self.__dict__["memory"] = memory_of(self.memory, model={**asked, "llm": lm} if opens else asked)
         return self
 
     @override

@@ -71,7 +71,10 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
             takes effect at the next call, and verdicts under preferences that remain are kept.
         embed_model: Compares texts: a `BaseEmbedding`, an encoder of epic_core or its name; it need not be the index's.
             Default: the embedded encoder.
-        llm: Verifies: an `LLM`, or a LanguageModel or Verifier of epic_core; default: the embedded verifier.
+        llm: Verifies: an `LLM`, a LanguageModel of epic_core or the name of one ("ollama:qwen3:4b"), or a Verifier;
+            default: the embedded verifier.
+        model_budget: How much it may be asked a day: a number of calls, or text like "50000 tokens". What is left over
+            is undecided.
         memory: Judge by this memory instead: its preferences, encoder and verifier; its file caches what a model
             decided. Nothing else is written into it. While it has no preferences, nodes stay as they are.
         tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
@@ -91,6 +94,7 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
 
     embed_model: Any = Field(default=None, exclude=True, frozen=True, repr=False)
     llm: Any = Field(default=None, exclude=True, frozen=True, repr=False)
+    model_budget: int | str | None = Field(default=None, exclude=True, frozen=True)
     memory: EpicMemory | None = Field(default=None, exclude=True, frozen=True, repr=False)
     tau: float | None = Field(default=None, frozen=True)
     steering: Mode = Field(default="signed", frozen=True)
@@ -106,14 +110,14 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.memory is not None:
-            check_beside_memory(self, ("preferences", "embed_model", "llm", "tau"))
+            check_beside_memory(self, ("preferences", "embed_model", "llm", "model_budget", "tau"))
             return self
         check_settings(self.preferences, self.tau)
         if not self.preferences:
             raise InvalidInputError("Give the preferences to judge by: preferences=['...'], or a memory.")
         if not hasattr(self, "_verifier"):  # Keep unchanged models, and with them the verdicts they have reached.
             self._encoder = RememberingEncoder(encoder_of(self.embed_model))
-            verifier = verifier_of(self.llm, self._encoder)
+            verifier = verifier_of(self.llm, self._encoder, self.model_budget)
             if isinstance(verifier, LMVerifier) and verifier is not self.llm:
                 verifier = waited_for(verifier.lm)
             self._verifier = verifier

@@ -227,7 +227,7 @@ class EpicRetriever(Copied, BaseRetriever):
         if isinstance(llm, Verifier) and not isinstance(llm, LLM):
             opening["verifier"] = llm
         elif llm is not None:
-            opening["llm"] = llm if isinstance(llm, str) else lm_of(llm)
+            opening["llm"] = lm_of(llm)
         made = (
             EpicMemory(preferences or (), **opening) if path is None else EpicMemory.open(path, preferences, **opening)
         )

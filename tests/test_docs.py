@@ -16,6 +16,7 @@ import pytest
 
 from epic_core.encoders import default_encoder
 from lm_servers import LMServer
+from scripted import read_prompt
 
 # As a user has it.
 ROOT = Path(__file__).parents[1]
@@ -31,9 +32,19 @@ ON_OLLAMA = re.compile(r"^.*# on Ollama: (.*)$", re.MULTILINE)
 
 
 def judge(request: dict[str, Any]) -> str:
-    """What a model answers on these pages: each chunk is about the first preference it is shown."""
-    stated = [{"preference": 1, "stance": "neutral", "instruction": "Use what it says when it is asked for."}]
-    return json.dumps({"decision": "Keep", "rationale": "It is about it.", "preferences": stated, "text": "A text."})
+    """What a model answers on these pages: each chunk is about the first preference that it is to be judged under."""
+    answers = [
+        {
+            "chunk": number,
+            "decision": "Keep",
+            "preferences": [
+                {"preference": first, "stance": "neutral", "instruction": "Use what it says when it is asked for."}
+            ],
+            "evidence": "It is about it.",
+        }
+        for number, (first, *_) in enumerate(read_prompt(request["messages"]).under, start=1)
+    ]
+    return json.dumps({"answers": answers})
 
 
 def ollama_at(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

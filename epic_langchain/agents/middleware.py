@@ -24,9 +24,12 @@ from epic_core import BuildReport, EpicMemory, Preference
 from epic_core.errors import InvalidInputError, NoPreferencesError
 from epic_core.integrations.copies import Copied, checked_file, lasting
 from epic_core.integrations.metadata import PREFIX
+from epic_core.integrations.models import check_open
 from epic_core.integrations.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
 from epic_core.integrations.wrong_arguments import explained
 from epic_core.learning.cues import only_asks
+from epic_core.lm import LanguageModel
+from epic_core.memory import ModelOptions
 from epic_core.runtime.calls import Attempt, Call
 from epic_core.runtime.effects import Effects, arun, run
 from epic_core.types import checked_k
@@ -54,7 +57,7 @@ from epic_langchain.agents.options import (
     chosen_of,
 )
 from epic_langchain.agents.turn_cache import TurnCache
-from epic_langchain.models import memory_of, reader_of
+from epic_langchain.models import lm_of, memory_of
 
 _logger = logging.getLogger(__name__)
 
@@ -120,8 +123,11 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             `Command(resume={"decisions": [...]})`: `{"type": "approve"}`, `{"type": "reject"}`, or an edit of the
             argument `text`. Without a checkpointer, or an answer, proposals stay open: `memory.proposals()`. "auto"
             accepts what is said plainly, with a confidence of at least 0.9, and leaves the rest open, without asking.
-        llm: A model that reads the user's message for proposals, too, in one call a turn: a chat model, such as that of
-            the agent, a LanguageModel of epic_core or the name of one, "ollama/qwen3:4b". A call that fails is logged.
+        llm: A chat model, such as that of the agent, a LanguageModel of epic_core or the name of one,
+            "ollama:qwen3:4b". A memory given by its file is opened with it, for all that a model can do
+            (`EpicMemory.open(path, llm=...)`). Beside a memory that is open, which has its own, it reads the user's
+            message for proposals, too, in one call a turn; a call that fails is logged.
+        model_budget, on_demand: For a memory given by its file, how much the model is asked, as for `EpicMemory`.
         raise_errors: Whether an error on remembering ends the run. By default it is logged as a warning, and the user
             gets the answer. An error on retrieving, of a closed memory for example, is always raised.
         name: Tells several of these middlewares in one agent apart; default: the name of the class.
@@ -143,6 +149,8 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         remember_tools: bool = False,
         propose: Proposing = False,
         llm: Any = None,
+        model_budget: int | str | None = None,
+        on_demand: str | float | None = None,
         raise_errors: bool = False,
         name: str | None = None,
     ) -> None:
@@ -152,8 +160,12 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         self.remember = checked_remember(remember, tools=remember_tools)
         self.light = light
         self.remember_tools = remember_tools
-        self.propose = checked_proposing(propose, llm)
-        self.llm = reader_of(llm)
+        opens = isinstance(memory, (str, Path))
+        self.propose = checked_proposing(propose, None if opens else llm)
+        self.llm = None if llm is None else lm_of(llm)
+        # The memory's own reads as well, within its budget.
+        self._reader: LanguageModel | None = None if opens else self.llm
+        self._model: ModelOptions = {"model_budget": model_budget, "on_demand": on_demand}
         self.raise_errors = raise_errors
         self._name = checked_name(type(self).__name__ if name is None else name)
         self._report: BuildReport | None = None
@@ -161,7 +173,11 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         self._cache = TurnCache()
         # Last, so that an invalid argument leaves no file open.
         self._given = memory
-        self.memory = memory if callable(memory) else memory_of(memory)
+        if callable(memory):
+            check_open(self._model)
+            self.memory: EpicMemory | MemoryOf = memory
+        else:
+            self.memory = memory_of(memory, model={**self._model, "llm": self.llm} if opens else self._model)
 
     @property
     def name(self) -> str:
@@ -178,6 +194,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             "remember_tools": self.remember_tools,
             "propose": self.propose,
             "llm": self.llm,
+            **self._model,
             "raise_errors": self.raise_errors,
             "name": self._name,
         }
@@ -265,7 +282,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             words, memory = turn_of(messages, turn, both=False, tools=False), self._own_memory(options)
             if words and memory is not None:
                 auto = AUTO if self.propose == "auto" else None
-                attempt = Attempt(memory.propose, memory.apropose, words, lm=self.llm, auto=auto)
+                attempt = Attempt(memory.propose, memory.apropose, words, lm=self._reader, auto=auto)
                 found = self._result((yield attempt))
                 if found is not None:
                     warn_of_failures(found, _logger)

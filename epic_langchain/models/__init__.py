@@ -20,7 +20,6 @@ _MODELS = Models(
     argument="embeddings",
 )
 encoder_of, lm_of, verifier_of, memory_of = _MODELS.encoder_of, _MODELS.lm_of, _MODELS.verifier_of, _MODELS.memory_of
-reader_of = _MODELS.reader_of
 
 __all__ = [
     "RUN_NAME",
@@ -31,6 +30,5 @@ __all__ = [
     "encoder_of",
     "lm_of",
     "memory_of",
-    "reader_of",
     "verifier_of",
 ]

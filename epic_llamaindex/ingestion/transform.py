@@ -31,7 +31,7 @@ from epic_llamaindex.nodes import text_of
 _dispatcher = get_dispatcher(__name__)
 
 # Fields that a memory replaces with its own.
-_OF_MEMORY = ("preferences", "encoder", "llm", "tau", "keep_rate", "coarse", "fine")
+_OF_MEMORY = ("preferences", "encoder", "llm", "model_budget", "tau", "keep_rate", "coarse", "fine")
 
 
 @explained()
@@ -65,7 +65,10 @@ class EpicTransform(JudgingComponent, TransformComponent):
         embed_model: Embeds instructions, and the texts that the coarse filter compares: a `BaseEmbedding`, an encoder
             of epic_core or its name. Default: nodes get no embedding, and the embedded encoder compares.
         encoder: The coarse filter's encoder, if it is not to be `embed_model`.
-        llm: Verifies: an `LLM`, or a LanguageModel or Verifier of epic_core; default: the embedded verifier.
+        llm: Verifies: an `LLM`, a LanguageModel of epic_core or the name of one ("ollama:qwen3:4b"), or a Verifier;
+            default: the embedded verifier.
+        model_budget: How much it may be asked a day: a number of calls, or text like "50000 tokens". What is left over
+            is undecided.
         tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
         keep_rate: Instead of tau, the share of the first nodes that shall pass, in (0, 1].
         coarse, fine: Whether to run the coarse filter and fine verification.
@@ -87,6 +90,7 @@ class EpicTransform(JudgingComponent, TransformComponent):
     embed_model: Any = Field(default=None, exclude=True, repr=False)
     encoder: Any = Field(default=None, exclude=True, repr=False)
     llm: Any = Field(default=None, exclude=True, repr=False)
+    model_budget: int | str | None = Field(default=None, exclude=True)
     tau: float | None = None
     keep_rate: float | None = None
     coarse: bool = True
@@ -106,12 +110,12 @@ class EpicTransform(JudgingComponent, TransformComponent):
         if self.memory is not None:
             check_beside_memory(self, _OF_MEMORY)
         check_settings(self.preferences, self.tau, self.keep_rate)
-        parts = (self.embed_model, self.encoder, self.llm, self.memory)
+        parts = (self.embed_model, self.encoder, self.llm, self.model_budget, self.memory)
         # Keep unchanged models, and with them the verdicts they have reached.
         if len(self._parts) != len(parts) or any(old is not new for old, new in zip(self._parts, parts, strict=True)):
             embedder = None if self.embed_model is None else encoder_of(self.embed_model)
             encoder = embedder if self.encoder is None and embedder is not None else encoder_of(self.encoder)
-            verifier = verifier_of(self.llm, encoder)
+            verifier = verifier_of(self.llm, encoder, self.model_budget)
             self._embedder, self._encoder, self._verifier, self._parts = embedder, encoder, verifier, parts
         return self
 

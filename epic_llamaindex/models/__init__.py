@@ -23,7 +23,6 @@ _MODELS = Models(
     argument="embed_model",
 )
 encoder_of, lm_of, verifier_of, memory_of = _MODELS.encoder_of, _MODELS.lm_of, _MODELS.verifier_of, _MODELS.memory_of
-reader_of = _MODELS.reader_of
 
 __all__ = [
     "EpicEmbedding",
@@ -32,6 +31,5 @@ __all__ = [
     "encoder_of",
     "lm_of",
     "memory_of",
-    "reader_of",
     "verifier_of",
 ]

@@ -24,7 +24,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from epic_apps import local
-from epic_apps.mcp_sdk import ResourceError, Server, ToolError
+from epic_apps.client_model import ClientLM
+from epic_apps.mcp_sdk import Caller, ResourceError, Server, ToolError
 from epic_core import EpicMemory, Hit, Item
 from epic_core.context import without_tags
 from epic_core.errors import EpicError, InvalidInputError
@@ -38,6 +39,9 @@ HOST = local.HOST
 """The only address that the server listens on."""
 PATH = "/mcp"
 """Path of the streamable HTTP endpoint."""
+
+CLIENT = "client"
+"""Name of the model that is the client's own."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Characters of a text that an assistant is given; what is longer says so.
@@ -76,10 +80,11 @@ class UserMemory:
         access: What an assistant may do.
         namespace: The user that the server is started for.
         any_user: Whether a call may name another user of the file by `user_id`.
-        **options: Options of `EpicMemory.open`, such as `encoder`.
+        **options: Options of `EpicMemory.open`, such as `encoder`. `llm="client"` is the own model of the first client
+            that offers it (sampling); until then, and if none does, no model is asked.
 
     Raises:
-        InvalidInputError: for an unknown access.
+        InvalidInputError: for an unknown access, or a model whose answers could not be kept.
         StoreError: if there is no such file, or it is no memory.
     """
 
@@ -94,12 +99,41 @@ class UserMemory:
     ) -> None:
         if access not in get_args(Access):
             raise InvalidInputError(f"access must be one of {', '.join(get_args(Access))}, not {access!r}.")
+        if access == "read" and options.get("llm") is not None:
+            raise InvalidInputError(
+                "Nothing that a model says could be kept: llm is not for a memory that is only read."
+            )
         self.access = access
         self._any_user = any_user
         place = Path(path).absolute()
         self._open = partial(EpicMemory.open, place, must_exist=True, read_only=access == "read", chunker=WordChunker())
+        named = ("llm", "model_budget", "on_demand") if options.get("llm") == CLIENT else ()
+        self._of_client = {name: options.pop(name) for name in named if name in options}
+        self._meeting = anyio.Lock()
+        self._model: ClientLM | None = None
         self._own = self._open(namespace=namespace, **options)
+        self._opened = [self._own]
         self._options = {**options, "encoder": self._own.encoder}
+
+    @property
+    def asks_client(self) -> bool:
+        """True if the model is to be the client's own."""
+        return bool(self._of_client)
+
+    async def meet(self, caller: Caller) -> None:
+        """Have the model of a client asked from now on, if it is the first that offers it."""
+        if not caller.offers_its_model:
+            return
+        async with self._meeting:
+            if self._model is None:
+                model = ClientLM(caller)
+                self._options |= {**self._of_client, "llm": model}
+                own = partial(self._open, namespace=self._own.namespace, **self._options)
+                # The other one is closed in the end: a call may be using it.
+                self._own = await anyio.to_thread.run_sync(own)
+                self._opened.append(self._own)
+                self._model = model
+            self._model.latest = caller
 
     @asynccontextmanager
     async def of(self, user_id: str) -> AsyncIterator[EpicMemory]:
@@ -125,7 +159,8 @@ class UserMemory:
 
     def close(self) -> None:
         """Close the file."""
-        self._own.close()
+        for memory in self._opened:
+            memory.close()
 
     def __enter__(self) -> UserMemory:
         return self
@@ -139,6 +174,7 @@ class UserMemory:
 def memory_server(memory: UserMemory) -> Server:
     """Make the MCP server of a memory: its tools, by what an assistant may do, and its resources."""
     server = Server("epic-memory", title="EPIC memory", instructions=_INSTRUCTIONS + _MAY[memory.access])
+    server.on_call = memory.meet if memory.asks_client else None
     tools = _Tools(memory)
     reading: list[_Tool] = [tools.search_memory, tools.get_context]
     reading += [tools.list_preferences, tools.list_facts, tools.list_proposals]

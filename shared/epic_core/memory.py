@@ -43,7 +43,7 @@ from epic_core.pipeline.export import export, read_export
 from epic_core.pipeline.facts import made_fact
 from epic_core.pipeline.fallback import checked_fallback
 from epic_core.pipeline.forget import forget
-from epic_core.pipeline.ingest import PARTS, add_batch, retry, warn
+from epic_core.pipeline.ingest import PARTS, add_batch, resume, retry, warn
 from epic_core.pipeline.judge import JUDGED_AT_ONCE, judge_batch
 from epic_core.pipeline.on_demand import checked_on_demand
 from epic_core.pipeline.opening import found_namespace, hold_to, take_over, take_up
@@ -59,7 +59,7 @@ from epic_core.pipeline.search import (
     search,
     search_vector,
 )
-from epic_core.pipeline.session import MODEL_BUDGET, Session
+from epic_core.pipeline.session import Session
 from epic_core.pipeline.tags import checked_tagger, search_by_tags
 from epic_core.pipeline.undo import undo
 from epic_core.preferences.parser import aspects_of
@@ -149,6 +149,14 @@ class OptionsWithModel(Options, total=False):
     llm: Any
 
 
+class ModelOptions(TypedDict, total=False):
+    """Those that say which language model is asked, and how much."""
+
+    llm: Any
+    model_budget: int | str | None
+    on_demand: str | float | None
+
+
 class EpicMemory:
     """Preference-aligned memory: keeps what matters to one user, and retrieves it by their preferences.
 
@@ -167,11 +175,11 @@ class EpicMemory:
             else "static"; a file that was made with one of these keeps it.
         llm: A language model for all that one can do: it explains each preference once, judges what passes the coarse
             filter and what questions find, tells what a new fact changes, and reads conversations and forms. A name
-            (`lm_of`): "ollama:qwen3:4b", "openai:MODEL@http://localhost:8000/v1", "llamacpp:model.gguf", "auto" for
+            (`lm_of`): "ollama:qwen3:4b", "openai:MODEL@http://localhost:8000/v1", "llama.cpp:model.gguf", "auto" for
             whatever answers on this machine; or a model of LangChain or LlamaIndex. Default: none is asked.
         model_budget: How much `llm` may be asked a day: a number of calls, or text like "50000 tokens". What is left
             over is undecided and waits for `retry`. The file counts.
-        verifier: Fine verification; a name such as "ollama/qwen3:4b" is an `LMVerifier` with that model (`lm_of`).
+        verifier: Fine verification; a name such as "ollama:qwen3:4b" is an `LMVerifier` with that model (`lm_of`).
             Default: `EmbeddedVerifier(encoder)`.
         tau: The coarse filter's threshold, a cosine; default: the one that belongs to the encoder.
         keep_rate: Instead of tau, the share of the first items that shall pass, in (0, 1]; resolved to a
@@ -315,8 +323,7 @@ class EpicMemory:
         self._session.store.seen.kept = None if ledger is None else int(ledger)
         self._session.store.seen.records_kept = None if not_kept is None else int(not_kept)
         hold_to(self._session, octets, light)
-        if allowed is not None:
-            allowed.restore(self._session.store.meta().get(MODEL_BUDGET))
+        self._session.share_model_usage()
         if _store is None:
             found_namespace(self._session, given)
 
@@ -439,6 +446,7 @@ class EpicMemory:
         """
         self._session.store.check_writable()
         report, clock = self._new_report()
+        resume(self._session)
         with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
             for batch in batches(items):
                 run(add_batch(self._session, batch, report, clock, bar, light=light), clock)
@@ -453,6 +461,7 @@ class EpicMemory:
         """As `add`, without blocking the event loop; also takes an asynchronous iterable."""
         self._session.store.check_writable()
         report, clock = self._new_report()
+        resume(self._session)
         with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
             async for batch in abatches(items):
                 await arun(add_batch(self._session, batch, report, clock, bar, light=light), clock)
@@ -625,6 +634,7 @@ class EpicMemory:
         yield from retry(self._session, report, clock, progress)
 
     def _new_report(self) -> tuple[BuildReport, Clock]:
+        self._session.share_model_usage()
         clock = Clock()
         clock.parts.update(dict.fromkeys(PARTS, 0.0))
         return BuildReport(), clock
@@ -639,8 +649,8 @@ class EpicMemory:
 
     def _finished(self, report: BuildReport, clock: Clock) -> BuildReport:
         report = self._so_far(report, clock)
+        self._session.share_model_usage()
         warn(report, self._session)
-        self._session.write_model_usage()
         return report
 
     # retrieving
@@ -1507,7 +1517,7 @@ class EpicMemory:
         self._session.background.close()
         with self._session.lock:
             self._session.write_uses()
-            self._session.write_model_usage()
+            self._session.share_model_usage()
             self._session.spaces.clear()
             self._session.store.close()
 
@@ -1535,6 +1545,8 @@ def asked_model(llm: Any, budget: object = None) -> tuple[LanguageModel | None, 
     from epic_core.lm.by_name import lm_of
 
     lm, allowed = lm_of(llm), ModelBudget.of(budget)
+    if isinstance(lm, BudgetedLM) and allowed is None:
+        return lm, lm.budget
     return (lm if allowed is None else BudgetedLM(lm, allowed)), allowed
 
 

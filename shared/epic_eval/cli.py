@@ -19,6 +19,7 @@ from epic_core import __version__
 from epic_core.encoders import encoder_of
 from epic_core.errors import InvalidInputError, MissingExtraError
 from epic_core.lm import LanguageModel, lm_of
+from epic_core.lm.by_name import NAMES
 from epic_eval.answering import CONTEXTS, MAX_TOKENS
 from epic_eval.arms import ARMS, WITHOUT_MODEL
 from epic_eval.asking import ask, export_requests, import_answers
@@ -76,7 +77,7 @@ def _data_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _model_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--llm", metavar="MODEL", help="ollama/MODEL, or openai/MODEL with --llm-url")
+    parser.add_argument("--llm", metavar="MODEL", help=NAMES)
     parser.add_argument("--llm-url", metavar="URL", help="its server, such as http://localhost:8000/v1")
     parser.add_argument("--concurrency", type=int, metavar="N", help="calls at the same time (default 1)")
 
@@ -322,6 +323,32 @@ def _experiments(options: argparse.Namespace) -> None:
     _show(f"{time.perf_counter() - started:.0f} s")
 
 
+def _prompts_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pairs", metavar="FILE", help="labelled notes of your own; default: our 200 pairs")
+    parser.add_argument("--out", metavar="FOLDER", help="for the report, and for verdicts: run again to go on")
+    parser.add_argument("--seconds", type=float, default=120.0, help="how long it may take; 0 for no end (default 120)")
+    _model_options(parser)
+
+
+def _prompts(options: argparse.Namespace) -> None:
+    """Score a model, or without one the embedded verifier, on labelled pairs of notes and preferences."""
+    from epic_core.verification import EmbeddedVerifier, LMVerifier
+    from epic_eval.experiments import prompts
+
+    notes, encoder, lm = prompts.read_notes(options.pairs), encoder_of("static"), _model(options)
+    embedded = EmbeddedVerifier(encoder)
+    said = {"no model": prompts.ask(embedded, notes, encoder)}
+    name = "no model" if lm is None else lm.name
+    if lm is not None:
+        journal = None if options.out is None else Journal(Path(options.out) / "verdicts.jsonl")
+        verifier, seconds = LMVerifier(lm), options.seconds or None
+        said[name] = prompts.ask(verifier, notes, encoder, journal=journal, seconds=seconds, say=_say)
+        if journal is not None:
+            journal.close()
+    parts = [prompts.table(said, notes), *prompts.shortcomings(notes, said[name])]
+    _finish(Report("Prompts", parts), options.out, "prompts")
+
+
 def _make_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="FILE", help="one text a line; for make-personas, what the others wrote")
     parser.add_argument("to", metavar="TO", help="the file to write; TO.journal keeps the model's answers")
@@ -444,6 +471,7 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[
     "experiments": (_experiments_options, _experiments),
     "peers": (_peers_options, _peers),
     "own": (_own_options, _own),
+    "prompts": (_prompts_options, _prompts),
     "make-questions": (_make_options, _make_questions),
     "make-preferences": (_make_options, _make_preferences),
     "make-personas": (_make_options, _make_personas),

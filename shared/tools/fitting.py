@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from epic_core.types import Expansion
 
 Array = NDArray[np.float64]
 
@@ -18,6 +21,20 @@ WRITTEN = Path(__file__).parent / "written"
 def written(name: str) -> list[dict[str, Any]]:
     """The records of one of our own files."""
     return [json.loads(line) for line in (WRITTEN / name).read_text(encoding="utf-8").splitlines()]
+
+
+def preference_digest(preference: str) -> str:
+    """Name a preference in `expansions.jsonl`, which holds no text of the public data."""
+    return hashlib.blake2b(" ".join(preference.split()).casefold().encode(), digest_size=12).hexdigest()
+
+
+def written_expansions() -> dict[str, Expansion]:
+    """The expansions that a language model wrote, by the digest of the preference."""
+    parts = ("questions", "follows", "breaks")
+    return {
+        one["of"]: Expansion(**{part: tuple(one[part]) for part in parts}, source="model")
+        for one in written("expansions.jsonl")
+    }
 
 
 class Linear(NamedTuple):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 from epic_apps.local import listening_socket
 from epic_apps.mcp import PATH, UserMemory, http_app, memory_server
 from epic_core import EpicMemory, __version__
+from epic_core.types import Stance
+from scripted import answer_to, instruction_for, read_prompt
 
 TOKEN = "a-token-that-is-long-enough"
 HELLO = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "client", "version": "1"}}
@@ -95,3 +98,71 @@ def test_http_answers_a_client_of_this_machine_that_has_the_token(path: Path) ->
         finally:
             server.should_exit = True
             serving.join()
+
+
+class Speaking:
+    """A client over standard input and output, whose model answers as `answer` says; None refuses."""
+
+    def __init__(self, server: subprocess.Popen[str], answer: Callable[[Any], str | None] | None) -> None:
+        self.server = server
+        self.answer = answer
+        self.asked: list[dict[str, Any]] = []
+        sampling = {} if answer is None else {"sampling": {}}
+        self.call("initialize", **{**HELLO, "capabilities": sampling})
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def call(self, method: str, **params: Any) -> Any:
+        """The result of a request; what the server asks meanwhile is answered."""
+        self._send(asked(1, method, **params))
+        assert self.server.stdout is not None
+        while "method" in (line := json.loads(self.server.stdout.readline())):
+            if line["method"] == "sampling/createMessage":
+                self._send({"jsonrpc": "2.0", "id": line["id"], **self._answer(line["params"])})
+        return line["result"]
+
+    def guidance(self, query: str) -> list[str]:
+        found = self.call("tools/call", name="search_memory", arguments={"query": query})
+        return [each["guidance"] for each in found["structuredContent"]["results"]]
+
+    def _answer(self, params: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(params)
+        messages = [{"role": each["role"], "content": each["content"]["text"]} for each in params["messages"]]
+        assert self.answer is not None
+        said = self.answer([{"role": "system", "content": params["systemPrompt"]}, *messages])
+        if said is None:
+            return {"error": {"code": -1, "message": "User rejected sampling request"}}
+        content = {"type": "text", "text": said}
+        return {"result": {"role": "assistant", "content": content, "model": "own", "stopReason": "endTurn"}}
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self.server.stdin is not None
+        self.server.stdin.write(json.dumps(message) + "\n")
+        self.server.stdin.flush()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("offers", ["an answer", "a refusal", "no model"])
+def test_the_clients_own_model_judges_what_a_question_finds(tmp_path: Path, offers: str) -> None:
+    path, text = tmp_path / "jumpers.epic", "A jumper of merino wool, warm enough for the winter."
+    with EpicMemory.open(path, ["I'm allergic to wool."], tau=1.0) as memory:
+        memory.add([text])
+        assert memory.stats().counts["entries"] == 0
+
+    def conflicts(messages: Any) -> str:
+        return answer_to(read_prompt(messages), lambda chunk, preference: Stance.CONFLICTS)
+
+    answers = {"an answer": conflicts, "a refusal": lambda messages: None, "no model": None}
+    command = [sys.executable, "-m", "epic_core", "mcp", str(path), "--llm", "client", "--on-demand", "60 s"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as server:
+        client = Speaking(server, answers[offers])
+        found = [client.guidance("Which jumper should I buy for the winter?") for _ in range(2)]
+        assert server.stdin is not None
+        server.stdin.close()
+    judged = [instruction_for(text, "I'm allergic to wool.")]
+    assert server.returncode == 0
+    assert found == [judged if offers == "an answer" else [""]] * 2
+    # What was answered is not asked again; what was refused may be allowed the next time.
+    assert len(client.asked) == {"an answer": 1, "a refusal": 2, "no model": 0}[offers]
+    with EpicMemory.open(path) as memory:
+        assert memory.stats().counts["entries"] == (offers == "an answer")
+        assert memory.stats().counts["pending"] == 0

@@ -18,7 +18,6 @@ no model) and `expanded` (the same with expansions that a language model wrote f
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import statistics
@@ -30,54 +29,26 @@ from typing import Any
 
 import numpy as np
 
-import bench_steered
 from bench_pipeline import cases_of as pipeline_cases
-from common import parse, parser, personas, read_jsonl
-from epic_core import EpicMemory, Expansion, Preference, QuerySteering
+from common import Known, encoders, parse, parser, personas, read_jsonl, with_encoders
+from epic_core import EpicMemory, Preference, QuerySteering
 from epic_core.context import those_that_matter
-from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
-from epic_core.encoders.base import Encoder, default_tau
+from epic_core.encoders import embed
+from epic_core.encoders.base import Encoder
 from epic_core.steering.question_kind import question_kind
-from epic_core.steering.relevance import default_relevant
 from epic_core.types import Hits
-from fitting import written
+from fitting import WRITTEN, preference_digest, written, written_expansions
 
-WRITTEN = Path(__file__).parents[2] / "shared" / "tools" / "written"
 WAYS = ("dense", "paper", "ours", "expanded")
 OTHERS = 9
 
 
-class Known(bench_steered.Known):
-    """An encoder that encodes each text once, with the thresholds of the one it asks."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__(encoder)
-        self.tau, self.relevant = default_tau(encoder), default_relevant(encoder)
-
-
-def expansions() -> dict[str, Expansion]:
-    """Those that a language model wrote, by the digest of the preference."""
-    return {
-        one["of"]: Expansion(
-            questions=tuple(one["questions"]),
-            follows=tuple(one["follows"]),
-            breaks=tuple(one["breaks"]),
-            source="model",
-        )
-        for one in written("expansions.jsonl")
-    }
-
-
-EXPANSIONS = expansions()
-
-
-def digest(preference: str) -> str:
-    return hashlib.blake2b(" ".join(preference.split()).casefold().encode(), digest_size=12).hexdigest()
+EXPANSIONS = written_expansions()
 
 
 def stated(preferences: Sequence[str], way: str) -> list[Preference]:
     return [
-        Preference(text=one, expansion=EXPANSIONS.get(digest(one)) if way == "expanded" else None)
+        Preference(text=one, expansion=EXPANSIONS.get(preference_digest(one)) if way == "expanded" else None)
         for one in preferences
     ]
 
@@ -246,10 +217,9 @@ def print_right(encoder: Encoder, data: Path, sizes: Sequence[int]) -> None:
         name: [block for persona in personas(data, name) for block in persona]
         for name in ("PrefWiki", "PrefEval", "PrefRQ", "PrefELI5")
     }
-    have = {
-        preference for block in blocks.values() for preference, _ in block if digest(preference) in EXPANSIONS
-    }  # the same preferences for every way
-    every = sorted(have)
+    # The same preferences for every way.
+    stated_there = {preference for block in blocks.values() for preference, _ in block}
+    every = sorted(one for one in stated_there if preference_digest(one) in EXPANSIONS)
     for size in sizes:
         found: dict[str, list[str]] = {name: [] for name in blocks}
         for way in ("ours", "expanded"):
@@ -273,17 +243,14 @@ def print_right(encoder: Encoder, data: Path, sizes: Sequence[int]) -> None:
 
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
-    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2, to measure with it too")
+    with_encoders(made)
     made.add_argument("--cases", type=int, default=150, help="how many cases of the pipeline (default 150)")
     made.add_argument("--draws", type=int, default=1, help="how many personas each choice gets (default 1)")
     made.add_argument("--sets", nargs="*", default=["answers_a", "answers_b"], help="our own sets")
     made.add_argument("--only", nargs="*", choices=("own", "demo", "prefeval", "right"), help="some of it")
     options = parse(made)
-    encoders: list[Encoder] = [default_encoder()]
-    if options.teacher:
-        encoders.append(SentenceTransformerEncoder(options.teacher))
     wanted = options.only or ("own", "demo", "prefeval", "right")
-    for plain in encoders:
+    for plain in encoders(options):
         encoder = Known(plain)
         started = time.perf_counter()
         row(f"\n{encoder.name}", WAYS)

@@ -13,7 +13,7 @@ them. Two thirds were looked at while steering was worked on.
 Where steering does not belong: questions of PrefELI5 under PrefWiki personas, taken in turn. How many keep the first
 hit they have without steering, and how many are steered at all: ranking the Wikipedia passages and the assistant
 answers with `QuerySteering.score`, searching the passages with the steered vector, and searching memories built from
-both. Everything has its default settings; the memories use the default encoder only.
+both. Everything has its default settings.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench_steered import Known
-from common import interval, parse, parser, personas, read_jsonl
+from common import Known, encoders, interval, parse, parser, personas, read_jsonl, with_encoders
 from epic_core import EpicMemory
 from epic_core.cli.sources import Sources
-from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_core.encoders import embed
 from epic_core.encoders.base import Encoder, embed_query
 from epic_core.preferences.evidence import embed_aspects
 from epic_core.preferences.parser import parse_aspects
@@ -229,12 +228,12 @@ def print_elsewhere(encoder: Encoder, data: Path) -> None:
                 print(f"    {mode:6} by vector over {len(texts)} {name:8} {searched}", flush=True)
 
 
-def print_memories(data: Path) -> None:
+def print_memories(encoder: Encoder, data: Path) -> None:
     questions, people = elsewhere(data)
     found = {mode: Kept([], []) for mode in STEERING}
     entries = []
     for number, preferences in enumerate(people[:: len(people) // MEMORIES][:MEMORIES]):
-        with EpicMemory(preferences=preferences) as memory:
+        with EpicMemory(preferences=preferences, encoder=encoder) as memory:
             memory.add(Sources([data / "wiki_passages.jsonl", data / "assistant_answers.jsonl"]))
             entries.append(memory.stats().counts["entries"])
             for question in questions[number::MEMORIES]:
@@ -243,14 +242,14 @@ def print_memories(data: Path) -> None:
                     hits = memory.search(question, k=1, steering=mode)
                     kept.kept.append([hit.item.id for hit in hits] == unsteered)
                     kept.steered.append(bool(hits.steered_by))
-    print(f"the same in {len(entries)} memories of {min(entries)} to {max(entries)} entries, the default encoder's")
+    print(f"the same in {len(entries)} memories of {min(entries)} to {max(entries)} entries")
     for mode, kept in found.items():
         print(f"    {mode:6} EpicMemory.search, k = 1    {kept}", flush=True)
 
 
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
-    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2, to measure with it too")
+    with_encoders(made)
     made.add_argument("--draws", type=int, default=10, help="how many personas each case gets")
     made.add_argument("--only", choices=("choices", "elsewhere"), help="half of it")
     options = parse(made)
@@ -260,10 +259,8 @@ def main() -> None:
         print(f"{len(cases)} cases, {options.draws} draws;", ", ".join(f"{count[side]} {side}" for side in SIDES))
         by_words, by_characters = longest(cases, lambda text: len(text.split())), longest(cases, len)
         print(f"always the longest option: by words {by_words}, by characters {by_characters}")
-    encoders: list[Encoder] = [default_encoder()]
-    if options.teacher:
-        encoders.append(SentenceTransformerEncoder(options.teacher))
-    for encoder in map(Known, encoders):
+    for plain in encoders(options):
+        encoder = Known(plain)
         started = time.perf_counter()
         print(f"\n{encoder.name}, floor {encoder.floor}")
         if options.only != "elsewhere":
@@ -275,10 +272,8 @@ def main() -> None:
             started = time.perf_counter()
         if options.only != "choices":
             print_elsewhere(encoder, options.data)
+            print_memories(plain, options.data)
             print(f"{time.perf_counter() - started:.0f} s", flush=True)
-    if options.only != "choices":
-        print()
-        print_memories(options.data)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,20 @@ mention, both in the question's words; seven *facts* stand in a note, for some o
 facts stand in a note that conflicts with a preference; ten everyday prompts are *small talk* that no note answers.
 Lives a and b were looked at while this was built, c, d and e were only run.
 
+The columns: `dense` and `bm25` rank titles and texts. The others are an `EpicMemory` with its default settings:
+
+- `memory`: no model.
+- `expansions`: a model reads each preference, and says what it means in practice.
+- `verdicts`: the same model also judges what passes the coarse filter, when it is added.
+- `on demand`: and what questions find and nobody has judged, for which the answer waits.
+- `asked only`: nothing is judged when it is added; only what questions find.
+- `judged`: right verdicts on all pairs, by the life's writer.
+- `store`, `store judged`: the LangChain vector store over the notes unjudged, and with these verdicts.
+
+The model is replayed: it takes the real prompts, and answers with what a strong language model said of each preference,
+and of each note under it (`answers_*.json`, which saw neither questions nor the writer's verdicts). So the figures say
+what the memory makes of good answers, and the calls are those that it makes.
+
 The rows, k = 5:
 
 - choices: the note that suits is the first hit; the one that conflicts is; the one that suits is found before the one
@@ -14,51 +28,71 @@ The rows, k = 5:
 - silence: prompts of small talk with no hit, and how many hits they get together.
 - kept: of the notes that choices and facts need (what suits, or holds the answer) the share that a search without a
   threshold finds among five hits, and with it.
+- calls: of the model for each item added, without those that read the preferences; for each question, of all and after
+  the first ten of each life, in an order drawn once.
+- listed: of choices, the share whose context lists the preference that decides; how many preferences the contexts of
+  choices, facts and small talk list on average; and the words of a context of choices and facts, mean and most.
 
-The columns: `dense` and `bm25` rank titles and texts; `memory` is an `EpicMemory` as it is by default, no model;
-`judged` is one whose verifier replays the right verdicts that the life's writer gave, for all pairs; `store` is the
-LangChain vector store over the same notes unjudged, and `store judged` over those with verdicts in their metadata.
+With `--held N` each memory holds N preferences: the life's, and others of the other lives and of `answers_*`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-import common  # noqa: F401  # puts shared/tools on the path
+from common import Known, encoders, with_encoders  # puts shared/tools on the path
 from epic_core import EpicMemory, Item
-from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_core.context import those_that_matter
+from epic_core.encoders import embed
 from epic_core.encoders.base import Encoder
-from epic_core.types import Alignment, Candidate, Decision, Preference, Stance, Verdict
+from epic_core.lm import Completion, Message
+from epic_core.lm.base import Schema
+from epic_core.lm.prompting import one_line, quoted
+from epic_core.preferences.parser import parse_aspects
+from epic_core.types import Alignment, Candidate, Decision, Hits, Preference, Stance, Verdict
 from epic_core.verification.base import BaseVerifier
-from fitting import WRITTEN
+from fitting import WRITTEN, preference_digest, written, written_expansions
 
 LIVES = WRITTEN / "everyday_lives"
+LOOKED_AT = ("a", "b")
 K = 5
-
-Find = Callable[[str], list[str]]
-"""The ids of the notes that a question finds, best first."""
+FIRST_QUESTIONS = 10
 
 
 class Life(NamedTuple):
+    """A made-up life.
+
+    Attributes:
+        verdicts: The writer's, by the note's text and the preference's id.
+        readings: What a model says of each preference, by its text.
+        judged: What a model says of the notes, by the note's id and the preference's text.
+    """
+
     name: str
     preferences: list[str]
     items: list[Item]
     verdicts: dict[tuple[str, str], Alignment]
     questions: list[dict[str, Any]]
+    readings: dict[str, dict[str, Any]]
+    judged: dict[tuple[str, str], dict[str, Any]]
 
 
-def life(path: Path) -> Life:
-    record = json.loads(path.read_text(encoding="utf-8"))
+def life(name: str) -> Life:
+    record = json.loads((LIVES / f"{name}.json").read_text(encoding="utf-8"))
+    answers = json.loads((LIVES / f"answers_{name}.json").read_text(encoding="utf-8"))
+    preferences = record["preferences"]
     texts = {note["id"]: note["text"] for note in record["notes"]}
     return Life(
-        name=path.stem,
-        preferences=record["preferences"],
+        name=name,
+        preferences=preferences,
         items=[
             Item(id=note["id"], text=note["text"], metadata={"title": note["title"]} if note.get("title") else {})
             for note in record["notes"]
@@ -71,10 +105,95 @@ def life(path: Path) -> Life:
                 confidence=0.95,
             )
             for one in record["verdicts"]
-            for preference in [Preference(text=record["preferences"][one["preference"]])]
+            for preference in [Preference(text=preferences[one["preference"]])]
         },
         questions=record["questions"],
+        readings=dict(zip(preferences, answers["preferences"], strict=True)),
+        judged={(one["note"], preferences[one["preference"]]): one for one in answers["verdicts"]},
     )
+
+
+def with_others(one: Life, count: int) -> Life:
+    """Return a life with other people's preferences beside its own, `count` in all, in an order drawn once."""
+    more: dict[str, dict[str, Any]] = {}
+    for path in sorted(LIVES.glob("?.json")):
+        if path.stem != one.name:
+            more |= life(path.stem).readings
+    known = written_expansions()
+    for folder in ("answers_a", "answers_b"):
+        for case in written(f"{folder}/choices.jsonl"):
+            if (expansion := known.get(preference_digest(case["preference"]))) is not None:
+                # Of these the model wrote no aspects, so that they are the parser's.
+                aspects = parse_aspects(case["preference"])
+                more[case["preference"]] = {"liked": aspects.liked, "avoided": aspects.avoided} | expansion.as_json()
+    others = [text for text in more if text not in one.readings]
+    draw = random.Random(0)
+    chosen = [*one.preferences, *draw.sample(others, count - len(one.preferences))]
+    draw.shuffle(chosen)
+    questions = [
+        asked | {"preference": chosen.index(one.preferences[asked["preference"]])} if "preference" in asked else asked
+        for asked in one.questions
+    ]
+    readings = one.readings | {text: more[text] for text in chosen if text in more}
+    return one._replace(preferences=chosen, questions=questions, readings=readings)
+
+
+class ReplayedModel:
+    """A language model that answers each prompt with what a strong model said, and counts the calls.
+
+    What it is asked is told by the form of answer that is wanted, by the preferences and notes that stand in the
+    prompt, and by their order; not by the prompt's words.
+    """
+
+    name = "replayed"
+    concurrency = 1
+    context = None
+
+    def __init__(self, one: Life) -> None:
+        self.life = one
+        self.calls = 0
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        self.calls += 1
+        prompt = messages[-1].content
+        assert schema is not None
+        wanted = schema["properties"]
+        preferences = standing_in(prompt, {text: one_line(text) for text in self.life.preferences})
+        if "liked" in wanted:
+            (preference,) = preferences
+            return Completion(text=json.dumps(self.life.readings[preference]))
+        notes = standing_in(prompt, {item.id: quoted(item.content) for item in self.life.items})
+        if "answers" not in wanted:
+            (note,) = notes
+            return Completion(text=json.dumps(self.judgement(note, preferences)))
+        answers = [{"chunk": number} | self.judgement(note, preferences) for number, note in enumerate(notes, start=1)]
+        return Completion(text=json.dumps({"answers": answers}))
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        return self.complete(messages, schema=schema, max_tokens=max_tokens)
+
+    def judgement(self, note: str, preferences: Sequence[str]) -> dict[str, Any]:
+        said = {
+            number: self.life.judged[note, preference]
+            for number, preference in enumerate(preferences, start=1)
+            if (note, preference) in self.life.judged
+        }
+        relevant = [
+            {"preference": number, "stance": one["stance"], "instruction": one["instruction"]}
+            for number, one in said.items()
+        ]
+        evidence = "; ".join(one["evidence"] for one in said.values()) or "nothing in it"
+        return {"decision": "Keep" if said else "Discard", "rationale": evidence, "preferences": relevant}
+
+
+def standing_in(prompt: str, written_as: dict[str, str]) -> list[str]:
+    """Return the keys of the texts that stand in a prompt, in its order."""
+    places = {key: prompt.find(text) for key, text in written_as.items()}
+    return sorted((key for key, place in places.items() if place >= 0), key=places.__getitem__)
 
 
 class Replay(BaseVerifier):
@@ -105,17 +224,27 @@ def titled(item: Item) -> str:
     return f"{title}\n{item.text}" if title else item.text
 
 
-def dense(one: Life, encoder: Encoder) -> Find:
+@dataclass
+class Way:
+    """A way to find notes: their ids, best first; of a memory also the memory itself and its model."""
+
+    find: Callable[[str], list[str]]
+    memory: EpicMemory | None = None
+    model: ReplayedModel | None = None
+    calls_adding: int = 0
+
+
+def dense(one: Life, encoder: Encoder) -> Way:
     vectors = embed(encoder, [titled(item) for item in one.items])
 
     def find(question: str) -> list[str]:
         order = np.argsort(-(vectors @ embed(encoder, [question])[0]), kind="stable")[:K]
         return [one.items[row].id for row in order]
 
-    return find
+    return Way(find)
 
 
-def bm25(one: Life, encoder: Encoder) -> Find:
+def bm25(one: Life, encoder: Encoder) -> Way:
     import bm25s
 
     index = bm25s.BM25()
@@ -125,27 +254,43 @@ def bm25(one: Life, encoder: Encoder) -> Find:
         rows, _ = index.retrieve(bm25s.tokenize(question, show_progress=False), k=K, show_progress=False)
         return [one.items[row].id for row in rows[0]]
 
-    return find
+    return Way(find)
 
 
-def memory_of(one: Life, encoder: Encoder, *, judged: bool) -> EpicMemory:
-    options: dict[str, Any] = {"verifier": Replay(one.verdicts), "tau": -1.0} if judged else {}
+def held(one: Life, encoder: Encoder, model: ReplayedModel | None = None, **options: Any) -> Way:
+    """Make a memory of a life with some options, and add the notes."""
     memory = EpicMemory(one.preferences, encoder=encoder, **options)
+    read = model.calls if model is not None else 0
     memory.add(one.items)
-    return memory
+    added = model.calls - read if model is not None else 0
+    return Way(lambda question: ids(memory.search(question, K)), memory, model, added)
 
 
-def searched(memory: EpicMemory, **options: Any) -> Find:
-    return lambda question: [hit.item.id for hit in memory.search(question, K, **options)]
+def ids(hits: Hits) -> list[str]:
+    return [hit.item.id for hit in hits]
 
 
-def store(one: Life, encoder: Encoder, *, judged: bool) -> Find:
+def expansions(one: Life, encoder: Encoder) -> Way:
+    model = ReplayedModel(one)
+    return held(one, encoder, model, expander=model)
+
+
+def verdicts(one: Life, encoder: Encoder, **options: Any) -> Way:
+    model = ReplayedModel(one)
+    return held(one, encoder, model, llm=model, **{"on_demand": "off"} | options)
+
+
+def judged(one: Life, encoder: Encoder) -> Way:
+    return held(one, encoder, verifier=Replay(one.verdicts), tau=-1.0)
+
+
+def store(one: Life, encoder: Encoder, *, judging: bool) -> Way:
     from langchain_core.documents import Document
 
     from epic_langchain import EpicDocumentTransformer, EpicVectorStore
 
     documents = [Document(id=item.id, page_content=item.text, metadata=dict(item.metadata)) for item in one.items]
-    if judged:
+    if judging:
         memory = EpicMemory(one.preferences, encoder=encoder, verifier=Replay(one.verdicts), tau=-1.0)
         kept = {
             document.id: document for document in EpicDocumentTransformer(memory=memory).transform_documents(documents)
@@ -153,91 +298,139 @@ def store(one: Life, encoder: Encoder, *, judged: bool) -> Find:
         documents = [kept.get(document.id, document) for document in documents]
     made = EpicVectorStore(encoder, preferences=one.preferences)
     made.add_documents(documents)
-    return lambda question: [str(document.id) for document in made.similarity_search(question, K)]
+    return Way(lambda question: [str(document.id) for document in made.similarity_search(question, K)])
 
 
-WAYS: dict[str, Callable[[Life, Encoder], Find]] = {
+WAYS: dict[str, Callable[[Life, Encoder], Way]] = {
     "dense": dense,
     "bm25": bm25,
-    "memory": lambda one, encoder: searched(memory_of(one, encoder, judged=False)),
-    "judged": lambda one, encoder: searched(memory_of(one, encoder, judged=True)),
-    "store": lambda one, encoder: store(one, encoder, judged=False),
-    "store judged": lambda one, encoder: store(one, encoder, judged=True),
-}
-UNTHRESHOLDED: dict[str, Callable[[Life, Encoder], Find]] = {
-    "memory": lambda one, encoder: searched(memory_of(one, encoder, judged=False), min_score=None),
-    "judged": lambda one, encoder: searched(memory_of(one, encoder, judged=True), min_score=None),
+    "memory": held,
+    "expansions": expansions,
+    "verdicts": verdicts,
+    "on demand": lambda one, encoder: verdicts(one, encoder, on_demand="60 s"),
+    "asked only": lambda one, encoder: verdicts(one, encoder, on_demand="60 s", tau=1.0),
+    "judged": judged,
+    "store": lambda one, encoder: store(one, encoder, judging=False),
+    "store judged": lambda one, encoder: store(one, encoder, judging=True),
 }
 
+ROWS = (
+    "choices", "suits first", "conflicts first", "suits before", "facts", "fact first", "fact in five",
+    "facts of conflicts", "fact of a conflict in five", "small talk", "silent", "hits of small talk", "needed", "kept",
+)  # fmt: skip
 
-def measured(one: Life, find: Find, unthresholded: Find) -> dict[str, int]:
-    """Count what a way answers, by the names of the rows."""
-    counts = dict.fromkeys(
-        (
-            "choices", "suits first", "conflicts first", "suits before", "facts", "fact first", "fact in five",
-            "facts of conflicts", "fact of a conflict in five", "small talk", "silent", "hits of small talk",
-            "needed", "kept",
-        ),
-        0,
-    )  # fmt: skip
-    for asked in one.questions:
-        found = find(asked["question"])
+
+@dataclass
+class Counts:
+    """What a way answers: counts by the names of the rows, and what calls and contexts come to."""
+
+    rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROWS, 0))
+    items: int = 0
+    calls_adding: int = 0
+    calls: list[list[int]] = field(default_factory=list)
+    listed_right: list[bool] = field(default_factory=list)
+    listed: dict[str, list[int]] = field(default_factory=lambda: {"choice": [], "fact": [], "small_talk": []})
+    words: list[int] = field(default_factory=list)
+
+    def add(self, one: Life, way: Way) -> None:
+        """Ask all questions of a life, in an order drawn once."""
+        self.items += len(one.items)
+        self.calls_adding += way.calls_adding
+        calls: list[int] = []
+        for asked in random.Random(0).sample(one.questions, len(one.questions)):
+            before = 0 if way.model is None else way.model.calls
+            found = way.find(asked["question"])
+            calls.append(0 if way.model is None else way.model.calls - before)
+            self.count(asked, found, way)
+            if way.memory is not None:
+                self.look_into(asked, one, way.memory)
+        self.calls.append(calls)
+
+    def count(self, asked: dict[str, Any], found: list[str], way: Way) -> None:
+        rows = self.rows
         if asked["kind"] == "small_talk":
-            counts["small talk"] += 1
-            counts["silent"] += not found
-            counts["hits of small talk"] += len(found)
-            continue
+            rows["small talk"] += 1
+            rows["silent"] += not found
+            rows["hits of small talk"] += len(found)
+            return
         right = {asked["suits"]} if asked["kind"] == "choice" else set(asked["answer"])
-        reachable = right & set(unthresholded(asked["question"]))
-        counts["needed"] += bool(reachable)
-        counts["kept"] += bool(reachable & set(found))
+        free = found if way.memory is None else ids(way.memory.search(asked["question"], K, min_score=None))
+        reachable = right & set(free)
+        rows["needed"] += bool(reachable)
+        rows["kept"] += bool(reachable & set(found))
         if asked["kind"] == "choice":
-            counts["choices"] += 1
-            counts["suits first"] += found[:1] == [asked["suits"]]
-            counts["conflicts first"] += found[:1] == [asked["conflicts"]]
+            rows["choices"] += 1
+            rows["suits first"] += found[:1] == [asked["suits"]]
+            rows["conflicts first"] += found[:1] == [asked["conflicts"]]
             places = [found.index(note) if note in found else K for note in (asked["suits"], asked["conflicts"])]
-            counts["suits before"] += places[0] < places[1]
-            continue
-        about_conflict = asked.get("about_conflict", False)
-        counts["facts of conflicts" if about_conflict else "facts"] += 1
-        if about_conflict:
-            counts["fact of a conflict in five"] += bool(right & set(found))
+            rows["suits before"] += places[0] < places[1]
+        elif asked.get("about_conflict", False):
+            rows["facts of conflicts"] += 1
+            rows["fact of a conflict in five"] += bool(right & set(found))
         else:
-            counts["fact first"] += bool(right & set(found[:1]))
-            counts["fact in five"] += bool(right & set(found))
-    return counts
+            rows["facts"] += 1
+            rows["fact first"] += bool(right & set(found[:1]))
+            rows["fact in five"] += bool(right & set(found))
+
+    def look_into(self, asked: dict[str, Any], one: Life, memory: EpicMemory) -> None:
+        """Count the preferences that the context of a question lists, and its words."""
+        listed = [each.text for each in those_that_matter(memory.search(asked["question"], K).matters)]
+        self.listed[asked["kind"]].append(len(listed))
+        if asked["kind"] == "choice":
+            self.listed_right.append(one.preferences[asked["preference"]] in listed)
+        if asked["kind"] != "small_talk":
+            self.words.append(len(memory.context(asked["question"], K).split()))
+
+    def shares(self) -> dict[str, str]:
+        """Return what calls and contexts come to, by the names of the rows."""
+        every = [count for calls in self.calls for count in calls]
+        later = [count for calls in self.calls for count in calls[FIRST_QUESTIONS:]]
+        if not self.words:
+            return {}
+        return {
+            "calls an item added": f"{self.calls_adding / self.items:.2f}",
+            "calls a question": f"{np.mean(every):.2f}",
+            "calls a question, later": f"{np.mean(later):.2f}",
+            "choices: right one listed": f"{np.mean(self.listed_right):.2f}",
+            "listed: choice/fact/talk": "/".join(f"{np.mean(counts):.1f}" for counts in self.listed.values()),
+            "words of a context, most": f"{np.mean(self.words):.0f}, {max(self.words)}",
+        }
 
 
 def print_lives(lives: Sequence[Life], encoder: Encoder, ways: Sequence[str]) -> None:
-    print(f"\n{encoder.name}: lives {', '.join(one.name for one in lives)}")
-    columns: dict[str, dict[str, int]] = {}
-    for way in ways:
-        total: dict[str, int] = {}
+    started = time.perf_counter()
+    preferences = max(len(one.preferences) for one in lives)
+    print(f"\n{encoder.name}: lives {', '.join(one.name for one in lives)}, {preferences} preferences each")
+    columns: dict[str, Counts] = {}
+    for name in ways:
+        columns[name] = Counts()
         for one in lives:
-            find = WAYS[way](one, encoder)
-            free = UNTHRESHOLDED[way](one, encoder) if way in UNTHRESHOLDED else find
-            for name, count in measured(one, find, free).items():
-                total[name] = total.get(name, 0) + count
-        columns[way] = total
-    print(f"{'':28}" + "".join(f"{way:>14}" for way in ways))
-    for name in next(iter(columns.values())):
-        print(f"{name:28}" + "".join(f"{columns[way][name]:>14}" for way in ways))
+            way = WAYS[name](one, encoder)
+            columns[name].add(one, way)
+            if way.memory is not None:
+                way.memory.close()
+    print(f"{'':28}" + "".join(f"{name:>14}" for name in ways))
+    for row in ROWS:
+        print(f"{row:28}" + "".join(f"{columns[name].rows[row]:>14}" for name in ways))
+    shares = {name: counts.shares() for name, counts in columns.items()}
+    for row in next((each for each in shares.values() if each), {}):
+        print(f"{row:28}" + "".join(f"{shares[name].get(row, ''):>14}" for name in ways))
+    print(f"{time.perf_counter() - started:.0f} s", flush=True)
 
 
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     made.add_argument("--lives", nargs="*", default=["a", "b", "c", "d", "e"], help="which lives (default: all)")
     made.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS), help="which columns")
-    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2, to measure with it too")
+    made.add_argument("--held", type=int, help="how many preferences are held (default: the life's)")
+    with_encoders(made)
     options = made.parse_args()
-    lives = [life(LIVES / f"{name}.json") for name in options.lives]
-    encoders: list[Encoder] = [default_encoder()]
-    if options.teacher:
-        encoders.append(SentenceTransformerEncoder(options.teacher))
-    looked_at = [one for one in lives if one.name in ("a", "b")]
-    only_run = [one for one in lives if one.name not in ("a", "b")]
-    for encoder in encoders:
-        for some in (looked_at, only_run):
+    lives = [life(name) for name in options.lives]
+    if options.held:
+        lives = [with_others(one, options.held) for one in lives]
+    for encoder in map(Known, encoders(options)):
+        for looked_at in (True, False):
+            some = [one for one in lives if (one.name in LOOKED_AT) == looked_at]
             if some:
                 print_lives(some, encoder, options.ways)
 

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from common import parse, parser
+from common import encoders, parse, parser, with_encoders
 from epic_core import EpicMemory, Item
-from epic_core.encoders import Encoder, SentenceTransformerEncoder, default_encoder, embed
+from epic_core.encoders import Encoder, embed
 from epic_core.text.chunking import ConversationChunker
 
 CATEGORIES = (1, 2, 3, 4)
@@ -73,18 +73,18 @@ def items_of(conversation: dict[str, Any]) -> list[Item]:
     return items
 
 
-def held(items: Sequence[Item]) -> EpicMemory:
+def held(items: Sequence[Item], encoder: Encoder) -> EpicMemory:
     """Return a memory that holds every item, if only by its text."""
-    memory = EpicMemory(["I like good answers."], reserve="64 MB")
+    memory = EpicMemory(["I like good answers."], encoder=encoder, reserve="64 MB")
     memory.add(items)
     counts = memory.stats().counts
     assert counts["items"] + counts["light"] == len(items)
     return memory
 
 
-def heard(conversation: dict[str, Any], chunker: ConversationChunker) -> EpicMemory:
+def heard(conversation: dict[str, Any], encoder: Encoder, chunker: ConversationChunker) -> EpicMemory:
     """Return a memory that was given the messages of a conversation."""
-    memory = EpicMemory(["I like good answers."], reserve="64 MB")
+    memory = EpicMemory(["I like good answers."], encoder=encoder, reserve="64 MB")
     messages = [
         {"role": turn["speaker"], "content": turn["text"], "time": turn["time"]} for turn in conversation["turns"]
     ]
@@ -94,7 +94,7 @@ def heard(conversation: dict[str, Any], chunker: ConversationChunker) -> EpicMem
 
 
 def searches(
-    conversation: dict[str, Any], items: Sequence[Item], encoders: dict[str, Encoder]
+    conversation: dict[str, Any], items: Sequence[Item], measured: Sequence[Encoder]
 ) -> dict[str, tuple[int, Search]]:
     """Return for each way its bytes and its search."""
     texts = [item.text for item in items]
@@ -111,7 +111,8 @@ def searches(
     def dense(encoder: Encoder, vectors: np.ndarray, question: str) -> np.ndarray:
         return vectors @ embed(encoder, [question])[0]
 
-    for name, encoder in encoders.items():
+    for encoder in measured:
+        name = encoder.name
         nearness = partial(dense, encoder, embed(encoder, texts))
         size = plain + 4 * len(texts) * encoder.dimension
         ways[f"{name} dense"] = size, lambda q, nearness=nearness: best(nearness(q))
@@ -120,13 +121,20 @@ def searches(
             lambda q, nearness=nearness: best(fused(nearness(q), bm25.scores(q))),
         )
     ways["BM25"] = plain + bm25.bytes, lambda q: best(bm25.scores(q))
-    memory = held(items)
-    memories = {"EpicMemory, min_score=None": (memory, None), "EpicMemory": (memory, "auto")}
-    memories["add_conversation"] = heard(conversation, ConversationChunker()), "auto"
-    memories["add_conversation by turns"] = heard(conversation, ConversationChunker(max_turns=1, overlap=0)), "auto"
-    for name, (memory, least) in memories.items():
-        search = partial(memory.search, k=K, min_score=least)
-        ways[name] = memory.stats().bytes["total"], lambda q, search=search: [hit.item.text for hit in search(q)]
+    for encoder in measured:
+        memory = held(items, encoder)
+        memories = {"memory, min_score=None": (memory, None), "memory": (memory, "auto")}
+        for name, chunker in (
+            ("windows", ConversationChunker()),
+            ("turns", ConversationChunker(max_turns=1, overlap=0)),
+        ):
+            memories[name] = heard(conversation, encoder, chunker), "auto"
+        for name, (memory, least) in memories.items():
+            search = partial(memory.search, k=K, min_score=least)
+            ways[f"{encoder.name}, {name}"] = (
+                memory.stats().bytes["total"],
+                lambda q, search=search: [hit.item.text for hit in search(q)],
+            )
     return ways
 
 
@@ -158,26 +166,24 @@ class Tally:
         cells = "  ".join(f"{five:.2f} {ten:.2f}" for five, ten in means)
         found = f"{self.unanswered - self.silent}/{self.unanswered}"
         cost = f"{np.mean(self.words):5.0f}  {np.mean(self.seconds) * 1e3:5.2f} ms  {self.bytes / 1e6:.2f} MB"
-        print(f"{name:28}{cells}  {found:>8}  {cost}")
+        print(f"{name:40}{cells}  {found:>8}  {cost}")
 
 
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
-    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2")
+    with_encoders(made)
     made.add_argument("--each", action="store_true", help="print each conversation, too")
     options = parse(made)
-    encoders: dict[str, Encoder] = {"static": default_encoder()}
-    if options.teacher:
-        encoders["MiniLM"] = SentenceTransformerEncoder(options.teacher)
+    measured = encoders(options)
     whole: dict[str, Tally] = {}
-    print(f"{'evidence in the first 5, 10':28}all        several    time       inference  one fact   no answer  words")
+    print(f"{'evidence in the first 5, 10':40}all        several    time       inference  one fact   no answer  words")
     for conversation in json.loads((options.data / "locomo_conversations.json").read_text(encoding="utf-8")):
         items = items_of(conversation)
         # A long turn is cut: what counts is its beginning.
         line_of = {item.id: " ".join(item.text.split())[:LONGEST] for item in items}
         if options.each:
             print(f"{conversation['id']}: {len(items)} turns")
-        for name, (size, search) in searches(conversation, items, encoders).items():
+        for name, (size, search) in searches(conversation, items, measured).items():
             own, total = Tally(), whole.setdefault(name, Tally())
             search("Who is this?")
             for question in conversation["questions"]:

@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import bench_steered
-from common import parse, parser, read_jsonl
+from common import Known, parse, parser, read_jsonl
 from epic_core import EpicMemory
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder, default_tau
@@ -44,14 +43,6 @@ _BEHIND = 1000.0
 
 Ranking = list[tuple[str, float]]
 """Texts with their scores, best first."""
-
-
-class Known(bench_steered.Known):
-    """An encoder that encodes each text once, with the threshold of the one it asks."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__(encoder)
-        self.tau = default_tau(encoder)
 
 
 class Case(NamedTuple):

@@ -1,6 +1,9 @@
 """Benchmark of proposals from conversations: precision, recall and kinds on labelled turns, and hostile turns obeyed.
 
-    python tests/benchmarks/bench_proposals.py [FOLDER] [--turns turns_b.jsonl] [--show]
+    python tests/benchmarks/bench_proposals.py [FOLDER] [--turns turns_b.jsonl] [--model] [--show]
+
+With --model a language model reads the turns as well: replayed, from the answers that a strong one gave to the real
+prompt for each turn of `turns_e.jsonl`, without the labels (`answers_turns_e.jsonl`).
 
 A proposal is right if its turn is labelled with one of its kind whose quote shares at least half of the words of the
 shorter of the two, and if it expires where the label says that it is temporary.
@@ -12,14 +15,42 @@ import argparse
 import json
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from epic_core import EpicMemory
+from epic_core.lm import Completion, Message
+from epic_core.lm.base import Schema
+from epic_core.lm.prompting import quoted
 from epic_core.types import Preference
 from epic_core.types.proposals import Proposal
 
+UNSEEN = "turns_e.jsonl"
 WRITTEN = Path(__file__).parents[2] / "shared/tools/written"
+
+
+class ReplayedModel:
+    """A language model that answers with what a strong one said of the turn that stands in the prompt."""
+
+    name = "replayed"
+    concurrency = 1
+    context = None
+
+    def __init__(self, path: Path) -> None:
+        self.answers = {quoted(each["turn"]): each["proposals"] for each in records(path)}
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        # The first line of a turn follows its number and speaker.
+        shown = [turn for turn in self.answers if turn.removeprefix("| ") in messages[-1].content]
+        return Completion(text=json.dumps({"proposals": self.answers[max(shown, key=len)]}))
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        return self.complete(messages, schema=schema, max_tokens=max_tokens)
 
 
 def records(path: Path) -> list[dict[str, Any]]:
@@ -46,14 +77,14 @@ def is_right(proposal: Proposal, label: dict[str, Any], *, kind: bool = True) ->
     return near and (not kind or (proposal.kind == label["kind"] and temporary))
 
 
-def measure(path: Path, *, show: bool) -> None:
+def measure(path: Path, lm: ReplayedModel | None, *, show: bool) -> None:
     rows = records(path)
     made, right, near, wanted = Counter[str](), Counter[str](), 0, Counter[str]()
     kinds, traps, seconds = Counter[str](), 0, 0.0
     for row in rows:
         with memory_with(row["known"], row["expect"]) as memory:
             started = time.perf_counter()
-            proposals = memory.propose([{"role": "user", "content": row["turn"]}])
+            proposals = memory.propose([{"role": "user", "content": row["turn"]}], lm=lm)
             seconds += time.perf_counter() - started
         open_labels = list(row["expect"])
         wanted[row["kind"]] += len(open_labels)
@@ -102,11 +133,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=WRITTEN)
     parser.add_argument("--turns", action="append", help="a file of labelled turns (repeatable); default: all of them")
+    parser.add_argument("--model", action="store_true", help="with a strong model's answers; of turns_e.jsonl only")
     parser.add_argument("--no-hostile", action="store_true")
     parser.add_argument("--show", action="store_true", help="print what was wrong and missed")
     options = parser.parse_args()
+    if options.model:
+        measure(options.folder / UNSEEN, ReplayedModel(options.folder / f"answers_{UNSEEN}"), show=options.show)
+        return
     for name in options.turns or [f"turns_{name}.jsonl" for name in ("a", "b", "c", "d", "f", "own", "e", "g", "h")]:
-        measure(options.folder / name, show=options.show)
+        measure(options.folder / name, None, show=options.show)
     if not options.no_hostile:
         obeyed(options.folder / "hostile.jsonl", show=options.show)
 

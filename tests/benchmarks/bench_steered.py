@@ -22,34 +22,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import parse, parser, read_jsonl
+from common import Known, parse, parser, read_jsonl
 from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_core.encoders.base import Encoder
 from epic_core.steering import QuerySteering
-from epic_core.steering.relevance import default_floor
 from epic_core.steering.vector_stores import SteeredSearch
 
 K = 5
 Found = Sequence[int]
-
-
-class Known:
-    """An encoder that encodes each text once."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._vectors: dict[str, np.ndarray] = {}
-        self.name, self.dimension, self.fingerprint = encoder.name, encoder.dimension, encoder.fingerprint
-        self.floor = default_floor(encoder)
-
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
-        if new:
-            self._vectors.update(zip(new, embed(self._encoder, new), strict=True))
-        return np.stack([self._vectors[text] for text in texts])
-
-    async def aencode(self, texts: Sequence[str]) -> np.ndarray:
-        return self.encode(texts)
 
 
 class Store:

@@ -8,11 +8,13 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from epic_core.encoders import Encoder, embed, encoder_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "shared" / "tools"))
 
@@ -33,6 +35,40 @@ def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
         made.error("give the data folder as an argument, or in EPIC_DATA (docs/data.md says where the data is from)")
     options.data = Path(options.data)
     return options
+
+
+class Known:
+    """An encoder that encodes each text once; all else is the encoder's that it asks."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._vectors: dict[str, np.ndarray] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._encoder, name)
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
+        if new:
+            self._vectors.update(zip(new, embed(self._encoder, new), strict=True))
+        return np.stack([self._vectors[text] for text in texts])
+
+    async def aencode(self, texts: Sequence[str]) -> np.ndarray:
+        return self.encode(texts)
+
+
+def with_encoders(made: argparse.ArgumentParser) -> None:
+    """Add the option that names the encoders to measure with."""
+    made.add_argument(
+        "--encoder",
+        action="append",
+        help="one to measure with (repeatable): static, the default, minilm, sentence-transformers/FOLDER",
+    )
+
+
+def encoders(options: argparse.Namespace) -> list[Encoder]:
+    """The encoders that the options name."""
+    return [encoder_of(name) for name in options.encoder or ["static"]]
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ def test_a_real_server_answers_and_judges_and_is_asked_once(
     retrieval.ask(["dense"])
     retrieval.close()
     sample = (str(out), "--arms", "dense:told", "--sample", "1", "--words", "20", "--max-tokens", "60")
-    model = ("--llm", "openai/smollm2", "--llm-url", url)
+    model = ("--llm", "openai:smollm2", "--llm-url", url)
     for expected in ("1 asked", "0 asked"):
         done = epic("eval", "answer", *sample, *model)
         assert done.code == 0 and done.out.startswith(expected), done

@@ -93,7 +93,7 @@ def test_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         return scripted([Message(**message) for message in request["messages"]])  # type: ignore[attr-defined]
 
     with LMServer(reply) as server:
-        model = ("--llm", "openai/tiny", "--llm-url", server.base_url)
+        model = ("--llm", "openai:tiny", "--llm-url", server.base_url)
         assert "12 preferences" in epic("eval", "make-questions", str(texts), str(pairs), *model).out
         assert "1 personas" in epic("eval", "make-personas", str(pairs), str(people), *model).out
         refused(epic("eval", "make-preferences", str(texts), str(pairs), "--conditions", "4", *model), "conditions")

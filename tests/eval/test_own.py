@@ -68,7 +68,7 @@ def test_a_model_is_judged_with_the_memory_and_without(
         return options[0] if "preferences:" in text else options[1]
 
     with LMServer(reply) as server:
-        model = ("--llm", "openai/tiny", "--llm-url", server.base_url, "--out", str(tmp_path / "out"))
+        model = ("--llm", "openai:tiny", "--llm-url", server.base_url, "--out", str(tmp_path / "out"))
         done = epic("eval", str(memory), str(questions), *model)
         assert done.code == 0, done.err
         rows = {line.split("  ")[0]: line.split() for line in done.out.splitlines()}
@@ -80,7 +80,7 @@ def test_a_model_is_judged_with_the_memory_and_without(
         assert [line for line in again.out.splitlines() if line.startswith("with the memory")] == [
             line for line in done.out.splitlines() if line.startswith("with the memory")
         ]
-    refused(epic("eval", str(memory), str(questions), "--llm", "openai/tiny"), "address")
+    refused(epic("eval", str(memory), str(questions), "--llm", "openai:tiny"), "address")
 
 
 def test_wrong_questions_are_named(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_a_real_server_by_the_command_line(out: Path, epic: Epic) -> None:
 
     with LMServer(reply) as server:
         for expected in ("asked", "0 asked"):
-            model = ("--llm", "openai/tiny", "--llm-url", server.base_url)
+            model = ("--llm", "openai:tiny", "--llm-url", server.base_url)
             done = epic("eval", "answer", str(out), "--arms", "dense", "--modes", "told", "--sample", "2", *model)
             assert done.code == 0
             assert expected in done.out
@@ -232,7 +232,7 @@ def test_a_real_server_by_the_command_line(out: Path, epic: Epic) -> None:
 
 def test_what_cannot_be_asked_is_refused(out: Path, epic: Epic, tmp_path: Path) -> None:
     refused(epic("eval", "answer", str(out)), "--llm")
-    refused(epic("eval", "answer", str(out), "--llm", "openai/m"), "address")
+    refused(epic("eval", "answer", str(out), "--llm", "openai:m"), "address")
     refused(epic("eval", "accuracy", str(tmp_path), "--answers-by", "a", "--judged-by", "b"), "retrieved.jsonl")
     refused(epic("eval", "accuracy", str(out), "--answers-by", "a", "--judged-by", "b"), "'a' has answered nothing")
     refused(epic("eval", "export-prompts", str(out), str(tmp_path / "p"), "--model", "m", "--modes", "all"), "mode")

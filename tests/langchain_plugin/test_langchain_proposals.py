@@ -270,7 +270,7 @@ async def test_a_model_that_fails_is_logged_and_the_cues_count(
 
 
 def test_a_model_is_an_argument_of_proposing(memory: EpicMemory) -> None:
-    assert EpicMemoryMiddleware(memory, propose="auto", llm="ollama/qwen3:4b").llm is not None
+    assert EpicMemoryMiddleware(memory, propose="auto", llm="ollama:qwen3:4b").llm is not None
     for wrong in ({"propose": True, "llm": 3}, {"propose": True, "llm": "qwen3"}, {"llm": ScriptedChat(answers=[])}):
         with pytest.raises(InvalidInputError):
             EpicMemoryMiddleware(memory, **wrong)  # type: ignore[arg-type]

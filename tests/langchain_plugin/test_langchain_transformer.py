@@ -572,7 +572,7 @@ def test_fields_can_be_made_configurable() -> None:
         ({"embeddings": "all-minilm"}, "LangChain Embeddings"),
         ({"embeddings": Words}, "LangChain Embeddings"),
         ({"embeddings": Scripted()}, "LangChain Embeddings"),
-        ({"llm": "qwen3:4b"}, "chat model"),
+        ({"llm": "qwen3:4b"}, "There is no model .qwen3:4b."),
         ({"llm": ScriptedChat}, "chat model"),
         ({"llm": HashEncoder()}, "chat model"),
         ({"llm": chat().with_retry()}, "without bind, with_retry"),

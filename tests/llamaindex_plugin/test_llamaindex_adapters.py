@@ -389,7 +389,8 @@ def test_what_is_given_as_a_model_becomes_a_verifier() -> None:
     ids=["text", "number", "class", "class of ours", "embedding", "embedding of ours"],
 )
 def test_what_is_no_model_is_an_error(wrong: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"Ollama\(model=...\)"):
+    named = "There is no model 'local'" if wrong == "local" else r"Ollama\(model=...\)"
+    with pytest.raises(InvalidInputError, match=named):
         verifier_of(wrong, HashEncoder())
     with pytest.raises(InvalidInputError, match="LlamaIndex LLM"):
         LlamaIndexLM(wrong)

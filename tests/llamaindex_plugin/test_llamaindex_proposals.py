@@ -102,7 +102,7 @@ async def test_a_model_reads_what_no_cue_finds(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_model_is_an_argument_of_proposing() -> None:
-    EpicMemoryBlock(memory=EpicMemory(), propose="auto", llm="ollama/qwen3:4b")
+    EpicMemoryBlock(memory=EpicMemory(), propose="auto", llm="ollama:qwen3:4b")
     for wrong in ({"propose": True, "llm": 3}, {"propose": True, "llm": "qwen3"}, {"llm": ScriptedLLM(answers=[])}):
         with pytest.raises((ValidationError, InvalidInputError)):
             EpicMemoryBlock(memory=EpicMemory(), **wrong)  # type: ignore[arg-type]

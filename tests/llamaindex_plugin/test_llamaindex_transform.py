@@ -638,7 +638,7 @@ def test_a_model_can_be_exchanged() -> None:
     ("name", "value", "match"),
     [
         ("preferences", ["a", "a"], "given twice"),
-        ("llm", "qwen3:4b", "LlamaIndex LLM"),
+        ("llm", "qwen3:4b", "There is no model .qwen3:4b."),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_and_the_old_one_stays(name: str, value: Any, match: str) -> None:
@@ -679,7 +679,7 @@ async def test_a_preference_that_expires_meanwhile_counts_no_more(monkeypatch: p
         ({"encoder": "all-minilm"}, "LlamaIndex embedding model"),
         ({"embed_model": ScriptedEmbedding}, "LlamaIndex embedding model"),
         ({"embed_model": Scripted()}, "LlamaIndex embedding model"),
-        ({"llm": "qwen3:4b"}, "LlamaIndex LLM"),
+        ({"llm": "qwen3:4b"}, "There is no model .qwen3:4b."),
         ({"llm": ScriptedLLM}, "LlamaIndex LLM"),
         ({"llm": HashEncoder()}, "LlamaIndex LLM"),
         ({"memory": "me.epic"}, "memory"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 from typer import Argument, Option, Typer
 
-from epic_core.cli.options import InFile, command
+from epic_core.cli.options import InFile, Model, command
 from epic_core.cli.printing import LONGEST, fail, plain, show
 from epic_core.errors import InvalidInputError
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from epic_core.filters import Filter
     from epic_core.memory import EpicMemory
     from epic_core.types import Hits
+
+_WAITS = "30 s"
 
 
 def add_commands(app: Typer) -> None:
@@ -30,6 +33,7 @@ def add_commands(app: Typer) -> None:
 
 def ask(
     file: InFile,
+    model: Model,
     question: Annotated[
         str | None, Argument(metavar="QUESTION", help="without one, questions are read until an empty line")
     ] = None,
@@ -48,7 +52,10 @@ def ask(
     """Ask a memory."""
     from epic_core.context import format_context
 
-    with file.open() as memory:
+    if model.llm is not None and model.on_demand is None and question is not None:
+        # In the background, the verdicts would end with the command.
+        model = replace(model, on_demand=_WAITS)
+    with file.open(model) as memory:
 
         def answer(question: str) -> None:
             hits = memory.search(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -54,21 +56,29 @@ def demo_key() -> dict[tuple[str, int], str]:
     return {(item, int(number)): stance for item, number, stance in (line.split("\t") for line in lines)}
 
 
-def run_demo(path: str | None = None) -> Iterator[RenderableType]:
+def run_demo(path: str | None = None, **options: Any) -> Iterator[RenderableType]:
     """Build a memory from the bundled corpus, ask it and plain dense retrieval, and yield the parts to print.
 
     Args:
         path: The file for the memory; default: only in RAM.
+        **options: Of the memory. With `llm`, that model expands the preferences and decides.
     """
     preferences, questions, key = demo_preferences(), demo_questions(), demo_key()
+    model = options.get("llm")
+    if model is not None:
+        preferences = [Preference(text=preference.text) for preference in preferences]
     yield Text("Maya told her memory what matters to her", "bold")
     yield from (plain(f"  • {preference}") for preference in preferences)
-    yield plain("  A language model wrote once what each means in practice; none is asked from here on.", "dim")
+    writes = "A language model wrote once what each means in practice; none is asked from here on."
+    if model is not None:
+        writes = f"{model.name} writes once what each means in practice, and decides what is kept for it."
+    yield plain(f"  {writes}", "dim")
 
     items = list(Sources([str(_DATA / "corpus.jsonl")], chunker=WordChunker()))
-    memory = EpicMemory(preferences) if path is None else EpicMemory.open(path, preferences)
+    memory = EpicMemory(preferences, **options) if path is None else EpicMemory.open(path, preferences, **options)
     with memory:
-        report = memory.add(items)
+        opened = memory.opening_report
+        report = memory.add(items, progress=model is not None and sys.stderr.isatty())
         stats = memory.stats()
         yield Text("\nand gave it what she had saved: mails, notes, clippings", "bold")
         rows = [
@@ -79,6 +89,12 @@ def run_demo(path: str | None = None) -> Iterator[RenderableType]:
         ]
         yield table((">", ""), [(f"  {count}", what) for count, what in rows])
         yield f"  in {report.seconds:.1f} s; {stats.bytes['total'] / 1e6:.2f} MB in all"
+        if model is not None:
+            yield (
+                f"  {model.name} was asked {opened.usage.calls + report.usage.calls} times: it expanded"
+                f" {opened.expanded} of {len(preferences)} preferences, and left {report.undecided} texts undecided."
+            )
+        yield from (plain(f"  warning: {warning}") for warning in (*opened.warnings, *report.warnings))
 
         vectors = memory.encoder.encode([item.text for item in items])
         suits, seconds = 0, []
@@ -98,10 +114,10 @@ def run_demo(path: str | None = None) -> Iterator[RenderableType]:
         with EpicMemory([preference.text for preference in preferences]) as without:
             without.add(items)
             both = [sum(_suits(each, questions, key)) for each in (memory, without)]
-        yield Text(
+        by = "what the language model wrote" if model is None else model.name
+        yield plain(
             f"\nAll {len(questions)} questions, by a key made by hand: the first answer suits her {both[0]} times with"
-            f" epic, {both[1]} times without what the language model wrote, {suits} times with plain retrieval by the"
-            " same encoder.",
+            f" epic, {both[1]} times without {by}, {suits} times with plain retrieval by the same encoder.",
             "bold",
         )
         yield Text.assemble("\n", ("What a model is given for: ", "bold"), (questions[_TOLD - 1], "bold"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, Typer
 
-from epic_core.cli.options import InFile, command
+from epic_core.cli.options import InFile, Model, command
 from epic_core.cli.printing import table
 from epic_core.errors import UnknownItemError
 
@@ -22,6 +22,7 @@ def add_commands(app: Typer) -> None:
 
 def note(
     file: InFile,
+    model: Model,
     texts: Annotated[
         list[str],
         Argument(metavar="TEXT...", help='a short statement, such as "I work night shifts"; - reads lines of them'),
@@ -34,7 +35,7 @@ def note(
     from epic_core.cli.readers.base import standard_input
 
     given = [line for text in texts for line in (standard_input().splitlines() if text == "-" else [text])]
-    with file.open() as memory:
+    with file.open(model) as memory:
         edits = [edit for line in given if line for edit in memory.add_fact(line, expires_at=until).edits]
     file.show(
         edits, *(str(edit) + (f"  (epic facts {file.memory} --undo {edit.id})" if edit.id else "") for edit in edits)

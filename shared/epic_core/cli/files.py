@@ -32,6 +32,7 @@ def stats(file: InFile) -> None:
     if made.budget is not None:
         sizes.append(("budget", made.budget, f"{made.budget / 1e6:.4f} MB"))
     others = [("encoder", made.encoder), ("verifier", made.verifier), ("tau", f"{made.tau:.3f}")]
+    others += [(name, told) for name, told in (("model", made.model_use), ("waiting", made.waiting)) if told]
     file.show(
         made,
         table(("count", "rows>"), counts),

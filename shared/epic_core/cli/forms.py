@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
-from epic_core.cli.options import InFile, Server, command
+from epic_core.cli.options import InFile, Model, command
 
 
 def add_commands(app: Typer) -> None:
@@ -19,23 +19,19 @@ def add_commands(app: Typer) -> None:
 
 def fill(
     file: InFile,
-    server: Server,
+    model: Model,
     form: Annotated[
         str, Argument(metavar="FORM", help='JSON: {"fields": [{"name": ..., "question": ..., "type": ...}]}')
     ],
     out: Annotated[str | None, Option(metavar="FILE", help="write the values into this file, as JSON by name")] = None,
-    llm: Annotated[
-        str | None, Option(metavar="MODEL", help="a language model that reads the values: ollama/MODEL")
-    ] = None,
 ) -> None:
     """Fill in a form from what is held, each value with its memory."""
     from epic_core.forms import Form
     from epic_core.storage.sqlite.files import new_file
 
     asked = Form.of(form)
-    lm = None if llm is None else server.model(llm)
-    with file.open() as memory:
-        filled = memory.fill(asked, lm)
+    with file.open(model) as memory:
+        filled = memory.fill(asked)
     count = sum(each.state == "filled" for each in filled)
     file.show(filled.fields, *map(str, filled), f"{count} of {len(filled.fields)} fields filled in.")
     if out:

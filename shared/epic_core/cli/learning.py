@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
 
-from epic_core.cli.options import InFile, Server, command
+from epic_core.cli.options import InFile, Model, command
 from epic_core.cli.printing import show, visible
 from epic_core.errors import InvalidInputError
 
@@ -34,6 +34,7 @@ def _read_json(name: str) -> Any:
 
 def onboard(
     file: InFile,
+    model: Model,
     answers: Annotated[
         str | None,
         Option(metavar="FILE", help="answers by the ids of the questions, as JSON; accepted as given"),
@@ -45,7 +46,7 @@ def onboard(
 
     asked = QUESTIONS if questions is None else read_questions(_read_json(questions))
     reply = _Terminal() if answers is None else _Answers(_read_json(answers), asked, shown=not file.json)
-    with file.open_or_make() as memory:
+    with file.open_or_make(model) as memory:
         asking = Onboarding(asked).start(memory)
         step, accepted = next(asking, None), 0
         try:
@@ -112,23 +113,19 @@ def _told(proposal: Proposal) -> str:
 
 def learn(
     file: InFile,
-    server: Server,
+    model: Model,
     chat: Annotated[str, Argument(metavar="CHAT", help="a chat log: .json (an export, too), .jsonl or .txt")],
     user: Annotated[list[str], Option(metavar="NAME", help="a speaker who is the user")] = [],  # noqa: B006
     auto: Annotated[
         float | None, Option(metavar="CONFIDENCE", help="accept additions from this confidence on, as 0.9")
-    ] = None,
-    llm: Annotated[
-        str | None, Option(metavar="MODEL", help="a language model that reads the chat, too: ollama/MODEL")
     ] = None,
 ) -> None:
     """Read a chat for what it says of the user, as proposals."""
     from epic_core.cli.sources import read_messages
 
     messages = read_messages(chat)
-    lm = None if llm is None else server.model(llm)
-    with file.open_or_make() as memory:
-        made = memory.propose(messages, lm, auto, user=user)
+    with file.open_or_make(model) as memory:
+        made = memory.propose(messages, auto=auto, user=user)
     accepted = [f"accepted  {each}\n          {each.quote!r}" for each in made.report.accepted]
     waiting = [f"Nothing of this is in force yet: epic proposals {file.memory} accept ID ..."] if made else []
     file.show(
@@ -146,12 +143,13 @@ def _lines(proposal: Proposal) -> str:
 
 def proposals(
     file: InFile,
+    model: Model,
     action: Annotated[Literal["list", "accept", "reject"], Argument(help="what to do")] = "list",
     ids: Annotated[list[str], Argument(metavar="ID...", help="the beginning of an id, or all")] = [],  # noqa: B006
     text: Annotated[str | None, Option(help="accept one in these words")] = None,
 ) -> None:
     """List what is proposed; accept or reject it."""
-    with file.open() as memory:
+    with file.open(model) as memory:
         if action == "list":
             waiting = memory.proposals()
             file.show(waiting, *map(_lines, waiting), f"{len(waiting)} proposals wait for a decision.")

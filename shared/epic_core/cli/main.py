@@ -16,7 +16,7 @@ from typer import Argument, Option
 
 from epic_core import __version__
 from epic_core.cli import apps, asking, facts, files, forms, learning, preferences, rerank
-from epic_core.cli.options import Common, InFile, Model, Reader, command, new_app
+from epic_core.cli.options import Common, InFile, Judging, Model, command, new_app
 from epic_core.cli.printing import fail, show, warn
 from epic_core.errors import EpicError, InvalidInputError, MissingExtraError
 
@@ -117,19 +117,20 @@ def _epic(
 
 @command(app)
 def demo(
+    model: Model,
     out: Annotated[str | None, Option(metavar="FILE", help="keep the memory in this file")] = None,
 ) -> None:
     """Build a memory from a bundled corpus, and ask it and plain retrieval the same questions."""
     from epic_core.cli.demo import run_demo
 
-    for part in run_demo(out):
+    for part in run_demo(out, **model.options()):
         show(part)
 
 
 @command(app)
 def build(
     common: Common,
-    reader: Reader,
+    judging: Judging,
     sources: Annotated[
         list[str], Argument(metavar="SOURCE...", help="notes, documents, .jsonl, .json, or folders of them")
     ],
@@ -170,14 +171,13 @@ def build(
         given,
         sync=sync,
         encoder=common.encoder,
-        verifier=reader.verifier(),
-        expander=reader.expander(),
         namespace=common.namespace,
         tau=tau,
         keep_rate=keep_rate,
         budget=budget,
         reserve=reserve,
         tagger=PhraseTagger() if tags else None,
+        **judging.options(),
     ) as memory:
         _warn(memory)
         read.roots = Roots(memory)
@@ -205,7 +205,7 @@ def build(
 @command(app)
 def add(
     file: InFile,
-    model: Model,
+    judging: Judging,
     texts: Annotated[
         list[str], Argument(metavar="TEXT...", help="what may be kept; - reads a text from standard input")
     ],
@@ -215,7 +215,7 @@ def add(
     from epic_core.text.chunking import WordChunker
 
     pieces = [piece for text in texts for piece in (WordChunker().chunks(standard_input()) if text == "-" else [text])]
-    with file.open(model) as memory:
+    with file.open(judging) as memory:
         _report(file, memory, memory.add(pieces))
 
 
@@ -249,11 +249,11 @@ def _remove_empty(memory: EpicMemory, new: bool) -> None:
 
 
 @command(app)
-def retry(file: InFile, model: Model) -> None:
-    """Verify the undecided items again."""
-    with file.open(model) as memory:
+def retry(file: InFile, judging: Judging) -> None:
+    """Verify the undecided items again, and read the preferences that wait to be read."""
+    with file.open(judging) as memory:
         made_by = memory.stats().verified_by
-        if model.llm is None and made_by is not None:
+        if judging.llm is None and made_by is not None:
             raise InvalidInputError(
                 f"These items wait for a language model ({made_by}). Say which decides: epic retry FILE --llm MODEL"
             )

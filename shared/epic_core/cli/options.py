@@ -20,15 +20,15 @@ from epic_core.cli.printing import show, show_json, visible
 from epic_core.errors import InvalidInputError, UnknownItemError
 
 if TYPE_CHECKING:
-    from epic_core.lm import LanguageModel, OllamaLM, OpenAICompatibleLM
+    from epic_core.lm import LlamaCppLM, OllamaLM, OpenAICompatibleLM
     from epic_core.memory import EpicMemory
-    from epic_core.verification import Verifier
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 ENCODERS = "static, minilm (the default if installed), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
 """As `epic_core.encoders.by_name.NAMES`, which would take numpy to show the help."""
 _KEY = "EPIC_LLM_KEY"
-_MODELS = "ollama/MODEL, or openai/MODEL with --llm-url"
+MODELS = "ollama:MODEL, openai:MODEL@URL, llama.cpp:FILE.gguf, or auto"
+"""As `epic_core.lm.by_name.NAMES`, likewise."""
 _PANEL = f"Language model (a key for its server is read from {_KEY})"
 
 
@@ -131,18 +131,17 @@ class InFile(Common):
         return EpicMemory.open(
             self.memory,
             encoder=self.encoder,
-            verifier=None if model is None else model.verifier(),
-            expander=None if model is None else model.expander(),
             namespace=self.namespace,
             must_exist=True,
             read_only=read_only,
+            **({} if model is None else model.options()),
         )
 
-    def open_or_make(self) -> EpicMemory:
+    def open_or_make(self, model: Model) -> EpicMemory:
         """Open the memory, or make one without preferences."""
         from epic_core.memory import EpicMemory
 
-        return EpicMemory.open(self.memory, encoder=self.encoder, namespace=self.namespace)
+        return EpicMemory.open(self.memory, encoder=self.encoder, namespace=self.namespace, **model.options())
 
 
 @dataclass(kw_only=True)
@@ -151,7 +150,7 @@ class Server:
 
     llm_url: Annotated[
         str | None,
-        Option(metavar="URL", help="the server: http://localhost:8000/v1 for openai/MODEL", rich_help_panel=_PANEL),
+        Option(metavar="URL", help="the server, if the name does not hold it", rich_help_panel=_PANEL),
     ] = None
     concurrency: Annotated[
         int | None, Option(metavar="N", help="calls at the same time (default 1)", rich_help_panel=_PANEL)
@@ -160,7 +159,7 @@ class Server:
         float | None, Option(metavar="S", help="seconds for an answer (default 120)", rich_help_panel=_PANEL)
     ] = None
 
-    def model(self, name: str) -> OllamaLM | OpenAICompatibleLM:
+    def model(self, name: str) -> OllamaLM | OpenAICompatibleLM | LlamaCppLM:
         """Return the language model of a name, once its server has answered."""
         from epic_core.lm import lm_of
 
@@ -173,38 +172,68 @@ class Server:
 
 @dataclass(kw_only=True)
 class Model(Server):
-    """A language model that verifies."""
+    """A language model that does all that one can do for a memory, and how much it is asked."""
 
     llm: Annotated[
         str | None,
-        Option(metavar="MODEL", help=f"{_MODELS}; without it, the embedded verifier decides", rich_help_panel=_PANEL),
+        Option(
+            metavar="MODEL",
+            help=f"explains preferences, decides, and reads: {MODELS}; default: none is asked",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    model_budget: Annotated[
+        str | None,
+        Option(
+            metavar="N",
+            help='calls a day, or "50000 tokens"; what is left over waits for `epic retry`',
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    on_demand: Annotated[
+        str | None,
+        Option(
+            metavar="TIME",
+            help='how long an answer waits for verdicts on what it finds: "300 ms"; or "background", or "off"',
+            rich_help_panel=_PANEL,
+        ),
     ] = None
 
-    @property
-    def expanding(self) -> str | None:
-        """The name of the model that only reads preferences."""
-        return None
+    def options(self) -> dict[str, Any]:
+        """Return the options of `EpicMemory` that these are, once the model's server has answered.
 
-    def verifier(self) -> Verifier | None:
-        """Return the verifier that the options ask for, once its server has answered; None without `--llm`."""
+        Raises:
+            InvalidInputError: for options that say how a model is asked, and none that says which.
+            LMError: if the model cannot be asked.
+        """
         if self.llm is None:
-            asking = ("llm_url", "concurrency", "timeout") if self.expanding is None else ()
-            given = [name for name in asking if getattr(self, name) is not None]
-            if given:
-                raise InvalidInputError(f"--{given[0].replace('_', '-')} says how a model is asked; --llm says which.")
-            return None
-        from epic_core.verification import LMVerifier
+            self._check_alone()
+            return {}
+        from epic_core.memory import asked_model
 
-        return LMVerifier(self.model(self.llm))
+        lm, _ = asked_model(self.model(self.llm), self.model_budget)
+        return {"llm": lm, "on_demand": self.on_demand}
 
-    def expander(self) -> LanguageModel | None:
-        """Return the model that only reads preferences, if the options ask for one."""
-        return None if self.expanding is None else self.model(self.expanding)
+    def arguments(self) -> list[str]:
+        """Return these options as they are given on a command line."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        return [
+            part
+            for name, value in given.items()
+            if value is not None
+            for part in (f"--{name.replace('_', '-')}", str(value))
+        ]
+
+    def _check_alone(self, *named: str) -> None:
+        """Raise an error if anything is given but the options that are named."""
+        given = [each.name for each in fields(self) if each.name not in named and getattr(self, each.name) is not None]
+        if given:
+            raise InvalidInputError(f"--{given[0].replace('_', '-')} says how a model is asked; --llm says which.")
 
 
 @dataclass(kw_only=True)
-class Reader(Model):
-    """A language model that verifies, and one that reads preferences."""
+class Judging(Model):
+    """The same, for commands that take texts in."""
 
     expand: Annotated[
         str | None,
@@ -215,10 +244,16 @@ class Reader(Model):
         ),
     ] = None
 
-    @property
-    def expanding(self) -> str | None:
-        """The name of the model that only reads preferences."""
-        return self.expand
+    def options(self) -> dict[str, Any]:
+        """Return the options as `Model.options` does, and the model that only reads preferences."""
+        options = super().options()
+        if self.expand is not None:
+            options["expander"] = self.model(self.expand)
+        return options
+
+    def _check_alone(self, *named: str) -> None:
+        asking = () if self.expand is None else ("expand", "llm_url", "concurrency", "timeout")
+        super()._check_alone(*asking, *named)
 
 
 @contextmanager

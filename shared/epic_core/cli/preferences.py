@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from epic_core.cli.options import Group, InFile, Model, Reader, command, new_app
+from epic_core.cli.options import Group, InFile, Judging, command, new_app
 from epic_core.cli.printing import warn
 from epic_core.errors import InvalidInputError
 
@@ -83,7 +83,7 @@ def _show(file: InFile, text: Which) -> None:
 @command(app)
 def _add(
     file: InFile,
-    reader: Reader,
+    judging: Judging,
     text: Annotated[str, Argument(metavar="TEXT", help="the preference")],
     expires: Annotated[
         str | None, Option(metavar="WHEN", help="until when it counts, like 2027-03-31T12:00:00+01:00")
@@ -95,14 +95,14 @@ def _add(
 
     ends = None if expires is None else checked_moment(expires)
     preference = Preference(text=text, expires_at=ends)
-    with file.open(reader) as memory:
+    with file.open(judging) as memory:
         file.show(memory.add_preference(preference, progress=sys.stderr.isatty()))
 
 
 @command(app)
-def _remove(file: InFile, model: Model, text: Which) -> None:
+def _remove(file: InFile, judging: Judging, text: Which) -> None:
     """Remove one, with the items that nothing else holds."""
-    with file.open(model) as memory:
+    with file.open(judging) as memory:
         report = memory.remove_preference(text)
         for warning in report.warnings:
             warn(warning)
@@ -111,10 +111,10 @@ def _remove(file: InFile, model: Model, text: Which) -> None:
 
 @command(app)
 def _replace(
-    file: InFile, reader: Reader, old: Which, new: Annotated[str, Argument(metavar="NEW", help="the new preference")]
+    file: InFile, judging: Judging, old: Which, new: Annotated[str, Argument(metavar="NEW", help="the new preference")]
 ) -> None:
     """Put another in its place."""
-    with file.open(reader) as memory:
+    with file.open(judging) as memory:
         file.show(memory.replace_preference(old, new, progress=sys.stderr.isatty()))
 
 
@@ -168,12 +168,12 @@ def _edit(
 
 
 @command(app)
-def _reread(file: InFile, reader: Reader, text: Which) -> None:
+def _reread(file: InFile, judging: Judging, text: Which) -> None:
     """Have what it likes and avoids read anew, by --llm, --expand or the parser."""
-    with file.open(reader) as memory:
+    with file.open(judging) as memory:
         report = memory.set_aspects(text, None)
         held = memory.expansions(text)
-        if held is not None and held.source == "user" and not report.unread and (reader.llm or reader.expand):
+        if held is not None and held.source == "user" and not report.unread and (judging.llm or judging.expand):
             # The model's own expansion was rewritten with the aspects; the user's is reset here, as the user's
             # aspects are.
             report = memory.set_expansion(text, None)

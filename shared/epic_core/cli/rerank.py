@@ -22,7 +22,7 @@ def _collect(
     server: Server,
     asked: Annotated[str, Argument(metavar="QUESTIONS", help='lines of JSON: {"question": ..., "reference": ...}')],
     scorer: Annotated[
-        str, Option(metavar="MODEL", help="openai/MODEL on vLLM, llamacpp/FILE.gguf, or any with --metric")
+        str, Option(metavar="MODEL", help="openai:MODEL on vLLM, llama.cpp:FILE.gguf, or any with --metric")
     ],
     out: Annotated[str, Option(metavar="LOG", help="the log; an interrupted one is continued")],
     metric: Annotated[bool, Option("--metric", help="let the model answer, and compare words")] = False,
@@ -74,8 +74,8 @@ def _collect(
 def _scorer(server: Server, name: str, *, metric: bool) -> Scorer:
     from epic_core.lm import LlamaCppScorer, MetricScorer, OpenAICompatibleLM, VllmScorer
 
-    kind, _, path = name.partition("/")
-    if kind == "llamacpp" and not metric:
+    kind, _, path = name.partition(":")
+    if kind == "llama.cpp" and not metric:
         return LlamaCppScorer(path)
     lm = server.model(name)
     if metric:

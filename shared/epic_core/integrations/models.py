@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from epic_core.encoders import Encoder, aembed, by_name, embed
 from epic_core.encoders.adapted import is_encoder
@@ -14,7 +15,7 @@ from epic_core.errors import InvalidInputError
 from epic_core.lm import LanguageModel
 from epic_core.lm import by_name as lm_by_name
 from epic_core.lm.failures import kind_of
-from epic_core.memory import EpicMemory
+from epic_core.memory import EpicMemory, ModelOptions, asked_model
 from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
 
 
@@ -61,49 +62,57 @@ class Models:
         )
 
     def lm_of(self, given: object) -> LanguageModel:
-        """Return a language model for the model that a user gave.
+        """Return a language model for the model that a user gave: the framework's, or any that `epic_core` takes.
 
         Raises:
             InvalidInputError: for anything else.
         """
         if isinstance(given, self.chat):
             return self.lm(given)
-        if not self._is_component(given) and callable(getattr(given, "complete", None)):
-            return given  # type: ignore[return-value]
-        raise InvalidInputError(f"{self.no_chat}; not {kind_of(given)}.")
-
-    def reader_of(self, given: object) -> LanguageModel | None:
-        """Return the language model that reads a chat for proposals, a string is one's name; None if none is given.
-
-        Raises:
-            InvalidInputError: for anything else.
-        """
         if isinstance(given, str):
             return lm_by_name.lm_of(given)
-        return None if given is None else self.lm_of(given)
+        if not self._is_component(given):
+            with suppress(InvalidInputError):
+                return lm_by_name.lm_of(cast("LanguageModel", given))
+        raise InvalidInputError(f"{self.no_chat}; not {kind_of(given)}.")
 
-    def verifier_of(self, given: object, encoder: Encoder) -> Verifier:
-        """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model."""
-        if given is None:
-            return EmbeddedVerifier(encoder)
-        if not self._is_component(given) and isinstance(given, Verifier):
-            return given
-        return LMVerifier(self.lm_of(given))
+    def verifier_of(self, given: object, encoder: Encoder, model_budget: int | str | None = None) -> Verifier:
+        """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model.
 
-    def memory_of(self, memory: object, embeddings: object = None) -> EpicMemory:
+        Args:
+            given: The model.
+            encoder: The embedded verifier's.
+            model_budget: How much the model may be asked a day, as for `EpicMemory`; this process counts.
+
+        Raises:
+            InvalidInputError: for anything else, or a budget without a language model.
+        """
+        ready = not self._is_component(given) and isinstance(given, Verifier)
+        lm, _ = asked_model(None if given is None or ready else self.lm_of(given), model_budget)
+        if lm is not None:
+            return LMVerifier(lm)
+        return EmbeddedVerifier(encoder) if given is None else given  # type: ignore[return-value]
+
+    def memory_of(self, memory: object, embeddings: object = None, model: ModelOptions | None = None) -> EpicMemory:
         """Return a memory that is open, or open the one in a file, which has to exist.
 
         Args:
             memory: The memory, or the name of its file.
             embeddings: As for `encoder_of`, to open a file with.
+            model: Likewise, the language model and how it is asked.
 
         Raises:
-            InvalidInputError: for another type, or for embeddings that are not those of an open memory.
+            InvalidInputError: for another type, for embeddings that are not those of an open memory, or a model beside
+                one.
             StoreError: if the file cannot be opened.
         """
+        model = {} if model is None else model
         if isinstance(memory, (str, Path)):
             encoder = None if embeddings is None else self.encoder_of(embeddings)
-            return EpicMemory.open(memory, must_exist=True, encoder=encoder)
+            if model.get("llm") is not None:
+                model = {**model, "llm": self.lm_of(model["llm"])}
+            return EpicMemory.open(memory, must_exist=True, encoder=encoder, **model)
+        check_open(model)
         if not isinstance(memory, EpicMemory):
             raise InvalidInputError(f"memory is an EpicMemory or the name of its file, not {type(memory).__name__}.")
         if embeddings is not None:
@@ -116,6 +125,17 @@ class Models:
 
     def _is_component(self, given: object) -> bool:
         return isinstance(given, (type, self.component))
+
+
+def check_open(model: ModelOptions) -> None:
+    """Check that no model is given for a memory that is open already.
+
+    Raises:
+        InvalidInputError: if one is.
+    """
+    given = [name for name, value in model.items() if value is not None]
+    if given:
+        raise InvalidInputError(f"The memory is open: leave out {given[0]}=, and give it to EpicMemory.open(...).")
 
 
 def own_encoder(given: Encoder | str | None, others: str) -> Encoder:

@@ -74,14 +74,10 @@ def propose(
         pending = [
             Known(text=each.text, preference=each.about_preference, pending=True) for each in waiting if each.text
         ]
+        failures = len(report.failures)
         by_model = yield from proposed_by(lm, conversation.turns, [*known, *pending], report)
-        quotes = [(each.turn, plain(each.quote)) for each in found]
-        found += [
-            each
-            for each in by_model
-            if not any(each.turn == turn and _overlap(plain(each.quote), quote) for turn, quote in quotes)
-        ]
-        found.sort(key=lambda each: each.turn)
+        by_model = [_ending(each, conversation.turns) for each in by_model]
+        found = _both(found, by_model, report, read=len(report.failures) == failures)
     _take_back(session, {each.id for each in back} - {each.id for each in found}, conversation.turns)
     # What waits already stays as it is, so that the same words read again change nothing.
     with session.lock:
@@ -110,6 +106,45 @@ def _with_origin(proposal: Proposal, turns: Sequence[Turn]) -> Proposal:
     sentence = sentence_of(turn.text, proposal.quote)
     told = None if turn.time is None else said_at(turn)
     return replace(proposal, sentence=sentence, speaker=turn.speaker, said_at=told)
+
+
+def _ending(proposal: Proposal, turns: Sequence[Turn]) -> Proposal:
+    """Return a model's proposal with the end that its quote states: "No sugar until Friday"."""
+    from epic_core.learning.cues import said_at
+    from epic_core.learning.durations import end_of
+
+    if proposal.expires_at is not None or not proposal.text:
+        return proposal
+    now = said_at(next(each for each in turns if each.number == proposal.turn))
+    end = end_of(proposal.quote, now)
+    return proposal if end is None or end <= now else replace(proposal, expires_at=end)
+
+
+def _both(
+    by_cues: Sequence[Proposal], by_model: Sequence[Proposal], report: ProposalReport, *, read: bool
+) -> list[Proposal]:
+    """Join what the cues find with a model's reading, in the order of the turns.
+
+    What the model has read and does not propose is left out. Where both propose the same, the surer one's confidence
+    and an end that either found count.
+    """
+    joined = list(by_model)
+    for each in by_cues:
+        place = next((n for n, other in enumerate(joined) if _same_words(each, other)), None)
+        if place is None:
+            if read:
+                report.leave_out(each.turn, each.quote, "the model does not propose it")
+            else:
+                joined.append(each)
+        elif joined[place].kind == each.kind:
+            other = joined[place]
+            surer = max(each.confidence, other.confidence)
+            joined[place] = replace(other, confidence=surer, expires_at=other.expires_at or each.expires_at)
+    return sorted(joined, key=lambda each: each.turn)
+
+
+def _same_words(one: Proposal, other: Proposal) -> bool:
+    return one.turn == other.turn and _overlap(plain(one.quote), plain(other.quote))
 
 
 def _known(session: Session) -> list[Known]:

@@ -2,6 +2,7 @@
 
 from epic_core.lm.base import Completion, LanguageModel, Message, Token
 from epic_core.lm.by_name import lm_of
+from epic_core.lm.llamacpp import LlamaCppLM
 from epic_core.lm.ollama import OllamaLM
 from epic_core.lm.openai_compatible import OpenAICompatibleLM
 from epic_core.lm.scoring import LlamaCppScorer, MetricScorer, Scored, Scorer, VllmScorer
@@ -9,6 +10,7 @@ from epic_core.lm.scoring import LlamaCppScorer, MetricScorer, Scored, Scorer, V
 __all__ = [
     "Completion",
     "LanguageModel",
+    "LlamaCppLM",
     "LlamaCppScorer",
     "Message",
     "MetricScorer",

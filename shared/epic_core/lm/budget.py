@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from numbers import Integral
 from typing import Any, Literal, TypeAlias, get_args
 
 from epic_core.errors import InvalidInputError, LMSetupError
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
+from epic_core.runtime.threads import in_thread
 
 Unit: TypeAlias = Literal["calls", "tokens"]
+_UNITS: tuple[Unit, ...] = get_args(Unit)
 _BUDGET = re.compile(r"([\d_,]+)\s*(calls|tokens)?(?:\s*(?:a|per|/)\s*day)?")
 _CHARACTERS_A_TOKEN = 4
 
@@ -25,18 +30,24 @@ class ModelBudgetError(LMSetupError):
 
 @dataclass
 class ModelBudget:
-    """What a model may be asked on one day, by local time.
+    """What a model may be asked on one day, by local time, by all processes that have the memory's file open.
+
+    A process learns what others used when it writes and when it begins something; what they use meanwhile comes on top.
 
     Args:
-        limit: Most calls or tokens a day; prompt and answer count.
+        limit: Most calls or tokens a day; prompt and answer count. Calls without an answer do not.
         unit: "calls" or "tokens".
+
+    Attributes:
+        day: The day of the last use that is known.
+        used: What was used on that day, by unit.
     """
 
     limit: int
     unit: Unit = "calls"
     day: str = ""
-    used: int = 0
-    changed: bool = False
+    used: Counter[str] = field(default_factory=Counter)
+    _unwritten: Counter[str] = field(default_factory=Counter, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @classmethod
@@ -56,48 +67,86 @@ class ModelBudget:
             raise InvalidInputError(
                 f'model_budget must be a number of calls a day, or "200 calls", or "50000 tokens"; not {given!r}.'
             )
-        unit: Unit = next((one for one in get_args(Unit) if one == match[2]), "calls")
+        unit: Unit = next((one for one in _UNITS if one == match[2]), "calls")
         return cls(int(digits), unit)
 
-    def restore(self, stored: object) -> None:
-        """Take over what a file says was used, if that was today."""
-        if isinstance(stored, Mapping) and stored.get("day") == self._today() and stored.get("unit") == self.unit:
-            used = stored.get("used")
-            self.day, self.used = self._today(), max(self.used, used if isinstance(used, int) else 0)
+    def exchange(self, stored: object, write: Callable[[dict[str, Any]], None] | None = None) -> None:
+        """Take over what a file says was used today, and have it remember what it does not know yet.
 
-    def stored(self) -> dict[str, Any]:
-        """Return what a file has to remember."""
-        self.changed = False
-        return {"day": self.day, "unit": self.unit, "used": self.used}
+        Args:
+            stored: What the file remembers.
+            write: Writes what it is to remember; None where nothing can be written.
+        """
+        with self._lock:
+            if self.day != _today():
+                self._unwritten.clear()
+            known: Counter[str] = Counter()
+            if isinstance(stored, Mapping) and stored.get("day") == _today():
+                self.day = _today()
+                known.update({unit: n for unit in _UNITS if isinstance(n := stored.get(unit), int) and n > 0})
+            if self.is_new_day:
+                return
+            self.used = known + self._unwritten
+            if write is not None and self.has_unwritten:
+                write({"day": self.day, "budget": str(self), **self.used})
+                self._unwritten.clear()
+
+    @property
+    def has_unwritten(self) -> bool:
+        """True if the file does not know yet of everything that was used."""
+        return any(self._unwritten.values())
+
+    @property
+    def is_new_day(self) -> bool:
+        """True until a model is asked today."""
+        return self.day != _today()
 
     @property
     def left(self) -> int:
         """How many calls or tokens are left today."""
-        return self.limit if self.day != self._today() else max(0, self.limit - self.used)
+        return self.limit if self.is_new_day else max(0, self.limit - self.used[self.unit])
 
     def check(self) -> None:
-        """Raise a `ModelBudgetError` if nothing is left today; count a call, if calls are counted."""
+        """Raise a `ModelBudgetError` if nothing is left today; count a call."""
         with self._lock:
-            if self.day != self._today():
-                self.day, self.used = self._today(), 0
-            if self.used >= self.limit:
+            if self.is_new_day:
+                self.day = _today()
+                self.used.clear()
+                self._unwritten.clear()
+            if not self.left:
                 raise ModelBudgetError(
-                    f"The model's budget of {self.limit} {self.unit} a day is used up: what is left waits, and"
-                    " memory.retry() asks for it tomorrow. model_budget= raises it."
+                    f"The model's budget of {self} a day is used up: what is left waits for tomorrow, or for"
+                    " memory.retry() with a larger model_budget."
                 )
-            self.used += self.unit == "calls"
-            self.changed = True
+            self._add("calls", 1)
 
-    def count(self, messages: Sequence[Message], answer: Completion) -> None:
-        """Count the tokens of an answered call, if tokens are counted; by its length if the server does not count."""
-        if self.unit == "tokens":
-            length = sum(len(message.content) for message in messages) + len(answer.text)
-            with self._lock:
-                self.used += answer.prompt_tokens + answer.completion_tokens or length // _CHARACTERS_A_TOKEN
+    def count(self, messages: Sequence[Message], answer: object) -> None:
+        """Count the tokens of a call, by its length if the server does not; a call without an answer is not counted."""
+        with self._lock:
+            if not isinstance(answer, Completion):
+                self._add("calls", -1)
+                return
+            length = sum(len(message.content) for message in messages) + len(str(answer.text))
+            self._add("tokens", answer.prompt_tokens + answer.completion_tokens or length // _CHARACTERS_A_TOKEN)
 
-    @staticmethod
-    def _today() -> str:
-        return date.today().isoformat()
+    def _add(self, unit: Unit, number: int) -> None:
+        for counts in (self.used, self._unwritten):
+            counts[unit] += number
+
+    def __str__(self) -> str:
+        return f"{self.limit} {self.unit}"
+
+
+def used_today(stored: object) -> str | None:
+    """Return what a file remembers of a model's use today, in words; None if there was none."""
+    if not isinstance(stored, Mapping) or stored.get("day") != _today():
+        return None
+    counts = ", ".join(f"{stored.get(unit, 0)} {unit}" for unit in _UNITS)
+    return f"{counts} today, of {stored.get('budget')} a day"
+
+
+def _today() -> str:
+    return date.fromtimestamp(time.time()).isoformat()
 
 
 class BudgetedLM:
@@ -124,15 +173,24 @@ class BudgetedLM:
             ModelBudgetError: if nothing is left today.
         """
         self.budget.check()
-        answer = self.lm.complete(messages, schema=schema, max_tokens=max_tokens)
-        self.budget.count(messages, answer)
+        answer = None
+        try:
+            answer = self.lm.complete(messages, schema=schema, max_tokens=max_tokens)
+        finally:
+            self.budget.count(messages, answer)
         return answer
 
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
         """Return an answer as `complete` does, without blocking the event loop."""
+        asked: Callable[..., Awaitable[Completion]] | None = getattr(self.lm, "acomplete", None)
+        if asked is None:  # a model of the user's own needs no such method
+            return await in_thread(partial(self.complete, messages, schema=schema, max_tokens=max_tokens))
         self.budget.check()
-        answer = await self.lm.acomplete(messages, schema=schema, max_tokens=max_tokens)
-        self.budget.count(messages, answer)
+        answer = None
+        try:
+            answer = await asked(messages, schema=schema, max_tokens=max_tokens)
+        finally:
+            self.budget.count(messages, answer)
         return answer

@@ -1,17 +1,20 @@
-"""Language models by name: "ollama/qwen3:4b", or "openai/MODEL" with the address of a server."""
+"""Language models by name: "ollama:qwen3:4b", "openai:MODEL@URL", "llama.cpp:model.gguf", or "auto"."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from epic_core.errors import InvalidInputError
 from epic_core.lm.base import LanguageModel
+from epic_core.lm.llamacpp import LlamaCppLM
+from epic_core.lm.local import local_lm
 from epic_core.lm.ollama import OllamaLM
 from epic_core.lm.openai_compatible import OpenAICompatibleLM
 
-NAMES = "ollama/MODEL, or openai/MODEL with the server's address"
+NAMES = "ollama:MODEL, openai:MODEL@URL, llama.cpp:FILE.gguf, or auto"
 """The known names, for messages."""
 
 L = TypeVar("L", bound=LanguageModel)
@@ -34,21 +37,28 @@ def lm_of(
     api_key: str | None = None,
     timeout: float | None = None,
     concurrency: int | None = None,
-) -> L | OllamaLM | OpenAICompatibleLM:
-    """Return the language model with a name; return a model unchanged. Nothing is sent before it is used.
+) -> L | OllamaLM | OpenAICompatibleLM | LlamaCppLM:
+    """Return the language model with a name; return a model unchanged.
 
-        lm_of("openai/qwen3-4b", url="http://localhost:8000/v1")
+        lm_of("ollama:qwen3:4b")
+        lm_of("openai:qwen3-4b@http://localhost:8000/v1")
+        lm_of("llama.cpp:models/qwen3-4b.gguf")
+
+    "auto" asks the servers of this machine at once, and takes a model that one of them has (`local_lm`). For all other
+    names nothing is sent before the model is used.
 
     Args:
         model: A model, or one of `NAMES`.
-        url: The server. An Ollama server's default is `OLLAMA_HOST`, else Ollama's own.
-        api_key: Sent to the server as a bearer token.
+        url: The server, if the name does not hold it. An Ollama server's default is `OLLAMA_HOST`, else Ollama's own.
+        api_key: Sent to a named server as a bearer token.
         timeout: Seconds for an answer; default: the model's own.
         concurrency: How many calls the server gets at once; default: one.
 
     Raises:
-        InvalidInputError: for any other name, "openai/MODEL" without a url, invalid settings, or an object that is not
+        InvalidInputError: for any other name, "openai:MODEL" without a url, invalid settings, or an object that is not
             a language model.
+        MissingExtraError: for "llama.cpp:FILE.gguf" without llama-cpp-python.
+        LMSetupError: for a file that is no GGUF file, or "auto" if nothing answers.
     """
     if not isinstance(model, str):
         if not isinstance(model, type) and (adapter := _adapter_of(model)) is not None:
@@ -62,14 +72,31 @@ def lm_of(
         return model
     limits: dict[str, Any] = {"timeout": timeout, "concurrency": concurrency}
     limits = {name: value for name, value in limits.items() if value is not None}
-    kind, _, name = model.strip().partition("/")
+    kind, _, rest = model.strip().partition(":")
+    name, address = _split(rest)
+    if address is not None and url is not None:
+        raise InvalidInputError(f"The server of {model!r} was given twice: in the name, and as url={url!r}.")
     if kind == "ollama" and name:
-        return OllamaLM(name, host=url, api_key=api_key, **limits)
+        return OllamaLM(name, host=address or url, api_key=api_key, **limits)
     if kind == "openai" and name:
-        if url is None:
+        if (server := address or url) is None:
             raise InvalidInputError(
-                "openai/MODEL needs the server's address: lm_of('openai/MODEL', url='http://localhost:8000/v1'), or"
-                " --llm-url http://localhost:8000/v1 on the command line."
+                "openai:MODEL needs the server's address: openai:MODEL@http://localhost:8000/v1, or url= (--llm-url on"
+                " the command line)."
             )
-        return OpenAICompatibleLM(url, name, api_key=api_key, **limits)
+        return OpenAICompatibleLM(server, name, api_key=api_key, **limits)
+    if url is not None and (kind == "llama.cpp" or model.strip() == "auto"):
+        raise InvalidInputError(f"{model!r} takes no address of a server (url=).")
+    if kind == "llama.cpp" and rest:
+        if limits.pop("concurrency", 1) != 1:
+            raise InvalidInputError("A model in this process makes one call at a time: concurrency must be 1.")
+        return LlamaCppLM(rest, **limits)
+    if model.strip() == "auto":
+        return local_lm(**limits)
     raise InvalidInputError(f"There is no model {model!r}. Use {NAMES}.")
+
+
+def _split(rest: str) -> tuple[str, str | None]:
+    """Return a model's own name, and the address behind it, if there is one."""
+    found = re.fullmatch(r"(.+)@(https?://\S+)", rest)
+    return (rest, None) if found is None else (found[1], found[2])

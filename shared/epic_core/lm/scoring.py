@@ -13,9 +13,10 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from epic_core.errors import InvalidInputError, LMError, LMSetupError, MissingExtraError
+from epic_core.errors import InvalidInputError, LMError, LMSetupError
 from epic_core.lm.base import LanguageModel, Message
 from epic_core.lm.http import sendable
+from epic_core.lm.llamacpp import checked_file, loaded, package, prompt_of, tokens_of
 from epic_core.lm.openai_compatible import OpenAICompatibleLM
 from epic_core.runtime.threads import in_thread
 
@@ -61,7 +62,7 @@ class Scorer(Protocol):
 
 
 class VllmScorer:
-    """Scorer that asks vLLM for the log-probabilities of a reference: `VllmScorer(lm_of("openai/qwen3", url=...))`.
+    """Scorer that asks vLLM for the log-probabilities of a reference: `VllmScorer(lm_of("openai:qwen3", url=...))`.
 
     The reference is sent as the beginning of the model's own answer, and the probabilities of the prompt's tokens are
     asked for (`prompt_logprobs`, a field of vLLM). Other servers leave them out, and are refused: llama.cpp's and
@@ -155,18 +156,11 @@ class LlamaCppScorer:
     """
 
     def __init__(self, model: Any, *, context: int = 4096, name: str | None = None) -> None:
-        try:
-            from llama_cpp import Llama
-        except ImportError as error:
-            raise MissingExtraError("llama-cpp-python", "llamacpp") from error
         if isinstance(model, (str, Path)):
-            try:
-                model = Llama(str(model), n_ctx=context, logits_all=True, verbose=False)
-            except ValueError as error:
-                raise LMSetupError(f"llama.cpp cannot load {str(model)!r}: {error}") from None
-        elif not isinstance(model, Llama):
+            model = loaded(checked_file(model), n_ctx=context, logits_all=True)
+        elif not isinstance(model, package().Llama):
             raise InvalidInputError(f"model must be a llama_cpp.Llama or a path, not {type(model).__name__}.")
-        self.name = f"logprob:llamacpp:{name or Path(model.model_path).name}"
+        self.name = f"logprob:llama.cpp:{name or Path(model.model_path).name}"
         self._model = model
         self._lock = threading.Lock()
 
@@ -178,10 +172,10 @@ class LlamaCppScorer:
             LMError: if prompt and reference are longer than the model's context, or it fails.
         """
         _check_reference(reference)
-        prompt, has_special = self._prompt(messages)
+        prompt, has_special = prompt_of(self._model, messages)
         with self._lock:
-            before = self._tokens(prompt, add_bos=not has_special)
-            tokens = self._tokens(prompt + reference.strip(), add_bos=not has_special)
+            before = tokens_of(self._model, prompt, add_bos=not has_special)
+            tokens = tokens_of(self._model, prompt + reference.strip(), add_bos=not has_special)
             # The last token of the prompt may be another one with the reference behind it.
             pairs = enumerate(zip(before, tokens, strict=False))
             start = next((place for place, (one, other) in pairs if one != other), len(before))
@@ -212,24 +206,6 @@ class LlamaCppScorer:
     async def ascore(self, messages: Sequence[Message], reference: str) -> Scored:
         """Return a score as `score` does, without blocking the event loop."""
         return await in_thread(self.score, messages, reference)
-
-    def _prompt(self, messages: Sequence[Message]) -> tuple[str, bool]:
-        """Return the prompt, up to where the answer begins, and whether it has its beginning-of-text token."""
-        template = self._model.metadata.get("tokenizer.chat_template")
-        if template is None:
-            return "\n\n".join([*(message.content for message in messages), ""]), False
-        from llama_cpp.llama_chat_format import Jinja2ChatFormatter
-
-        spelt = [
-            self._model.detokenize([token], special=True).decode("utf-8", "replace") if token >= 0 else ""
-            for token in (self._model.token_eos(), self._model.token_bos())
-        ]
-        made = Jinja2ChatFormatter(template, eos_token=spelt[0], bos_token=spelt[1])(messages=sendable(messages))
-        return made.prompt, made.added_special
-
-    def _tokens(self, text: str, *, add_bos: bool) -> list[int]:
-        tokens: list[int] = self._model.tokenize(text.encode("utf-8"), add_bos=add_bos, special=True)
-        return tokens
 
 
 class MetricScorer:

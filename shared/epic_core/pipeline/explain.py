@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from epic_core.errors import UnknownItemError
-from epic_core.pipeline.session import Session
+from epic_core.pipeline.session import MODEL_BUDGET, Session
 from epic_core.storage.sizes import sizes
 from epic_core.types import Item, MemoryEntry, Outline
 from epic_core.types.reports import Explanation, Stats
@@ -91,4 +91,15 @@ def stats(session: Session) -> Stats:
         tau=session.tau,
         verified_by=session.verified_by,
         budget=None if session.budget is None else session.budget.total,
+        unread=len(session.store.preferences.unread(session.namespace)),
+        model_use=_model_use(session),
     )
+
+
+def _model_use(session: Session) -> str | None:
+    record = session.store.meta().get(MODEL_BUDGET)
+    if record is None:
+        return None
+    from epic_core.lm.budget import used_today
+
+    return used_today(record)

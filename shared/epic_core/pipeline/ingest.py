@@ -21,6 +21,7 @@ from epic_core.pipeline.coarse_filter import (
 )
 from epic_core.pipeline.commit import WriteBatch
 from epic_core.pipeline.eviction import written
+from epic_core.pipeline.expanded import expanded_phrases
 from epic_core.pipeline.expiry import drop_expired
 from epic_core.pipeline.facts import add_facts
 from epic_core.pipeline.light_tier import trim
@@ -28,8 +29,7 @@ from epic_core.pipeline.session import Session
 from epic_core.pipeline.tags import tagged
 from epic_core.pipeline.verify import VerdictBatches, batch_of, unverified
 from epic_core.preferences.foreign import count_foreign
-from epic_core.preferences.library import borrowed
-from epic_core.runtime.effects import Clock, Effects
+from epic_core.runtime.effects import Clock, Effects, run
 from epic_core.runtime.progress import Progress
 from epic_core.runtime.telemetry import counts_of, span
 from epic_core.storage.namespace import Namespace
@@ -42,7 +42,6 @@ PARTS = ("embedding", "coarse filter", "verification", "embedding instructions",
 _SMALL_SAMPLE = 100
 _NEARLY_EVERYTHING = 0.5
 _ENOUGH_TO_JUDGE = 50
-_EXPANDED_KEPT = 1024
 _WRITTEN_AT_ONCE = 256
 _VERDICTS = ("kept", "discarded", "undecided", "cached", "calls")
 
@@ -182,6 +181,16 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
     yield from settle(session, encoder, candidates, report, clock, progress, retried=True)
 
 
+def resume(session: Session) -> None:
+    """Have what waits verified in the background, on a day whose model's budget nobody has touched yet."""
+    budget = session.model_budget
+    if budget is None or not budget.is_new_day or not session.store.retry_queue.count(session.namespace):
+        return
+    clock = Clock()
+    steps = retry(session, BuildReport(), clock, Progress())
+    session.background.submit(lambda stopped: run(steps, clock, stopped=stopped))
+
+
 def settle(
     session: Session,
     encoder: Encoder,
@@ -209,6 +218,7 @@ def settle(
             batch.rejected = batch.rejected if light else []
             yield from written(session, batch, report, clock)
             progress.advance(len(decided.decided))
+            session.share_model_usage()
         after = counts_of(report)
         counts.update(candidates=len(candidates), **{name: after[name] - before[name] for name in _VERDICTS})
 
@@ -253,6 +263,13 @@ def warn(report: BuildReport, session: Session) -> None:
         )
     if report.waiting:
         report.warnings.append(f"{report.waiting} of the items held already wait in the retry queue: memory.retry().")
+    if session.model_budget is not None and not session.model_budget.left and (report.undecided or report.unread):
+        report.warnings.append(
+            f"The model's budget of {session.model_budget} a day is used up: {report.undecided} items and"
+            f" {len(report.unread)} preferences wait for tomorrow. memory.retry() takes them up, with a larger"
+            " model_budget today."
+        )
+        return
     if report.unread:
         report.warnings.append(
             f"{len(report.unread)} preferences could not be read by the model, in whole or part: the parser's reading"
@@ -361,37 +378,6 @@ def resolve_keep_rate(
         report.warnings.append(
             f"keep_rate was resolved to tau {tau:.3f} on {len(embeddings)} items only; a larger first batch is surer."
         )
-
-
-def expanded_phrases(session: Session, encoder: Encoder, preferences: Sequence[Preference]) -> Effects[list[Expanded]]:
-    """Return what each preference means in practice, embedded, by its own or a borrowed expansion; none without coarse
-    stage.
-    """
-    if not session.coarse:
-        return []
-    with session.lock:
-        known = dict(session.expanded) if session.encoder is encoder else {}
-    missing = [preference for preference in preferences if preference not in known]
-    wanting = [preference for preference in missing if preference.expansion is None]
-    lent = dict(zip(wanting, borrowed(wanting), strict=True)) if wanting and session.borrows else {}
-    texts: list[list[str]] = []
-    for preference in missing:
-        own, expansion = preference.expansion is not None, preference.expansion or lent.get(preference)
-        phrases = [] if expansion is None else [*expansion.follows, *expansion.breaks]
-        questions = list(expansion.questions) if own and expansion is not None else []
-        texts += [phrases, questions or [preference.text] if phrases else []]
-    vectors = np.empty((0, encoder.dimension), dtype=np.float32)
-    if any(texts):
-        vectors = yield Embed(encoder, [text for some in texts for text in some], "embedding")
-    parts = iter(np.split(vectors, np.cumsum([len(some) for some in texts])[:-1]) if texts else [])
-    new = {preference: Expanded(next(parts), next(parts)) for preference in missing}
-    with session.lock:
-        if session.encoder is encoder:
-            if len(session.expanded) > _EXPANDED_KEPT:
-                session.expanded.clear()
-            session.expanded.update(new)
-    known.update(new)
-    return [known[preference] for preference in preferences]
 
 
 def coarse_stage(

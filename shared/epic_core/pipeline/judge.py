@@ -8,7 +8,8 @@ from dataclasses import replace
 from epic_core.encoders.base import Embed
 from epic_core.errors import NoPreferencesError
 from epic_core.pipeline.commit import WriteBatch
-from epic_core.pipeline.ingest import coarse_stage, expanded_phrases, resolve_keep_rate
+from epic_core.pipeline.expanded import expanded_phrases
+from epic_core.pipeline.ingest import coarse_stage, resolve_keep_rate
 from epic_core.pipeline.session import Session
 from epic_core.pipeline.verify import VerdictBatches, count_undecided, forget_gone, remember
 from epic_core.runtime.effects import Clock, Effects

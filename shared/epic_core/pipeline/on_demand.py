@@ -2,7 +2,8 @@
 
 The first texts that a question finds are judged in one call, in a thread of their own, and what was judged is kept for
 good: this answer uses it if it comes in time, later ones do in any case. A pair of a text and a preference is asked
-about once, until its verdict is there or the model has failed.
+about once, until its verdict is there or the model has failed; and only if it passes the coarse filter, as what does
+not pass seldom matters.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from contextlib import suppress
 from numbers import Real
 from typing import TypeAlias
 
-from epic_core.encoders.base import Encoder
+from epic_core.encoders.base import Encoder, default_tau, taus_for_recall
 from epic_core.errors import EpicError, InvalidInputError
-from epic_core.pipeline.coarse_filter import candidate_of
+from epic_core.pipeline.coarse_filter import Expanded, candidate_of, similarity
 from epic_core.pipeline.commit import WriteBatch
 from epic_core.pipeline.eviction import written
+from epic_core.pipeline.expanded import expanded_phrases
 from epic_core.pipeline.session import Session
 from epic_core.pipeline.verify import VerdictBatches, batch_of
 from epic_core.runtime.background import WaitFor
@@ -92,10 +94,13 @@ def unjudged(
 
 def judged_in_time(session: Session, encoder: Encoder, pairs: Unjudged) -> Effects[bool]:
     """Have pairs judged, wait for the verdicts as long as an answer may, and tell whether they are there."""
+    preferences = list({one.id: one for _, several in pairs for one in several}.values())
+    expanded = yield from expanded_phrases(session, encoder, preferences)
     with session.lock:
         # A model that hangs is not to be waited for by ever more jobs.
         busy = session.background.waiting >= _MOST_WAITING
-        candidates = [] if busy else _candidates(session, encoder, pairs)
+        pairs = [] if busy else _passing(session, encoder, pairs, preferences, expanded)
+        candidates = _candidates(session, encoder, pairs)
     if not candidates or session.on_demand is None:
         return False
     job: Future[None] = session.background.submit(lambda stopped: _judge(session, encoder, candidates, pairs, stopped))
@@ -104,21 +109,47 @@ def judged_in_time(session: Session, encoder: Encoder, pairs: Unjudged) -> Effec
     return bool((yield WaitFor(job, session.on_demand)))
 
 
+def _passing(
+    session: Session, encoder: Encoder, pairs: Unjudged, preferences: Sequence[Preference], expanded: Sequence[Expanded]
+) -> Unjudged:
+    """Return the pairs that pass the coarse filter, with the thresholds by recall where the encoder has them."""
+    space = session.space()
+    column = {preference.id: number for number, preference in enumerate(space.preferences)}
+    known = [number for number, one in enumerate(preferences) if one.id in column]
+    pairs = [(row, several) for row, several in pairs if space.texts.place(row) >= 0]
+    if encoder is not session.encoder or not known or not pairs:
+        return []
+    similarities = similarity(
+        space.texts.vectors[[space.texts.place(row) for row, _ in pairs]],
+        space.vectors[[column[preferences[number].id] for number in known]],
+        [expanded[number] for number in known] if expanded else None,
+    )
+    by_recall = taus_for_recall(encoder, session.coarse_recall) if session.coarse_recall else None
+    own, other = by_recall or (default_tau(encoder), default_tau(encoder))
+    passing: list[tuple[int, list[Preference]]] = []
+    for (row, several), near in zip(pairs, similarities, strict=True):
+        passes = {
+            preferences[number].id
+            for number, value in zip(known, near, strict=True)
+            if value >= (other if preferences[number].expansion is None else own)
+        }
+        if passes:
+            passing.append((row, [one for one in several if one.id in passes]))
+    return passing
+
+
 def _candidates(session: Session, encoder: Encoder, pairs: Unjudged) -> list[Candidate]:
     """Return the pairs whose verdict is not known yet as candidates; they count as asked about from now on."""
     space = session.space()
-    if encoder is not session.encoder:
-        return []
     place = {preference.id: row for row, preference in enumerate(space.preferences)}
     items = session.store.items.at([row for row, _ in pairs])
     made: list[Candidate] = []
     if len(session.asked_on_demand) > _MOST_REMEMBERED:
         session.asked_on_demand.clear()  # the cache of verdicts knows them, too
     for row, preferences in pairs:
-        columns = [place[one.id] for one in preferences if one.id in place]
-        where = space.texts.place(row)
-        if row in items and columns and where >= 0:
-            embedding = space.texts.vectors[where]
+        columns = [place[one.id] for one in preferences]
+        if row in items:
+            embedding = space.texts.vectors[space.texts.place(row)]
             made.append(candidate_of(items[row], embedding, columns, space.preferences, space.vectors))
         session.asked_on_demand.update((row, one.id) for one in preferences)
     recalled = session.store.verdicts.recall(session.namespace, session.verifier.name, made)
@@ -134,9 +165,9 @@ def _judge(
     with suppress(EpicError, StoppedError):
         run(_judging(session, encoder, candidates, report, clock), clock, stopped=stopped)
         failed = report.undecided > 0
-    with session.lock:
-        session.on_demand_usage.add(report.usage)
-        if failed:
+    session.share_model_usage()
+    if failed:
+        with session.lock:
             session.asked_on_demand.difference_update((row, one.id) for row, several in pairs for one in several)
 
 

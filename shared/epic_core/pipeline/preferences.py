@@ -13,8 +13,9 @@ from epic_core.pipeline.aspects import read_preferences, reread_preferences, res
 from epic_core.pipeline.coarse_filter import Expanded, broken_in, candidate_of, coarse_filter
 from epic_core.pipeline.commit import WriteBatch
 from epic_core.pipeline.eviction import written
+from epic_core.pipeline.expanded import expanded_phrases
 from epic_core.pipeline.expiry import drop_expired, take_away
-from epic_core.pipeline.ingest import expanded_phrases, settle
+from epic_core.pipeline.ingest import settle
 from epic_core.pipeline.session import Session
 from epic_core.pipeline.verify import VerdictBatches, batch_of, remember, unverified
 from epic_core.preferences.foreign import warn_of_unread

@@ -23,7 +23,7 @@ from epic_core.storage.namespace import CommittedRows, Namespace
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker
 from epic_core.text.tagging import Tagger
-from epic_core.types import BuildReport, FloatArray, Preference, Usage
+from epic_core.types import BuildReport, FloatArray, Preference
 from epic_core.types.digests import digest
 from epic_core.types.modes import Mode
 from epic_core.verification.base import Verifier, base_verifier
@@ -55,7 +55,6 @@ class Session:
         lm: The language model for all that one can do; None if none was given.
         model_budget: How much it may be asked a day.
         asked_on_demand: The pairs of an item's row and a preference's id that were asked about.
-        on_demand_usage: What asking took.
         retention: What goes first where the budget is reached.
         floor: Entries that each preference keeps.
         aspects: Who reads what preferences like and avoid.
@@ -109,7 +108,6 @@ class Session:
     rerankers: dict[str, tuple[int | None, LearnedReranker]] = field(default_factory=dict, repr=False)
     background: Background = field(default_factory=Background, repr=False)
     asked_on_demand: set[tuple[int, str]] = field(default_factory=set, repr=False)
-    on_demand_usage: Usage = field(default_factory=Usage, repr=False)
     _seen_change: int = 0
     _stamp: str = ""
     _uses: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -251,7 +249,7 @@ class Session:
     def write_uses(self) -> None:
         """Write the counted uses if the file can be written at once: no search waits for it or fails by it."""
         self._searches = 0
-        self.write_model_usage()
+        self.share_model_usage()
         if not self._uses or self.store.closed or not self.store.writable:
             return
         with suppress(StoreError), self.lock:
@@ -259,13 +257,17 @@ class Session:
                 self.store.entries.add_uses(self._uses)
             self._uses.clear()
 
-    def write_model_usage(self) -> None:
-        """Write what of the model's daily budget is used, if the file can be written at once."""
-        budget = self.model_budget
-        if budget is None or not budget.changed or self.store.closed or not self.store.writable:
+    def share_model_usage(self) -> None:
+        """Exchange with other processes what of the model's daily budget is used, if the file is free."""
+        budget, store = self.model_budget, self.store
+        if budget is None or store.closed:
             return
-        with suppress(StoreError), self.lock, self.store.transaction(wait=False):
-            self.store.set_meta(**{MODEL_BUDGET: budget.stored()})
+        with suppress(StoreError), self.lock:
+            if not (store.writable and budget.has_unwritten):
+                budget.exchange(store.meta().get(MODEL_BUDGET))
+                return
+            with store.transaction(wait=False):
+                budget.exchange(store.meta().get(MODEL_BUDGET), lambda record: store.set_meta(**{MODEL_BUDGET: record}))
 
     def stamp_ledger(self) -> None:
         """Clear the ledger if encoder, tau or verifier changed since it was written."""

@@ -33,7 +33,7 @@ def warn_of_unread(report: BuildReport, preferences: Iterable[Preference], encod
         warning = (
             f"The preference {preference.text!r} {why}: what is kept for it is chosen by similarity, and nothing is"
             " said to suit or to break it. Use a language model"
-            ' (verifier="ollama/qwen3:4b", or --llm on the command line), or say what it likes and avoids:'
+            ' (verifier="ollama:qwen3:4b", or --llm on the command line), or say what it likes and avoids:'
             " memory.set_aspects(...)."
         )
         if known is not None and language not in known:

@@ -1,11 +1,10 @@
 """Parser of preferences: what one likes and avoids, how firmly and in which scope, from its words alone.
 
-A text is split into statements (`grammar.statements`) and each is walked from left to right (`grammar.walk`). Cues
-("avoid", "prefer", "don't", "over", "except") determine whether the words after them are liked or avoided, until the
-next cue. Adjacent cues multiply ("don't dislike", "prefer not to"). A contrast ("rather than"), an exception ("unless")
-and a negation inside a phrase ("hotels that aren't quiet", "gyms without a pool") turn the side around.
-
-All of this is English. A preference in another language is not read at all: it has no phrases, rather than wrong ones.
+A text is split into statements, and each is walked from left to right. Cues ("avoid", "prefer", "don't", "over",
+"except") determine whether the words after them are liked or avoided, until the next cue. Adjacent cues multiply
+("don't dislike"). A contrast ("rather than"), an exception ("unless") and a negation inside a phrase ("gyms without a
+pool") turn the side around. All of this is English. A preference in another language is not read at all, nor one whose
+negation has no object that is understood: they have no phrases, rather than wrong ones.
 """
 
 from __future__ import annotations
@@ -14,53 +13,87 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from epic_core.preferences.grammar import statements as shapes
-from epic_core.preferences.grammar.cues import ADVERB, CUE, firmness_of
-from epic_core.preferences.grammar.phrases import PUNCTUATION, trimmed
-from epic_core.preferences.grammar.walk import AVOIDED, LIKED, NEITHER, Found, Walk, cues_of
+from epic_core.preferences import grammar
+from epic_core.preferences.grammar import ADVERB, CUE, LIGHT, SUBJECT, firmness_of, pattern, words
 from epic_core.text.language import ENGLISH, language_of
+from epic_core.text.stems import word_set
 from epic_core.types.preferences import Aspects, Expansion
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from epic_core.types import Preference
 
 __all__ = ["aspects_of", "firmness_of", "language_not_read", "parse_aspects"]
 
 _LONGEST = 1000
 _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc", "''''")
-# A subject after "when I": "when I travel I avoid".
-_SECOND_SUBJECT = re.compile(r"\s(?=(?:i|i'm|i'd|im|we|please)\s)", re.I)
-# Subjects other than the speaker, of which only a reason can be stated: "they are noisy".
-_THIRD_PERSON = re.compile(
-    r"[\s,]*(?:it|they|this|that|these|those|everything|people|he|she|you|there|who|nobody|my \w+ (?:gets?|has|is))\b"
-    r"(?!.{0,20}\b(?:must|has to|have to|should|needs? to)\b)",
-    re.I,
+_PUNCTUATION = " ,.;:!?'\"“”‘’"
+_FOR, _AGAINST, _NEITHER = 1, -1, 0
+_SIDES = {"liked": 1, "liked_phrase": 1, "imperative": 1, "avoided": -1, "avoided_phrase": -1, "not": -1}
+# Cues that make it unlikely that a text is liked as a whole.
+_NEGATIVE = ("not", "no", "without", "avoided", "avoided_phrase")
+
+# Before a verb that is a cue stands its subject, another verb, or the beginning: not so in "songs of love".
+_SUBJECT_BEFORE = re.compile(
+    rf"(?i)(?:^|[,;]\s*|(?<![\w'-])(?:{SUBJECT}|to|and|or|but|prefer|am|'m|do|would|will|can|could|must|should|have|had|not"
+    rf"|who|cannot|that|never|seldom|\w+n't|{ADVERB}))\s*$"
 )
-# After a reason the preference may continue.
-_RESUMED = re.compile(
-    rf"\b(?:and|but|so)(?: (?:{ADVERB}|i|try to|tend to))* "
-    r"(?=(?:avoid|prefer|dislike|refuse|only|never|hate|love|choose|opt for|cannot|can't|don't)\b)",
-    re.I,
+# Before a verb that begins anew in the middle of a phrase: "and I avoid", not "a place to love".
+_ANEW = re.compile(
+    rf"(?i)(?:(?<![\w'-])(?:{SUBJECT}|and|or|but|then)|[,;])"
+    rf"(?: (?:{ADVERB}|try|tend|have|do|would|will|can|must|am|an?|not|never|to|\w+n't)){{0,4}}\s*$"
 )
-# After a scope it may continue too, on the same side as before.
-_CONTINUED = re.compile(
-    r"[\s,]*(?:especially|particularly|such as|like|including|even|or|and|over|rather|instead|except|unless|as opposed"
-    r"|to|than)\b",
-    re.I,
+# Words between cues that name nothing: "never (eat any)", "don't (want to) avoid".
+_NOTHING_NAMED = re.compile(
+    rf"(?i)\s*(?:(?:{ADVERB}|{LIGHT}|to|any|that|an?|the|am|'m|i'm|i|be|in|with|of|have|it|on|as|you|want|try|n?or)\s+)*"
 )
-_CAN = re.compile(r"\b(?:(?:i|you|we) can|can be) \w+ (?:\w+ )?$", re.I)
-# Cues of a speaker who refuses what follows.
-_UNWILLING = ("not", "avoided", "avoided_phrase")
-# Cues that make it unlikely that a text is liked as a whole; before a pronoun, they are about what stands before them.
-_NEGATIVE = ("not", "no", "less", "without", "avoided", "avoided_phrase")
-_AVOIDED_BEFORE = re.compile(
-    rf"(?: {ADVERB}| use| eat| buy| drink| wear| do| go)* (?:it|them|that|those|there)\b", re.I
+_RELATIVE = re.compile(r"\b(?:that|which|who|where|whose)(?: \w+ly|'s)?\s*$", re.I)
+_JOINED = re.compile(r"(?:\b(?:and|or|but|nor)|,)(?: i| we)?\s*$", re.I)
+_OR = re.compile(r"\bn?or\s*$", re.I)
+_BEGINS = re.compile(r"(?:^|[,;]|\b(?:please|just|so|and|then|but|instead))\s*$", re.I)
+_NEEDED = {"imperative": _BEGINS, "liked": _SUBJECT_BEFORE, "avoided": _SUBJECT_BEFORE}
+# "Prefer silent films to talkies", but not "prefer access to parks" and "prefer trains to save time".
+_TO = re.compile(
+    r"(?i)(?<![\w-])(?!(?:prefer|access|approach|solution|commitment|adherence|listen|close|exposure|way|go|relat|want|"
+    r"travel|attention|respect|able|visit|trip|how|tie|return|alternativ)\w* to)[\w-]+(?P<to> to (?=\w))(?!(?:be|have"
+    r"|make|keep|save|reduce|help|support|use|do|get|avoid|buy|eat|read|watch|work|learn|stay|live|go|see|explore|not"
+    r"|ensure|remain|take|focus|my|his|her|understand|feel|me)\b)"
 )
-_LEFT_OUT = re.compile(r"\b(?:leave|keep|cut|count) (?:it|them|that|those) (?:out|away)\b", re.I)
-_NEUTRAL = re.compile(r"(?:i|we) (?:do not|don't|never|wouldn't) mind ", re.I)
-_EXCEPTION = re.compile(r"\b(?:except(?: for)?|unless(?: there(?:'s| is| are))?|apart from|other than)\s", re.I)
-_PREFERS, _TO = re.compile(r"\bprefer", re.I), re.compile(r" to \w+ing\b", re.I)
-_GOES_ON = re.compile(r"[\s,]*(?:(?:and|but)\s|(?=in favou?r of\s))", re.I)
+# Words before and after a phrase that are not part of it, and words that name nothing.
+_LEADING = re.compile(
+    r"(?i)(?:(?:kinds?|types?|sorts?|forms?|lots?|use|idea|fact) of|(?:things?|stuff|\w+thing|ones|\w+where)"
+    rf"(?: (?:that|which|with|like|is|are|has|have))?|{ADVERB}|{LIGHT}|"
+    + words(
+        "an? the any all some every each these those such other another my our more most its their his her to for that"
+        " which who about of in at on by from with is are where as being i we me you i'm and or but please containing"
+        " involving it they there when through if place places"
+    )
+    + r")(?:\s+|$)"
+)
+_TRAILING = re.compile(
+    r"(?i) (?:(?:wherever|when|whenever|where|if|as) possible|at all(?: costs)?|a lot|any more|too much|very much|"
+    rf"of any (?:kind|sort)|(?:for|to) me|on principle|all the time|{ADVERB}|"
+    + words(
+        "what person thanks and or but then i we i'm will would do am is are was have has had a an the to that which"
+        " who where never with my for it not because as of in by must on more from than either at when while"
+    )
+    + ")$"
+)
+_EMPTY = word_set(
+    "it them that this those these us me anything something everything nothing i we they things thing do go be have no"
+    " not ones all you others use most way ways idea kind food foods am is are keep too and or but on content products"
+) | {""}
+_LIST = re.compile(r"\s*,\s*(?:(?:and|or|nor)\s+)?(?:also\s+)?|\s+(?:and|or|nor|&|and/or)\s+|\s*/\s*", re.I)
+_EXAMPLES = re.compile(r"(?:,\s*|\s+)(?:such as|like(?! mine)|including|especially|particularly|for example)\s+", re.I)
+# A list after one of these belongs to it: "hotels with casinos or nightclubs" is one thing.
+_COMPLEMENT = pattern("with|that|which|who|where|from|about|for|without|into|between|by|as|than|of|in|at|to|containing")
+# A lone adjective in a list belongs to the noun at its end: "cultural and artistic exchanges".
+_ADJECTIVE = re.compile(
+    r"(?i)(?!(?:metal|animal|plastic|garlic|music|cereal|fabric|alcohol|mineral|opera|hospital)s?$)[\w-]+(?:al|ic|ive|ous|ful"
+    r"|less|ary|ory|(?<!m)ent|able|ible|(?<!e)ed|ant|ish|ile|ate|free|based|made|ern|-\w+ing)$|(?:larg|small|long|fast|old)er$"
+    r"|(?:more|loud|fast|cheap|small|big|modern|dark|bright|cold|hot|dry|busy|noisy|raw|fresh|slow|old|new|quiet|open|hard)$"
+)
 
 
 def aspects_of(preference: str | Preference) -> Aspects:
@@ -75,9 +108,8 @@ def aspects_of(preference: str | Preference) -> Aspects:
     expansion = getattr(preference, "expansion", None)
     if read.understood or not isinstance(expansion, Expansion) or expansion.source == "bundled":
         return read
-    if not (expansion.follows or expansion.breaks):
-        return read
-    return Aspects(liked=expansion.follows, avoided=expansion.breaks, source=expansion.source)
+    told = Aspects(liked=expansion.follows, avoided=expansion.breaks, source=expansion.source)
+    return told if told.understood else read
 
 
 def language_not_read(preference: str | Preference) -> str | None:
@@ -93,173 +125,169 @@ def parse_aspects(preference: str) -> Aspects:
     """
     if (language_of(preference) or ENGLISH) != ENGLISH:
         return Aspects(source="unread")
-    text = " ".join(preference[:_LONGEST].split())
-    # Both texts have the same length, so that positions in one hold for the other.
-    plain = text.translate(_APOSTROPHES)
-    reading = _Reading(text, plain)
-    liked, avoided = reading.sides()
-    if not liked and not avoided:
-        whole = _whole(text, plain) or preference.strip()
-        negative = [cue for cue in CUE.finditer(plain) if cue.lastgroup in _NEGATIVE]
-        if not negative and not _LEFT_OUT.search(plain):
-            liked = (whole,)
-        elif not negative or _AVOIDED_BEFORE.match(plain, negative[-1].end()):
-            avoided = (whole,)
-        else:
+    text = " ".join(preference[:_LONGEST].translate(_APOSTROPHES).split())
+    reading = _Reading(text)
+    avoided = tuple(dict.fromkeys(phrase for side, phrase in reading.phrases if side == _AGAINST))
+    folded = {phrase.casefold() for phrase in avoided}
+    liked = tuple(dict.fromkeys(phrase for _, phrase in reading.phrases if phrase.casefold() not in folded))
+    if not reading.phrases:
+        if any(cue.lastgroup in _NEGATIVE for cue in CUE.finditer(text)):
             return Aspects(source="unread")
+        ends = [end.start() for end in (grammar.REASON.search(text, 1), grammar.STATEMENT.search(text, 1)) if end]
+        liked = (_trimmed(text[: min(ends, default=None)]) or preference.strip(),)
     return Aspects(liked=liked, avoided=avoided, firmness=firmness_of(text), scope=reading.scope, source="parser")
 
 
-def _whole(text: str, plain: str) -> str:
-    """Return the first statement of a text without a cue, without its reason."""
-    reason, boundary = shapes.REASON.search(plain, 1), shapes.STATEMENT.search(plain, 1)
-    start = neutral.end() if (neutral := _NEUTRAL.match(plain)) else 0
-    end = min(found.start() for found in (reason, boundary) if found) if reason or boundary else len(plain)
-    return text[slice(*trimmed(plain, start, max(start, end)))]
-
-
 class _Reading:
-    """The reading of a text, statement by statement."""
+    """The reading of a text, statement by statement, and of each from cue to cue.
 
-    def __init__(self, text: str, plain: str) -> None:
-        self.scope = ""
-        self._text, self._plain = text, plain
-        self._found = Found(text, plain)
-        start = 0
-        for boundary in shapes.STATEMENT.finditer(plain):
+    `phrases` are the phrases found so far with their sides. In the statement, `_side` is the side of the words from
+    `_opened` on, and `_base` that of the last verb, which a contrast or a negation inside a phrase turns around.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.scope, self._text = "", text
+        self.phrases: list[tuple[int, str]] = []
+        self._side = self._base = _NEITHER
+        self._opened = start = 0
+        self._prefers = False
+        for boundary in grammar.STATEMENT.finditer(text):
             self._statement(start, boundary.start())
-            self._done(start, boundary.start())
             start = boundary.end()
-        self._statement(start, len(plain))
-
-    def sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the liked and the avoided phrases."""
-        return self._found.sides()
+        self._statement(start, len(text))
 
     def _statement(self, start: int, end: int) -> None:
-        if not self._plain[start:end].strip(PUNCTUATION):
+        text = self._text
+        if condition := grammar.CONDITION.search(text, start, end):
+            self.phrases.append((_AGAINST, condition["what"]))
+        if self.phrases and grammar.THIRD_PERSON.match(text, start, end):
             return
-        if condition := shapes.CONDITION.search(self._plain, start, end):
-            self._found.enter_whole(AVOIDED, *condition.span("what"))
-        if diet := shapes.DIET.search(self._plain, start, end):
-            self._found.enter_whole(LIKED, *diet.span("what"))
-            start = diet.end()
-        if no_diet := shapes.NO_DIET.search(self._plain, start, end):
-            start = no_diet.end()
-        if self._found.named and _THIRD_PERSON.match(self._plain, start, end):
+        if reason := grammar.REASON.search(text, start, end):
+            end = reason.start()
+        if judged := grammar.FIND.search(text, start, end):
+            self._enter(_AGAINST, *judged.span("what"))
+            end = judged.start()
+        elif fronted := grammar.FRONTED.search(text, start, end):
+            # "Crowds stress me out."
+            side, named = _AGAINST if fronted["avoided"] else _FOR, fronted.start()
+            if not any(_cues(text, start, named)) and self._enter(side, start, named):
+                return
+        self._side = self._base = _NEITHER
+        place = grammar.SCOPE.search(text, start, end)
+        if place and (place.start() == start or any(_cues(text, start, end))):
+            self.scope = self.scope or place[0].strip(_PUNCTUATION)
+            self._walk(start, place.start())
+            self._side, start = self._base, place.end()
+        self._walk(start, end)
+
+    def _walk(self, start: int, end: int) -> None:
+        """Put the phrases of a piece of a statement on their sides."""
+        before_all = len(self.phrases)
+        self._opened, self._prefers = start, False
+        cues = list(_cues(self._text, start, end))
+        for cue in cues:
+            kind, before = cue.lastgroup, self._text[self._opened : cue.start()]
+            unnamed = _NOTHING_NAMED.fullmatch(before) is not None
+            if kind in _SIDES:
+                self._verb(cue, before, unnamed)
+            elif kind == "focus":
+                self._base = self._base or _FOR
+                self._turn(cue, *((_FOR, False) if before.endswith(", ") else (self._side or _FOR, True)))
+            elif kind == "neutral" or (kind == "no" and (not self._side or _JOINED.search(before))):
+                self._turn(cue, _NEITHER if kind == "neutral" else _AGAINST)
+                self._base = self._side
+            elif kind != "contrast" and self._side:
+                # A thing avoided for a lack is not avoided itself.
+                self._turn(cue, -self._side if unnamed else -self._base, drop=self._base == _AGAINST and not unnamed)
+                self._base = self._side if unnamed else self._base
+            elif self._side or not self.phrases:
+                self._base, self._side = self._base or _FOR, self._side or _FOR
+                self._turn(cue, -self._base)
+        self._close(end)
+        if cues and self._base and len(self.phrases) == before_all:
+            # The phrase may come before the cue: "Dark roads are something I avoid", "solid wood only".
+            self._enter(self._base, start, cues[0].start())
+
+    def _verb(self, cue: re.Match[str], before: str, unnamed: bool) -> None:
+        negation, word, own = cue.lastgroup == "not", cue[0].casefold(), _SIDES[str(cue.lastgroup)]
+        if self._side and unnamed:
+            # Cues that stand together multiply, "don't dislike", but not in "avoid or refuse".
+            self._turn(
+                cue, own if self._side == own == _AGAINST and _OR.search(before) else self._side * own, drop=True
+            )
+            self._base = self._side
+        elif _RELATIVE.search(before):
+            if own == _AGAINST and self._side and (negation or self._base == _FOR):
+                self._turn(cue, -self._base, drop=self._base == _AGAINST)
             return
-        reason = shapes.REASON.search(self._plain, start, end)
-        stop = reason.start() if reason else end
-        start = self._after_scope_in_front(start, stop)
-        readings = (self._judged, self._exchanged, self._kept_out, self._compared, self._named_first, self._wished)
-        if not any(reading(start, stop) for reading in readings):
-            self._around_scope(start, stop)
-        if resumed := _RESUMED.search(self._plain, stop, end):
-            self._statement(resumed.end(), end)
-
-    # --- scopes
-
-    def _after_scope_in_front(self, start: int, end: int) -> int:
-        place = shapes.SCOPE.match(self._plain, start, end) or shapes.SCOPE_IN_FRONT.match(self._plain, start)
-        if place is None or shapes.FRONTED.match(self._plain, place.end() + 1, end):
-            return start
-        subject = _SECOND_SUBJECT.search(self._plain, start + len("when i "), place.end())
-        return self._keep_scope(start, subject.start() if subject else place.end())
-
-    def _around_scope(self, start: int, end: int) -> None:
-        """Walk over the parts of a statement before and after its scope, and keep the scope."""
-        place = shapes.SCOPE.search(self._plain, start, end)
-        if place and _PREFERS.search(self._plain, start, place.start()) and _TO.match(self._plain, place.end()):
-            place = None  # "I prefer cooking at home to eating out"
-        # "an experiment I can do in my kitchen" has no scope.
-        of_a_clause = place and _CAN.search(self._plain[max(start, place.start() - 30) : place.start()])
-        if place is None or of_a_clause or not next(cues_of(self._plain, start, end), None):
-            Walk(self._found, start, end).run()
+        elif self._side and word == "not":
+            self._turn(cue, -self._base)
+        elif not self._side or (_JOINED if negation else _ANEW).search(before):
+            if not self._side and negation and before.rstrip().endswith(","):
+                self._side = _FOR  # "mountains, not beaches"
+            self._turn(cue, own)
+            self._base = own
+        else:
             return
-        Walk(self._found, start, place.start()).run()
-        self._keep_scope(*place.span())
-        continued = self._found.named and _CONTINUED.match(self._plain, place.end(), end)
-        Walk(self._found, place.end(), end, self._found.base if continued else NEITHER).run()
+        self._prefers = word.startswith("prefer") and self._side == _FOR
 
-    def _keep_scope(self, start: int, end: int) -> int:
-        self.scope = self.scope or self._text[start:end].strip(PUNCTUATION)
-        return end
+    def _turn(self, cue: re.Match[str], side: int, drop: bool = False) -> None:
+        """Continue on another side after a cue; the words before it are on theirs, unless they are dropped."""
+        if not drop:
+            self._prefers &= cue.lastgroup != "contrast"
+            self._close(cue.start())
+        self._side, self._opened = side, cue.end()
 
-    # --- statements without a verb of liking
+    def _close(self, end: int) -> None:
+        start = self._opened
+        if self._prefers and self._side == _FOR and (to := _TO.search(self._text, start, end)):
+            self._enter(_FOR, start, to.start("to"))
+            self._enter(_AGAINST, to.end(), end)
+        elif self._side:
+            self._enter(self._side, start, end)
 
-    def _judged(self, start: int, end: int) -> bool:
-        """Read a judgement: "I find opera dull"."""
-        match = shapes.FIND.search(self._plain, start, end)
-        if match:
-            self._around_scope(start, match.start())
-            self._found.enter(AVOIDED if match["avoided"] else LIKED, *match.span("what"))
-        return bool(match)
+    def _enter(self, side: int, start: int, end: int) -> bool:
+        """Put the phrases of a piece of text on a side, and tell whether there are any."""
+        # "Wool makes me itch, so I never knit with it" names nothing else.
+        other = (" it", " them") if self.phrases else ()
+        found = [(side, phrase) for phrase in _phrases_of(self._text[start:end]) if not phrase.endswith(other)]
+        self.phrases += found
+        return bool(found)
 
-    def _exchanged(self, start: int, end: int) -> bool:
-        """Read an exchange: "I swapped coffee for tea"; a speaker who would never do so likes the coffee."""
-        match = shapes.EXCHANGED.search(self._plain, start, end)
-        if match:
-            cues = cues_of(self._plain, start, match.start())
-            side = AVOIDED if any(cue.lastgroup in _UNWILLING for cue in cues) else LIKED
-            place = shapes.SCOPE.search(self._plain, match.start("new"), match.end())
-            for old in ("swapped", "replaced", "left"):
-                if match[old]:
-                    self._found.enter(-side, *match.span(old))
-            self._found.enter(side, match.start("new"), place.start() if place else match.end())
-            if place:
-                self._keep_scope(*place.span())
-        return bool(match)
 
-    def _kept_out(self, start: int, end: int) -> bool:
-        """Read a thing that is to stay away: "keep coriander out of it", "keep my desk free of clutter"."""
-        match = shapes.KEPT_OUT.search(self._plain, start, end)
-        if match and match["free"]:
-            self._found.enter(AVOIDED, *match.span("free"))
-            return True
-        if not match or next(cues_of(self._plain, *match.span("what")), None):
-            return False
-        negated = any(cue.lastgroup == "not" for cue in cues_of(self._plain, start, match.start()))
-        self._found.enter(LIKED if negated else AVOIDED, *match.span("what"))
-        return True
+def _cues(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+    """Yield the cues of a statement, without words that only look like one, such as "love" in "songs of love"."""
+    for cue in CUE.finditer(text, start, end):
+        place = _NEEDED.get(cue.lastgroup or "")
+        if place is None or place.search(text[max(start, cue.start() - 20) : cue.start()]):
+            yield cue
 
-    def _wished(self, start: int, end: int) -> bool:
-        """Read a wish without a verb: "Table service every time"."""
-        match = shapes.WISHED.fullmatch(self._plain, start, end)
-        if not match or next(cues_of(self._plain, start, end), None):
-            return False
-        self._found.enter(LIKED, *match.span("what"))
-        return True
 
-    def _done(self, start: int, end: int) -> None:
-        """Read a habit: "I eat fish but no meat"."""
-        if self._found.named or not shapes.BUT_NOT.match(self._plain, end):
-            return
-        if done := shapes.DONE.match(self._plain, start, end):
-            self._found.enter(LIKED, *done.span("what"))
+def _phrases_of(text: str) -> Iterator[str]:
+    """Yield the phrases of a piece of text: the items of lists, and examples."""
+    for piece in _EXAMPLES.split(_trimmed(text)):
+        items = _LIST.split(piece)
+        for part in items if _is_list(items) else [piece]:
+            if (phrase := _trimmed(part)).casefold() not in _EMPTY:
+                yield phrase
 
-    def _compared(self, start: int, end: int) -> bool:
-        """Read a comparison: "Fairness matters more to me than winning"."""
-        match = shapes.COMPARED.search(self._plain, start, end)
-        if match:
-            side = LIKED if match["more"] else AVOIDED
-            subject = shapes.SUBJECT_IN_FRONT.match(self._plain, start, match.start())
-            self._found.enter(side, subject.end() if subject else start, match.start())
-            self._found.enter(-side, match.end(), end)
-        return bool(match)
 
-    def _named_first(self, start: int, end: int) -> bool:
-        """Read a statement that names the thing first: "Crowds stress me out"."""
-        subject = shapes.SUBJECT_IN_FRONT.match(self._plain, start, end)
-        match = subject and shapes.FRONTED.search(self._plain, subject.end(), end)
-        if not subject or not match or not 0 < match.start() - subject.end() <= shapes.LONGEST_SUBJECT:
-            return False
-        if next(cues_of(self._plain, subject.end(), match.start()), None):
-            return False
-        self._found.enter(AVOIDED if match["avoided"] else LIKED, subject.end(), match.start())
-        if place := shapes.SCOPE.search(self._plain, match.end(), end):
-            self._keep_scope(*place.span())
-        if more := _GOES_ON.match(self._plain, match.end(), end):
-            self._statement(more.end(), end)
-        elif more := _EXCEPTION.search(self._plain, match.end(), end):
-            self._found.enter(LIKED if match["avoided"] else AVOIDED, more.end(), end)
-        return True
+def _is_list(items: list[str]) -> bool:
+    lengths = [len(item.split()) for item in items]
+    if len(items) < 2 or 0 in lengths or max(lengths[:-1]) > 5 or lengths[-1] > 12:
+        return False
+    adjectives = lengths[-1] > 1 and any(all(map(_ADJECTIVE.match, item.split())) for item in items[:-1])
+    return not adjectives and not any(map(_COMPLEMENT.search, items[:-1]))
+
+
+def _trimmed(text: str) -> str:
+    """Return a piece of text without the words around the phrase in it."""
+    before = None
+    while text != before:
+        before = text = text.strip(_PUNCTUATION)
+        # "reading" alone is the phrase itself.
+        if (leading := _LEADING.match(text)) and " " in text:
+            text = text[leading.end() :]
+        if trailing := _TRAILING.search(text, max(0, len(text) - 30)):
+            text = text[: trailing.start()]
+    return text

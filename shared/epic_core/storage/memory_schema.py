@@ -54,7 +54,7 @@ CREATE TABLE proposals (
  source TEXT NOT NULL, expires REAL, at INTEGER NOT NULL, crc INTEGER, UNIQUE (namespace, id)
 );
 CREATE TABLE learnt (
- row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, kind TEXT NOT NULL, value BLOB NOT NULL, crc INTEGER
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, crc INTEGER
 );
 CREATE TABLE entities (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, name TEXT, key TEXT,
@@ -62,7 +62,7 @@ CREATE TABLE entities (
 );
 CREATE TABLE passages (
  item INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE, extractor INTEGER, entities BLOB,
- facts BLOB, relations BLOB, failure TEXT, crc INTEGER
+ facts BLOB, relations, failure TEXT, crc INTEGER
 );
 """
 

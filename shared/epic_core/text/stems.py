@@ -1,14 +1,14 @@
 """Words of a text as evidence: stemmed, in runs of up to three, and marked if a negation reaches them.
 
-"A gluten-free cake without nuts, with cream" has *cream* as plain, and *gluten* and *nut* as negated. "The casino has
-closed" negates *casino*, while "the ban on dogs was lifted" leaves *dog* plain. English only; a text in another
-language has words, too, but none of them is taken for a negation.
+"A gluten-free cake without nuts, with cream" has *cream* as plain, and *gluten* and *nut* as negated. "Smoking is now
+banned" negates *smoking*. English only; a text in another language has words, too, but none of them is taken for a
+negation.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import pairwise
@@ -43,46 +43,22 @@ _FARTHEST = 48
 _TURNED = frozenset({"without", "free", "avoid", "avoids", "avoiding", "skip", "skips", "lack", "lacks", "rid"})
 # Signs of an end, a ban or an omission, which negate the words after them.
 _OVER = (
-    "ban on", "bans on", "banned", "bans", "banning", "prohibits", "prohibited", "prohibiting", "forbids", "forbade",
-    "forbidden", "outlaws", "outlawed", "closed its", "closed the", "closed their", "closes its", "shut its",
-    "shut the", "quit", "quits", "quitting", "gave up", "give up", "gives up", "given up", "giving up", "ceased",
-    "ceases", "removed", "removes", "removing", "scrapped", "scraps", "abolished", "abolishes", "discontinued",
-    "dropped its", "dropped the", "drops the", "did away with", "done away with", "does away with", "doing away with",
-    "phased out", "phases out", "phasing out", "cut out", "cuts out", "leaves out", "leave out", "left out",
-    "leaving out", "omits", "omitted", "omit", "omitting", "excludes", "excluding", "exclude", "excluded", "devoid of",
-    "absence of", "far from", "away from", "miles from", "seldom", "rarely", "scarcely", "former", "formerly",
-    "anything but", "place of", "lieu of", "turns away", "turned away", "turn away", "ditched", "ditches",
-    "dispenses with", "dispensed with", "refuses", "refused", "waives", "waived", "shuns", "eschews", "nowhere",
-    "demolished", "few",
+    "ban on", "bans", "banning", "prohibits", "prohibiting", "forbids", "quit", "gave up", "give up", "gives up",
+    "given up", "giving up", "ceased", "ceases", "removed", "removes", "removing", "scrapped", "abolished",
+    "discontinued", "cut out", "leaves out", "leave out", "left out", "omits", "omitted", "omit", "excludes",
+    "excluding", "exclude", "excluded", "devoid of", "absence of", "far from", "away from", "seldom", "rarely",
+    "former", "formerly", "refuses", "refused",
 )  # fmt: skip
-# Signs of an exchange, which negate the words up to the replacement: "swapped the butter for oil".
-_EXCHANGED = (
-    "replaced the", "replaced its", "replaced their", "replaced all", "replaced our", "swapped", "swaps", "swapping",
-    "traded", "exchanged",
-)  # fmt: skip
-_IN_EXCHANGE = frozenset({"for", "with", "by"})
-# Signs that negate the words before them: directly, or after a form of "be".
-_GONE = (
-    "gave way to", "given way to", "gives way to", "made way for", "makes way for", "turned into", "converted into",
-    "converted to", "off the menu", "off limits", "torn down", "pulled down", "closed down", "shut down",
-    "closed for good", "closed permanently", "closed years", "closed long", "closed last", "closed ages",
-)  # fmt: skip
-_PASSIVE = (
+# Signs that, after a form of "be", negate the words before it: "smoking is now banned".
+_GONE = frozenset({
     "banned", "prohibited", "forbidden", "outlawed", "removed", "scrapped", "abolished", "discontinued", "replaced",
-    "excluded", "omitted", "demolished", "closed", "gone", "ditched", "dropped", "phased out", "left out", "cut out",
-    "refused", "turned away", "done away with",
-)  # fmt: skip
+    "excluded", "omitted", "demolished", "gone", "dropped", "refused",
+})  # fmt: skip
 # With a negation, these also negate the words before it: "Meat is not served".
 _NOT_DONE = frozenset({
     "allowed", "permitted", "welcome", "accepted", "served", "offered", "available", "used", "needed", "required",
     "included", "provided", "possible", "admitted", "tolerated", "sold", "added", "shown", "played", "present",
     "supplied", "involved", "expected", "necessary",
-})  # fmt: skip
-# "used to have" negates, "a pan used to make cheese" does not.
-_USED_TO = frozenset({
-    "have", "be", "serve", "offer", "sell", "allow", "contain", "host", "feature", "include", "house", "hold", "run",
-    "stock", "keep", "stand", "open", "smoke", "eat", "drink", "charge", "require", "welcome", "carry", "boast",
-    "operate", "show", "come", "go", "accept", "play", "live", "own", "wear", "take",
 })  # fmt: skip
 _BEING = frozenset({"is", "are", "was", "were", "be", "been", "being", "has", "have", "had", "get", "gets", "got"})
 # Words that may stand between a form of "be" and its participle.
@@ -90,21 +66,10 @@ _BETWEEN = _BEING | {
     "now", "also", "all", "both", "strictly", "permanently", "since", "finally", "recently", "it", "they", "long",
     "not", "never", "no", "longer", "currently", "therefore", "already", "entirely", "completely", "being",
 }  # fmt: skip
-# Words after "closed" if something has closed for good, not for a day or an hour.
-_FOR_GOOD = frozenset({"", "in", "down", "since", "after", "when", "because", "permanently", "ago"})
-_LIFTED = frozenset({
-    "lifted", "lifts", "lifting", "lift", "overturned", "repealed", "ended", "ends", "reversed", "relaxed", "revoked",
-})  # fmt: skip
-_BANS = frozenset({"ban", "bans", "banned", "banning", "prohibition", "prohibited"})
-_SEVERAL = frozenset({"a", "quite", "every", "last", "next", "these", "those", "first", "past"})
-# Number of words that a sign negates before it, and the distance from a ban within which its end is looked for.
-_BACK, _NEAR = 3, 8
+# Number of words that a sign negates before it.
+_BACK = 3
 _TURNS = frozenset({"but", "and"})
 _ONWARD = frozenset({"or", "nor"})
-# "not only beef" does not negate beef.
-_HALF = frozenset({"only", "just", "merely"})
-# "unlike most hotels" is still about a hotel.
-_OTHERS = frozenset({"most", "other", "others", "many", "some", "its", "all", "any"})
 _MARK = re.compile(r"[,;:.!?]")
 _WORD = re.compile(r"[^\W_]+")
 # Phrases that only look like negations.
@@ -190,7 +155,7 @@ def words_of(text: str, *, beginnings: AbstractSet[str] | None = None) -> Words:
     for part in _MARK.split(_LIST.sub(_joined, lower)):
         words = _WORD.findall(part)
         found = list(map(stem, words))
-        reached = [] if _SIGNS.isdisjoint(words) else _reached(words)
+        reached = [] if _TELLING.isdisjoint(words) else _reached(words)
         if not any(reached) and _NEGATIONS.isdisjoint(words):
             plain += found
             if beginnings is None:
@@ -232,7 +197,7 @@ def _reached(words: Sequence[str]) -> list[bool]:
     for place, word in enumerate(words):
         if word in _NEGATIONS:
             _deny(words, place, reached)
-        elif word in _SIGNS and not reached[place]:
+        elif word in _TELLING and not reached[place]:
             _deny_by_sign(words, place, reached)
     return reached
 
@@ -251,28 +216,18 @@ def _deny(words: Sequence[str], place: int, reached: list[bool]) -> None:
                 reached[place - 1] = denies
             return
         start += 1
-    elif following in _HALF or (word == "unlike" and following in _OTHERS):
-        return
     _forward(words, start, _REACH.get(word, _FAR), reached, denies=denies)
     done = words[place + 2 : place + 3] if following == "longer" else [following]
     if not _NOT_DONE.isdisjoint(done):
         _backward(words, place, reached)
 
 
-def _forward(
-    words: Sequence[str],
-    start: int,
-    reach: int,
-    reached: list[bool],
-    *,
-    denies: bool = True,
-    ends: AbstractSet[str] = _TURNS,
-) -> None:
+def _forward(words: Sequence[str], start: int, reach: int, reached: list[bool], *, denies: bool = True) -> None:
     """Mark `reach` words from a place on, up to a turn; each "or" starts the count again."""
     left = reach
     for after in range(start, min(start + _FARTHEST, len(words))):
         word = words[after]
-        if word in ends or not left:
+        if word in _TURNS or not left:
             break
         if word in _ONWARD:
             left = reach
@@ -285,7 +240,7 @@ def _forward(
 
 
 def _backward(words: Sequence[str], place: int, reached: list[bool]) -> None:
-    """Mark the words before a place, skipping the forms of "be" in between: "the casino has since closed"."""
+    """Mark the words before a place, skipping the forms of "be" in between: "the casino was since demolished"."""
     last = place - 1
     while last >= 0 and place - last <= _FARTHEST and words[last] in _BETWEEN:
         last -= 1
@@ -299,32 +254,13 @@ def _backward(words: Sequence[str], place: int, reached: list[bool]) -> None:
 
 def _deny_by_sign(words: Sequence[str], place: int, reached: list[bool]) -> None:
     """Mark the words that the sign of an end, a ban or an omission at a place negates."""
-    word = words[place]
-    if word == "few" and words[place - 1 : place] and words[place - 1] in _SEVERAL:
-        return
-    if word in ("place", "lieu") and words[max(0, place - 1)] != "in":
-        # "in place of meat" negates, "a place of peace" does not.
-        return
-    if word in _BANS and not _LIFTED.isdisjoint(words[max(0, place - _NEAR) : place + _NEAR]):
-        return
-    before = words[place - 1] if place else ""
-    following = words[place + 1] if place + 1 < len(words) else ""
-    if word == "used":
-        after = words[place + 2] if place + 2 < len(words) else ""
-        if following == "to" and after in _USED_TO and before not in _BEING:
-            _forward(words, place + 3, _FAR, reached)
-    elif word in ("stopped", "stops", "stop"):
-        if following.endswith("ing"):
-            _forward(words, place + 1, _FAR, reached)
-    elif _sign_at(_GONES, words, place) or (word == "closed" and following in _FOR_GOOD and before != "it"):
+    if words[place] in _GONE and _is_done(words, place):
         _backward(words, place, reached)
-    elif before in _BETWEEN and _is_done(words, place) and _sign_at(_PASSIVES, words, place):
-        if word != "closed":
-            _backward(words, place, reached)
-    elif length := _sign_at(_EXCHANGES, words, place):
-        _forward(words, place + length, _FAR, reached, ends=_TURNS | _IN_EXCHANGE)
-    elif length := _sign_at(_OVERS, words, place):
-        _forward(words, place + length, _FAR, reached)
+        return
+    for sign in _SIGNS.get(words[place], ()):
+        if tuple(words[place : place + len(sign)]) == sign:
+            _forward(words, place + len(sign), _FAR, reached)
+            return
 
 
 def _is_done(words: Sequence[str], place: int) -> bool:
@@ -337,26 +273,11 @@ def _is_done(words: Sequence[str], place: int) -> bool:
     return False
 
 
-def _sign_at(signs: Mapping[str, Sequence[tuple[str, ...]]], words: Sequence[str], place: int) -> int:
-    """Return the number of words of the sign that begins at a place, or 0 if none does."""
-    for sign in signs.get(words[place], ()):
-        if tuple(words[place : place + len(sign)]) == sign:
-            return len(sign)
-    return 0
-
-
-def _by_first(signs: Iterable[str]) -> dict[str, list[tuple[str, ...]]]:
-    """Return the signs by their first word."""
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for sign in signs:
-        words = tuple(sign.split())
-        found.setdefault(words[0], []).append(words)
-    return found
-
-
-_OVERS, _EXCHANGES, _GONES, _PASSIVES = map(_by_first, (_OVER, _EXCHANGED, _GONE, _PASSIVE))
-# A part of a text without any of these words negates nothing.
-_SIGNS = _NEGATIONS | {*_OVERS, *_EXCHANGES, *_GONES, *_PASSIVES, "used", "stopped", "stops", "stop"}
+# The signs by their first word; a part of a text without any of these words, or a negation, negates nothing.
+_SIGNS: dict[str, list[tuple[str, ...]]] = {}
+for _sign in map(tuple, map(str.split, _OVER)):
+    _SIGNS.setdefault(_sign[0], []).append(_sign)
+_TELLING = _NEGATIONS | _GONE | set(_SIGNS)
 
 
 def word_set(text: str) -> frozenset[str]:

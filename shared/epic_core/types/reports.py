@@ -62,6 +62,8 @@ class Stats:
         tau: The coarse filter's threshold.
         verified_by: The verifier with the language model that decided last, if there was one.
         budget: Bytes that "total" never exceeds, or None.
+        unread: Preferences that a language model is still to read or to expand.
+        model_use: What a language model with a daily budget was asked today, in words; None if nothing.
     """
 
     counts: dict[str, int]
@@ -71,6 +73,14 @@ class Stats:
     tau: float
     verified_by: str | None = None
     budget: int | None = None
+    unread: int = 0
+    model_use: str | None = None
+
+    @property
+    def waiting(self) -> str:
+        """What waits for a language model, in words; empty if nothing does."""
+        parts = ((self.counts["pending"], "items to be verified"), (self.unread, "preferences to be read"))
+        return ", ".join(f"{count} {what}" for count, what in parts if count)
 
     def _lines(self) -> Iterator[str]:
         for name, count in self.counts.items():
@@ -83,6 +93,10 @@ class Stats:
         yield f"{'tau':14}{self.tau:.3f}"
         if self.budget is not None:
             yield f"{'budget':14}{self.budget:>10} bytes  {self.budget / 1e6:8.4f} MB"
+        if self.model_use is not None:
+            yield f"{'model':14}{self.model_use}"
+        if self.waiting:
+            yield f"{'waiting':14}{self.waiting}"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from epic_core.encoders.base import Encoder, embed
 from epic_core.encoders.static import BUNDLED_NAME
 from epic_core.errors import InvalidInputError
-from epic_core.lm.base import LanguageModel
 from epic_core.preferences.evidence import embed_aspects
 from epic_core.preferences.library import borrowed
 from epic_core.preferences.parser import aspects_of
@@ -37,6 +36,9 @@ from epic_core.verification.features import (
     sure_measured,
 )
 from epic_core.verification.wording import worded_instruction
+
+if TYPE_CHECKING:
+    from epic_core.lm.base import LanguageModel
 
 DEFAULT_THRESHOLD = 0.2
 _BLOCK = 256

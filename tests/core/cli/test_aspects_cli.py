@@ -90,7 +90,7 @@ def test_what_cannot_be_changes_nothing(preferences: Shown, arguments: list[str]
 def test_a_model_reads(preferences: Shown, kind: str) -> None:
     said = Script({})
     with LMServer(lambda request: said(request["messages"])) as server:
-        llm = ["--llm", f"{kind}/tiny", "--llm-url", server.url if kind == "ollama" else server.base_url]
+        llm = ["--llm", f"{kind}:tiny", "--llm-url", server.url if kind == "ollama" else server.base_url]
         assert "(read by a language model)" in preferences("reread", AVOIDS, *llm)
         assert "1 preferences read" in preferences("add", "I love tea.", *llm)
         assert said.read == [AVOIDS, "I love tea."]
@@ -160,7 +160,7 @@ def test_expand_names_a_model_that_only_reads_preferences(epic: Shown) -> None:
     Path("prefs.txt").write_text("I love tea.", encoding="utf-8")
     Path("corpus.txt").write_text("A tea house in Kyoto.", encoding="utf-8")
     with LMServer(both) as server:
-        llm = ["--expand", "ollama/tiny", "--llm-url", server.url]
+        llm = ["--expand", "ollama:tiny", "--llm-url", server.url]
         built = epic("build", "--preferences", "prefs.txt", "--out", "new.epic", "--quiet", "corpus.txt", *llm)
         assert "1 preferences read by the model, 0 not, 1 expanded" in built and server.calls == 1
         epic("preferences", "me.epic", "add", "I love tea.", *llm)

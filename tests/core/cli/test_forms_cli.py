@@ -44,6 +44,6 @@ def test_a_model_reads_the_values(tmp_path: Path, capsys: pytest.CaptureFixture[
     form.write_text(json.dumps({"fields": [{"name": "born", "type": "date"}]}))
     said = {"number": 1, "quote": "born on 12 August 1986", "value": "1986-08-12"}
     with LMServer(lambda request: json.dumps(said)) as server:
-        command = ["fill", path, str(form), "--llm", "openai/tiny", "--llm-url", server.base_url]
+        command = ["fill", path, str(form), "--llm", "openai:tiny", "--llm-url", server.base_url]
         assert main(command) == 0
     assert "born: 1986-08-12  [" in capsys.readouterr().out

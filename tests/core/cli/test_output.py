@@ -13,9 +13,10 @@ import pytest
 
 from command_line import Epic, refused
 from epic_core import EpicMemory, Item, Stance
-from epic_core.cli.options import ENCODERS
+from epic_core.cli.options import ENCODERS, MODELS
 from epic_core.cli.reasons import marked, second_person, topics
 from epic_core.encoders.by_name import NAMES
+from epic_core.lm.by_name import NAMES as MODEL_NAMES
 
 AVOIDS = "I avoid hotels with casinos."
 TEXTS = {"inn": "The Desert Inn is a hotel with a casino.", "note": "The square root of two is no fraction."}
@@ -140,7 +141,7 @@ def test_a_command_works_with_closed_streams(epic: Epic) -> None:
 
 
 def test_help_is_quick_and_complete() -> None:
-    assert ENCODERS == NAMES
+    assert (ENCODERS, MODELS) == (NAMES, MODEL_NAMES)
     code = "import sys; from epic_core.cli.main import main; main(['--help']); print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.endswith("False\n")

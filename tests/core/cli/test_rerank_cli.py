@@ -30,7 +30,7 @@ def test_collect_train_eval_forget(tmp_path: Path, capsys: pytest.CaptureFixture
     lines = [json.dumps({"question": f"What about my {what}?", "reference": "Rye."}) for what in ("oven", "dough")]
     asked.write_text("\n".join(lines))
     with LMServer(scoring) as server:
-        command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai/tiny", "--lists", "12", "-k", "3"]
+        command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai:tiny", "--lists", "12", "-k", "3"]
         command += ["--llm-url", server.base_url, "--out", str(log)]
         answered, kept = 0, server.answer
 
@@ -71,7 +71,7 @@ def test_a_model_without_log_probabilities_is_refused(tmp_path: Path, capsys: py
         made.add(["A note on bread.", "A note on cake."])
     asked.write_text('{"question": "What bread?", "reference": "Rye."}')
     with LMServer(lambda request: "Rye.") as server:
-        command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai/tiny"]
+        command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai:tiny"]
         command += ["--llm-url", server.base_url, "--out", str(tmp_path / "log.jsonl")]
         assert main(command) == 2
         assert "gave no log-probabilities" in capsys.readouterr().err
@@ -96,7 +96,7 @@ def test_several_lists_are_scored_at_once_and_none_twice(tmp_path: Path) -> None
         return Reply(status=400, text="no more") if number == 9 else scoring(request)
 
     with LMServer(slow) as server:
-        command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai/tiny", "--lists", "16", "-k", "3"]
+        command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai:tiny", "--lists", "16", "-k", "3"]
         command += ["--llm-url", server.base_url, "--out", str(log), "--concurrency", "4"]
         assert main(command) == 2
         kept = log.read_text()
@@ -120,7 +120,7 @@ def test_no_other_file_is_written_over(tmp_path: Path, content: bytes, capsys: p
             str(memory),
             str(asked),
             "--scorer",
-            "openai/tiny",
+            "openai:tiny",
             "--llm-url",
             server.base_url,
         ]
@@ -144,7 +144,7 @@ def test_questions_that_cannot_be_read_are_said(tmp_path: Path, capsys: pytest.C
     with EpicMemory.open(memory, ["I like baking."], coarse=False, fine=False) as made:
         made.add(["A note on bread.", "A note on cake."])
     with LMServer(scoring) as server:
-        command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai/tiny"]
+        command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai:tiny"]
         command += ["--llm-url", server.base_url, "--out", str(tmp_path / "new.jsonl")]
         for content in (b"\xff", b"[" * 100_000, b"[]", b'{"question": "What bread?"}'):
             asked.write_bytes(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,12 +28,13 @@ from epic_core.encoders import (
 from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError, MissingExtraError
 from epic_core.graph import GraphMemory
 from epic_core.lm import OllamaLM, OpenAICompatibleLM, lm_of
+from epic_core.lm.by_name import NAMES as MODEL_NAMES
 from epic_core.types import FloatArray
 from epic_core.verification import EmbeddedVerifier, LMVerifier
 from helpers import HashEncoder, KeepAll
 from lm_servers import LMServer
 
-WRONG = ["", " ", "tiny", "static/tiny", "ollama", "ollama/", "sentence-transformers/", "openai/tiny", "/", "a/b/c"]
+WRONG = ["", " ", "tiny", "static/tiny", "ollama", "ollama/", "sentence-transformers/", "openai:tiny", "/", "a/b/c"]
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -271,42 +273,60 @@ def test_llamaindexs_side_takes_names(tmp_path: Path) -> None:
 
 
 def test_a_language_model_is_made_by_its_name() -> None:
-    ollama = lm_of("ollama/qwen3:4b", url="http://localhost:9", timeout=3.0, concurrency=2)
+    ollama = lm_of("ollama:qwen3:4b", url="http://localhost:9", timeout=3.0, concurrency=2)
     assert isinstance(ollama, OllamaLM) and (ollama.name, ollama.concurrency) == ("ollama:qwen3:4b", 2)
     assert ollama.host == "http://localhost:9" and lm_of(ollama) is ollama
-    openai = lm_of("openai/org/model", url="http://localhost:9/v1", api_key="sk-1")
+    openai = lm_of("openai:org/model", url="http://localhost:9/v1", api_key="sk-1")
     assert isinstance(openai, OpenAICompatibleLM) and openai.name == "openai:org/model"
     assert openai.base_url == "http://localhost:9/v1"
 
 
-@pytest.mark.parametrize("wrong", ["", "qwen3:4b", "ollama/", "openai/", "anthropic/model", "static"])
+@pytest.mark.parametrize(
+    "wrong",
+    ["", "qwen3:4b", "ollama:", "ollama/tiny", "openai:", "llama.cpp:", "llamacpp:a.gguf", "anthropic:a", "static"],
+)
 def test_a_model_of_another_name_is_an_error_that_lists_what_there_is(wrong: str) -> None:
     for take in (lm_of, lambda name: EpicMemory(verifier=name)):
-        with pytest.raises(InvalidInputError, match=r"There is no model .*ollama/MODEL.*openai/MODEL"):
+        with pytest.raises(InvalidInputError, match=f"There is no model .*{re.escape(MODEL_NAMES)}"):
             take(wrong)
+
+
+def test_a_name_holds_the_address_of_the_server() -> None:
+    openai = lm_of("openai:@cf/meta/llama@https://api.example.com/v1", api_key="sk-1")
+    assert isinstance(openai, OpenAICompatibleLM)
+    assert (openai.name, openai.base_url) == ("openai:@cf/meta/llama", "https://api.example.com/v1")
+    ollama = lm_of("ollama:qwen3:4b@http://localhost:9")
+    assert isinstance(ollama, OllamaLM) and (ollama.name, ollama.host) == ("ollama:qwen3:4b", "http://localhost:9")
+    with pytest.raises(InvalidInputError, match="twice"):
+        lm_of("openai:tiny@http://localhost:9/v1", url="http://localhost:8/v1")
+    for name in ("auto", "llama.cpp:tiny.gguf"):
+        with pytest.raises(InvalidInputError, match="no address"):
+            lm_of(name, url="http://localhost:9")
+    with pytest.raises(InvalidInputError, match="one call at a time"):
+        lm_of("llama.cpp:tiny.gguf", concurrency=2)
 
 
 def test_a_model_without_its_server_is_an_error() -> None:
     for take in (lm_of, lambda name: EpicMemory(verifier=name)):
-        with pytest.raises(InvalidInputError, match=r"url='http://localhost:8000/v1'.*--llm-url"):
-            take("openai/tiny")
+        with pytest.raises(InvalidInputError, match=r"openai:MODEL@http://localhost:8000/v1, or url=.*--llm-url"):
+            take("openai:tiny")
 
 
 @pytest.mark.parametrize("wrong", [3, OllamaLM, object()])
 def test_what_is_no_language_model_is_an_error(wrong: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"complete\(...\).*ollama/MODEL"):
+    with pytest.raises(InvalidInputError, match=r"complete\(...\).*ollama:MODEL"):
         lm_of(wrong)
 
 
 def test_a_memory_takes_the_name_of_the_model_that_verifies(monkeypatch: pytest.MonkeyPatch) -> None:
     with LMServer(lambda request: '{"decision": "Discard", "rationale": "no"}', models=["tiny"]) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
-        memory = EpicMemory(encoder=HashEncoder(), verifier="ollama/tiny", aspects="parser", expansions="off")
+        memory = EpicMemory(encoder=HashEncoder(), verifier="ollama:tiny", aspects="parser", expansions="off")
         assert isinstance(memory.verifier, LMVerifier) and "ollama:tiny" in memory.verifier.name
         memory.add_preference("I love red wine.")
         assert memory.add(["I love red wine and bread."]).discarded == 1
         memory.verifier = EmbeddedVerifier(memory.encoder)
-        memory.verifier = "ollama/tiny"
+        memory.verifier = "ollama:tiny"
         assert isinstance(memory.verifier, LMVerifier)
 
 

@@ -938,6 +938,20 @@ def test_a_model_that_fails_is_reported_and_nothing_is_lost(memory: EpicMemory, 
     assert len(made.report.failures) == 1 and "turns 1 to 1" in made.report.failures[0]
 
 
+def test_what_a_model_has_read_and_does_not_propose_is_left_out(memory: EpicMemory) -> None:
+    both = "I'm allergic to peanuts. I love jazz."
+    (made,) = found = memory.propose(said(both), lm=Answers([record(text="I love jazz", quote="I love jazz")]))
+    # What the cues find too is as sure as they are.
+    assert (made.text, made.source, made.confidence) == ("I love jazz", "scripted", 0.95)
+    assert [each.reason for each in found.report.left_out] == ["the model does not propose it"]
+
+
+def test_an_end_that_the_quote_states_counts(memory: EpicMemory) -> None:
+    quote = "only rye until Friday"
+    (made,) = memory.propose(said(f"Bread: {quote}."), lm=Answers([record(quote=quote)]))
+    assert made.expires_at is not None and made.expires_at.weekday() == 4
+
+
 def test_a_model_changes_what_is_known(memory: EpicMemory) -> None:
     memory.add_preference(Preference(text="I like white bread"))
     answer = record(kind="replace_preference", old="I like white bread", today_only=True)

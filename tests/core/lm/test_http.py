@@ -88,7 +88,7 @@ def test_the_environments_key_for_ollama_goes_to_no_other_server(
     monkeypatch.setenv("OLLAMA_API_KEY", KEY)
     OllamaLM("tiny", host=server.url).complete(HELLO)
     OllamaLM("tiny", host=server.url, api_key="other").complete(HELLO)
-    lm_of("ollama/tiny", url=server.url, api_key="other").complete(HELLO)
+    lm_of("ollama:tiny", url=server.url, api_key="other").complete(HELLO)
     with pytest.raises(EncoderError):
         OllamaEncoder("tiny", host=server.url).encode(["a"])
     sent = [request.headers.get("Authorization") for request in server.requests]

@@ -20,6 +20,7 @@ WOOL = "I'm allergic to wool."
 MERINO = "A jumper of merino wool, warm enough for the winter."
 COTTON = "A jumper of brushed cotton, warm enough for the winter."
 TOASTER = "The toaster is under guarantee until May."
+RUG = "A rug of pure new wool for the floor of the hall."
 QUESTION = "Which jumper should I buy for the winter?"
 
 
@@ -126,15 +127,23 @@ def test_what_was_judged_is_kept_for_good(model: Model, path: Path) -> None:
 
 
 def test_what_is_discarded_stays_and_is_not_asked_about_again(model: Model, path: Path) -> None:
-    question = "Which toaster is best for somebody who is allergic to wool?"
+    question = "Which rug is best for somebody who is allergic to wool?"
     with memory_of(model, 60.0, path) as memory:
-        assert TOASTER in stances(found(memory, question=question))
-        assert model.asked[TOASTER, WOOL] == 1
-        assert TOASTER in stances(found(memory, question=question))
-        assert TOASTER in {item.text for item in memory.items()}
+        memory.add([RUG])
+        assert RUG in stances(found(memory, question=question))
+        assert model.asked[RUG, WOOL] == 1
+        assert RUG in stances(found(memory, question=question))
+        assert RUG in {item.text for item in memory.items()}
     with EpicMemory.open(path, verifier=model, on_demand=60.0) as memory:
-        assert TOASTER in stances(found(memory, question=question))
-    assert model.asked[TOASTER, WOOL] == 1
+        assert RUG in stances(found(memory, question=question))
+    assert model.asked[RUG, WOOL] == 1
+
+
+def test_what_does_not_pass_the_coarse_filter_is_not_asked_about(model: Model) -> None:
+    memory = memory_of(model, 60.0)
+    question = "Which toaster is best for somebody who is allergic to wool?"
+    assert {TOASTER, MERINO} <= stances(found(memory, question=question)).keys()
+    assert (TOASTER, WOOL) not in model.asked and model.asked[MERINO, WOOL] == 1
 
 
 def test_a_model_that_fails_loses_nothing_and_is_asked_again(model: Model, is_async: bool) -> None:

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.skipif(not LABELLED.exists(), reason="the labelled sent
 def test_sides_firmness_and_scopes_are_read_about_as_well_as_they_were() -> None:
     measured = measure(labelled())
     assert measured.sentences >= 300
-    assert measured.both.precision >= 0.90
-    assert measured.both.recall >= 0.90
+    assert measured.both.precision >= 0.88
+    assert measured.both.recall >= 0.88
     assert measured.firmness_right / measured.sentences >= 0.80
     assert measured.scope.precision >= 0.80
 

@@ -360,7 +360,7 @@ def test_a_memory_under_such_a_preference() -> None:
 
 def warned(report: BuildReport, preference: str, name: str) -> None:
     (warning,) = [one for one in report.warnings if repr(preference) in one]
-    assert f" {name}," in warning and "ollama/qwen3:4b" in warning
+    assert f" {name}," in warning and "ollama:qwen3:4b" in warning
     assert "paraphrase-multilingual-MiniLM-L12-v2" in warning and "ollama/bge-m3" in warning
 
 
@@ -389,7 +389,7 @@ def test_of_an_encoder_that_may_know_the_language_only_the_parser_is_warned_of()
     memory = EpicMemory([CASINOS["de"]], encoder=HashEncoder())
 
     (warning,) = memory.opening_report.warnings
-    assert "ollama/qwen3:4b" in warning and "bge-m3" not in warning
+    assert "ollama:qwen3:4b" in warning and "bge-m3" not in warning
 
 
 def test_the_command_line_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,65 @@
+"""The model of an MCP client, asked by sampling: the client decides, and may ask its user, whether it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from mcp.types import TextContent
+
+from epic_apps.mcp_sdk import Caller, RefusedError
+from epic_core.errors import LMError, LMSetupError, LMUnavailableError
+from epic_core.lm import Completion, Message
+from epic_core.lm.base import Schema
+
+_MOST_TOKENS = 1_000
+_SECONDS = 120.0
+
+
+class ClientLM:
+    """A language model that is the client's own. Make it on the event loop of the server.
+
+    It is asked through the call that is being served, or through the last client that called. Answers are not held to
+    a schema, as sampling knows none.
+
+    Args:
+        caller: The client.
+        timeout: Seconds for an answer, which the client's user may have to allow.
+    """
+
+    def __init__(self, caller: Caller, timeout: float = _SECONDS) -> None:
+        self.name = f"client/{caller.client}"
+        self.concurrency = 1
+        self.context: int | None = None
+        self.latest = caller
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        """Return the client's answer.
+
+        Raises:
+            LMSetupError: if it refuses, as its user may.
+            LMUnavailableError: if it does not answer in time.
+        """
+        system = "\n\n".join(message.content for message in messages if message.role == "system")
+        turns = [(message.role, message.content) for message in messages if message.role != "system"]
+        asked = (Caller.current() or self.latest).sample(turns, system=system, max_tokens=max_tokens or _MOST_TOKENS)
+        try:
+            result = await asyncio.wait_for(asked, self._timeout)
+        except asyncio.TimeoutError:
+            raise LMUnavailableError(f"The model of {self.name} did not answer in time.", timed_out=True) from None
+        except RefusedError as error:
+            raise LMSetupError(f"The model of {self.name} was not asked: {error}") from None
+        if not isinstance(result.content, TextContent):
+            raise LMError(f"The model of {self.name} did not answer by a text.")
+        return Completion(text=result.content.text, cut="maxTokens" in result.model_dump().values())
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        """Return the client's answer; call it in any thread but the server's own."""
+        asked = self.acomplete(messages, schema=schema, max_tokens=max_tokens)
+        return asyncio.run_coroutine_threadsafe(asked, self._loop).result()

@@ -1,0 +1,375 @@
+"""One language model for all that one can do: `EpicMemory(llm=..., model_budget=...)`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epic_core import EpicMemory
+from epic_core.errors import InvalidInputError, LMUnavailableError
+from epic_core.lm import LanguageModel, Message, OllamaLM
+from epic_core.lm.budget import BudgetedLM, ModelBudget
+from epic_core.types import Stance
+from helpers import Clock
+from lm_servers import LMServer, Reply
+from minds import CHAT, FORM, Mind, plain_message
+from scripted import Own, answer_to, forget_environment, instruction_for, read_prompt, until
+
+BEANS, TRAINS = PREFERENCES = ["I like to cook with beans.", "I travel by train."]
+ITEMS = [f"Note {number} of a stew of beans, eaten on a train." for number in range(24)]
+
+
+@pytest.fixture
+def mind() -> Mind:
+    return Mind()
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No time passes before another attempt."""
+
+    async def none(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr("epic_core.lm.retries.Pause.run", lambda *_: None)
+    monkeypatch.setattr("epic_core.lm.retries.Pause.arun", none)
+
+
+def awaited(is_async: bool, memory: EpicMemory, name: str, *arguments: Any) -> Any:
+    if not is_async:
+        return getattr(memory, name)(*arguments)
+
+    async def call() -> Any:
+        made: Awaitable[Any] = getattr(memory, f"a{name}")(*arguments)
+        return await made
+
+    return asyncio.run(call())
+
+
+def wanted(memory: EpicMemory) -> bool:
+    """Whether the memory holds all that the model says of all items."""
+    found = {item.text: memory.explain(item.id).entries for item in memory.items()}
+    return len(found) == len(ITEMS) and all(
+        {entry.instruction for entry in entries} == {instruction_for(text, each) for each in PREFERENCES}
+        for text, entries in found.items()
+    )
+
+
+# what it does
+
+
+@pytest.fixture(params=["name", "model", "langchain", "llamaindex"])
+def llm(request: pytest.FixtureRequest, mind: Mind, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A model in each of the forms in which it may be given."""
+    if request.param == "model":
+        return Own(mind)
+    if request.param == "langchain":
+        pytest.importorskip("langchain_core")
+        from chat_models import ScriptedChat
+
+        return ScriptedChat(answers=mind)
+    if request.param == "llamaindex":
+        pytest.importorskip("llama_index.core")
+        from llamaindex_models import ScriptedLLM
+
+        return ScriptedLLM(answers=mind)
+    forget_environment(monkeypatch)
+    server = LMServer(lambda body: mind(body["messages"]))
+    server.start()
+    request.addfinalizer(server.stop)
+    monkeypatch.setenv("OLLAMA_HOST", server.url)
+    return "ollama:tiny"
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_one_word_does_all_that_a_model_can(llm: Any, mind: Mind, path: Path, is_async: bool) -> None:
+    with EpicMemory.open(path, PREFERENCES, llm=llm, tau=-1.0) as memory:
+        assert {made.source for made in memory.expansions().values() if made is not None} == {"model"}
+        assert {made.source for made in memory.aspects().values()} == {"model"}
+        awaited(is_async, memory, "add", ITEMS)
+        assert wanted(memory)
+        (proposal,) = awaited(is_async, memory, "propose", CHAT)
+        assert proposal.text == "I am a vegetarian."
+        awaited(is_async, memory, "add_fact", "I call my cat Miso.")
+        assert awaited(is_async, memory, "fill", FORM).values == {"pet": "Miso"}
+        report = awaited(is_async, memory, "add_fact", "My rent is 900 euros.")
+        assert [edit.kind for edit in report.edits] == ["replace"]
+        assert memory.opening_report.usage.calls == 2
+    assert mind.kinds >= {"read", "propose", "fill", "compare"}
+    assert set(mind.answered.values()) == {1}
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_what_a_question_finds_is_judged_in_the_background(mind: Mind, is_async: bool) -> None:
+    memory = EpicMemory(PREFERENCES, llm=Own(mind), tau=1.0)
+    memory.add(ITEMS[:3])
+    assert memory.stats().counts["entries"] == 0
+    question = "Which stew of beans should I cook?"
+    assert len(awaited(is_async, memory, "search", question)) == 3
+    until(lambda: memory.stats().counts["entries"] > 0)
+    until(lambda: any(hit.instructions for hit in memory.search(question)))
+    assert set(mind.answered.values()) == {1}
+
+
+def test_a_verifier_of_ones_own_stays_and_the_model_does_the_rest(mind: Mind) -> None:
+    memory = EpicMemory(PREFERENCES, llm=Own(mind), verifier=EpicMemory().verifier, tau=-1.0)
+    memory.add(ITEMS[:2])
+    assert mind.kinds == {"read"}
+
+
+def test_who_names_no_model_meets_nothing_of_it(path: Path) -> None:
+    script = f"""
+import sys
+from epic_core import EpicMemory
+with EpicMemory.open({str(path)!r}, {PREFERENCES!r}) as memory:
+    memory.add({ITEMS[:3]!r}), memory.search("Which stew?"), memory.add_fact("My cat is called Miso.")
+    memory.retry(), memory.stats()
+met = ("epic_core.lm", "httpx", "ollama", "langchain", "llama_index")
+print([name for name in sys.modules if name.startswith(met)])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.strip() == "[]"
+    with EpicMemory.open(path) as memory:
+        assert (memory.stats().model_use, memory.stats().waiting, memory.stats().unread) == (None, "", 0)
+
+
+# the budget
+
+
+def opened(path: Path, mind: Mind, budget: int | str | None) -> EpicMemory:
+    return EpicMemory.open(path, PREFERENCES, llm=Own(mind, concurrency=1), model_budget=budget, tau=-1.0)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_what_is_left_over_waits_is_reported_and_is_taken_up(
+    mind: Mind, path: Path, clock: Clock, is_async: bool
+) -> None:
+    with opened(path, mind, 3) as memory:
+        report = awaited(is_async, memory, "add", ITEMS)
+        assert mind.asked == 3
+        waiting = report.undecided
+        assert waiting == memory.stats().counts["pending"] > 0
+        assert f"budget of 3 calls a day is used up: {waiting} items and 0 preferences wait" in str(report)
+        assert re.search(r"^model +3 calls, \d+ tokens today, of 3 calls a day$", str(memory.stats()), re.M)
+        assert f"{waiting} items to be verified" in str(memory.stats())
+        assert len(memory.search("Which stew of beans?")) > 0
+
+        again = awaited(is_async, memory, "retry")
+        assert mind.asked == 3 and again.undecided == waiting
+    with opened(path, mind, 3) as memory:  # another process, the same day
+        assert memory.retry().undecided == waiting and mind.asked == 3
+
+    clock.pass_by(1)
+    with opened(path, mind, 100) as memory:
+        assert memory.stats().model_use is None
+        assert awaited(is_async, memory, "retry").kept == waiting
+        assert wanted(memory)
+    assert set(mind.answered.values()) == {1}
+
+
+def test_preferences_wait_as_well(mind: Mind, path: Path, clock: Clock) -> None:
+    with opened(path, mind, 1) as memory:
+        assert (memory.unread, memory.stats().unread) == ([TRAINS], 1)
+        assert "used up" in memory.opening_report.unread[TRAINS]
+        assert "1 preferences to be read" in str(memory.stats())
+        report = memory.add(ITEMS)
+        assert report.undecided == len(ITEMS)
+        assert f"{len(ITEMS)} items and 1 preferences wait" in str(report)
+    clock.pass_by(1)
+    with opened(path, mind, 100) as memory:
+        report = memory.retry()
+        assert (report.read, report.expanded, memory.unread) == (1, 1, [])
+        assert wanted(memory)
+    assert set(mind.answered.values()) == {1}
+
+
+def test_the_next_day_takes_up_what_waits_by_itself(mind: Mind, path: Path, clock: Clock) -> None:
+    with opened(path, mind, 3) as memory:
+        memory.add(ITEMS[:-1])
+        assert memory.stats().counts["pending"] > 0
+        memory._session.model_budget.limit = 100  # type: ignore[union-attr]
+        clock.pass_by(1)
+        memory.add(ITEMS[-1:])
+        until(lambda: memory.stats().counts["pending"] == 0)
+        assert wanted(memory)
+    assert set(mind.answered.values()) == {1}
+
+
+def test_a_budget_of_tokens(mind: Mind, path: Path) -> None:
+    with opened(path, mind, "1 tokens") as memory:
+        # The first call is within it, and takes more than it has.
+        assert mind.asked == 1
+        assert memory.add(ITEMS).undecided == len(ITEMS)
+    assert mind.asked == 1
+    with opened(path, mind, "100_000_000 tokens a day") as memory:
+        memory.retry()
+        assert wanted(memory)
+    assert set(mind.answered.values()) == {1}
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["side by side", "one after the other"])
+def test_processes_share_the_budget(mind: Mind, path: Path, together: bool) -> None:
+    with opened(path, mind, None) as memory:
+        assert len(memory.preferences) == mind.asked == 2
+    first = opened(path, mind, 3)
+    second = opened(path, mind, 3) if together else None
+    first.add(ITEMS[:2])
+    used = mind.asked - 2
+    assert 1 <= used <= 2
+    if second is None:
+        first.close()
+        second = opened(path, mind, 3)
+    second.add(ITEMS[2:])
+    assert mind.asked - 2 == 3
+    left = 0 if first._session.store.closed else first.add(["A third stew of beans, on a train."]).undecided
+    assert left == (1 if together else 0) and mind.asked - 2 == 3
+    for memory in (first, second):
+        memory.close()
+
+
+def test_a_call_without_an_answer_is_not_counted(mind: Mind, path: Path, pauses: None) -> None:
+    mind.well, mind.fault = False, lambda: (_ for _ in ()).throw(LMUnavailableError("It is down."))
+    with opened(path, mind, 30) as memory:
+        assert memory.add(ITEMS).undecided == len(ITEMS)
+        assert "is used up" not in str(memory.retry())
+        mind.well = True
+        memory.retry()
+        assert wanted(memory)
+    assert set(mind.answered.values()) == {1}
+
+
+def test_a_model_may_bring_its_budget(mind: Mind, path: Path) -> None:
+    lm = BudgetedLM(Own(mind), ModelBudget(2))
+    with EpicMemory.open(path, PREFERENCES, llm=lm, tau=-1.0) as memory:
+        assert memory.add(ITEMS).undecided == len(ITEMS)
+        assert "of 2 calls a day" in str(memory.stats().model_use)
+    assert mind.asked == 2
+
+
+def test_a_budget_that_is_used_up_leaves_answers_as_they_are(mind: Mind, path: Path, clock: Clock) -> None:
+    question = "Which stew of beans should I cook?"
+    with EpicMemory.open(path, PREFERENCES, llm=Own(mind), model_budget=2, tau=1.0, on_demand=60.0) as memory:
+        memory.add(ITEMS[:3])
+        assert [hit.entries for hit in memory.search(question)] == [()] * 3
+        assert mind.asked == 2 and memory.stats().counts["pending"] == 0
+        clock.pass_by(1)
+        assert any(hit.instructions for hit in memory.search(question))
+
+
+def test_a_memory_that_is_only_read_keeps_to_the_budget(mind: Mind, path: Path) -> None:
+    with opened(path, mind, 3) as memory:
+        memory.add_fact("I call my cat Miso.")
+    assert mind.asked == 2
+    with EpicMemory.open(path, llm=Own(mind), model_budget=3, read_only=True) as memory:
+        assert [memory.fill(FORM)["pet"].state for _ in range(2)] == ["filled", "undecided"]
+    assert mind.asked == 3
+
+
+@pytest.mark.parametrize("budget", ["much", "-1", -1, 1.5, True, "10 words", ""])
+def test_a_budget_that_is_none_is_refused(mind: Mind, path: Path, budget: Any) -> None:
+    with pytest.raises(InvalidInputError, match="model_budget"):
+        opened(path, mind, budget)
+    assert not path.exists()
+
+
+def test_a_budget_without_a_model_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="llm says which"):
+        EpicMemory(model_budget=10)
+
+
+# a server that fails
+
+
+FAULTS: dict[str, Callable[[], Reply | str]] = {
+    "fails": lambda: Reply(status=500, text="out of memory"),
+    "cuts": lambda: Reply(text='{"decision": "Ke', cut=True),
+    "breaks off": lambda: Reply(text="Keep", break_off=True),
+    "hangs": lambda: Reply(delay=1.0),
+    "says nothing of use": lambda: Reply(text="Who knows."),
+    "is no model": lambda: Reply(not_json=True),
+}
+
+
+@pytest.mark.usefixtures("pauses")
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_server_that_fails_loses_nothing_and_is_asked_nothing_twice(
+    mind: Mind, path: Path, fault: str, is_async: bool
+) -> None:
+    mind.fault = FAULTS[fault]
+    items = ITEMS[:4]
+    with LMServer(lambda body: mind(body["messages"])) as server:
+        llm = OllamaLM("tiny", host=server.url, timeout=0.1 if fault == "hangs" else 60.0)
+        mind.well = False
+        with EpicMemory.open(path, PREFERENCES, llm=llm, tau=-1.0) as memory:
+            assert memory.unread == PREFERENCES and len(memory.preferences) == 2
+            report = awaited(is_async, memory, "add", items)
+            assert report.undecided == memory.stats().counts["pending"] == len(items) == len(report.failures)
+            assert {item.text for item in memory.items(waiting=True)} == set(items)
+            assert awaited(is_async, memory, "propose", CHAT).report.failures
+            awaited(is_async, memory, "add_fact", "I call my cat Miso.")
+            added = awaited(is_async, memory, "add_fact", "My rent is 900 euros.")
+            assert [edit.kind for edit in added.edits] == ["insert"] and added.warnings
+            (field,) = awaited(is_async, memory, "fill", FORM)
+            assert field.state == "undecided"
+
+        llm = OllamaLM("tiny", host=server.url)
+        mind.well = True
+        with EpicMemory.open(path, llm=llm, tau=-1.0) as memory:
+            report = awaited(is_async, memory, "retry")
+            assert (report.kept, report.undecided, memory.unread) == (len(items), 0, [])
+            assert len(awaited(is_async, memory, "propose", CHAT)) == 1
+            held = {item.id: memory.explain(item.id).entries for item in memory.items() if not item.fact}
+            assert [len(entries) for entries in held.values()] == [2] * len(items)
+
+            # What is known is not asked again, whatever would be said now.
+            mind.stance = Stance.CONFLICTS
+            before = mind.asked
+            awaited(is_async, memory, "add", items)
+            awaited(is_async, memory, "retry")
+            awaited(is_async, memory, "search", "Which stew of beans should I cook?")
+            memory.close()
+            assert mind.asked == before
+        with EpicMemory.open(path, llm=llm, tau=-1.0) as memory:
+            memory.add(items)
+            assert {id_: memory.explain(id_).entries for id_ in held} == held
+            assert mind.asked == before
+    assert set(mind.answered.values()) == {1}
+
+
+def test_a_model_that_contradicts_itself_is_believed_once(path: Path) -> None:
+    said: Counter[Stance] = Counter()
+
+    def turn(chunk: str, preference: str) -> Stance:
+        stance = Stance.CONFLICTS if said.total() % 2 else Stance.SUPPORTS
+        said[stance] += 1
+        return stance
+
+    def answer(messages: Sequence[Message]) -> str:
+        plain = [plain_message(message) for message in messages]
+        return answer_to(read_prompt(plain), turn)
+
+    lm: LanguageModel = Own(answer)
+    options: dict[str, Any] = {"llm": lm, "aspects": "parser", "tau": -1.0, "on_demand": 60.0}
+    stances = []
+    for _ in range(3):
+        with EpicMemory.open(path, PREFERENCES, **options) as memory:
+            memory.add(ITEMS[:4])
+            memory.search("Which stew of beans should I cook?")
+            entries = [entry for item in memory.items() for entry in memory.explain(item.id).entries]
+            stances.append(sorted((entry.instruction, entry.stance) for entry in entries))
+    assert stances[0] == stances[1] == stances[2] and len(stances[0]) == 8
+    assert said.total() == 8
