@@ -176,7 +176,7 @@ def test_a_memory_gets_a_graph() -> None:
     ("options", "said"),
     [
         ({"graph": 3}, "graph is a GraphMemory, an EpicMemory or the name of its file, not int"),
-        ({"extractor": ScriptedLLM(answers=[])}, "The GraphMemory has an extractor, leave out extractor=entities/"),
+        ({"extractor": ScriptedLLM(answers=[])}, "has an extractor, phrases.*leave out extractor=entities/"),
         ({"similarity_top_k": 0}, "similarity_top_k must be"),
     ],
     ids=["graph", "extractor", "k"],
