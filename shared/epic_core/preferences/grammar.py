@@ -193,7 +193,7 @@ _STRONG = pattern(
     r"hat(?:e|es|ed)|(?:can't|cannot|cant) (?:stand|bear|help|get)|lov(?:e|es)|strong(?:ly)?|despis\w+|avers\w+|"
     r"firm\w*|detest\w*|passion\w*|insist\w*|absolutely|deep\w*|extreme\w*|terrified|scared|afraid|fear|phobia|always|"
     r"committed|obsess\w*|adore|steer clear|stay away|opposed?|no (?:interest|patience|time)|totally|completely|^no|"
-    r"^please,? no|reject|against|fascinated|convinced|avoid (?:all|any)"
+    r"^please,? no|reject|against|fascinated|convinced|avoid (?:all|any\w*)"
 )
 _SIDE_REMARK = re.compile(r"\b(?:because|since|when|as i|as my)\b.*?(?=[.;,]|$)", re.I)
 

@@ -31,9 +31,7 @@ _APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc", "''''")
 _PUNCTUATION = " ,.;:!?'\"“”‘’"
 _FOR, _AGAINST, _NEITHER = 1, -1, 0
 _SIDES = {"liked": 1, "liked_phrase": 1, "imperative": 1, "avoided": -1, "avoided_phrase": -1, "not": -1}
-# Cues that make it unlikely that a text is liked as a whole.
 _NEGATIVE = ("not", "no", "without", "avoided", "avoided_phrase")
-
 # Before a verb that is a cue stands its subject, another verb, or the beginning: not so in "songs of love".
 _SUBJECT_BEFORE = re.compile(
     rf"(?i)(?:^|[,;]\s*|(?<![\w'-])(?:{SUBJECT}|to|and|or|but|prefer|am|'m|do|would|will|can|could|must|should|have|had|not"
@@ -62,11 +60,11 @@ _TO = re.compile(
 )
 # Words before and after a phrase that are not part of it, and words that name nothing.
 _LEADING = re.compile(
-    r"(?i)(?:(?:kinds?|types?|sorts?|forms?|lots?|use|idea|fact) of|(?:things?|stuff|\w+thing|ones|\w+where)"
-    rf"(?: (?:that|which|with|like|is|are|has|have))?|{ADVERB}|{LIGHT}|"
+    r"(?i)(?:(?:kinds?|types?|sorts?|forms?|lots?|use|idea|fact) of|(?:things?|stuff|\w+thing(?! else)|ones|\w+where)"
+    rf"(?: (?:that|which|with|like|is|are|has|have))?|(?:[\w-]+ )?(?:containing|made (?:with|from))|{ADVERB}|{LIGHT}|"
     + words(
         "an? the any all some every each these those such other another my our more most its their his her to for that"
-        " which who about of in at on by from with is are where as being i we me you i'm and or but please containing"
+        " which who about of in at on by from with is are where as being i we me you i'm and or but please"
         " involving it they there when through if place places"
     )
     + r")(?:\s+|$)"
@@ -108,8 +106,9 @@ def aspects_of(preference: str | Preference) -> Aspects:
     expansion = getattr(preference, "expansion", None)
     if read.understood or not isinstance(expansion, Expansion) or expansion.source == "bundled":
         return read
-    told = Aspects(liked=expansion.follows, avoided=expansion.breaks, source=expansion.source)
-    return told if told.understood else read
+    if not (expansion.follows or expansion.breaks):
+        return read
+    return Aspects(liked=expansion.follows, avoided=expansion.breaks, source=expansion.source)
 
 
 def language_not_read(preference: str | Preference) -> str | None:

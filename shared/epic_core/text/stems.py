@@ -47,7 +47,13 @@ _OVER = (
     "given up", "giving up", "ceased", "ceases", "removed", "removes", "removing", "scrapped", "abolished",
     "discontinued", "cut out", "leaves out", "leave out", "left out", "omits", "omitted", "omit", "excludes",
     "excluding", "exclude", "excluded", "devoid of", "absence of", "far from", "away from", "seldom", "rarely",
-    "former", "formerly", "refuses", "refused",
+    "former", "formerly", "refuses", "refused", "used to have", "used to be", "used to serve", "used to offer",
+    "used to sell", "used to allow", "used to host",
+)  # fmt: skip
+# Signs that negate the words before them: "the casino gave way to a library".
+_REPLACED = (
+    "gave way to", "given way to", "gives way to", "made way for", "turned into", "converted into", "converted to",
+    "off the menu", "off limits", "torn down", "pulled down", "closed down", "shut down", "closed for good",
 )  # fmt: skip
 # Signs that, after a form of "be", negate the words before it: "smoking is now banned".
 _GONE = frozenset({
@@ -150,7 +156,12 @@ def words_of(text: str, *, beginnings: AbstractSet[str] | None = None) -> Words:
     negated: list[str] = []
     # Runs and negations end at punctuation marks.
     lower = _NO_NEGATION.sub(
-        " ", text.lower().replace("\u2019", "'").replace("n't", " not").replace("ca not", "cannot")
+        " ",
+        text.lower()
+        .replace("\u2019", "'")
+        .replace("n't", " not")
+        .replace("ca not", "cannot")
+        .replace("in place of", "instead of"),
     )
     for part in _MARK.split(_LIST.sub(_joined, lower)):
         words = _WORD.findall(part)
@@ -259,7 +270,10 @@ def _deny_by_sign(words: Sequence[str], place: int, reached: list[bool]) -> None
         return
     for sign in _SIGNS.get(words[place], ()):
         if tuple(words[place : place + len(sign)]) == sign:
-            _forward(words, place + len(sign), _FAR, reached)
+            if " ".join(sign) in _REPLACED:
+                _backward(words, place, reached)
+            else:
+                _forward(words, place + len(sign), _FAR, reached)
             return
 
 
@@ -275,7 +289,7 @@ def _is_done(words: Sequence[str], place: int) -> bool:
 
 # The signs by their first word; a part of a text without any of these words, or a negation, negates nothing.
 _SIGNS: dict[str, list[tuple[str, ...]]] = {}
-for _sign in map(tuple, map(str.split, _OVER)):
+for _sign in map(tuple, map(str.split, (*_OVER, *_REPLACED))):
     _SIGNS.setdefault(_sign[0], []).append(_sign)
 _TELLING = _NEGATIONS | _GONE | set(_SIGNS)
 

@@ -61,15 +61,15 @@ def new_file(path: Path, *, overwrite: bool, mode: int = _OWNER_ONLY) -> Iterato
 def encoder_in(path: Path) -> object:
     """Return the description of the encoder that a file was made with; None for a file that does not say, or for none.
 
-    Whether the file is damaged is found out when it is opened.
+    Whether the file is damaged, or no file can have such a name, is found out when it is opened.
     """
-    if not path.is_file():
-        return None
     try:
+        if not path.is_file():
+            return None
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             found = connection.execute("SELECT value FROM meta WHERE key = 'encoder'").fetchone()
         return json.loads(found[0]) if found else None
-    except (sqlite3.Error, ValueError, TypeError):
+    except (sqlite3.Error, OSError, ValueError, TypeError):
         return None
 
 
