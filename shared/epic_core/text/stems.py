@@ -48,7 +48,8 @@ _OVER = (
     "discontinued", "cut out", "leaves out", "leave out", "left out", "omits", "omitted", "omit", "excludes",
     "excluding", "exclude", "excluded", "devoid of", "absence of", "far from", "away from", "seldom", "rarely",
     "former", "formerly", "refuses", "refused", "used to have", "used to be", "used to serve", "used to offer",
-    "used to sell", "used to allow", "used to host",
+    "used to sell", "used to allow", "used to host", "closed its", "closed the", "shut its", "stopped serving",
+    "stopped selling", "stopped offering", "stopped allowing",
 )  # fmt: skip
 # Signs that negate the words before them: "the casino gave way to a library".
 _REPLACED = (
@@ -72,8 +73,11 @@ _BETWEEN = _BEING | {
     "now", "also", "all", "both", "strictly", "permanently", "since", "finally", "recently", "it", "they", "long",
     "not", "never", "no", "longer", "currently", "therefore", "already", "entirely", "completely", "being",
 }  # fmt: skip
-# Number of words that a sign negates before it.
-_BACK = 3
+_LIFTED = frozenset({"lifted", "overturned", "repealed", "ended", "reversed", "relaxed"})
+# "Unlike most hotels" is still about a hotel.
+_MANY = frozenset({"most", "other", "others", "many", "some", "all"})
+# Number of words that a sign negates before it, and the distance from a ban within which its end is looked for.
+_BACK, _NEAR = 3, 8
 _TURNS = frozenset({"but", "and"})
 _ONWARD = frozenset({"or", "nor"})
 _MARK = re.compile(r"[,;:.!?]")
@@ -227,6 +231,8 @@ def _deny(words: Sequence[str], place: int, reached: list[bool]) -> None:
                 reached[place - 1] = denies
             return
         start += 1
+    elif word == "unlike" and following in _MANY:
+        return
     _forward(words, start, _REACH.get(word, _FAR), reached, denies=denies)
     done = words[place + 2 : place + 3] if following == "longer" else [following]
     if not _NOT_DONE.isdisjoint(done):
@@ -267,6 +273,8 @@ def _deny_by_sign(words: Sequence[str], place: int, reached: list[bool]) -> None
     """Mark the words that the sign of an end, a ban or an omission at a place negates."""
     if words[place] in _GONE and _is_done(words, place):
         _backward(words, place, reached)
+        return
+    if words[place] in ("ban", "bans") and not _LIFTED.isdisjoint(words[place : place + _NEAR]):
         return
     for sign in _SIGNS.get(words[place], ()):
         if tuple(words[place : place + len(sign)]) == sign:
