@@ -75,7 +75,7 @@ class LMVerifier(BaseVerifier):
         self,
         lm: LanguageModel,
         *,
-        batch_size: int = 4,
+        batch_size: int = 8,
         prompt: Prompt | None = None,
         retries: int = 3,
         backoff: float = 0.5,
