@@ -18,7 +18,6 @@ from epic_core.learning.references import (
     repeats,
     same,
     shared,
-    slots,
     topic,
 )
 from epic_core.pipeline.expiry import drop_expired
@@ -29,7 +28,7 @@ from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
 from epic_core.storage.tables.proposals import was_decided
-from epic_core.text.plain_statements import ends, of_other_subjects, replaces
+from epic_core.text.plain_statements import ends, replaces
 from epic_core.text.statements import statement_of
 from epic_core.types import BuildReport, FloatArray, Preference
 from epic_core.types.proposals import Proposal, ProposalKind, ProposalReport, Proposals, plain
@@ -371,19 +370,15 @@ class _Reading:
             return _Outcome("add_preference" if preference else "add_fact")
         if not preference and (told := self._told_of_a_fact()) is not None:
             return told
-        tells = topic if preference else slots
-        own = tells(self._text)
         alike = [
             place
             for place, each in enumerate(self._known)
-            if each.preference == preference
-            and own & tells(each.text)
+            if preference
+            and each.preference
+            and shared(self._text, each.text)
             and not (each.pending and not self._is_about(each))
-            and (preference or not of_other_subjects(self._text, each.text))
         ]
         for place in sorted(alike, key=self._cosines.__getitem__, reverse=True):
-            if not preference:
-                return _Outcome("update_fact", place)
             if contrary(self._text, self._known[place].text):
                 return _Outcome("replace_preference", place)
         return _Outcome("add_preference" if preference else "add_fact")
