@@ -29,9 +29,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from epic_core.encoders.static import default_encoder
-from epic_core.text.plain_statements import ends, of_other_subjects, replaces
+from epic_core.text.plain_statements import ends, replaces
 from epic_core.text.slots import Slot, asked_slot, slot_of
-from epic_core.text.statement_pairs import denies, of_others, of_several, same_words, says_again, told_apart
+from epic_core.text.statement_pairs import denies, of_others, of_several, same_words, says_again
 from epic_core.text.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
 from epic_core.text.stems import stem
 from epic_core.types import FloatArray
@@ -57,10 +57,10 @@ ASKED = (
 _NEARNESS, _RELATED = ("cosine", "forth", "back", "exact", "thing", "names", "leads"), 0.25
 # Words with a lower cosine have nothing to do with each other; those for one thing have this.
 _UNLIKE, _ALIKE = 0.35, 0.9
-# From which probability on a statement is about a fact, and how much less it is without a sign of a change.
-_SURE, _UNSIGNED = 0.45, 0.6
-# Shares of words that say what another says: of a duplicate, with the same numbers, and of a change without a sign.
-_SAME, _SAME_VALUES, _ALL = 0.5, 0.25, 0.75
+# From which probability on a statement is about a fact.
+_SURE = 0.45
+# Shares of words that say what another says: of a duplicate, and of one with the same numbers.
+_SAME, _SAME_VALUES = 0.5, 0.25
 # What a question asks for.
 _WANTS = tuple(
     re.compile(words, re.I)
@@ -70,13 +70,6 @@ _WANTS = tuple(
         r"|rate|size|dose|budget|rent|fee)\b|\bwhat (?:do|does) .* (?:cost|charge|pay|weigh)",
         r"\b(?:who|whose|whom|called|name|where)\b|\bwhich (?!day|date|evening|night|morning)",
     )
-)
-# An end after which it goes on: "Helen has left, so I report to Rashid" tells something new.
-_GOES_ON = re.compile(
-    r"(?:[,;.!]|\band|\bso) (?:so |and |now )?(?:i|we|he|she|they|it|(?:my|our) \w+)(?:'s|'m|'re|'ve|'ll| is| are| am)?"
-    r" (?:now )?(?:the|at|with|in|on|does|go|goes|takes?|use|works?|lives?|drives?|got|see|buy|deal|report|plays?"
-    r"|teach\w*)\b",
-    re.I,
 )
 
 
@@ -296,8 +289,7 @@ def possible(text: str, held: FactWords, column: dict[str, FloatArray], shares: 
     for place, old in enumerate(held.statements):
         differs = column["other when"][place] or column["other number"][place]
         two_names = new.begins_unlike(old) and old.begins_unlike(new) and differs and "so" not in new.signs
-        others = of_others(text, held.texts[place]) or of_other_subjects(text, held.texts[place])
-        if column["apart"][place] or two_names or others:
+        if column["apart"][place] or two_names or of_others(text, held.texts[place]):
             shares[place] = 0.0
         elif one_more or (not signed and (column["siblings"][place] or new.numbers_unlike(old))):
             shares[place, [0, 2]] = 0.0
@@ -317,7 +309,7 @@ def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
     column = {name: features[:, place] for place, name in enumerate(BESIDE)}
     shares: FloatArray = possible(text, held, column, probabilities(features, alone, _weights())).sum(axis=1)
     if (CHANGES | {"ended"}).isdisjoint((new := statement_of(text)).signs):
-        shares[[not _may_replace(text, new, held, place, column) for place in range(len(texts))]] = 0.0
+        shares[[not _may_replace(text, new, held, place) for place in range(len(texts))]] = 0.0
     shares[[of_several(text, old) for old in texts]] = 0.0
     return shares
 
@@ -329,14 +321,10 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
     signed = not (CHANGES | {"ended"}).isdisjoint(new.signs)
     shares = possible(text, held, column, shares)
     for place in range(len(held.statements)):
-        if not signed and not _may_replace(text, new, held, place, column):
+        if not signed and not _may_replace(text, new, held, place):
             shares[place, 0] = 0.0
         if "ended" in held.statements[place].signs:
             shares[place, 2] = 0.0
-        one_slot = column["same slot"][place] and not column["many"][place]
-        alike = min(column["forth"][place], column["back"][place]) > _ALL
-        if not signed and not one_slot and not alike:
-            shares[place, 0] *= _UNSIGNED
     place = int(shares.sum(axis=1).argmax())
     if shares[place].sum() < _SURE:
         return None
@@ -345,14 +333,13 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
     if kind == "duplicate":
         every, forth = bool(column["all values"][place]), column["forth"][place]
         same = forth >= _SAME or (every and (bool(new.values) or forth >= _SAME_VALUES))
-        texts = text, held.texts[place]
         same = same and ("ended" in new.signs) == ("ended" in old.signs)
         same = same and not (signed and column["fresh words"][place] > 0.0)
-        if not same or fresh or new.begins_unlike(old) or told_apart(*texts):
+        if not same or fresh or new.begins_unlike(old) or denies(text, held.texts[place]):
             if not signed:
                 return None
             kind = "end" if "ended" in new.signs and not fresh else "replace"
-    if kind == "end" and (new.names - old.all_names or new.numbers - old.numbers or _GOES_ON.search(text)):
+    if kind == "end" and (new.names - old.all_names or new.numbers - old.numbers):
         kind = "replace"
     if kind == "duplicate":
         # "I call Mum after dinner" hardly differs from "I call Mum before dinner".
@@ -364,18 +351,16 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
     return Match(kind, place, share=float(shares[place].sum()), sure=surely[place] and sum(surely) == 1)
 
 
-def _may_replace(text: str, new: Statement, held: FactWords, place: int, column: dict[str, FloatArray]) -> bool:
+def _may_replace(text: str, new: Statement, held: FactWords, place: int) -> bool:
     """Tell whether a statement without a sign of a change may give another value for what a fact is about."""
     old = held.statements[place]
     if of_several(text, held.texts[place]) or denies(text, held.texts[place]):
         return False
-    slot = held.slots[place]
-    fresh, gone = new.names - old.all_names, old.names - new.all_names
-    differ = [bool(column[name][place]) for name in ("other when", "other number")] + [bool(fresh and gone)]
-    if not any(differ) and column["same slot"][place] and slot is not None:
-        # "My car is red", "My car is a Skoda": both may hold.
-        return slot.relation != "be"
-    return sum(differ) < 2
+    names = bool(new.names - old.all_names and old.names - new.all_names)
+    when, numbers = (
+        bool(one and two and not one <= two) for one, two in ((new.when, old.when), (new.numbers, old.numbers))
+    )
+    return when + numbers + names < 2
 
 
 def asked(question: str, held: FactWords) -> FloatArray:
