@@ -31,7 +31,7 @@ import numpy as np
 from epic_core.encoders.static import default_encoder
 from epic_core.text.plain_statements import ends, replaces
 from epic_core.text.slots import Slot, asked_slot, slot_of
-from epic_core.text.statement_pairs import denies, of_others, of_several, same_words, says_again
+from epic_core.text.statement_pairs import denies, of_several, same_words, says_again
 from epic_core.text.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
 from epic_core.text.stems import stem
 from epic_core.types import FloatArray
@@ -272,27 +272,15 @@ def matched(text: str, texts: Sequence[str]) -> Match | None:
     return decided(text, held, features, probabilities(features, alone, _weights()))
 
 
-def possible(text: str, held: FactWords, column: dict[str, FloatArray], shares: FloatArray) -> FloatArray:
-    """Return P(kind, o), shape `(n, 3)`, with zeros where a statement cannot be about what a fact is about.
+def possible(column: dict[str, FloatArray], shares: FloatArray) -> FloatArray:
+    """Return P(kind, o), shape `(n, 3)`, with zeros where a statement has nothing to do with a fact.
 
     Args:
-        text: The statement.
-        held: The facts.
-        column: Its features with each of them by name.
+        column: The features of the statement with each fact by name.
         shares: P(kind, o) by the words alone.
     """
-    new = statement_of(text)
-    signed = not (CHANGES | {"ended"}).isdisjoint(new.signs)
-    one_more = "also" in new.signs and {"now", "changed", "instead", "ended"}.isdisjoint(new.signs)
     shares = shares.copy()
     shares[np.max([column[name] for name in _NEARNESS], axis=0) < _RELATED] = 0.0
-    for place, old in enumerate(held.statements):
-        differs = column["other when"][place] or column["other number"][place]
-        two_names = new.begins_unlike(old) and old.begins_unlike(new) and differs and "so" not in new.signs
-        if column["apart"][place] or two_names or of_others(text, held.texts[place]):
-            shares[place] = 0.0
-        elif one_more or (not signed and (column["siblings"][place] or new.numbers_unlike(old))):
-            shares[place, [0, 2]] = 0.0
     return shares
 
 
@@ -307,7 +295,7 @@ def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
     held = fact_words(texts)
     features, alone = beside(text, held)
     column = {name: features[:, place] for place, name in enumerate(BESIDE)}
-    shares: FloatArray = possible(text, held, column, probabilities(features, alone, _weights())).sum(axis=1)
+    shares: FloatArray = possible(column, probabilities(features, alone, _weights())).sum(axis=1)
     if (CHANGES | {"ended"}).isdisjoint((new := statement_of(text)).signs):
         shares[[not _may_replace(text, new, held, place) for place in range(len(texts))]] = 0.0
     shares[[of_several(text, old) for old in texts]] = 0.0
@@ -319,7 +307,7 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
     new = statement_of(text)
     column = {name: features[:, place] for place, name in enumerate(BESIDE)}
     signed = not (CHANGES | {"ended"}).isdisjoint(new.signs)
-    shares = possible(text, held, column, shares)
+    shares = possible(column, shares)
     for place in range(len(held.statements)):
         if not signed and not _may_replace(text, new, held, place):
             shares[place, 0] = 0.0
