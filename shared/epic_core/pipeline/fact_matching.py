@@ -1,6 +1,6 @@
 """Matching of facts: what a new statement does to one that is held, and which facts answer a question.
 
-Both are read off the words (`text.statements`, `text.slots`): which words of one have a near word in the other, which
+Both are read off the words (`text.statements`): which words of one have a near word in the other, which
 names and values they share, and whether a statement says that something has changed or is over. With f(n, o) the
 features of a new statement n beside a held one o, and g(n) those of n alone,
 
@@ -30,32 +30,30 @@ import numpy as np
 
 from epic_core.encoders.static import default_encoder
 from epic_core.text.plain_statements import ends, replaces
-from epic_core.text.slots import Slot, asked_slot, slot_of
-from epic_core.text.statement_pairs import denies, of_several, same_words, says_again
-from epic_core.text.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
+from epic_core.text.statement_pairs import denies, of_others, of_several, same_words, says_again
+from epic_core.text.statements import CHANGES, SIGNS, Statement, statement_of
 from epic_core.text.stems import stem
 from epic_core.types import FloatArray
 
 Kind: TypeAlias = Literal["replace", "duplicate", "end"]
 KINDS: tuple[Kind, ...] = ("replace", "duplicate", "end")
 BESIDE = (
-    "one", "cosine", "forth", "back", "exact", "thing", "nearest", "names", "strange names", "strange words", "leads",
+    "one", "cosine", "forth", "back", "exact", "nearest", "names", "strange names", "strange words", "leads",
     "other when", "other number", "other name", "all values", "no value", "new values", "when for none",
-    "number for none", "none for when", "none for number", "name for none", "fresh lead", "same slot", "same value",
-    "other value", "many", "apart", "siblings", "fresh words", *SIGNS, *(f"{sign}, back" for sign in SIGNS),
-    "other, back", "other, exact", "all, back", "other, sign", "thing, sign", "thing, other",
+    "number for none", "none for when", "none for number", "name for none", "fresh lead", "fresh words", *SIGNS,
+    *(f"{sign}, back" for sign in SIGNS), "other, back", "other, exact", "all, back", "other, sign",
 )  # fmt: skip
 """Features of a new statement beside a held one."""
 ALONE = ("one", "facts", *SIGNS)
 """Features of a new statement by itself."""
 ASKED = (
-    "one", "cosine", "forth", "back", "exact", "thing", "nearest", "names", "strange names", "slot", "later", "ended",
+    "one", "cosine", "forth", "back", "exact", "nearest", "names", "strange names", "later", "ended",
     "when", "no when", "number", "no number", "name", "no name",
 )  # fmt: skip
 """Features of a question beside a held fact."""
 # A statement has to do with a fact by one of these: "I'm no longer vegan" ends no fact of a sister in Oslo.
-_NEARNESS, _RELATED = ("cosine", "forth", "back", "exact", "thing", "names", "leads"), 0.25
-# Words with a lower cosine have nothing to do with each other; those for one thing have this.
+_NEARNESS, _RELATED = ("cosine", "forth", "back", "exact", "names", "leads"), 0.25
+# Words with a lower cosine have nothing to do with each other; those that are near have at most this.
 _UNLIKE, _ALIKE = 0.35, 0.9
 # From which probability on a statement is about a fact.
 _SURE = 0.45
@@ -101,11 +99,6 @@ def _text_vector(text: str) -> FloatArray:
     return vector
 
 
-@lru_cache(maxsize=4096)
-def _slot(text: str) -> Slot | None:
-    return slot_of(text)
-
-
 @lru_cache(maxsize=1)
 def _weights() -> dict[str, FloatArray]:
     text = (files("epic_core") / "data" / "facts.json").read_text(encoding="utf-8")
@@ -122,33 +115,31 @@ class FactWords:
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = tuple(texts)
         self.statements = [statement_of(text) for text in texts]
-        self.slots = [_slot(text) for text in texts]
         self.vectors = np.stack([_text_vector(text) for text in texts])
         self._rows_of: dict[str, list[int]] = {}
         for row, each in enumerate(self.statements):
-            for one in {stem(word) for word in each.topic} | each.all_names | each.things:
+            for one in {stem(word) for word in each.topic} | each.all_names:
                 self._rows_of.setdefault(one, []).append(row)
         words = [word for each in self.statements for word in each.topic]
         self._word_vectors = np.stack([_word_vector(word) for word in words]) if words else self.vectors[:0]
         self._stems = np.array([stem(word) for word in words])
-        self._things = np.array([thing_of(word) for word in words])
         self._owners = np.repeat(np.arange(len(texts)), [len(each.topic) for each in self.statements])
         self._word_weights = self.weights(self._stems.tolist())
         self._most = math.log1p(2.0 * (len(texts) + 1.0))
 
     def weights(self, words: Iterable[str]) -> FloatArray:
-        """Return how telling stems, names or things are, by the number of facts that have them; shape `(n,)`."""
+        """Return how telling stems or names are, by the number of facts that have them; shape `(n,)`."""
         return np.array([self._weight(word) for word in words], dtype=np.float32)
 
     def _weight(self, word: str) -> float:
         return math.log1p((len(self.statements) + 1.0) / (len(self._rows_of.get(word, ())) + 0.5))
 
     def share(self, common: Iterable[str]) -> float:
-        """Return how telling the most telling of some stems, names or things is, in [0, 1]."""
+        """Return how telling the most telling of some stems or names is, in [0, 1]."""
         return max(map(self._weight, common), default=0.0) / self._most
 
     def known(self, words: Iterable[str]) -> set[str]:
-        """Return those of some stems, names or things that any fact has."""
+        """Return those of some stems or names that any fact has."""
         return {word for word in words if word in self._rows_of}
 
     def having(self, words: Iterable[str]) -> FloatArray:
@@ -171,11 +162,10 @@ class FactWords:
             nothing = np.zeros(count, dtype=np.float32)
             return nothing, nothing.copy(), nothing.copy()
         stems = np.array([stem(word) for word in statement.topic])
-        things = np.array([thing_of(word) or "-" for word in statement.topic])
         near = np.stack([_word_vector(word) for word in statement.topic]) @ self._word_vectors.T
         same = stems[:, None] == self._stems
         near = np.clip((near - _UNLIKE) / (1.0 - _UNLIKE), 0.0, _ALIKE)
-        near = np.where(same, 1.0, np.where(things[:, None] == self._things, _ALIKE, near)).astype(np.float32)
+        near = np.where(same, 1.0, near).astype(np.float32)
         weights = self.weights(stems.tolist())
         owners, starts = np.unique(self._owners, return_index=True)
         best, has = (np.zeros((len(stems), count), dtype=np.float32) for _ in range(2))
@@ -195,39 +185,32 @@ def fact_words(texts: tuple[str, ...]) -> FactWords:
 
 def beside(text: str, held: FactWords) -> tuple[FloatArray, FloatArray]:
     """Return `BESIDE` of a statement with each held fact, shape `(n, len(BESIDE))`, and `ALONE`, shape `(a,)`."""
-    new, slot = statement_of(text), _slot(text)
+    new = statement_of(text)
     cosines = held.vectors @ _text_vector(text)
     forth, back, exact = held.covered(new)
-    thing = held.having(new.things)
-    nearest = _ahead(forth + back + exact + thing)
+    nearest = _ahead(forth + back + exact)
     signs = [float(sign in new.signs) for sign in SIGNS]
     changed = float(not CHANGES.isdisjoint(new.signs))
     rows = []
     for place, old in enumerate(held.statements):
-        its = held.slots[place]
         fresh, gone = new.names - old.all_names, old.names - new.all_names
         certain = (new.names & old.all_names) | (old.names & new.all_names)
         other_when = bool(new.when and old.when and not new.when <= old.when)
         other_number = bool(new.numbers and old.numbers and not new.numbers <= old.numbers)
         told = new.values | new.names | ({new.lead} & old.names)
         every = bool(told) and told <= old.values | old.all_names
-        same_slot = slot is not None and its is not None and slot.is_about(its)
-        same_value = same_slot and slot is not None and its is not None and slot.says_the_same(its)
-        siblings = slot is not None and its is not None and slot.is_beside(its)
         strange_words = held.known(new.stems) - old.stems
         other = float(other_when or other_number or bool(fresh and gone))
         rows.append([
-            1.0, cosines[place], forth[place], back[place], exact[place], thing[place], nearest[place],
+            1.0, cosines[place], forth[place], back[place], exact[place], nearest[place],
             held.share(certain), held.share(held.known(new.all_names - old.all_names)), held.share(strange_words),
             held.share(new.all_names & old.all_names),
             other_when, other_number, fresh and gone, every, not told, new.values - old.values,
             new.when and not old.when, new.numbers and not old.numbers, old.when and not new.when,
-            old.numbers and not new.numbers, fresh and not gone, new.begins_unlike(old), same_slot, same_value,
-            same_slot and not same_value, its is not None and not its.single, new.is_apart(old), siblings,
+            old.numbers and not new.numbers, fresh and not gone, new.begins_unlike(old),
             len([word for word in new.stems if word not in old.stems | old.all_names]) / max(1, len(new.stems)),
             *signs, *(sign * back[place] for sign in signs),
-            other * back[place], other * exact[place], every * back[place], other * changed, thing[place] * changed,
-            thing[place] * other,
+            other * back[place], other * exact[place], every * back[place], other * changed,
         ])  # fmt: skip
     told_alone = [1.0, math.log1p(len(held.statements)), *signs]
     flat = [[each if isinstance(each, float | np.floating) else bool(each) for each in row] for row in rows]
@@ -263,11 +246,18 @@ def matched(text: str, texts: Sequence[str]) -> Match | None:
     for place, old in enumerate(texts):
         if says_again(text, old):
             return Match("duplicate", place)
+    surely: list[tuple[Kind, int]] = [
+        ("end" if ends(text, old) else "replace", place)
+        for place, old in enumerate(texts)
+        if ends(text, old) or replaces(text, old)
+    ]
+    if len(surely) == 1:
+        return Match(*surely[0])
     held = fact_words(tuple(texts))
     if "ended" not in statement_of(text).signs:
         for place, old in enumerate(texts):
             if denies(text, old) and same_words(text, old):
-                return Match("replace", place, sure=replaces(text, old))
+                return Match("replace", place, sure=False)
     features, alone = beside(text, held)
     return decided(text, held, features, probabilities(features, alone, _weights()))
 
@@ -298,7 +288,7 @@ def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
     shares: FloatArray = possible(column, probabilities(features, alone, _weights())).sum(axis=1)
     if (CHANGES | {"ended"}).isdisjoint((new := statement_of(text)).signs):
         shares[[not _may_replace(text, new, held, place) for place in range(len(texts))]] = 0.0
-    shares[[of_several(text, old) for old in texts]] = 0.0
+    shares[[of_several(text, old) or of_others(text, old) for old in texts]] = 0.0
     return shares
 
 
@@ -329,14 +319,9 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
             kind = "end" if "ended" in new.signs and not fresh else "replace"
     if kind == "end" and (new.names - old.all_names or new.numbers - old.numbers):
         kind = "replace"
-    if kind == "duplicate":
-        # "I call Mum after dinner" hardly differs from "I call Mum before dinner".
-        return Match(kind, place, share=float(shares[place].sum()), sure=False)
-    surely = [replaces(text, old) or ends(text, old) for old in held.texts]
     if ends(text, held.texts[place]):
         kind = "end"
-    # One of two that are called the same may be meant.
-    return Match(kind, place, share=float(shares[place].sum()), sure=surely[place] and sum(surely) == 1)
+    return Match(kind, place, share=float(shares[place].sum()), sure=False)
 
 
 def _may_replace(text: str, new: Statement, held: FactWords, place: int) -> bool:
@@ -353,16 +338,15 @@ def _may_replace(text: str, new: Statement, held: FactWords, place: int) -> bool
 
 def asked(question: str, held: FactWords) -> FloatArray:
     """Return `ASKED` of a question with each held fact, shape `(n, len(ASKED))`."""
-    said, wanted = statement_of(question), asked_slot(question)
+    said = statement_of(question)
     count = len(held.statements)
     forth, back, exact = held.covered(said)
-    thing, names = held.having(said.things), held.having(said.all_names)
-    nearest = _ahead(forth + back + exact + thing + names)
-    slots = [slot is not None and wanted is not None and slot.answers(*wanted) for slot in held.slots]
+    names = held.having(said.all_names)
+    nearest = _ahead(forth + back + exact + names)
     ended = ["ended" in each.signs for each in held.statements]
     rows = [
-        np.ones(count), held.vectors @ _text_vector(question), forth, back, exact, thing, nearest, names,
-        np.max(names, initial=0.0) - names, slots, np.arange(count) / max(1, count), ended,
+        np.ones(count), held.vectors @ _text_vector(question), forth, back, exact, nearest, names,
+        np.max(names, initial=0.0) - names, np.arange(count) / max(1, count), ended,
     ]  # fmt: skip
     has = (
         [bool(each.when) for each in held.statements],

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from epic_core.text.slots import relation_of
 from epic_core.text.statement_pairs import denies, of_several, same_words
-from epic_core.text.statements import CHANGES, DAYS, Statement, statement_of, thing_of, without_signs
+from epic_core.text.statements import CHANGES, DAYS, Statement, statement_of, without_signs
 from epic_core.text.stems import stem
 
 _WORD = re.compile(r"[^\W_]+(?:[-/'.:@][^\W_]+)*")
@@ -38,6 +38,7 @@ _OVER = re.compile(
 )
 # So do "one of the cats died" and "I cancelled my yoga class this week".
 _IN_PART = re.compile(r"\b(?:(?:one|two|three|some|most|half|part) of|today|tonight|tomorrow|this \w+)\b", re.I)
+_SECRETS = frozenset({"password", "passcode", "pin", "code", "combination"})
 _LAST_HOUR = 24
 
 
@@ -75,7 +76,7 @@ def replaces(new: str, old: str) -> bool:
         return False
     if not one.kinds and not other.kinds:
         # "My safe's combination is marble": no other words are values for sure.
-        secret = any(thing_of(word) == thing_of("password") for word in one.subject)
+        secret = not _SECRETS.isdisjoint(one.subject)
         return secret and len(one.value.topic) == len(other.value.topic) == 1
     return _same_kinds(one.kinds, other.kinds) and one.value.stems == other.value.stems and _same_verb(one, other)
 
