@@ -31,7 +31,7 @@ import numpy as np
 from epic_core.encoders.static import default_encoder
 from epic_core.text.plain_statements import ends, replaces
 from epic_core.text.statement_pairs import denies, of_others, of_several, same_words, says_again
-from epic_core.text.statements import CHANGES, SIGNS, Statement, statement_of
+from epic_core.text.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
 from epic_core.text.stems import stem
 from epic_core.types import FloatArray
 
@@ -53,7 +53,7 @@ ASKED = (
 """Features of a question beside a held fact."""
 # A statement has to do with a fact by one of these: "I'm no longer vegan" ends no fact of a sister in Oslo.
 _NEARNESS, _RELATED = ("cosine", "forth", "back", "exact", "names", "leads"), 0.25
-# Words with a lower cosine have nothing to do with each other; those that are near have at most this.
+# Words with a lower cosine have nothing to do with each other; those for one thing have this.
 _UNLIKE, _ALIKE = 0.35, 0.9
 # From which probability on a statement is about a fact.
 _SURE = 0.45
@@ -123,6 +123,7 @@ class FactWords:
         words = [word for each in self.statements for word in each.topic]
         self._word_vectors = np.stack([_word_vector(word) for word in words]) if words else self.vectors[:0]
         self._stems = np.array([stem(word) for word in words])
+        self._things = np.array([thing_of(word) for word in words])
         self._owners = np.repeat(np.arange(len(texts)), [len(each.topic) for each in self.statements])
         self._word_weights = self.weights(self._stems.tolist())
         self._most = math.log1p(2.0 * (len(texts) + 1.0))
@@ -162,10 +163,11 @@ class FactWords:
             nothing = np.zeros(count, dtype=np.float32)
             return nothing, nothing.copy(), nothing.copy()
         stems = np.array([stem(word) for word in statement.topic])
+        things = np.array([thing_of(word) or "-" for word in statement.topic])
         near = np.stack([_word_vector(word) for word in statement.topic]) @ self._word_vectors.T
         same = stems[:, None] == self._stems
         near = np.clip((near - _UNLIKE) / (1.0 - _UNLIKE), 0.0, _ALIKE)
-        near = np.where(same, 1.0, near).astype(np.float32)
+        near = np.where(same, 1.0, np.where(things[:, None] == self._things, _ALIKE, near)).astype(np.float32)
         weights = self.weights(stems.tolist())
         owners, starts = np.unique(self._owners, return_index=True)
         best, has = (np.zeros((len(stems), count), dtype=np.float32) for _ in range(2))

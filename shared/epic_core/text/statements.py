@@ -137,6 +137,32 @@ SIGNS = tuple(_SIGNS)
 CHANGES = frozenset({"now", "changed", "new", "instead", "so"})
 
 
+# Words for one thing, one thing a line: most of them are what a person has one of at a time.
+_THINGS = """
+    boss manager supervisor report_to | doctor gp surgery physician | dentist teeth | wifi internet broadband online
+    | gym workout fitness | rent landlord | salary wage pay payday paid | weigh weight kilos kg | car vehicle drive
+    | job work employer works working worked | live lives living home address i've_moved_to i_moved_to
+      i_have_moved_to we_have_moved_to
+      we've_moved_to we_moved_to moved_house flat apartment
+    | train platform | school primary secondary academy goes_to | nursery playgroup kindergarten daycare
+    | trash garbage rubbish bin bins refuse | football soccer five-a-side | film movie cinema | holiday vacation trip
+    | lawn grass mow | hair hairdresser barber haircut | accountant bookkeeper accounts
+    | babysitter sitter nanny childminder | password passcode pin code combination unlock unlocks opens
+    | meeting stand-up standup daily | colleague coworker | therapy therapist counsellor
+    | physio physiotherapy exercises | supplier supplies supply comes_from buy_from | cost costs charge price fee
+    | operation surgery surgeon | flight fly airline | hotel staying | coach trainer trains | vet animals
+    | deadline due hand_in | wedding marry marrying married | boyfriend girlfriend partner seeing
+    | vegetarian veggie meat | pupil learner student | lab practical | boiler heating | bank account
+    | chair chairman chairwoman chairs | mum mother mom | dad father | treasurer money | caterer catering food
+    | dose tablet pill mg milligrams | electricity electric power | phone mobile cell | budget spend set_aside
+    | electrician wiring electrics | cleaner cleans cleaning | gardener garden | swim swimming pool
+    | read reading book | bedtime bed
+"""
+_THING_LINES = [line.split() for line in _THINGS.split("|")]
+_PHRASES = [word for line in _THING_LINES for word in line if "_" in word]
+_THING_OF = {stem(word): f"#{number}" for number, line in enumerate(_THING_LINES) for word in line}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Statement:
     """A statement taken apart.
@@ -184,7 +210,7 @@ def statement_of(text: str) -> Statement:
     signs = frozenset(name for name, sign in _SIGNS.items() if sign.search(text))
     lower, when = _timed(text.lower())
     tokens = _TOKEN.findall(text)
-    topic: dict[str, None] = {}
+    topic: dict[str, None] = {phrase: None for phrase in _PHRASES if phrase.replace("_", " ") in lower}
     names = {_bare(word) for word in tokens[1:] if word[0].isupper() and word.lower() not in _LOWER_NAMES}
     names = {name for name in names if name not in _NO_TOPIC and not any(map(str.isdigit, name))}
     lead = _bare(tokens[0]) if tokens and tokens[0][0].isupper() else ""
@@ -218,6 +244,11 @@ def without_signs(text: str) -> str:
     for name in ("now", "instead", "ended"):
         text = _SIGNS[name].sub(" ", text)
     return " ".join(text.split())
+
+
+def thing_of(word: str) -> str:
+    """Return the thing that a word speaks of; empty for none of those that are known."""
+    return _THING_OF.get(stem(word), "")
 
 
 def _bare(word: str) -> str:
