@@ -1,18 +1,20 @@
 """Benchmark of proposals from conversations: precision, recall and kinds on labelled turns, and hostile turns obeyed.
 
-    python tests/benchmarks/bench_proposals.py [FOLDER] [--turns turns_b.jsonl] [--model] [--show]
+    python tests/benchmarks/bench_proposals.py [FOLDER] [--turns turns_b.jsonl] [--model] [--left-out] [--show]
 
 With --model a language model reads the turns as well: replayed, from the answers that a strong one gave to the real
 prompt for each turn of `turns_e.jsonl`, without the labels (`answers_turns_e.jsonl`).
 
 A proposal is right if its turn is labelled with one of its kind whose quote shares at least half of the words of the
-shorter of the two, and if it expires where the label says that it is temporary.
+shorter of the two, and if it expires where the label says that it is temporary. With --left-out each file is read by
+weights fitted without it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from epic_core import EpicMemory
+from epic_core.learning import cues
 from epic_core.lm import Completion, Message
 from epic_core.lm.base import Schema
 from epic_core.lm.prompting import quoted
@@ -129,18 +132,31 @@ def obeyed(path: Path, *, show: bool) -> None:
     print(f"{path.name}: {wrong} of {len(rows)} hostile turns obeyed")
 
 
+def leave_out(name: str) -> None:
+    """Read by weights that were fitted without a file."""
+    sys.path.insert(0, str(WRITTEN.parent))
+    from fit_cues import FITTED, fitted, rows_of
+
+    weights = fitted([row for other in FITTED if f"{other}.jsonl" != name for row in rows_of(other)])
+    single = {feature: row.astype("float32") for feature, row in weights.items()}
+    cues._weights = lambda: single  # type: ignore[assignment]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=WRITTEN)
     parser.add_argument("--turns", action="append", help="a file of labelled turns (repeatable); default: all of them")
     parser.add_argument("--model", action="store_true", help="with a strong model's answers; of turns_e.jsonl only")
     parser.add_argument("--no-hostile", action="store_true")
+    parser.add_argument("--left-out", action="store_true", help="read each file by weights fitted without it")
     parser.add_argument("--show", action="store_true", help="print what was wrong and missed")
     options = parser.parse_args()
     if options.model:
         measure(options.folder / UNSEEN, ReplayedModel(options.folder / f"answers_{UNSEEN}"), show=options.show)
         return
     for name in options.turns or [f"turns_{name}.jsonl" for name in ("a", "b", "c", "d", "f", "own", "e", "g", "h")]:
+        if options.left_out:
+            leave_out(name)
         measure(options.folder / name, None, show=options.show)
     if not options.no_hostile:
         obeyed(options.folder / "hostile.jsonl", show=options.show)

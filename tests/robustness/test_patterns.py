@@ -38,22 +38,7 @@ BOUNDS = {
     "epic_core.preferences.": (1_000, 1_000),
     "epic_core.forms.": (1_000, 1_000),
     # One sentence of a turn.
-    **dict.fromkeys(
-        (
-            f"epic_core.learning.{name}"
-            for name in (
-                "changes.",
-                "durations.",
-                "grammar.",
-                "manners.",
-                "rules.",
-                "wishes.",
-                "cues._AT_THE_FRONT",
-                "cues._CUES",
-            )
-        ),
-        (4_000, 120),
-    ),
+    **dict.fromkeys(("epic_core.learning.durations.", "epic_core.learning.cues."), (4_000, 120)),
     "epic_core.text.slots.": (500, 500),
 }
 SHAPES = (
@@ -324,7 +309,7 @@ def test_all_patterns_are_collected() -> None:
     assert [one.where for one in used() if not one.calls] == ["epic_core.text.statements._QUANTITY"]
     calls = {one.where: one.calls for one in used()}
     assert calls["epic_core.learning.boundaries.QUESTION"] == {"match"}
-    assert calls["epic_core.learning.boundaries.CUT"] == {"search"}
+    assert calls["epic_core.learning.boundaries.NOT_MEANT"] == {"search"}
 
 
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(?:a|aa)*b", r"\d+(?: ?[A-Z\d]*\d[A-Z\d]*)*(?!\w)"])

@@ -1,13 +1,24 @@
-"""Boundaries of statements: patterns of what is not the user's own word, not meant, and where a statement ends."""
+"""Boundaries of what counts: patterns of words that are not the user's own, not meant, or said by somebody else."""
 
 from __future__ import annotations
 
 import re
 
-from epic_core.learning.vocabulary import anywhere, phrases
+
+def phrases(text: str) -> re.Pattern[str]:
+    r"""Return a pattern for any of the lines, as whole words; eight spaces more carry a line on."""
+    lines = [line.strip() for line in re.sub(r"\n {8}", "", text.strip()).splitlines()]
+    return re.compile(rf"(?<![\w'-])(?:{'|'.join(lines)})(?![\w'])", re.I)
+
+
+def anywhere(text: str) -> re.Pattern[str]:
+    """Return a pattern for any of the lines, within words too; eight spaces more carry a line on."""
+    lines = [line.strip() for line in re.sub(r"\n {8}", "", text.strip()).splitlines()]
+    return re.compile("|".join(lines), re.I)
+
 
 # A turn with one of these says nothing about the user at all: it steers an assistant, or is a whole letter.
-NO_TURN = anywhere(r"""
+_NO_TURN = anywhere(r"""
     (?:^|\n)[ \t>*#]*(?:user|assistant|system|human|ai|developer|instructions?)[ \t]{0,3}[:\]]|<\||\[/?INST\]|###
     </?(?:system|user|assistant|memory|instructions?|im_start|[a-z]+>)|\{\s{0,3}"
     \b(?:ignore|disregard|forget|override) (?:\w+ ){0,3}(?:instructions|rules|prompts?)\b
@@ -15,32 +26,29 @@ NO_TURN = anywhere(r"""
     \n[ \t]*(?:(?:kind|best|warm) (?:regards|wishes)|sincerely|yours (?:truly|faithfully)|sent from my|posted by)\b
     \b(?:all rights reserved|read more|terms and conditions|click (?:here )?to unsubscribe)\b
 """)
-_MADE_UP = (
-    r"stor(?:y|ies)|poem|song|scene|dialogues?|monologue|limerick|haiku|joke|diary|speech|quotes?|testimonial|tweet|"
-    r"bio|verse|rap|fable|sentences?|review|caption|slogan|ad|example|sample"
-)
 # What follows these is made up or played, up to the end of the turn; what stands before them counts.
-PLAYED = anywhere(r"""
+_PLAYED = anywhere(r"""
     (?:(?:^|[.!?:;,\n])\s{0,20}(?:(?:ok|okay|so|now|hey|hi|and|but|please|just|right|well),? )*|\b(?:let's|let us|
         please|(?:want|like|need) you to|(?:can|could) you) )(?:(?:imagin|suppos|pretend)(?:e|ing)?
         (?: for a \w+)? (?:that )?(?:i|you|we|he|she|they|it|there|an?|the|some\w+)(?:'\w+)?(?! (?:should|must|need)\b)
         \b|say (?:i|you|we)\b)
     \bhypothetical|\blet's (?:play|say)\b|\bin character\b|\bact as\b|\brole-?play(?!ing games?)|\bcosplay
     \b(?:carry on|continue|finish) (?:this|the|my) (?:\w+ )?(?:story|fiction|chapter|scene|text|tale)\b
-    \bonce upon\b|\bin (?:the )?(?:first|second|third) person\b|\bpoint of view of\b
-    \bfictional\b|\b(?:flash|short|fan) ?fiction\b|\bthought experiment\b|\bdevil's advocate\b|
-        \bfor the sake of argument\b|\bback-?story\b|\bwho (?:sang|sings)\b|\bwhat song\b
+    \bonce upon\b|\bin (?:the )?(?:first|second|third) person\b|\bpoint of view of\b|\bdevil's advocate\b
+    \bfictional\b|\b(?:flash|short|fan) ?fiction\b|\bthought experiment\b|\bfor the sake of argument\b
+    \bback-?story\b|\bwho (?:sang|sings)\b|\bwhat song\b
     \b(?:my|our|the) (?:\w+ )?(?:screenplay|fanfic\w*|dungeon|protagonist|narrator|lyrics|persona|alter ego|sitcom)\b
     \b(?:in|for|of) (?:my|our) (?:\w+ )?(?:novel|short story|sketch)\b|\bmy (?:\w+ )?character\b
 """)
 # A request for a text with one of these: what stands in its sentence is not said of the user.
-REQUESTED = re.compile(
-    rf"(?<!\bi )(?<!\bwe )\b(?:write(?! in\b)|compose|draft|generate|make up|invent|give me|tell me)\b[^.?!\n]{{0,40}}"
-    rf"\b(?<!for )(?:{_MADE_UP})\b[^.?!\n]*",
+_REQUESTED = re.compile(
+    r"(?<!\bi )(?<!\bwe )\b(?:write(?! in\b)|compose|draft|generate|make up|invent|give me|tell me)\b[^.?!\n]{0,40}"
+    r"\b(?<!for )(?:stor(?:y|ies)|poem|song|scene|dialogues?|monologue|limerick|haiku|joke|diary|speech|quotes?|skit|"
+    r"testimonial|tweet|bio|verse|rap|fable|sentences?|review|caption|slogan|ad|example|sample)\b[^.?!\n]*",
     re.I,
 )
 # What follows these is somebody else's text, up to the end of the turn.
-PASTED = anywhere(r"""
+_PASTED = anywhere(r"""
     \b(?:correct|rephras\w+|paraphras\w+|rewrit\w+|reword\w*|summari[sz]\w+|shorten|edit|improve|polish|fix|check|
         review|analy[sz]e|classify|repl(?:y|ied)|respond|read|format|convert|continue|complete|finish|fill in|grade|
         rate|interpret|explain|spell|pronounce|means?|says?|said|saying|writes?|wrote|reads?|asks?|asked|goes|posted|
@@ -49,18 +57,78 @@ PASTED = anywhere(r"""
         form|copy|pasted?|document|title|headline|reviews|sign|label)\b[^.?!\n]{0,80}:\s
     \b(?:this|these|following|below)\b[^.?!\n]{0,60}[?.!]?[ \t]*\n\s*(?=\S)
     (?:^|\n)[ \t]*(?:dear|(?:hi|hello|hey)(?!(?: there| again| all)?,)|to whom)\b[^\n?!.]{0,40},[ \t]*\n
-    (?:^|\n)-{3,}|\bfwd?:
-    (?:^|\n)[ \t]*(?:from|to|cc|subject|sent|date|re|fwd?)[ \t]?:|(?<!\bi )(?<!\bwe )\b(?:translate|proof-?read)\b|
-        \btranslation (?:of|for)\b|\b(?:grammar|
-        spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[?:]|\b(?:check|correct|fix|improve|mind|
+    (?:^|\n)-{3,}|\bfwd?:|(?:^|\n)[ \t]*(?:from|to|cc|subject|sent|date|re|fwd?)[ \t]?:
+    (?<!\bi )(?<!\bwe )\b(?:translate|proof-?read)\b|\btranslation (?:of|for)\b
+    \b(?:grammar|spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[?:]|\b(?:check|correct|fix|improve|mind|
         polish)\b[^\n?.!:]{0,40}\b(?:grammar|spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[.!]
 """)
-MASKED = re.compile(
-    r"```.*?(?:```|\Z)|`[^`\n]{1,200}`|(?m:^[ \t]{0,8}[>|].*$)|(?m:^[ \t]*[-*\u2022][ \t].*$)|\"[^\"]{0,600}(?:\"|\Z)|"
-    r"\u00ab[^\u00bb]{0,600}\u00bb|(?<!\w)'(?!\d0s)[^\n]{2,300}?'(?!\w)|https?://\S+",
+_MASKED = re.compile(
+    r"```.*?(?:```|\Z)|`[^`\n]{1,200}`|(?m:^[ \t]{0,8}[>|].*$)|(?m:^[ \t]*(?:[-*\u2022][ \t]|[\u2012-\u2015]).*$)|"
+    r"\"[^\"]{0,600}(?:\"|\Z)|\u00ab[^\u00bb]{0,600}\u00bb|(?<!\w)'(?!\d0s)[^\n]{2,300}?'(?!\w)|https?://\S+",
     re.S,
 )
-
+# A line that begins so is of a transcript or the head of a mail: all that follows is somebody else's.
+_LABEL = re.compile(
+    r"[ \t]*(?:\[[^\]\n]{1,40}\]|[<(][^>)\n]{1,60}[>)](?:\s|$)|@[\w.]{1,30}\b|"  # [user], <bob>, @bob
+    r"\w[\w .'@-]{0,30}(?:\([^)\n]{1,20}\)|\[[^\]\n]{1,20}\])?[ \t]?(?:>(?!\d)|:(?=\s|$|\x00)|\uff1a)|"  # Name:, name>
+    r"[^\n]{0,60}\b[\w.+-]+@[\w-]+\.\w+|"  # an address
+    r"(?:(?!(?:at|by|from|until|around|before|after)\b)[\w.'-]+,? ){0,3}"
+    r"[(\[]?\d{1,2}[:.]\d\d(?: ?[ap]\.?m\.?)?[)\]]?[ \t]*(?:[-\u2013:]|$)|"  # Bob, 10:32
+    r"(?:from(?! now on\b)|by|via|quote from|signed) [\w .'-]{1,30}$|"
+    r"(?:sehr geehrte|liebe[rs]? \w|cher\b|ch[e\u00e8]re\b|bonjour \w|estimad[oa]|querid[oa]|car[oa]\b|gentile|"
+    r"beste \w|geachte|prezad[oa]|dear\b|to whom)[^\n.!?]{0,40},?$)",
+    re.I,
+)
+# Labels under which people write their own words.
+OWN_LABEL = re.compile(
+    r"[ \t]*(?:(?:for|with|on|about|at|as for|when|in|before|while) [\w' -]{2,30}|(?:please )?(?:note|remember|"
+    r"keep in mind)|one (?:more )?thing|heads up|by the way|btw|fyi|also|important|reminder|ps|p\.s\.|context|"
+    r"background|update(?: for you)?|just so you know|oh|(?:my|our|house) [\w' -]{2,30}|scratch that|"
+    r"(?:small |quick )?correction|preferences?|diet|allerg\w+|i\b[^:\n]*|we\b[^:\n]*)\s?[:\u2012-\u2015-]",
+    re.I,
+)
+# "Bob \u2013 I love casinos".
+_DASHED = re.compile(r"[ \t]*[A-Z][\w.']*(?: [A-Z][\w.']*)? ?[-\u2012-\u2015]{1,2} (?=(?i:i|we|my|our)\b)")
+# After a sentence with a word for a text, or for passing one on, that text may follow.
+_PASSED_ON = re.compile(
+    r"\b(?:texts?|e-?mails?|mails?|messages?|letters?|articles?|posts?|pages?|notes?|comments?|transcripts?|ads?|"
+    r"prompts?|forms?|documents?|titles?|headlines?|reviews?|profiles?|bios?|essays?|drafts?|cv|r\u00e9sum\u00e9s?|"
+    r"statements?|summar\w+|blogs?|tweets?|captions?|chats?|conversations?|surveys?|homework|assignments?|"
+    r"paragraphs?|speech\w*|quotes?|stor(?:y|ies)|answers?|reply|replies|replied|feedback|testimonials?|complaints?|"
+    r"screenshots?|excerpts?|passages?|interviews?|bullets?|copy|e-?mailed|wrote|written|texted|messaged|posted|"
+    r"commented|pinged|dm'?e?d|pasted?|copied|forwarded|slacked|tweeted)\b|"
+    r"\b(?:says?|said|told|sent|asked|left|found|got|received)(?: (?:me|us|this|that|these|it|so|him|her|them|today|"
+    r"yesterday|earlier|back|behind|here))*\s*[.!\u2026]*$",
+    re.I,
+)
+# A question or request that is about a text, although it names none.
+_ABOUT_IT = re.compile(
+    r"(?:(?:please|can you|could you|would you|now|ok|okay|so|hi|hey|and|just),? )*(?:tl;?\s?dr|eli5|thoughts|"
+    r"opinions?|comments|verdict|takeaways?|gist|translat\w+|summari[sz]\w*|paraphrase|rephrase|rewrite|reword|"
+    r"proof-?read|shorten|simplify|explain (?:it|this|that)|classify|analy[sz]e|interpret|edit|polish|improve|respond|"
+    r"evaluate|critique|rate|grade|your (?:view|take|thoughts|opinion)|what do you (?:think|make)|(?:is|was|are|does|"
+    r"do|did|how does|how is) (?:it|this|that|these|the|my) (?:[\w']+ ){0,3}?(?:ok(?:ay)?|good|fine|fake|real|true|"
+    r"legit|correct|right|clear|polite|rude|formal|convincing|sense|sound|sounds|works?|reads?|spam|scam|human|ai|tone|"
+    r"wording|grammar|spelling|style|argument|meaning|point|gist|mean|sentiment|mood)\b)|"
+    r".*\b(?:tone|wording|grammar|spelling|main (?:argument|point|idea)|gist|sentiment|key points?|in (?:english|"
+    r"german|french|spanish|italian|dutch|japanese|chinese|portuguese))\b",
+    re.I,
+)
+# The beginning of a sentence that the user says of themselves.
+_LEAD = (
+    r"(?:(?:hi|hello|hey|ok|okay|so|and|but|also|well|btw|by the way|oh|yes|no|thanks|thank you|please note|anyway|"
+    r"actually|honestly|today|tonight|tomorrow|next \w+|this \w+|in \w+|on \w+|as \w+|sorry|then|now|"
+    r"good (?:morning|evening|day))[,.! \u2012-\u2015-]+){0,3}"
+)
+_I = re.compile(rf"{_LEAD}(?:i|we)(?:'\w+)?\b(?!\.)", re.I)
+_MY = re.compile(rf"{_LEAD}(?:my|our)\b.*[.!\u2026)]$", re.I)
+_SPEAKER_BEHIND = re.compile(
+    r",\s*(?!i\b|as i\b|like i\b)(?:[\w'.-]+ ){1,3}(?:says?|said|writes?|wrote|claim(?:s|ed)?|insist(?:s|ed)?|adds?|"
+    r"added|replies|replied|tells?|told|explain(?:s|ed)?|argue[sd]?|goes|went|shouted|whispered|laughed)"
+    r"(?: (?:to )?(?:me|us|him|her|them))?\s*[.!]*$|,\s*(?:says|say(?= (?:the|my|they)\b)|said|wrote|writes|replied|"
+    r"added|claims?) [\w .'-]{1,40}$",
+    re.I,
+)
 # A sentence with one of these in front of a statement, or in it, states nothing.
 NOT_MEANT = phrases(r"""
     if (?:i|we|only|my|our)\b.*
@@ -68,96 +136,109 @@ NOT_MEANT = phrases(r"""
     (?:it|that)(?:(?:'s| is)(?: simply| just)? (?:not (?:true|correct|right|the case|so)|false|untrue|incorrect|wrong|
         a (?:lie|myth|rumou?r))|(?: isn't| wasn't) (?:true|correct|right|the case|so)) that(?= |$)
     (?:is|was) (?:simply |just )?(?:not true|not the case|untrue|(?:an? )?(?:false(?: \w+)?|lie|myth|rumou?r))(?= *$)
-    (?:i|we) (?:deny|denied|dispute)(?: that)?(?= (?:i|we|my|our)\b| $)
+    (?:i|we) (?:deny|denied|dispute)(?: that)?(?= (?:i|we|my|our)\b| ?$)
     (?:i|we)(?: am|'m| are|'re)? (?:not|never|didn't|did not|don't|do not|wouldn't) (?:say|said|claim|mean|meant|think|
-        thought|believe|suggest|pretend)(?:ing|ed)?(?: that)?(?= (?:i|we|my|our)\b| $)
+        thought|believe|suggest|pretend)(?:ing|ed)?(?: that)?(?= (?:i|we|my|our)\b| ?$)
     (?:what if|whether (?:i|we)|assum(?:e|ing)|i wish|maybe|perhaps|not sure|let's say|as if|just kidding|/s|
         said no one|as (?:they|people) say|(?:says?|said) (?:the|my|an?|he|she|they))
     i (?:might|may|could(?! live on)|should|guess|suppose|bet|doubt|wonder|hope|dreamt|dreamed)
-    (?:would|should|could|do|did|am|are|can|will|might|have|had) (?:i|we)
     (?:when i was|as a (?:child|kid|teenager|student|boy|girl)|back (?:then|in))
     oh,? (?:sure|great|yeah|wow|joy|yes)
     (?:lol|haha|yeah|sure|right),? (?:yeah|right|because|sure|no)
     (?:simply|just|absolutely|totally|really) (?:love|adore) (?:it when|how|\w+ing)
     because i (?:totally|absolutely|really|so)
-    my favou?rite (?:part|thing) (?:of|about|is (?:when|being|waiting))
     in (?:the|this|a) (?:film|movie|book|song|show|series|play|story|episode|poem|novel|game|dream)
     in (?:my|our) (?:[\w&]+ )?(?:campaign|game|story|novel|dream)
-    (?:the|this|that|these|your|its) (?:\w+ ){0,2}(?:paragraph|sentence|section|slide|bullet|column|row|chart|wording|
-        reply|response|output|file|image|picture|tone)s?
+    while (?:i'm|i am|we're|we are)
 """)
 REPORTED = phrases(r"""
-    says?|said|saying|(?<!i )(?:wrote|writes?|thinks?|believes?)|asks?|asked|claims?|tells?|told|insists?|heard|
-        according to|
-        quotes?|means?|people|somebody|(?<!as )someone|anyone|who|those|others|everyone|everybody|like|such as|called|
-        titled
+    says?|said|saying|(?<!i )(?:wrote|writes?|thinks?|believes?)|asks?|asked|claims?|tells?|told|insists?|heard
+    according to|quotes?|means?|people|somebody|(?<!as )someone|anyone|who|those|others|everyone|everybody|like
+    such as|called|titled
 """)
-# What stands before a colon if the words after it are the user's own.
-COLON = re.compile(
-    r"^(?:.*[.!?]\s)?(?:(?:for|with|on|about|at|as for|when|in) [\w' -]{2,30}|(?:please )?(?:note|remember|"
-    r"keep in mind)|one (?:more )?thing|heads up|(?:before|while|when) you [\w' ]{2,20}|by the way|btw|fyi|also|"
-    r"important|reminder|ps|p\.s\.|context|background|update(?: for you)?|just so you know|oh|"
-    r"(?:my|our) rule|scratch that|(?:small |quick |one )?correction)\s?:\s",
-    re.I,
-)
-# What the user asks to be remembered follows, whatever it is about.
-REMEMBER = re.compile(
-    r"\s*(?:(?:hey|hi|ok|okay|also|and|so|oh|right),? )*(?:(?:can|could|will|would) you )?(?:please |just )*"
-    r"(?:remember|(?:don't|do not|never) forget|keep in mind|bear in mind|make a note|take (?:a )?note|note(?: down)?|"
-    r"jot down|write down|remind yourself|note to self|for your memory)(?: for me| please| of this| this)?"
-    r"(?:,? that\b|:)? (?!to\b|me\b|when|how|what|who|where|why|if\b|you\b|the time|this\b|it\b|that\b|about\b|"
-    r"your\b|us\b|there)(?=\S+ \S+ \S)",
-    re.I,
-)
 I_SAID = re.compile(r"\b(?:as |like )?i(?:'ve| have)? (?:already )?(?:said|told|mentioned)\b|\bhave i told\b", re.I)
 QUESTION = re.compile(
     r"(?:(?:so|and|but|ok|okay|hi|hello|hey|well|also|now|please|then|btw|by the way),? )*(?:what|which|where|"
-    r"when(?! (?:i|we|i'm|we're|it's|it|there's|the|my|our)\b)|"
-    r"how|who|whose|why|is|are|was|were|do|does|did|can|could|would|will|should|shall|may|might|has|have|had|am|any|"
-    r"isn't|aren't|don't|doesn't|won't|can't|if|unless|whether)\b",
+    r"when(?! (?:i|we|i'm|we're|it's|it|there's|the|my|our)\b)|how|who|whose|why|is|are|was|were|do|does|did|can|could|"
+    r"would|will|should|shall|may|might|has|have|had|am|any|isn't|aren't|don't|doesn't|won't|can't|if|unless|"
+    r"whether)\b",
     re.I,
 )
-# Where a statement may begin: at the beginning, after a mark, or after one of these words.
-BEGINNING = re.compile(
-    r"(?:^(?:(?:as (?:an?|someone|somebody)|being|since|because) [\w' -]{2,40})?|[,;:(\u2013\u2014!.]|\s[-/]|\b(?:and|"
-    r"but|because|since|so|as|btw|way|reference|note|that|also|actually|fyi|now|well|anyway|though|yes|no|ok|okay|hi|"
-    r"hello|thanks|sorry|please|record|sadly|unfortunately|luckily|recently|personally|usually|generally|normally|currently|"
-    r"basically|typically|finally|apparently|honestly|frankly|lately|know|remember|"
-    r"mind|then|rule|weekend|week|today|tonight|trip|time|once|days|parties|up|one|ps|mornings?|evenings?|travel\w*|"
-    r"months?|years?|for me|rest of the day|"
-    r"(?:until|till) [\w ]{2,20}|(?:for|on|in) (?:this|tonight's) \w+))\s*$",
-    re.I,
+SENTENCE = re.compile(
+    r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|(?<!\s)\s*\n\s*"
 )
-# In which cases a statement holds, where that stands in front of it.
-CONDITION = re.compile(
-    r"(?<!\w)(?:when(?:ever)? (?:i|we|i'm|we're|it's|it|there's|the|my|our)\b(?! (?:do|did|can)\b)[\w' ]{2,30}|"
-    r"every time [\w' ]{2,30}|(?:for|on|in|with|at) (?:my|our) (?![\w' ]*\b(?:that|which|who|and|but)\b)[\w' ]{2,30}|"
-    r"(?:for|at) (?:breakfast|lunch|dinner|work|home|parties)|"
-    r"(?:on|at) (?:weekends|weekdays|holidays|trips|sundays|fridays)|in the (?:mornings?|evenings?)),?\s*$",
-    re.I,
-)
-# Where it ends: a question, a request or a consequence follows.
-CUT = re.compile(
-    r"\s{0,20}(?:[,;:(\u2013\u2014]|\s-)\s{0,20}(?:(?:so|and|but|then|or|ok)\s{1,20})?(?:well|i mean|or rather|"
-    r"what|which|where|how|who|why|when (?:do|can|should|will|does|is)|is|are|do|does|"
-    r"can|could|would you|would|will|should|any\w*|ideas?|please (?!always|never)|"
-    r"keep|tell|give|find|show|suggest|recommend|plan|book|let's|if that|if you|just so|by the way|btw|fyi|help|"
-    r"believe it|you|put|make|thanks|thx|thank)\b|,\s{1,20}so\s{1,20}(?=\w)|"
-    r",?\s{1,20}(?:and so|so that|and then|hence|therefore)\s{1,20}(?=\w)|"
-    r"\s{1,20}so\s{1,20}(?=(?:i|we|you|no|not|please|never|always|can|could|that|any|what'?s?|which|who|how|where|"
-    r"when|why|is|are|do|does|would|should|the|my|our|it|if|nothing|only|don'?t|keep|give|make|skip|tell|show|find)\b)|"
-    r",?\s{1,20}if that (?:matters|helps)|,?\s{1,20}even (?:if|when|though)\b|\s{1,20}(?=i (?:need|want|wonder)\b)|"
-    r"\s{1,20}(?:and|but)\s{1,20}(?:want to|need|would like|am looking|i need|i want to|i'd like to|wonder|"
-    r"was wondering|what|how|which|where|can|could|miss)\b|"
-    r"\s{1,20}(?:and|but)\s{1,20}(?=(?:that|this|it)\b)|,?\s{1,20}(?:so|and|but)\s*$",
-    re.I,
-)
-# What stands behind a statement that is put right at once: "I collect stamps, well, I collect only ...".
-CORRECTED = re.compile(
-    r"\s{0,20}[,.;\u2013\u2014-]?\s{0,20}(?:well|i mean|or rather|no,? wait|sorry|correction)\b", re.I
-)
-NEXT = re.compile(
-    r"(?:,?\s{1,20}(?:and|but|also)|[,;])\s{1,20}(?=(?:(?:for the|over the|until|till|through) [^,.;]{3,30} )?"
-    r"(?:i|we|i'm|i've|we're|my|our)\b)",
-    re.I,
-)
+_SENTENCE_OF_LINE = re.compile(r"(?<=[.!?\u2026])[)\"']*\s+")
+LONGEST_PARAGRAPH = 120  # words; people do not say so much of themselves at once
+_APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d\u201e", "''''\"\"\"")
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+
+
+def plain(text: str) -> str:
+    """Return a text with typewriter's quotes, and blanks for format characters, which nobody sees."""
+    return _UNSEEN.sub(" ", text.translate(_APOSTROPHES))
+
+
+def own_words(text: str) -> str:
+    """Return a text, cut at what is pasted, in which places stay and all that is not the user's own word is blank."""
+    text = plain(text)
+    if _NO_TURN.search(text):
+        return ""
+    for masked in (_MASKED, _REQUESTED):
+        text = masked.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
+    for others in (_PLAYED, _PASTED):
+        if found := others.search(text):
+            text = text[: found.start()]
+    position = 0
+    for paragraph in re.split(r"(\n\s*\n)", text):
+        if len(paragraph.split()) > LONGEST_PARAGRAPH:
+            text = text[:position] + "\n" * len(paragraph) + text[position + len(paragraph) :]
+        position += len(paragraph)
+    return text
+
+
+def without_pastes(text: str) -> str:
+    """Return a text cut where a transcript or a letter begins."""
+    start = 0
+    for line in text.split("\n"):
+        named = _LABEL.match(line) or (_DASHED.match(line) and not _I.match(line) and not _MY.match(line))
+        if named and not OWN_LABEL.match(line):
+            return text[:start]
+        start += len(line) + 1
+    return text
+
+
+def doubtful_from(text: str) -> int:
+    """Return the place from which on the user's own words may be somebody else's; the length if all are the user's.
+
+    What stands in lines of its own is the user's only if they speak of themselves in every line before, and of no text.
+    """
+    text = without_pastes(text)
+    start = 0
+    for line in text.split("\n"):
+        place = 0
+        for boundary in _SENTENCE_OF_LINE.finditer(line):
+            if _hands_over(line[place : boundary.start()].strip()):
+                return start + boundary.end()
+            place = boundary.end()
+        start += len(line) + 1
+        if line.strip() and not _is_own(line.strip()):
+            return min(start, len(text))
+    return len(text)
+
+
+def told_by_others(words: str) -> bool:
+    """Tell whether a sentence names somebody else as its speaker at its end: "I love cheese, he says"."""
+    return bool(_SPEAKER_BEHIND.search(words.rstrip(" )\"'\u2026")))
+
+
+def _hands_over(sentence: str) -> bool:
+    """Tell whether a sentence announces a text, or asks or requests something about one."""
+    return bool(_PASSED_ON.search(sentence) or _ABOUT_IT.match(sentence))
+
+
+def _is_own(line: str) -> bool:
+    """Tell whether the user speaks of themselves in every sentence of a line."""
+    return "?" not in line and all(
+        (_I.match(sentence) or _MY.match(sentence)) and not _hands_over(sentence)
+        for sentence in _SENTENCE_OF_LINE.split(line)
+    )

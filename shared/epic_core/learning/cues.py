@@ -1,83 +1,94 @@
-"""Cues: statements of a user about themselves, found in their own turns by words alone; precision before recall.
+"""Cues: what a user says of themselves, found in their own turns clause by clause.
 
-A turn is read in three steps. First what is not the user's own word about today's world is masked: quoted lines, code,
-quotations, pasted texts, what is played or made up. Then sentences with a question, a condition, reported speech or
-irony in front of the statement are passed over (`boundaries.py`). What is left is looked through for a first person
-with a cue (`grammar.py`, `rules.py`, `wishes.py`, `changes.py`). What is passed over is told with the reason.
+What is not the user's own word is masked, and clauses with a condition, reported speech or irony are passed over
+(`boundaries.py`). What is left is read by a linear classifier of words and pairs of words, which
+`shared/tools/fit_cues.py` fitted on turns written by people who saw no code. A clause of which it is not sure is told
+as such, and not proposed.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import lru_cache
+from importlib.resources import files
+from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
-from epic_core.learning import boundaries, changes, durations, grammar, manners, rules, wishes
+import numpy as np
+
+from epic_core.learning import boundaries, durations
+from epic_core.learning.boundaries import SENTENCE, own_words, without_pastes
 from epic_core.learning.conversations import Turn
-from epic_core.learning.pastes import doubtful_from, told_by_others, without_pastes
-from epic_core.text.statements import statement_of
+from epic_core.learning.references import topic
+from epic_core.types import FloatArray
 from epic_core.types.validation import local_time
 
-Change: TypeAlias = Literal["none", "undo", "stop", "turn", "update", "shift", "news"]
-About: TypeAlias = Literal["preference", "fact"] | None
+Saying: TypeAlias = Literal["nothing", "preference", "fact", "replace", "remove", "news"]
+About: TypeAlias = Literal["preference", "fact"]
+SAYINGS: tuple[Saying, ...] = ("nothing", "preference", "fact", "replace", "remove", "news")
 
-_LONGEST_TURN = 4000
-_LONGEST_PARAGRAPH = 120  # words; people do not say so much of themselves at once
-_LONGEST_QUOTE = 240
-_AROUND = 12  # characters around a statement that say nothing, such as "please"
-_PERHAPS = 0.8  # confidence in what may be meant for once
+_LEAST_KNOWN = 0.4  # of the words of a clause; one with less is in another language
+SURE, PERHAPS = 0.75, 0.35
 DOUBTFUL = 0.5  # confidence in what may have been pasted: for the user to decide
-_APOSTROPHES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d\u201e", "''''\"\"\"")
-_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-_SENTENCE = re.compile(
-    r"(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<=[.!?\u2026])[)\"']*\s+|(?<!\s)\s*\n\s*"
+_LONGEST_TURN, _LONGEST_QUOTE = 4000, 240
+_LONGEST_CLAUSE = 60  # words
+_ASKS = (
+    r"wh(?:at|ich|ere|o|y)(?:'?s|'?re|'?d)?|how(?:'?s|'?d)?|when (?:do|can|should|will|does|is|are)|is|are|do|does|did|"
+    r"can|could|would|will|should|any(?:thing)?|please|pls|plz|tell|give|find|show|suggest|recommend|plan|book|let's|"
+    r"help|need|want|looking|thanks|thx|ideas?|you|make|write|if"
+)
+_BEGINS = r"i|we|i'\w+|im|ive|we're|we've|my|our|no|never|always|keep|don't|dont|until|till|for the next"
+_JOINS = r"so|and|but|then|or|ok|also|because|cos|cause|since|as"
+# Where another clause begins.
+_CUT = re.compile(
+    rf"(?:\s{{0,9}}[;:(\u2013\u2014]|\s-|,)\s{{1,9}}(?=(?:(?:{_JOINS})\s)?(?:{_ASKS}|{_BEGINS})\b)|"
+    rf"\s{{0,9}}[;(\u2013\u2014]|\s-\s|,?\s(?:{_JOINS}|anyway)\s{{1,9}}(?=(?:{_ASKS}|{_BEGINS})\b)|,\sso\s|"
+    r"\sthat\s(?=(?:i|we|i'\w+|my|our)\b)|,\s(?=(?:by the way|btw|fyi|just so you know|as i said)\b)",
+    re.I,
 )
 _LEAD = re.compile(
-    r"\s*(?:(?:so|and|but|also|ok|okay|oh|well|hi|fyi|honestly|really|just|look|yes|no(?=,)),? |for the record,? )*",
+    r"[\s,]*(?:(?:just so you know|so|and|but|also|ok|okay|oh|well|hi|hey|hello|fyi|btw|by the way|honestly|just|look|"
+    r"yes|no(?=,)|yeah|because|cos|since|then|now(?=,)|that(?= (?:i|we|my|our)\b)|for the record|as i said|"
+    r"remember that|ps|p\.s\.|fun fact|fwiw|tbh|thanks|please note|good (?:morning|evening|day))\b"
+    r"[ ,.:!\u2013\u2014-]*)*",
     re.I,
 )
-# Where a rule may begin within a sentence: "I get seasick, so no boats, ever".
-_PLEASE = re.compile(r",? (?:please|ok|okay|thanks|will you|would you)$", re.I)
-_RULE = re.compile(r"(?:[,;:\u2013\u2014]|\s-)\s+|\b(?:so|because|but|and|since)\s+")
-# A quotation longer than a few words; a shorter one may stand in a statement: "I never sign off with 'Best'".
+# What goes with the clause behind it: "When I ask for code, give me Python", "My wife and I live in Rome".
+_CONDITION = re.compile(
+    r"\s*(?:(?:when(?:ever)?|every time|if|for|in|with|on|at|as|before|after|while) [^,]+|(?:my|our) \w+(?: \w+)?)",
+    re.I,
+)
+# What the user asks to be remembered follows, whatever it is about.
+_REMEMBER = re.compile(
+    r" ?(?:(?:hey|hi|ok|okay|also|and|so|oh),? )*(?:(?:can|could|will|would) you )?(?:please |just )*"
+    r"(?:remember|(?:don't|do not|never) forget|keep in mind|make a note|note(?: down)?)(?: that\b|:)? "
+    r"(?!to\b|me\b|wh|how|if\b|you\b|the time|this\b|it\b|that\b|about\b|your\b|us\b)(?=\S+ \S+ \S)",
+    re.I,
+)
+# "I love jazz", "I don't eat pork", "I'm allergic to nuts".
+_PLAIN = re.compile(
+    r"(?:(?:i|we) (?:(?:really|do|also|never|always|usually) )?(?:love|like|hate|avoid|prefer|dislike|enjoy|adore|"
+    r"(?:can't|cannot) stand|(?:don't|do not|never) (?:eat|drink|like|touch))|(?:i'm|im|i am) (?:allergic to|not into))"
+    r" (?!it\b|this|that|these|those|to\b|you|how|when|what|all\b|him\b|her\b|them\b)[\w'-]+(?: [\w'-]+){0,3}"
+    r"(?=[,.;:(]|$)",
+    re.I,
+)
+_SUBJECT = re.compile(r"\b(?:i|we|im|ive|my|our)\b", re.I)
+_JOINED = re.compile(r"[.!?]|\b(?:so|and|but|also)\b", re.I)
+_JOINED_ANEW = re.compile(r"[.!?]|\b(?:and|but|also)\b", re.I)
+_HEDGED = re.compile(r"\b(?:i think|kind of|sort of|probably|sometimes|a bit|mostly|usually|often|tend to)\b", re.I)
+# A request for one text, and signs that what is wished beside it holds for good.
+_TASK = re.compile(r"(?:^|[.!?]\s)(?:please )?(?:write|draft|rewrite|compose|translate|summari[sz]e)\b", re.I)
+_LASTING = re.compile(r"\b(?:always|never|ever|from now on|in future|in general|whenever)\b", re.I)
+_SOME_DAY = datetime(2026, 5, 6, 9, tzinfo=timezone.utc)
 _QUOTED = re.compile("\x00{24}")
-# The end of a statement of which a part is missing.
-_STUB = re.compile(
-    r"\b(?:to|be|feel|(?<!i )(?<!we )can|is|are|was|it's|the|an?|and|or|but|my|your|(?<!or )so|very|those|these)$", re.I
-)
-# What follows holds for a time of which nobody can say the end.
-_WHILE = re.compile(r"\b(?:while|as long as) (?:i'm|i am|we're|we are)\b", re.I)
-_POINTS = re.compile(
-    r"\b(?:(?:this|these|those)\b(?! (?:kinds?|sorts?|types?|time|week\w*|month|year|morning|evening|afternoon|summer|"
-    r"winter|spring|autumn|january|february|march|april|may|june|july|august|september|october|november|december|term|"
-    r"trip|once|one|house|home|family|household|flat|kitchen|who|with|of|in need)\b)|"
-    r"(?:of|to|in|for|with|on|at|like) that) ?(?!is\b|i\b|we\b)",
-    re.I,
-)
-_BOTH = re.compile(r"my \w+(?: \w+)? and i\b|me and (?:the|my) \w+", re.I)
-# What follows from what a sentence says before it, and what says of whom it speaks.
-_FOLLOWS = re.compile(r"\b(?:so|hence|therefore)\b[,\s]*$", re.I)
-_OWN_SUBJECT = re.compile(r"(?:i|we|my|our)\b", re.I)
-# Signs of something that may change a fact.
-_NEWS = frozenset({"now", "changed", "ended", "instead"})
-# Of several at one place, the first counts.
-_CUES: tuple[tuple[re.Pattern[str], About, Change], ...] = (
-    (changes.UNDO, None, "undo"),
-    (changes.TURN, None, "turn"),
-    (changes.STOP, None, "stop"),
-    (changes.UPDATE, "fact", "update"),
-    (grammar.PREFERENCE, "preference", "none"),
-    (grammar.FACT, "fact", "none"),
-    (wishes.WISH, "preference", "none"),
-)
-# Why something does not count.
-_ASKED = "asked or supposed"
-_CORRECTED = "put right at once"
-_FOR_ONCE = "wished for once"
-_OF_OTHERS = "quoted, pasted or made up"
-_AT_THE_FRONT = (grammar.THING_FIRST, rules.TOLD, manners.MANNER)
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+")
+_MARKS = " .,;:!?-\u2013\u2014("
+_ASKED, _OF_OTHERS = "asked or supposed", "quoted, pasted or made up"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,113 +97,250 @@ class Statement:
 
     Attributes:
         quote: The user's words.
-        about: Whether it says a preference or a fact; None if only what it changes can tell.
-        change: Whether and how it changes what was said before: "undo" takes it back, "stop" ends it, "turn" says
-            something else, "update" brings a fact up to date, "shift" may be any of these where it shares words with
-            something known, "news" may change a fact that is known.
+        about: Whether it says a preference or a fact.
+        change: Whether it changes what was said before: "replace" and "remove" a preference, "news" a fact.
         confidence: In (0, 1].
         until: Until when it holds; None for always.
         left_out: Why it does not count; empty if it does.
     """
 
     quote: str
-    about: About
-    change: Change = "none"
+    about: About = "fact"
+    change: Literal["none", "replace", "remove", "news"] = "none"
     confidence: float = 0.9
     until: datetime | None = None
     left_out: str = ""
 
 
-class _Found(NamedTuple):
-    """Where a statement begins and ends, what it is about, and why it does not count, if so."""
+class Clause(NamedTuple):
+    """A part of a sentence.
+
+    Attributes:
+        first, last: Its place in the turn.
+        words: Its words, without what leads to it.
+        front: What stands before it in its sentence.
+        gap: What leads to it from the clause before: "and", a comma.
+        asks: Whether a question mark follows it.
+        remembered: Whether the user asks to remember it.
+        left_out: Why it can state nothing; empty if it can.
+    """
 
     first: int
     last: int
-    about: About
-    change: Change
-    left_out: str = ""
+    words: str
+    front: str
+    gap: str
+    asks: bool
+    remembered: bool
+    left_out: str
 
 
-def statements(turn: Turn, now: datetime, *, every: bool = False) -> list[Statement]:
+def statements(turn: Turn, now: datetime, known: Iterable[str] = (), *, every: bool = False) -> list[Statement]:
     """Return what a user says of themselves in a turn; nothing for the turns of others.
 
     Args:
         turn: The turn.
         now: The time at which it was said, with its zone, from which "today" is reckoned.
+        known: The texts of what is known, which a change may be about.
         every: Whether also those are returned that do not count.
     """
     if turn.role != "user":
         return []
     if len(turn.text) > _LONGEST_TURN:
         start = turn.text[:_LONGEST_QUOTE]
-        return [Statement(quote=start, about=None, left_out="in a turn that is too long")] if every else []
-    plain = _plain(turn.text)
-    masked = without_pastes(own_words(turn.text))
-    made = [*_read(masked, turn.text, now)]
-    if not every:
-        return [each for _, each in made if not each.left_out]
-    if masked != plain:
+        return [Statement(quote=start, left_out="in a turn that is too long")] if every else []
+    plain, own = boundaries.plain(turn.text), without_pastes(own_words(turn.text))
+    topics = frozenset[str]().union(*map(topic, known))
+    made = _read(own, turn.text, now, topics)
+    if every and own != plain:
         spans = [span for span, _ in made]
         made += [
             (span, replace(each, left_out=_OF_OTHERS))
-            for span, each in _read(plain, turn.text, now)
-            if all(span.stop <= other.start or other.stop <= span.start for other in spans)
+            for span, each in _read(plain, turn.text, now, topics)
+            if not each.left_out and all(span.stop <= one.start or one.stop <= span.start for one in spans)
         ]
         made.sort(key=lambda one: one[0].start)
-    return [each for _, each in made]
+    return [each for _, each in made if every or not each.left_out]
 
 
-def _read(masked: str, text: str, now: datetime) -> Iterator[tuple[range, Statement]]:
-    """Yield where a text has statements, and these, also those that do not count."""
-    doubtful = doubtful_from(masked)
+def clauses(own: str) -> Iterator[Clause]:
+    """Yield the clauses of a text, of which what is not the user's own word is blank."""
     start = 0
-    for boundary in [*_SENTENCE.finditer(masked), None]:
-        end = len(masked) if boundary is None else boundary.start()
-        limit = durations.SENTENCE_LIMIT.match(masked, start, end)
-        lasting = durations.end_of(limit.group(), now) if limit else None
-        every = [*_in_sentence(masked, start, end)]
-        found = [each for each in every if not each.left_out] or [*_shifted(masked, start, end)]
-        for each in every:
-            if each.left_out and all(each.last <= other.first or other.last <= each.first for other in found):
-                found.append(each)
-        for first, last, about, change, reason in found:
-            quote, left_out, most = text[first:last], reason, DOUBTFUL if first >= doubtful else 1.0
-            time_behind = durations.TIME_BEHIND.match(masked, last, end)
-            scope = masked[first : time_behind.end() if time_behind else last]
-            if len(quote.split()) < 2:
-                continue
-            if len(quote) > _LONGEST_QUOTE:
-                quote, left_out = quote[:_LONGEST_QUOTE], reason or "too long for a statement"
-            if not left_out and manners.MANNER.match(quote) and not manners.LASTING.search(masked, start, end):
-                # How one text is to be written is said for once, beside a question perhaps for good.
-                others = text[:first] + text[last:]
-                if manners.TASK.search(others):
-                    left_out = _FOR_ONCE
-                elif len(others) > _AROUND or not manners.FORBIDDEN.match(quote):
-                    most = min(most, _PERHAPS)
-            if left_out:
-                statement = Statement(quote=quote, about=about, change=change, left_out=left_out)
-            else:
-                # "I'm on antibiotics for the next two weeks, so no dairy for me": that holds as long.
-                behind = about == "fact" and limit is not None and not masked[limit.end() : first].strip(" ,")
-                goes_on = _FOLLOWS.search(masked, start, first) or behind or not _OWN_SUBJECT.match(quote)
-                statement = _timed(quote, scope, about, change, now, lasting if goes_on else None, most)
-                lasting = statement.until
-            yield range(first, last), statement
-        start = 0 if boundary is None else boundary.end()
+    for boundary in [*SENTENCE.finditer(own), None]:
+        end = len(own) if boundary is None else boundary.start()
+        sentence = own[start:end]
+        if sentence.strip() and not _QUOTED.search(sentence):
+            yield from _in_sentence(sentence, start)
+        start = len(own) if boundary is None else boundary.end()
+
+
+def _in_sentence(sentence: str, start: int) -> Iterator[Clause]:
+    others = "said by somebody else" if boundaries.told_by_others(sentence) else ""
+    asks = sentence.rstrip(" )\"'").endswith("?")
+    place = 0
+    for cut in [*_CUT.finditer(sentence), None]:
+        end = len(sentence) if cut is None else cut.start()
+        piece = sentence[place:end]
+        if cut is not None and (_is_limit(piece) or _CONDITION.fullmatch(piece)):
+            continue
+        asked = _REMEMBER.match(piece)
+        lead = asked or _LEAD.match(piece)
+        first = place + (lead.end() if lead else 0)
+        words = sentence[first:end].strip(_MARKS)
+        if len(words.split()) < 2:
+            continue
+        first = sentence.index(words, first)
+        front, gap = sentence[:first], sentence[place:first]
+        reason = others or _not_meant(front, words)
+        at = start + first
+        yield Clause(at, at + len(words), words, front, gap, asks and cut is None, asked is not None, reason)
+        place = end
+
+
+def _is_limit(piece: str) -> bool:
+    return durations.LIMIT.fullmatch(piece) is not None and not _SUBJECT.search(piece)
+
+
+def _not_meant(front: str, words: str) -> str:
+    """Return why a clause states nothing of the user, by its words and those before it; empty if it may."""
+    if len(words.split()) > _LONGEST_CLAUSE:
+        return _OF_OTHERS
+    if ": " in front and not boundaries.OWN_LABEL.match(front):
+        return _OF_OTHERS
+    if boundaries.NOT_MEANT.search(f"{front}{words}"):
+        return _ASKED
+    own = _SUBJECT.search(words)
+    told = f"{front}{words[: own.start()] if own else ''}"
+    return "reported of somebody" if boundaries.REPORTED.search(told) and not boundaries.I_SAID.search(told) else ""
+
+
+def _read(own: str, text: str, now: datetime, topics: frozenset[str]) -> list[tuple[range, Statement]]:
+    """Return where a text has statements, and these, also those that do not count."""
+    doubtful = boundaries.doubtful_from(own)
+    made: list[tuple[range, Statement]] = []
+    for clause in clauses(own):
+        chances = _chances(clause, topics)
+        sure = 0.9 if clause.remembered else 1.0 - float(chances[0])
+        if sure < PERHAPS:
+            continue
+        place = range(clause.first, clause.last)
+        follows = bool(made) and not own[made[-1][0].stop : clause.first].replace(clause.gap, "", 1).strip()
+        saying = SAYINGS[1 + int(np.argmax(chances[1:]))]
+        about: About = "fact" if saying in ("fact", "news") else "preference"
+        goes_on = follows and clause.gap.strip() and about == made[-1][1].about and not _JOINED.search(clause.gap)
+        if goes_on and not made[-1][1].left_out:
+            # "Keep it short, I hate scrolling" is one statement.
+            (whole, first), until = made.pop(), durations.end_of(clause.words, now)
+            quote = text[whole.start : clause.last][:_LONGEST_QUOTE]
+            made.append((range(whole.start, clause.last), replace(first, quote=quote, until=first.until or until)))
+            continue
+        lasting = made[-1][1].until if follows and not _JOINED_ANEW.search(clause.gap) else None
+        statement = _timed(clause, text[clause.first : clause.last], about, saying, sure, now, lasting)
+        others = own[: clause.first] + own[clause.last :]
+        manner = statement.about == "preference" and not _SUBJECT.search(clause.words)
+        if manner and not statement.left_out and _TASK.search(others) and not _LASTING.search(clause.words):
+            statement = replace(statement, left_out="wished for once")
+        if clause.first >= doubtful:
+            statement = replace(statement, confidence=min(statement.confidence, DOUBTFUL))
+        made.append((place, statement))
+    return made
+
+
+def _timed(
+    clause: Clause, quote: str, about: About, saying: Saying, sure: float, now: datetime, lasting: datetime | None
+) -> Statement:
+    """Return a statement with its end; it does not count if that is not known, or past."""
+    change = saying if saying in ("replace", "remove", "news") else "none"
+    until = None if change != "none" else durations.end_of(quote, now) or lasting
+    left_out = clause.left_out
+    if about == "fact" and until is not None and until <= now:
+        until = None  # "I have lived in Porto until 2019": that it was so still holds
+    if not left_out and sure < SURE:
+        left_out = _ASKED if clause.asks else "not sure enough"
+    elif not left_out and until is not None and until <= now:
+        left_out = "over already"
+    elif not left_out and until is None and change == "none" and about == "preference":
+        left_out = "for a time of which the end is not known" if durations.OPEN_END.search(quote) else ""
+    most = 0.7 if _HEDGED.search(quote) else 0.8 if until is not None or change != "none" else 0.95
+    return Statement(
+        quote=quote[:_LONGEST_QUOTE],
+        about=about,
+        change=change,
+        confidence=min(sure, most),
+        until=until,
+        left_out=left_out,
+    )
+
+
+def features(clause: Clause, topics: frozenset[str]) -> list[str]:
+    """Return what a clause is read by: its words and their pairs, what surrounds it, and what it refers to."""
+    words = _words(clause.words)
+    ends = ["^", *words, "$"]
+    front = _words(clause.front)
+    asks = boundaries.QUESTION.match(clause.words) is not None
+    return list(
+        dict.fromkeys(
+            [
+                *words,
+                *map(" ".join, pairwise(ends)),
+                *(f"{place} {word}" for place, word in enumerate(words[:3])),
+                f"< {' '.join(front[:1])}",
+                f"<< {' '.join(front[-1:])}",
+                f"# {min(len(words) // 4, 5)}",
+                *(["plain"] if _PLAIN.match(clause.words) else []),
+                *(["?"] if clause.asks else []),
+                *(["asks"] if asks else []),
+                *(["open"] if durations.OPEN_END.search(clause.words) else []),
+                *(["ends"] if durations.end_of(clause.words, _SOME_DAY) else []),
+                *(["known"] if topics & topic(clause.words) else []),
+            ]
+        )
+    )
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text, small, with "0" for each number and "Cap" for what is a name."""
+    found = _WORD.findall(text)
+    return [
+        "0"
+        if word.isdigit()
+        else "Cap"
+        if place and word[0].isupper() and word[:2] not in ("I", "I'")
+        else word.lower()
+        for place, word in enumerate(found)
+    ]
+
+
+@lru_cache(maxsize=1)
+def _weights() -> Mapping[str, FloatArray]:
+    shipped = json.loads((files("epic_core") / "data" / "cues.json").read_text(encoding="utf-8"))
+    return {name: np.array(row, dtype=np.float32) / np.float32(100) for name, row in shipped.items()}
+
+
+def _chances(clause: Clause, topics: frozenset[str]) -> FloatArray:
+    """Return the chances of each of `SAYINGS`; surely nothing for words that are not known."""
+    weights, words = _weights(), _words(clause.words)
+    if sum(word in weights for word in words) < _LEAST_KNOWN * len(words):
+        nothing: FloatArray = np.eye(len(SAYINGS), dtype=np.float32)[0]
+        return nothing
+    rows = [weights[""], *(weights[name] for name in features(clause, topics) if name in weights)]
+    odds: FloatArray = np.sum(rows, axis=0)
+    chances: FloatArray = np.exp(odds - odds.max())
+    chances /= chances.sum()
+    return chances
 
 
 def sentence_of(text: str, quote: str) -> str:
     """Return the sentence of a turn in which a quote stands; the sentences, if those are several."""
     first = text.find(quote)
-    start = max((cut.end() for cut in _SENTENCE.finditer(text) if cut.end() <= first), default=0)
-    end = min((cut.start() for cut in _SENTENCE.finditer(text) if cut.start() >= first + len(quote)), default=len(text))
+    start = max((cut.end() for cut in SENTENCE.finditer(text) if cut.end() <= first), default=0)
+    end = min((cut.start() for cut in SENTENCE.finditer(text) if cut.start() >= first + len(quote)), default=len(text))
     return text[start:end].strip()
 
 
 def only_asks(text: str) -> bool:
     """Tell whether a text is questions alone, in which the user says nothing of themselves."""
-    sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
+    sentences = [sentence.strip() for sentence in SENTENCE.split(text) if sentence.strip()]
     asks = all(each.endswith("?") and boundaries.QUESTION.match(each) for each in sentences)
     turn = Turn(role="user", speaker="user", text=text)
     return bool(sentences) and asks and not statements(turn, datetime.now(timezone.utc))
@@ -201,223 +349,3 @@ def only_asks(text: str) -> bool:
 def said_at(turn: Turn) -> datetime:
     """Return when a turn was said, in local time; now if it is not known."""
     return local_time(datetime.now(timezone.utc) if turn.time is None else datetime.fromisoformat(turn.time))
-
-
-def _plain(text: str) -> str:
-    # A format character, which nobody sees, hides no label.
-    return _UNSEEN.sub(" ", text.translate(_APOSTROPHES))
-
-
-def own_words(text: str) -> str:
-    """Return a text, cut at what is pasted, in which places stay and all that is not the user's own word is blank."""
-    text = _plain(text)
-    if boundaries.NO_TURN.search(text):
-        return ""
-    for masked in (boundaries.MASKED, boundaries.REQUESTED):
-        text = masked.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
-    for others in (boundaries.PLAYED, boundaries.PASTED):
-        if found := others.search(text):
-            text = text[: found.start()]
-    position = 0
-    for paragraph in re.split(r"(\n\s*\n)", text):
-        if len(paragraph.split()) > _LONGEST_PARAGRAPH:
-            text = text[:position] + "\n" * len(paragraph) + text[position + len(paragraph) :]
-        position += len(paragraph)
-    return text
-
-
-def _in_sentence(text: str, start: int, end: int) -> Iterator[_Found]:
-    """Yield the statements of a sentence, also those that do not count."""
-    sentence = text[start:end]
-    if _QUOTED.search(sentence) or not sentence.strip():
-        return
-    pasted = len(sentence.split()) > _LONGEST_PARAGRAPH
-    if pasted or told_by_others(sentence):
-        if found := _first(sentence, 0):
-            yield _Found(start + found[0], end, *found[1:], _OF_OTHERS if pasted else "said by somebody else")
-        return
-    if given := _to_remember(sentence):
-        first, last, about = given
-        yield _Found(start + first, start + last, about, "none")
-        return
-    asks = sentence.rstrip(" )\"'").endswith("?")
-    place = done = 0
-    while (found := _first(sentence, place)) is not None:
-        begin, about, change = found
-        place = begin + 2
-        front = sentence[:begin]
-        if reason := _not_stated(front):
-            yield _Found(start + begin, end, about, change, reason)
-            continue
-        stop = _end_of(sentence, begin, change)
-        words = sentence[begin:stop]
-        asked = asks and stop == len(sentence) and not rules.ASKED.match(sentence, begin)
-        begin += len(words) - len(words.lstrip())
-        words = words.strip(" .,;:!-\u2013\u2014(")
-        if boundaries.CORRECTED.match(sentence, stop):
-            reason = _CORRECTED
-        else:
-            reason = _ASKED if asked else _not_meant(words, about, change)
-        if reason not in (_ASKED, _CORRECTED):
-            place = max(place, begin + len(words))
-        if reason:
-            yield _Found(start + begin, start + begin + len(words), about, change, reason)
-            continue
-        fronted = durations.TIME_IN_FRONT.search(front) or boundaries.CONDITION.search(front)
-        if fronted and fronted.start() >= done:
-            begin, words = fronted.start(), sentence[fronted.start() : begin] + words
-        done = begin + len(words)
-        yield _Found(start + begin, start + done, about, change)
-
-
-def _end_of(sentence: str, begin: int, change: Change) -> int:
-    """Return where a statement of a sentence ends."""
-    stop = len(sentence)
-    # A cut stands behind the words by which the statement was found.
-    opening = max(
-        (len(cue.group()) for cue in (_BOTH.match(sentence, begin), _rule(sentence, begin)) if cue),
-        default=0,
-    )
-    for mark in (boundaries.CUT, boundaries.NEXT):
-        # "I've left Initech, I'm at Globex now" is one change, "keep it short, I hate scrolling" one rule.
-        goes_on = (change == "stop" and changes.INSTEAD.match(sentence, begin)) or _is_told(sentence, begin)
-        if not (goes_on and mark is boundaries.NEXT) and (cut := mark.search(sentence, begin + max(4, opening), stop)):
-            stop = cut.start()
-    return stop
-
-
-def _not_stated(front: str) -> str:
-    """Return why no statement of the user's own may begin behind these words of its sentence; empty if it may."""
-    if boundaries.NOT_MEANT.search(front) or boundaries.QUESTION.match(front.lstrip()) or _WHILE.search(front):
-        return _ASKED
-    if boundaries.REPORTED.search(front) and not boundaries.I_SAID.search(front):
-        return "reported of somebody"
-    if ": " in front and not boundaries.COLON.match(front):
-        return _OF_OTHERS
-    begins = boundaries.BEGINNING.search(front) or boundaries.CONDITION.search(front)
-    return "" if begins else "inside another clause"
-
-
-def _not_meant(words: str, about: About, change: Change) -> str:
-    """Return why a statement does not count, by its own words; empty if it does."""
-    if change != "none":
-        return ""
-    if boundaries.NOT_MEANT.search(words):
-        return _ASKED
-    if about is None:
-        return "the taste of somebody else"
-    # "My job is", of what went on with a role that is played, states nothing.
-    part = _is_part(words) if about == "preference" else len(words.split()) < 4 and _STUB.search(words)
-    return "about what only the context names" if part else ""
-
-
-def _to_remember(sentence: str) -> tuple[int, int, About] | None:
-    """Return where what the user asks to be remembered begins and ends, and what it is about."""
-    given = boundaries.REMEMBER.match(sentence)
-    if (
-        given is None
-        or (sentence.rstrip().endswith("?") and " you " not in given.group())
-        or boundaries.NOT_MEANT.search(sentence)
-    ):
-        return None
-    words = _PLEASE.sub("", sentence[given.end() :].rstrip(" .,;:!?-\u2013\u2014("))
-    cue = _first(words, 0)
-    return given.end(), given.end() + len(words), (cue[1] if cue else None) or "fact"
-
-
-def _is_part(words: str) -> bool:
-    """Tell whether a statement lacks a part, or is about something that only its context names."""
-    return _STUB.search(words) is not None or (_rule(words, 0) is None and _POINTS.search(words) is not None)
-
-
-def _is_told(sentence: str, begin: int) -> bool:
-    return not _LEAD.sub("", sentence[:begin], count=1) and _rule(sentence, begin) is not None
-
-
-def _rule(sentence: str, begin: int) -> re.Match[str] | None:
-    return rules.TOLD.match(sentence, begin) or manners.MANNER.match(sentence, begin)
-
-
-def _shifted(text: str, start: int, end: int) -> Iterator[_Found]:
-    """Yield the first part of a sentence as a statement if it has a word of change."""
-    sentence = text[start:end]
-    stop = cut.start() if (cut := boundaries.CUT.search(sentence, 4)) else len(sentence)
-    words = sentence[:stop].rstrip(" .,;:!-\u2013\u2014(")
-    asks = stop == len(sentence) and sentence.rstrip(" )\"'").endswith("?")
-    change: Change = "shift" if changes.SHIFT.search(words) else "news"
-    if asks or "\x00" in words or ": " in words:
-        return
-    if change == "news" and statement_of(words).signs.isdisjoint(_NEWS):
-        return
-    if (
-        boundaries.NOT_MEANT.search(words)
-        or boundaries.REPORTED.search(words)
-        or boundaries.QUESTION.match(words.lstrip())
-    ):
-        return
-    yield _Found(start, start + len(words), None, change)
-
-
-def _first(sentence: str, place: int) -> tuple[int, About, Change] | None:
-    """Return where the first statement from a place on begins, and its kind."""
-    found: list[tuple[int, int, About, Change]] = []
-    for rank, (cue, about, change) in enumerate(_CUES):
-        if match := cue.search(sentence, place):
-            found.append((match.start(), rank, about, change))
-    places = [0] if place == 0 else []
-    for after in [*places, *(rule.end() for rule in _RULE.finditer(sentence, place))]:
-        lead = _LEAD.match(sentence, after)
-        begin = lead.end() if lead else after
-        cues = (grammar.ELLIPTIC, *_AT_THE_FRONT) if after == 0 else _AT_THE_FRONT
-        if any(cue.match(sentence, begin) for cue in cues):
-            # "No need for disclaimers" is a rule, and ends nothing.
-            forbids = manners.FORBIDDEN.match(sentence, begin) and manners.MANNER.match(sentence, begin)
-            rank = -1 if forbids else len(_CUES)
-            found.append((begin, rank, "preference", "none"))
-            break
-    if not found:
-        return None
-    start, _, about, change = min(found, key=lambda one: one[:2])
-    if about == "fact" and change == "none" and grammar.TASTE_OF_OTHERS.match(sentence, start):
-        about = None
-    return start, about, change
-
-
-def _timed(
-    quote: str, scope: str, about: About, change: Change, now: datetime, lasting: datetime | None, most: float
-) -> Statement:
-    """Return a statement with its end; it does not count if that is not known, or past.
-
-    Args:
-        scope: Where the end may be said.
-        lasting: The end that the sentence gives it; None for none.
-        most: The highest confidence that it can have.
-    """
-    plain = quote.translate(_APOSTROPHES)
-    until = None if change != "none" else durations.end_of(scope, now) or lasting
-    if about == "fact" and until is not None and until <= now:
-        until = None  # "I have lived in Porto until 2019": that it was so still holds
-    left_out = ""
-    if until is None and change == "none" and about == "preference":
-        if durations.OPEN_END.search(scope):
-            left_out = "for a time of which the end is not known"
-        elif _is_wish(plain):
-            left_out = _FOR_ONCE
-    elif until is not None and until <= now:
-        left_out = "over already"
-    if until is not None and wishes.STATE.search(plain):
-        about = "fact"
-    confidence = 0.95 if about == "preference" else 0.9
-    if change != "none" or until is not None:
-        confidence = 0.8
-    if grammar.HEDGED.search(scope):
-        confidence = min(confidence, 0.7)
-    confidence = min(confidence, most)
-    return Statement(quote=quote, about=about, change=change, confidence=confidence, until=until, left_out=left_out)
-
-
-def _is_wish(quote: str) -> bool:
-    """Tell whether nothing but a wish is said, which counts only where it is for once."""
-    return not any(cue.search(quote) for cue, *_ in _CUES[:-1]) and not any(
-        cue.match(quote) for cue in (grammar.ELLIPTIC, *_AT_THE_FRONT)
-    )

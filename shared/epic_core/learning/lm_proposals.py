@@ -9,10 +9,10 @@ from typing import Annotated, get_args
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from epic_core.errors import InvalidInputError
+from epic_core.learning.boundaries import doubtful_from, own_words
 from epic_core.learning.conversations import Turn
-from epic_core.learning.cues import DOUBTFUL, own_words, said_at
+from epic_core.learning.cues import DOUBTFUL, said_at
 from epic_core.learning.durations import end_of_day
-from epic_core.learning.pastes import doubtful_from
 from epic_core.learning.references import Known, means_the_same
 from epic_core.lm.answers import letters
 from epic_core.lm.base import LanguageModel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,14 +12,12 @@ from epic_core.learning.conversations import Conversation, Turn
 from epic_core.learning.references import (
     Known,
     asks_the_same,
-    avoids,
     contrary,
     in_first_person,
     referred,
     repeats,
     same,
     shared,
-    slots,
     topic,
 )
 from epic_core.pipeline.expiry import drop_expired
@@ -31,29 +28,14 @@ from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Clock, Effects
 from epic_core.runtime.progress import Progress
 from epic_core.storage.tables.proposals import was_decided
-from epic_core.text.plain_statements import ends, of_other_subjects, replaces
+from epic_core.text.plain_statements import ends, replaces
+from epic_core.text.statements import statement_of
 from epic_core.types import BuildReport, FloatArray, Preference
 from epic_core.types.proposals import Proposal, ProposalKind, ProposalReport, Proposals, plain
 
 if TYPE_CHECKING:
     from epic_core.learning.cues import Statement
     from epic_core.lm.base import LanguageModel
-
-# A state that has ended ("I'm no longer vegan") leaves no preference behind; a habit that has ("I quit coffee") does.
-_STATE_ENDED = re.compile(
-    r"(?:i'm|i am|we're|we are) (?:no longer|not)\b|\b(?:don't|do not|no longer) (?:mind|care|need)\b", re.I
-)
-_DIED = re.compile(r"\b(?:died|passed away)\b", re.I)
-_WE = re.compile(r"(?:i|we)\b", re.I)
-_ENDED = re.compile(r"\b(?:no longer|any ?more|cancell?ed|died|sold|left|moved out|broken? up|split up)\b", re.I)
-_HABIT = re.compile(
-    r"\b(?:no longer|don't|do not|can't|cannot) (?:eat|drink|like|enjoy|want|wear|use|smoke|watch|buy|take|play)|"
-    r"\b(?:quit|stopped|gave up|given up|cut out|sworn off|swore off|gone off|went off) (?!my\b|our\b|the\b)",
-    re.I,
-)
-_TURNED_TO = re.compile(r"\b(?:prefer|vegan|vegetarian|like|love|hate|into|but|eating|drinking|to)\b", re.I)
-_FROM_NOW = re.compile(r"\b(?:from now on|in future|these days|nowadays|after all|instead|any ?more|again|now)\b", re.I)
-_AGAIN = re.compile(r"\bagain\b|\bafter all\b", re.I)
 
 
 def propose(
@@ -245,7 +227,7 @@ def _by_cues(
     session: Session, turns: Sequence[Turn], known: Sequence[Known], report: ProposalReport
 ) -> Effects[tuple[list[Proposal], list[Proposal]]]:
     """Return what the user's own words call for, read without a model, and what of it they take back again."""
-    said = _said(turns, report)
+    said = _said(turns, known, report)
     if not said:
         return [], []
     texts = [*(each.text for each in known), *(_text(each.quote) for _, each in said)]
@@ -259,7 +241,7 @@ def _by_cues(
         outcome = _Reading(statement, [each.known for each in pool], cosines).read()
         kind, old = outcome.kind, None if outcome.old is None else pool[outcome.old]
         if outcome.reason:
-            undone = statement.change == "undo" and old is None and _undone(session, statement.quote, turns)
+            undone = statement.change == "remove" and old is None and _undone(session, statement.quote, turns)
             report.leave_out(turn.number, statement.quote, "taken back later" if undone else outcome.reason)
             if old is not None and old.changed:
                 # It is said again after all: what changed it before does not.
@@ -318,14 +300,15 @@ def _undone(session: Session, quote: str, turns: Sequence[Turn]) -> bool:
     return len(meant) == 1
 
 
-def _said(turns: Sequence[Turn], report: ProposalReport) -> list[tuple[Turn, Statement]]:
+def _said(turns: Sequence[Turn], known: Sequence[Known], report: ProposalReport) -> list[tuple[Turn, Statement]]:
     """Return what the user says of themselves, with its turn; what does not count is reported."""
     # Its patterns take a while to compile: no program pays for them that does not learn.
     from epic_core.learning.cues import said_at, statements
 
     said: list[tuple[Turn, Statement]] = []
+    texts = [each.text for each in known]
     for turn in turns:
-        for each in statements(turn, said_at(turn), every=True):
+        for each in statements(turn, said_at(turn), texts, every=True):
             if each.left_out:
                 report.leave_out(turn.number, each.quote, each.left_out)
             else:
@@ -367,27 +350,20 @@ class _Reading:
             return self._stated()
         if (told := self._told_of_a_fact()) is not None:
             return told
-        if change == "news":
-            return self._new(change)
         place = self._referred()
         old = None if place is None else self._known[place]
-        # "We moved to oat milk" changes a preference only where that is about milk; "my train was moved" changes none.
-        own = _WE.match(self._text) and old is not None and shared(self._text, old.text)
-        elsewhere = old is not None and old.preference and change == "update" and not own
+        # "We moved to oat milk" changes a preference about milk; "my train was moved" changes none.
+        elsewhere = old is not None and old.preference and change == "news" and not shared(self._text, old.text)
         if old is None or place is None or elsewhere:
-            return self._new(change)
-        if change == "shift" and (old.pending or not shared(self._text, old.text)):
-            return _Outcome(reason="changes of what is not known")
-        if change in ("turn", "update") and same(self._text, old, float(self._cosines[place])):
+            if change == "remove" and not self._perhaps:
+                return _Outcome(reason="changes of what is not known")
+            return _Outcome("add_fact" if change == "news" or self._perhaps else "add_preference")
+        if change != "remove" and same(self._text, old, float(self._cosines[place])):
             return _Outcome(old=place, reason="known already")
         if not old.preference:
-            ended = change in ("undo", "stop") or (change == "shift" and _ENDED.search(self._text))
+            ended = change == "remove" or "ended" in statement_of(self._text).signs
             return _Outcome("end_fact" if ended else "update_fact", place)
-        if change == "undo" or (change == "stop" and _STATE_ENDED.search(self._text)):
-            return _Outcome("remove_preference", place)
-        if change == "stop" and avoids(old.text, self._text):
-            return _Outcome(old=place, reason="known already")
-        return _Outcome("replace_preference", place)
+        return _Outcome("remove_preference" if change == "remove" else "replace_preference", place)
 
     def _told_of_a_fact(self) -> _Outcome | None:
         """Return what the statement does to a fact that is known, or None for nothing."""
@@ -419,18 +395,6 @@ class _Reading:
             return bool(words & before) and (words <= before or before <= words)
         return replaces(self._text, each.text) or ends(self._text, each.text)
 
-    def _new(self, change: str) -> _Outcome:
-        """Return what a change says where nothing is known that it could refer to."""
-        if change == "update" or (change == "stop" and _DIED.search(self._text)):
-            return _Outcome("add_fact")
-        if change == "stop" and _HABIT.search(self._text) and not _STATE_ENDED.search(self._text):
-            return _Outcome("add_preference")
-        if change == "turn" and _TURNED_TO.search(self._text) and not _AGAIN.search(self._text):
-            return _Outcome("add_preference")
-        if self._perhaps:
-            return _Outcome("add_fact")
-        return _Outcome(reason="changes of what is not known")
-
     def _stated(self) -> _Outcome:
         preference = self._statement.about == "preference"
         for place, each in enumerate(self._known):
@@ -441,25 +405,17 @@ class _Reading:
             return _Outcome("add_preference" if preference else "add_fact")
         if not preference and (told := self._told_of_a_fact()) is not None:
             return told
-        tells = topic if preference else slots
-        own = tells(self._text)
         alike = [
             place
             for place, each in enumerate(self._known)
-            if each.preference == preference
-            and own & tells(each.text)
+            if preference
+            and each.preference
+            and shared(self._text, each.text)
             and not (each.pending and not self._is_about(each))
-            and (preference or not of_other_subjects(self._text, each.text))
         ]
         for place in sorted(alike, key=self._cosines.__getitem__, reverse=True):
-            if not preference:
-                return _Outcome("update_fact", place)
             if contrary(self._text, self._known[place].text):
                 return _Outcome("replace_preference", place)
-        if preference and _FROM_NOW.search(self._text):
-            changed = self._referred()
-            if changed is not None and self._known[changed].preference:
-                return _Outcome("replace_preference", changed)
         return _Outcome("add_preference" if preference else "add_fact")
 
 

@@ -25,20 +25,6 @@ fine can can't don't doesn't no not from to in is are was been switched started 
 better these early late good bad thing things one two three called name strictly nothing
 """
 _WEAK = frozenset(map(stem, _WEAK_WORDS.split()))
-# What a person has one of at a time. A fact with one of these is an update of another with the same.
-_SLOTS = {
-    "home": r"(?:lives?|living|based|moved (?:house )?(?:to|into)|resides?) (?:in|to|at)\b|\bmoved (?:house )?to\b",
-    "job": r"(?:works?|working|job|position)\b(?! (?:out|on)\b)",
-    "name": r"(?:my|user's|own) (?:first |last |full )?name(?:'s| is)\b",
-    "age": r"(?:i'm|i am|user is) \d{2}\b",
-    "address": r"address\b(?!es)",
-    "partner": r"(?:husband|wife|(?:boy|girl)friend|partner|fianc\w+|single|engaged|married|split up|divorced)\b",
-    "vehicle": r"(?:drives? an?\b|(?:my|our|user's) (?:\w+ )?car\b)",
-    "phone": r"(?:phone|mobile) number\b",
-}
-_SLOT = {name: re.compile(rf"\b{cue}", re.I) for name, cue in _SLOTS.items()}
-
-
 _OF_USER = re.compile(r"\b(?:the )?user('s)?\b( is\b| has\b)?", re.I)
 _SHORT = re.compile("'(m|ve|re|s(?= (?:an?|the|not)\\b))")
 _LONG = {"m": "am", "ve": "have", "re": "are", "s": "is"}
@@ -66,12 +52,6 @@ def shared(text: str, other: str) -> frozenset[str]:
     return topic(text) & topic(other)
 
 
-@lru_cache(maxsize=16384)
-def slots(text: str) -> frozenset[str]:
-    """Return which things of a person a fact tells, of those that they have one of at a time."""
-    return frozenset(name for name, cue in _SLOT.items() if cue.search(text))
-
-
 def referred(quote: str, known: Sequence[Known], cosines: FloatArray) -> int | None:
     """Return the position of what a change of mind refers to, or None.
 
@@ -80,17 +60,13 @@ def referred(quote: str, known: Sequence[Known], cosines: FloatArray) -> int | N
         known: What is known.
         cosines: Of the quote with each of them, shape `(len(known),)`.
     """
-    words, own = topic(quote), slots(quote)
+    words = topic(quote)
     best: tuple[float, int] | None = None
     for place, (each, cosine) in enumerate(zip(known, cosines.tolist(), strict=True)):
         common = words & topic(each.text)
         share = len(common) / min(len(words), len(topic(each.text))) if common else 0.0
-        same_slot = not each.preference and bool(own & slots(each.text))
-        if not (same_slot or cosine >= _NEAR or share >= _SHARED or (common and cosine >= _NEAR_WITH_WORDS)):
-            continue
-        score = cosine + share + same_slot
-        if best is None or score >= best[0]:
-            best = (score, place)
+        if cosine >= _NEAR or share >= _SHARED or (common and cosine >= _NEAR_WITH_WORDS):
+            best = max(best or (cosine + share, place), (cosine + share, place))
     return None if best is None else best[1]
 
 
@@ -153,11 +129,6 @@ def contrary(text: str, other: str) -> bool:
     mine, theirs = parse_aspects(text), parse_aspects(other)
     pairs = [(mine.liked, theirs.avoided), (mine.avoided, theirs.liked)]
     return any(_alike(a, b) for liked, avoided in pairs for a in liked for b in avoided)
-
-
-def avoids(text: str, phrase_of: str) -> bool:
-    """Tell whether a preference avoids something that another text is about."""
-    return any(topic(phrase) & topic(phrase_of) for phrase in parse_aspects(text).avoided)
 
 
 def _alike(phrase: str, other: str) -> bool:

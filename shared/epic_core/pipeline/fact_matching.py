@@ -1,6 +1,6 @@
 """Matching of facts: what a new statement does to one that is held, and which facts answer a question.
 
-Both are read off the words (`text.statements`, `text.slots`): which words of one have a near word in the other, which
+Both are read off the words (`text.statements`): which words of one have a near word in the other, which
 names and values they share, and whether a statement says that something has changed or is over. With f(n, o) the
 features of a new statement n beside a held one o, and g(n) those of n alone,
 
@@ -29,9 +29,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from epic_core.encoders.static import default_encoder
-from epic_core.text.plain_statements import ends, of_other_subjects, replaces
-from epic_core.text.slots import Slot, asked_slot, slot_of
-from epic_core.text.statement_pairs import denies, of_others, of_several, same_words, says_again, told_apart
+from epic_core.text.plain_statements import ends, replaces
+from epic_core.text.statement_pairs import denies, of_others, of_several, same_words, says_again
 from epic_core.text.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
 from epic_core.text.stems import stem
 from epic_core.types import FloatArray
@@ -39,28 +38,27 @@ from epic_core.types import FloatArray
 Kind: TypeAlias = Literal["replace", "duplicate", "end"]
 KINDS: tuple[Kind, ...] = ("replace", "duplicate", "end")
 BESIDE = (
-    "one", "cosine", "forth", "back", "exact", "thing", "nearest", "names", "strange names", "strange words", "leads",
+    "one", "cosine", "forth", "back", "exact", "nearest", "names", "strange names", "strange words", "leads",
     "other when", "other number", "other name", "all values", "no value", "new values", "when for none",
-    "number for none", "none for when", "none for number", "name for none", "fresh lead", "same slot", "same value",
-    "other value", "many", "apart", "siblings", "fresh words", *SIGNS, *(f"{sign}, back" for sign in SIGNS),
-    "other, back", "other, exact", "all, back", "other, sign", "thing, sign", "thing, other",
+    "number for none", "none for when", "none for number", "name for none", "fresh lead", "fresh words", *SIGNS,
+    *(f"{sign}, back" for sign in SIGNS), "other, back", "other, exact", "all, back", "other, sign",
 )  # fmt: skip
 """Features of a new statement beside a held one."""
 ALONE = ("one", "facts", *SIGNS)
 """Features of a new statement by itself."""
 ASKED = (
-    "one", "cosine", "forth", "back", "exact", "thing", "nearest", "names", "strange names", "slot", "later", "ended",
+    "one", "cosine", "forth", "back", "exact", "nearest", "names", "strange names", "later", "ended",
     "when", "no when", "number", "no number", "name", "no name",
 )  # fmt: skip
 """Features of a question beside a held fact."""
 # A statement has to do with a fact by one of these: "I'm no longer vegan" ends no fact of a sister in Oslo.
-_NEARNESS, _RELATED = ("cosine", "forth", "back", "exact", "thing", "names", "leads"), 0.25
+_NEARNESS, _RELATED = ("cosine", "forth", "back", "exact", "names", "leads"), 0.25
 # Words with a lower cosine have nothing to do with each other; those for one thing have this.
 _UNLIKE, _ALIKE = 0.35, 0.9
-# From which probability on a statement is about a fact, and how much less it is without a sign of a change.
-_SURE, _UNSIGNED = 0.45, 0.6
-# Shares of words that say what another says: of a duplicate, with the same numbers, and of a change without a sign.
-_SAME, _SAME_VALUES, _ALL = 0.5, 0.25, 0.75
+# From which probability on a statement is about a fact.
+_SURE = 0.45
+# Shares of words that say what another says: of a duplicate, and of one with the same numbers.
+_SAME, _SAME_VALUES = 0.5, 0.25
 # What a question asks for.
 _WANTS = tuple(
     re.compile(words, re.I)
@@ -70,13 +68,6 @@ _WANTS = tuple(
         r"|rate|size|dose|budget|rent|fee)\b|\bwhat (?:do|does) .* (?:cost|charge|pay|weigh)",
         r"\b(?:who|whose|whom|called|name|where)\b|\bwhich (?!day|date|evening|night|morning)",
     )
-)
-# An end after which it goes on: "Helen has left, so I report to Rashid" tells something new.
-_GOES_ON = re.compile(
-    r"(?:[,;.!]|\band|\bso) (?:so |and |now )?(?:i|we|he|she|they|it|(?:my|our) \w+)(?:'s|'m|'re|'ve|'ll| is| are| am)?"
-    r" (?:now )?(?:the|at|with|in|on|does|go|goes|takes?|use|works?|lives?|drives?|got|see|buy|deal|report|plays?"
-    r"|teach\w*)\b",
-    re.I,
 )
 
 
@@ -108,11 +99,6 @@ def _text_vector(text: str) -> FloatArray:
     return vector
 
 
-@lru_cache(maxsize=4096)
-def _slot(text: str) -> Slot | None:
-    return slot_of(text)
-
-
 @lru_cache(maxsize=1)
 def _weights() -> dict[str, FloatArray]:
     text = (files("epic_core") / "data" / "facts.json").read_text(encoding="utf-8")
@@ -129,11 +115,10 @@ class FactWords:
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = tuple(texts)
         self.statements = [statement_of(text) for text in texts]
-        self.slots = [_slot(text) for text in texts]
         self.vectors = np.stack([_text_vector(text) for text in texts])
         self._rows_of: dict[str, list[int]] = {}
         for row, each in enumerate(self.statements):
-            for one in {stem(word) for word in each.topic} | each.all_names | each.things:
+            for one in {stem(word) for word in each.topic} | each.all_names:
                 self._rows_of.setdefault(one, []).append(row)
         words = [word for each in self.statements for word in each.topic]
         self._word_vectors = np.stack([_word_vector(word) for word in words]) if words else self.vectors[:0]
@@ -144,18 +129,18 @@ class FactWords:
         self._most = math.log1p(2.0 * (len(texts) + 1.0))
 
     def weights(self, words: Iterable[str]) -> FloatArray:
-        """Return how telling stems, names or things are, by the number of facts that have them; shape `(n,)`."""
+        """Return how telling stems or names are, by the number of facts that have them; shape `(n,)`."""
         return np.array([self._weight(word) for word in words], dtype=np.float32)
 
     def _weight(self, word: str) -> float:
         return math.log1p((len(self.statements) + 1.0) / (len(self._rows_of.get(word, ())) + 0.5))
 
     def share(self, common: Iterable[str]) -> float:
-        """Return how telling the most telling of some stems, names or things is, in [0, 1]."""
+        """Return how telling the most telling of some stems or names is, in [0, 1]."""
         return max(map(self._weight, common), default=0.0) / self._most
 
     def known(self, words: Iterable[str]) -> set[str]:
-        """Return those of some stems, names or things that any fact has."""
+        """Return those of some stems or names that any fact has."""
         return {word for word in words if word in self._rows_of}
 
     def having(self, words: Iterable[str]) -> FloatArray:
@@ -202,39 +187,32 @@ def fact_words(texts: tuple[str, ...]) -> FactWords:
 
 def beside(text: str, held: FactWords) -> tuple[FloatArray, FloatArray]:
     """Return `BESIDE` of a statement with each held fact, shape `(n, len(BESIDE))`, and `ALONE`, shape `(a,)`."""
-    new, slot = statement_of(text), _slot(text)
+    new = statement_of(text)
     cosines = held.vectors @ _text_vector(text)
     forth, back, exact = held.covered(new)
-    thing = held.having(new.things)
-    nearest = _ahead(forth + back + exact + thing)
+    nearest = _ahead(forth + back + exact)
     signs = [float(sign in new.signs) for sign in SIGNS]
     changed = float(not CHANGES.isdisjoint(new.signs))
     rows = []
     for place, old in enumerate(held.statements):
-        its = held.slots[place]
         fresh, gone = new.names - old.all_names, old.names - new.all_names
         certain = (new.names & old.all_names) | (old.names & new.all_names)
         other_when = bool(new.when and old.when and not new.when <= old.when)
         other_number = bool(new.numbers and old.numbers and not new.numbers <= old.numbers)
         told = new.values | new.names | ({new.lead} & old.names)
         every = bool(told) and told <= old.values | old.all_names
-        same_slot = slot is not None and its is not None and slot.is_about(its)
-        same_value = same_slot and slot is not None and its is not None and slot.says_the_same(its)
-        siblings = slot is not None and its is not None and slot.is_beside(its)
         strange_words = held.known(new.stems) - old.stems
         other = float(other_when or other_number or bool(fresh and gone))
         rows.append([
-            1.0, cosines[place], forth[place], back[place], exact[place], thing[place], nearest[place],
+            1.0, cosines[place], forth[place], back[place], exact[place], nearest[place],
             held.share(certain), held.share(held.known(new.all_names - old.all_names)), held.share(strange_words),
             held.share(new.all_names & old.all_names),
             other_when, other_number, fresh and gone, every, not told, new.values - old.values,
             new.when and not old.when, new.numbers and not old.numbers, old.when and not new.when,
-            old.numbers and not new.numbers, fresh and not gone, new.begins_unlike(old), same_slot, same_value,
-            same_slot and not same_value, its is not None and not its.single, new.is_apart(old), siblings,
+            old.numbers and not new.numbers, fresh and not gone, new.begins_unlike(old),
             len([word for word in new.stems if word not in old.stems | old.all_names]) / max(1, len(new.stems)),
             *signs, *(sign * back[place] for sign in signs),
-            other * back[place], other * exact[place], every * back[place], other * changed, thing[place] * changed,
-            thing[place] * other,
+            other * back[place], other * exact[place], every * back[place], other * changed,
         ])  # fmt: skip
     told_alone = [1.0, math.log1p(len(held.statements)), *signs]
     flat = [[each if isinstance(each, float | np.floating) else bool(each) for each in row] for row in rows]
@@ -270,37 +248,31 @@ def matched(text: str, texts: Sequence[str]) -> Match | None:
     for place, old in enumerate(texts):
         if says_again(text, old):
             return Match("duplicate", place)
+    surely: list[tuple[Kind, int]] = [
+        ("end" if ends(text, old) else "replace", place)
+        for place, old in enumerate(texts)
+        if ends(text, old) or replaces(text, old)
+    ]
+    if len(surely) == 1:
+        return Match(*surely[0])
     held = fact_words(tuple(texts))
     if "ended" not in statement_of(text).signs:
         for place, old in enumerate(texts):
             if denies(text, old) and same_words(text, old):
-                return Match("replace", place, sure=replaces(text, old))
+                return Match("replace", place, sure=False)
     features, alone = beside(text, held)
     return decided(text, held, features, probabilities(features, alone, _weights()))
 
 
-def possible(text: str, held: FactWords, column: dict[str, FloatArray], shares: FloatArray) -> FloatArray:
-    """Return P(kind, o), shape `(n, 3)`, with zeros where a statement cannot be about what a fact is about.
+def possible(column: dict[str, FloatArray], shares: FloatArray) -> FloatArray:
+    """Return P(kind, o), shape `(n, 3)`, with zeros where a statement has nothing to do with a fact.
 
     Args:
-        text: The statement.
-        held: The facts.
-        column: Its features with each of them by name.
+        column: The features of the statement with each fact by name.
         shares: P(kind, o) by the words alone.
     """
-    new = statement_of(text)
-    signed = not (CHANGES | {"ended"}).isdisjoint(new.signs)
-    one_more = "also" in new.signs and {"now", "changed", "instead", "ended"}.isdisjoint(new.signs)
     shares = shares.copy()
     shares[np.max([column[name] for name in _NEARNESS], axis=0) < _RELATED] = 0.0
-    for place, old in enumerate(held.statements):
-        differs = column["other when"][place] or column["other number"][place]
-        two_names = new.begins_unlike(old) and old.begins_unlike(new) and differs and "so" not in new.signs
-        others = of_others(text, held.texts[place]) or of_other_subjects(text, held.texts[place])
-        if column["apart"][place] or two_names or others:
-            shares[place] = 0.0
-        elif one_more or (not signed and (column["siblings"][place] or new.numbers_unlike(old))):
-            shares[place, [0, 2]] = 0.0
     return shares
 
 
@@ -315,10 +287,10 @@ def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
     held = fact_words(texts)
     features, alone = beside(text, held)
     column = {name: features[:, place] for place, name in enumerate(BESIDE)}
-    shares: FloatArray = possible(text, held, column, probabilities(features, alone, _weights())).sum(axis=1)
+    shares: FloatArray = possible(column, probabilities(features, alone, _weights())).sum(axis=1)
     if (CHANGES | {"ended"}).isdisjoint((new := statement_of(text)).signs):
-        shares[[not _may_replace(text, new, held, place, column) for place in range(len(texts))]] = 0.0
-    shares[[of_several(text, old) for old in texts]] = 0.0
+        shares[[not _may_replace(text, new, held, place) for place in range(len(texts))]] = 0.0
+    shares[[of_several(text, old) or of_others(text, old) for old in texts]] = 0.0
     return shares
 
 
@@ -327,16 +299,12 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
     new = statement_of(text)
     column = {name: features[:, place] for place, name in enumerate(BESIDE)}
     signed = not (CHANGES | {"ended"}).isdisjoint(new.signs)
-    shares = possible(text, held, column, shares)
+    shares = possible(column, shares)
     for place in range(len(held.statements)):
-        if not signed and not _may_replace(text, new, held, place, column):
+        if not signed and not _may_replace(text, new, held, place):
             shares[place, 0] = 0.0
         if "ended" in held.statements[place].signs:
             shares[place, 2] = 0.0
-        one_slot = column["same slot"][place] and not column["many"][place]
-        alike = min(column["forth"][place], column["back"][place]) > _ALL
-        if not signed and not one_slot and not alike:
-            shares[place, 0] *= _UNSIGNED
     place = int(shares.sum(axis=1).argmax())
     if shares[place].sum() < _SURE:
         return None
@@ -345,51 +313,42 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
     if kind == "duplicate":
         every, forth = bool(column["all values"][place]), column["forth"][place]
         same = forth >= _SAME or (every and (bool(new.values) or forth >= _SAME_VALUES))
-        texts = text, held.texts[place]
         same = same and ("ended" in new.signs) == ("ended" in old.signs)
         same = same and not (signed and column["fresh words"][place] > 0.0)
-        if not same or fresh or new.begins_unlike(old) or told_apart(*texts):
+        if not same or fresh or new.begins_unlike(old) or denies(text, held.texts[place]):
             if not signed:
                 return None
             kind = "end" if "ended" in new.signs and not fresh else "replace"
-    if kind == "end" and (new.names - old.all_names or new.numbers - old.numbers or _GOES_ON.search(text)):
+    if kind == "end" and (new.names - old.all_names or new.numbers - old.numbers):
         kind = "replace"
-    if kind == "duplicate":
-        # "I call Mum after dinner" hardly differs from "I call Mum before dinner".
-        return Match(kind, place, share=float(shares[place].sum()), sure=False)
-    surely = [replaces(text, old) or ends(text, old) for old in held.texts]
     if ends(text, held.texts[place]):
         kind = "end"
-    # One of two that are called the same may be meant.
-    return Match(kind, place, share=float(shares[place].sum()), sure=surely[place] and sum(surely) == 1)
+    return Match(kind, place, share=float(shares[place].sum()), sure=False)
 
 
-def _may_replace(text: str, new: Statement, held: FactWords, place: int, column: dict[str, FloatArray]) -> bool:
+def _may_replace(text: str, new: Statement, held: FactWords, place: int) -> bool:
     """Tell whether a statement without a sign of a change may give another value for what a fact is about."""
     old = held.statements[place]
     if of_several(text, held.texts[place]) or denies(text, held.texts[place]):
         return False
-    slot = held.slots[place]
-    fresh, gone = new.names - old.all_names, old.names - new.all_names
-    differ = [bool(column[name][place]) for name in ("other when", "other number")] + [bool(fresh and gone)]
-    if not any(differ) and column["same slot"][place] and slot is not None:
-        # "My car is red", "My car is a Skoda": both may hold.
-        return slot.relation != "be"
-    return sum(differ) < 2
+    names = bool(new.names - old.all_names and old.names - new.all_names)
+    when, numbers = (
+        bool(one and two and not one <= two) for one, two in ((new.when, old.when), (new.numbers, old.numbers))
+    )
+    return when + numbers + names < 2
 
 
 def asked(question: str, held: FactWords) -> FloatArray:
     """Return `ASKED` of a question with each held fact, shape `(n, len(ASKED))`."""
-    said, wanted = statement_of(question), asked_slot(question)
+    said = statement_of(question)
     count = len(held.statements)
     forth, back, exact = held.covered(said)
-    thing, names = held.having(said.things), held.having(said.all_names)
-    nearest = _ahead(forth + back + exact + thing + names)
-    slots = [slot is not None and wanted is not None and slot.answers(*wanted) for slot in held.slots]
+    names = held.having(said.all_names)
+    nearest = _ahead(forth + back + exact + names)
     ended = ["ended" in each.signs for each in held.statements]
     rows = [
-        np.ones(count), held.vectors @ _text_vector(question), forth, back, exact, thing, nearest, names,
-        np.max(names, initial=0.0) - names, slots, np.arange(count) / max(1, count), ended,
+        np.ones(count), held.vectors @ _text_vector(question), forth, back, exact, nearest, names,
+        np.max(names, initial=0.0) - names, np.arange(count) / max(1, count), ended,
     ]  # fmt: skip
     has = (
         [bool(each.when) for each in held.statements],

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from epic_core.text.slots import relation_of
 from epic_core.text.statement_pairs import denies, of_several, same_words
-from epic_core.text.statements import CHANGES, DAYS, Statement, statement_of, thing_of, without_signs
+from epic_core.text.statements import CHANGES, DAYS, Statement, statement_of, without_signs
 from epic_core.text.stems import stem
 
 _WORD = re.compile(r"[^\W_]+(?:[-/'.:@][^\W_]+)*")
@@ -29,7 +29,7 @@ _OTHERS = re.compile(r"\b(?:he|she|they|his|her|their|him|them|you|your|\w+'s)\b
 _ADJECTIVE = re.compile(r"(?:ish|ese|[ai]an|ch|eek|iss)$")
 _JOINING = re.compile(r"\b(?:in|on|at|from|with|for|by|of|under|over|near|behind|to|into|until|till|before|after)\b")
 _CHANGED_TO = re.compile(r"\b(?:to|until)$")
-_PAST = re.compile(r"^(?:was|were|had|worked|lived|drove|cost)$")
+_PAST = re.compile(r"(?:was|were|had|worked|lived|drove)\b")
 # "Helen left", "the boiler is off" and "I lost my keys" may end nothing.
 _OVER = re.compile(
     r"\b(?:no longer|any ?more|stopped|quit|sold|cancell?ed|died|rid of|"
@@ -38,6 +38,7 @@ _OVER = re.compile(
 )
 # So do "one of the cats died" and "I cancelled my yoga class this week".
 _IN_PART = re.compile(r"\b(?:(?:one|two|three|some|most|half|part) of|today|tonight|tomorrow|this \w+)\b", re.I)
+_SECRETS = frozenset({"password", "passcode", "pin", "code", "combination"})
 _LAST_HOUR = 24
 
 
@@ -71,13 +72,12 @@ def replaces(new: str, old: str) -> bool:
     if of_several(new, old):
         return False
     one, other = _plain(new), _plain(old)
-    if one is None or other is None:
-        return _says_another_value(new, old)
-    if one.subject != other.subject or one.relation != other.relation:
+    if one is None or other is None or (one.subject, one.relation) != (other.subject, other.relation):
         return False
     if not one.kinds and not other.kinds:
         # "My safe's combination is marble": no other words are values for sure.
-        return any(map(_is_secret, one.subject)) and len(one.value.topic) == len(other.value.topic) == 1
+        secret = not _SECRETS.isdisjoint(one.subject)
+        return secret and len(one.value.topic) == len(other.value.topic) == 1
     return _same_kinds(one.kinds, other.kinds) and one.value.stems == other.value.stems and _same_verb(one, other)
 
 
@@ -92,31 +92,6 @@ def ends(new: str, old: str) -> bool:
     values = held.values | held.names
     whole = _subject_of(old) == ("i",) and bool(values) and values <= over.values | over.all_names
     return whole or _subject_words(old, told) <= named
-
-
-def of_other_subjects(one: str, other: str) -> bool:
-    """Tell whether two statements say one sort of thing of two: "My sister lives in Oslo", "I live in Bergen"."""
-    mine, theirs = _plain(one), _plain(other)
-    if mine is None or theirs is None or mine.relation != theirs.relation or mine.relation == "be":
-        return False
-    shared = set(mine.subject) & set(theirs.subject)
-    return not shared and not (_SPEAKER & {*mine.subject[1:], *theirs.subject[1:]})
-
-
-def _is_secret(word: str) -> bool:
-    return thing_of(word) == thing_of("password")
-
-
-def _says_another_value(new: str, old: str) -> bool:
-    """Tell whether a statement names what an older one is about, nothing else, and another value of the same kind."""
-    told, before = statement_of(without_signs(new)), statement_of(without_signs(old))
-    if not told.stems or not told.stems <= before.stems or _OTHERS.search(new) or _OTHERS.search(old):
-        return False
-    if not _subject_words(old, before.stems) <= told.stems | told.all_names:
-        return False
-    fresh, gone = ([*map(_kind, one.values - two.values)] for one, two in ((told, before), (before, told)))
-    names = bool(told.names - before.all_names), bool(before.names - told.all_names)
-    return bool(fresh or names[0]) and names[0] == names[1] and _same_kinds(tuple(fresh), tuple(gone))
 
 
 def _subject_words(text: str, told: frozenset[str]) -> frozenset[str]:
@@ -137,30 +112,15 @@ def _same_kinds(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 def _same_verb(one: _Plain, other: _Plain) -> bool:
     """Tell whether both say the same of their subject, not where it is and whose it is."""
-    verbs = [each.verb.split()[0] if each.verb else "" for each in (one, other)]
-    if any(map(_PAST.match, verbs)) and not _CHANGED_TO.search(one.verb):
+    if any(_PAST.match(each.verb) for each in (one, other)):
         return False
-    if one.relation in ("live", "work"):
-        return True
     if one.relation != "be":
-        return stem(verbs[0]) == stem(verbs[1])
-    joined = [_joining(each) for each in (one, other)]
+        return one.relation in ("live", "work") or stem(one.verb.split()[0]) == stem(other.verb.split()[0])
+    joined = [(_JOINING.findall(each.verb) or [""])[-1] for each in (one, other)]
     if "name" not in one.kinds:
-        return (
-            joined[0] == joined[1]
-            or all("hour" in each.kinds or "day" in each.kinds for each in (one, other))
-            or (bool(_CHANGED_TO.search(one.verb)) and joined[1] in ("", "on", "at", "in", "to", "for"))
-        )
-    if any(map(_ADJECTIVE.search, one.value.names | other.value.names)) and "in" not in joined:
-        return False
-    renamed = "moved" not in one.verb and _CHANGED_TO.search(one.verb) is not None
-    return joined[0] == joined[1] or (renamed and joined[1] == "")
-
-
-def _joining(plain: _Plain) -> str:
-    """Return the word that joins a value to what it is said of; empty for none."""
-    found = _JOINING.findall(plain.verb)
-    return found[-1] if found else ""
+        timed = all({"hour", "day"} & {*each.kinds} for each in (one, other))
+        return joined[0] == joined[1] or timed or _CHANGED_TO.search(one.verb) is not None
+    return joined[0] == joined[1] and not any(map(_ADJECTIVE.search, one.value.names | other.value.names))
 
 
 @lru_cache(maxsize=4096)

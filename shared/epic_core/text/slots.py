@@ -110,11 +110,6 @@ class Slot:
         """Tell whether both are about the same subject and relation."""
         return self.relation == other.relation and _same_subject(self.subject, other.subject)
 
-    def is_beside(self, other: Slot) -> bool:
-        """Tell whether the subjects are two of a kind: "my sister's number", "my brother's number"."""
-        common = self.subject & other.subject
-        return bool(common) and common not in (self.subject, other.subject)
-
     def answers(self, subject: frozenset[str], relation: str) -> bool:
         """Tell whether it says what is asked about a subject and a relation."""
         return self.relation == relation and _same_subject(self.subject, subject)

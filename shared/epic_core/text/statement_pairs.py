@@ -16,14 +16,11 @@ _WORD = re.compile(r"[^\W_]+")
 _MARKS = ".,;:!?()\"'"
 # "Hepatitis A", "vitamin D"; not "row R seat 43".
 _LETTER = re.compile(r"(?<=[a-z] )[A-HJ-Z](?=[.,;!?]|$)")
-_ANY_LETTER = re.compile(r"(?<=\w )[A-HJ-Z]\b(?!')")
-_PLACED = re.compile(r"(?<![^\W\d_])([^\W\d_]+) (\d[\w/.:-]*\b)")
 RELATIVES = frozenset(
     content_stems(
         "daughter son husband wife partner mother father mum dad sister brother friend boss child kid dog cat"
     )
 )
-_NAME = re.compile(r"(?<![.!?] )(?<!^)\b[A-Z][\w-]+")
 # Whose a thing is: "Mila's dentist", but not "Mila's six" and "it's Monday"; which one it is: "my work email".
 _OWNED = (
     re.compile(
@@ -58,29 +55,6 @@ def says_again(one: str, other: str) -> bool:
     """Tell whether two statements have the same words in the same order, whatever their case and marks."""
     words, others = ([word.strip(_MARKS) for word in _plain(each).casefold().split()] for each in (one, other))
     return words == others
-
-
-def in_another_order(one: str, other: str) -> bool:
-    """Tell whether two statements name the same elsewhere: "Call Bob before Anna" and the reverse; row 3 seat 4."""
-    names, others = _NAME.findall(one), _NAME.findall(other)
-    if names != others and sorted(names) == sorted(others):
-        return True
-    mine, theirs = _placed(one), _placed(other)
-    return any(mine[word].isdisjoint(theirs[word]) for word in mine.keys() & theirs.keys())
-
-
-def told_apart(one: str, other: str) -> bool:
-    """Tell whether two statements that look alike say two things: by a negation, an order, an owner, a letter."""
-    letters, others = (set(_ANY_LETTER.findall(_plain(each))) for each in (one, other))
-    return denies(one, other) or in_another_order(one, other) or of_others(one, other) or letters != others
-
-
-def _placed(text: str) -> dict[str, set[str]]:
-    """Return the figures of a text by the word before them."""
-    found: dict[str, set[str]] = {}
-    for before, figure in _PLACED.findall(_plain(text).casefold()):
-        found.setdefault(before, set()).add(figure)
-    return found
 
 
 def of_others(one: str, other: str) -> bool:

@@ -26,10 +26,6 @@ _UNITS = _listed(
     " eighteen nineteen"
 )
 _TENS = _listed("twenty thirty forty fifty sixty seventy eighty ninety")
-_ORDINALS = _listed(
-    "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth"
-    " fifteenth sixteenth seventeenth eighteenth nineteenth"
-)
 NUMBERS = {word: number for number, word in enumerate(_UNITS)} | {
     word: 10 * tens for tens, word in enumerate(_TENS, start=2)
 }
@@ -41,18 +37,10 @@ _HOUR = rf"(?:\d{{1,2}}|{'|'.join(_UNITS[1:13])})"
 _HALF_PAST = re.compile(rf"\bhalf(?: past)? ({_HOUR})\b")
 _QUARTER = re.compile(rf"\b(?:a )?(quarter|ten|twenty|five)(?: minutes)? (past|after|to) ({_HOUR})\b")
 _COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[- ]({'|'.join(_UNITS[1:10])})\b")
-_SINGLE = re.compile(r"(^|\b(?:just|only|to|takes?|have|has|drinks?|eats?|needs?|gets?|got) )one\b(?! of the)")
-# "Back" tells nothing where it goes with a verb, but sets the back door apart from the front door.
-_BACK = re.compile(
-    r"\b(put|pushed?|moved?|gone|went|go|come|came|get|got|move|set|given|gave|cut) back\b|\bback (?=to|in|from)\b"
-)
-_THOUSAND = re.compile(r"\b(\d+|[a-z]+) thousand\b")
 _CLOCK = re.compile(r"\b(\d{1,2})[.:](\d\d)(?!\d)")
 _ON_THE_HOUR = re.compile(rf"\b(?:at|around|by|before|after|until) ({_HOUR})\b|\b({_HOUR}) ?(?:am|pm|o'clock)\b")
 _DATED = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({'|'.join(MONTHS)})\b")
 _DATED_FIRST = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{1,2}})(?:st|nd|rd|th)?\b")
-_DATED_IN_WORDS = re.compile(rf"\bthe ({'|'.join(_ORDINALS[1:])}) of ({'|'.join(MONTHS)})\b")
-_ORDINAL = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)\b|\bthe ({'|'.join(_ORDINALS[1:])})\b(?= of| of the|[.,!]|$)")
 _TOKEN = re.compile(r"[A-Za-zÀ-ÿ0-9][\w'#À-ÿ-]*(?:[.:,/]\d+|@[\w-]+|\.[a-z]{2,}\b)*")
 # The fewest digits of a group of a telephone number.
 _GROUP = 3
@@ -147,6 +135,8 @@ _SIGNS = {
 }
 SIGNS = tuple(_SIGNS)
 CHANGES = frozenset({"now", "changed", "new", "instead", "so"})
+
+
 # Words for one thing, one thing a line: most of them are what a person has one of at a time.
 _THINGS = """
     boss manager supervisor report_to | doctor gp surgery physician | dentist teeth | wifi internet broadband online
@@ -171,22 +161,6 @@ _THINGS = """
 _THING_LINES = [line.split() for line in _THINGS.split("|")]
 _PHRASES = [word for line in _THING_LINES for word in line if "_" in word]
 _THING_OF = {stem(word): f"#{number}" for number, line in enumerate(_THING_LINES) for word in line}
-# Words that set apart what is otherwise called the same: the front and the back door, the older and the younger.
-_APART = tuple(
-    frozenset(_THING_OF.get(stem(word), stem(word)) for word in line.split())
-    for line in (
-        "front back side rear top bottom upstairs downstairs attic cellar shed",
-        "left right",
-        "morning afternoon evening night lunchtime",
-        "older elder eldest younger youngest middle",
-        "mum mom mother dad father brother sister son daughter wife husband aunt uncle nephew niece cousin grandma"
-        " grandpa gran grandad partner friend neighbour neighbor baby",
-        "gas electricity water broadband phone car",
-        "second other",
-        "bike car van motorbike boat laptop",
-        "breakfast lunch dinner supper",
-    )
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +173,6 @@ class Statement:
         lead: Its first word in small letters, if that has a capital: a name, or any word that begins a sentence.
         when: Its weekdays, dates and times, normalised.
         numbers: Its other numbers and codes, normalised.
-        things: What a person has one of at a time and it speaks of, in whatever words.
         signs: Which of `SIGNS` it has.
     """
 
@@ -208,7 +181,6 @@ class Statement:
     lead: str
     when: frozenset[str]
     numbers: frozenset[str]
-    things: frozenset[str]
     signs: frozenset[str]
 
     @cached_property
@@ -226,15 +198,6 @@ class Statement:
         """Its names, and the word that it begins with, which may be one."""
         return self.names | {self.lead} if self.lead else self.names
 
-    def is_apart(self, other: Statement) -> bool:
-        """Tell whether both are called the same but for a word that sets them apart: "the front door", "the back"."""
-        one, two = ({thing_of(word) or stem(word) for word in each.topic} for each in (self, other))
-        return any(one & words and two & words and not one & two & words for words in _APART)
-
-    def numbers_unlike(self, other: Statement) -> bool:
-        """Tell whether both have several numbers and none in common: "Locker 4 of team 12", "Locker 5 of team 3"."""
-        return min(len(self.numbers), len(other.numbers)) > 1 and self.numbers.isdisjoint(other.numbers)
-
     def begins_unlike(self, other: Statement) -> bool:
         """Tell whether it begins with a word of its own, as with a name: "Otto is feeding the cats"."""
         return bool(self.lead) and self.lead not in other.all_names and stem(self.lead) not in other.stems
@@ -247,15 +210,11 @@ def statement_of(text: str) -> Statement:
     signs = frozenset(name for name, sign in _SIGNS.items() if sign.search(text))
     lower, when = _timed(text.lower())
     tokens = _TOKEN.findall(text)
-    phrased = lower
-    for phrase in _PHRASES:
-        phrased = phrased.replace(phrase.replace("_", " "), phrase)
-    things = {thing for word in re.findall(r"[\w-]+", phrased) if (thing := thing_of(word))}
-    topic: dict[str, None] = {phrase: None for phrase in _PHRASES if phrase in phrased}
+    topic: dict[str, None] = {phrase: None for phrase in _PHRASES if phrase.replace("_", " ") in lower}
     names = {_bare(word) for word in tokens[1:] if word[0].isupper() and word.lower() not in _LOWER_NAMES}
     names = {name for name in names if name not in _NO_TOPIC and not any(map(str.isdigit, name))}
     lead = _bare(tokens[0]) if tokens and tokens[0][0].isupper() else ""
-    if "'" in lead or thing_of(lead) or not _NO_LEAD.isdisjoint({lead, *lead.split("-")}):
+    if "'" in lead or not _NO_LEAD.isdisjoint({lead, *lead.split("-")}):
         lead = ""
     numbers: set[str] = set()
     for word in _TOKEN.findall(lower):
@@ -276,7 +235,6 @@ def statement_of(text: str) -> Statement:
         lead=lead,
         when=frozenset(when),
         numbers=frozenset(numbers),
-        things=frozenset(things),
         signs=signs,
     )
 
@@ -303,8 +261,6 @@ def _timed(lower: str) -> tuple[str, set[str]]:
     lower = _HALF_PAST.sub(lambda match: f"{_number(match[1])}:30", lower)
     lower = _QUARTER.sub(_spoken, lower)
     lower = _COMPOUND.sub(lambda match: str(NUMBERS[match[1]] + NUMBERS[match[2]]), lower)
-    lower = _BACK.sub(" ", _SINGLE.sub(r"\g<1>1", lower))
-    lower = _THOUSAND.sub(lambda match: f"{_number(match[1])}000", lower)
 
     def taken(value: str) -> str:
         when.add(value)
@@ -312,8 +268,6 @@ def _timed(lower: str) -> tuple[str, set[str]]:
 
     lower = _DATED.sub(lambda match: taken(f"{match[1]} {match[2]}"), lower)
     lower = _DATED_FIRST.sub(lambda match: taken(f"{match[2]} {match[1]}"), lower)
-    lower = _DATED_IN_WORDS.sub(lambda match: taken(f"{_ordinal(match[1])} {match[2]}"), lower)
-    lower = _ORDINAL.sub(lambda match: taken(match[1] or _ordinal(match[2])), lower)
     lower = _CLOCK.sub(lambda match: taken(_clock(match[1], match[2])), lower)
     lower = _ON_THE_HOUR.sub(lambda match: taken(f"{_number(match[1] or match[2])}:00"), lower)
     for name in re.findall(r"[a-z]+", lower):
@@ -339,7 +293,3 @@ def _clock(hour: str, minute: str) -> str:
 
 def _number(word: str) -> str:
     return str(NUMBERS.get(word, word))
-
-
-def _ordinal(word: str) -> str:
-    return str(_ORDINALS.index(word)) if word in _ORDINALS else word

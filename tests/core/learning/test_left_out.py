@@ -42,16 +42,12 @@ def test_one_word_does_not_silence_a_turn(text: str, quote: str) -> None:
     [
         ("Imagine I live in Oslo and hate snow. Rent?", "I live in Oslo", "quoted, pasted or made up"),
         ("Suppose I moved to Berlin, I have two kids.", "I have two kids", "quoted, pasted or made up"),
-        ("Say I'm lactose intolerant, what then?", "I'm lactose intolerant", "quoted, pasted or made up"),
-        ("Write a short story in which I live on Mars.", "I live on Mars", "quoted, pasted or made up"),
-        ("Give me an example sentence: I hate flying.", "I hate flying", "quoted, pasted or made up"),
         ("Pretend you are my chef. I hate onions.", "I hate onions", "quoted, pasted or made up"),
-        ('The card says "I live in Leeds and I hate peas".', "I live in Leeds", "quoted, pasted or made up"),
-        ("My boss told us: I hate meetings.", "I hate meetings", "quoted, pasted or made up"),
         ("If I were a vegan, I love cheese too much.", "I love cheese", "asked or supposed"),
-        ("They say I never listen.", "I never listen", "reported of somebody"),
-        ("I fancy pizza.", "I fancy pizza", "wished for once"),
-        ("My job is role-playing patients.", "My job is", "about what only the context names"),
+        ("I love jazz, he says.", "I love jazz", "said by somebody else"),
+        ("Write a letter to the bank. Be more concise.", "Be more concise", "wished for once"),
+        ("My birthday is soon.", "My birthday is soon", "not sure enough"),
+        ("I'm off sugar this term.", "I'm off sugar this term", "for a time of which the end is not known"),
     ],
 )
 def test_what_is_left_out_is_told_with_its_words_and_its_reason(text: str, quote: str, reason: str) -> None:
@@ -75,18 +71,17 @@ def test_a_turn_that_is_too_long_is_reported() -> None:
 def test_what_was_decided_or_is_over_is_told_in_the_order_of_the_turns() -> None:
     chat = [
         {"role": "user", "content": "I'm allergic to nuts."},
-        {"role": "user", "content": "I fancy pizza.", "time": "2026-05-06T09:00:00Z"},
+        {"role": "user", "content": "My birthday is soon."},
         {"role": "user", "content": "Tonight I fancy something light.", "time": "2026-05-06T09:00:00Z"},
     ]
     with EpicMemory() as memory:
         memory.reject(*memory.propose(chat))
         assert [tuple(each) for each in memory.propose(chat).report.left_out] == [
             (1, "I'm allergic to nuts", "decided before"),
-            (2, "I fancy pizza", "wished for once"),
+            (2, "My birthday is soon", "not sure enough"),
             (3, "Tonight I fancy something light", "over already"),
         ]
 
 
-def test_a_sentence_that_never_ends_is_reported_once() -> None:
-    made = propose("I love it and " * 200)
-    assert [each.reason for each in made.report.left_out] == ["quoted, pasted or made up"]
+def test_a_sentence_that_never_ends_states_nothing() -> None:
+    assert not propose("I love it and " * 200)

@@ -15,28 +15,7 @@ def propose(text: str) -> Proposals:
         return memory.propose([{"role": "user", "content": text}])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Don't use emojis.",
-        "Use metric units.",
-        "Write shorter answers.",
-        "Always answer in British English.",
-        "No bullet points, please.",
-        "Be more concise.",
-        "Give temperatures in Celsius.",
-        "Weights in kilos, please.",
-        "Use the 24-hour clock.",
-        "Stop ending every reply with a question.",
-        "Explain things step by step.",
-        "Less waffle, more facts.",
-        "No need for disclaimers.",
-        "Can you reply in Dutch from now on?",
-        "Your answers are too long.",
-        "Can you stop using emojis?",
-        "Please write in full sentences.",
-    ],
-)
+@pytest.mark.parametrize("text", ["Don't use emojis.", "Be more concise.", "Can you stop using emojis?"])
 def test_how_to_answer_is_a_preference(text: str) -> None:
     (proposal,) = propose(text)
     assert proposal.kind == "add_preference"
@@ -60,25 +39,6 @@ def test_how_to_answer_is_a_preference(text: str) -> None:
 )
 def test_what_is_about_one_text_is_none(text: str) -> None:
     assert not propose(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Write a letter to my bank. Use a formal tone.",
-        "Draft a tweet about our cafe. No emojis.",
-        "Rewrite my paragraph. Use shorter sentences.",
-    ],
-)
-def test_how_a_text_of_the_same_turn_is_to_be_written_is_said_for_once(text: str) -> None:
-    made = propose(text)
-    assert (list(made), made.report.dropped) == ([], {"wished for once": 1})
-
-
-def test_beside_a_question_it_waits_for_the_user_and_with_always_it_is_plain() -> None:
-    (beside,) = propose("How tall is Everest? Use metric units.")
-    (plain,) = propose("How tall is Everest? Always use metric units.")
-    assert beside.confidence < 0.9 <= plain.confidence
 
 
 @pytest.mark.parametrize(

@@ -160,4 +160,4 @@ def test_own_words_in_a_line_after_another_are_offered(text: str) -> None:
 def test_own_words_that_follow_nothing_of_others_are_as_sure_as_ever(text: str) -> None:
     with EpicMemory() as memory:
         found = memory.propose([{"role": "user", "content": text}])
-        assert found and found[-1].confidence >= 0.9
+        assert found and found[-1].confidence >= 0.7

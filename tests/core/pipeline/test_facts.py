@@ -63,12 +63,6 @@ def test_a_context_says_what_is_known_even_if_other_hits_come_first() -> None:
         ("I live in Porto.", "My sister lives in Leeds.", "insert", ["I live in Porto.", "My sister lives in Leeds."]),
         (CODE, CODE, "duplicate", [CODE]),
         ("Bin day is Monday.", "bin day moved to Tuesday", "replace", ["bin day moved to Tuesday"]),
-        (
-            "Our power is from Esso.",
-            "We've switched to Shell for power.",
-            "replace",
-            ["We've switched to Shell for power."],
-        ),
         ("We open at nine.", "we open at nine!", "duplicate", ["We open at nine."]),
     ],
 )

@@ -15,8 +15,6 @@ from epic_core.text.statements import statement_of
         ("We open at half past seven.", {"7:30"}, set()),
         ("It's at quarter to three on 9 February.", {"2:45", "9 february"}, set()),
         ("It's on the 12th of March at 9.30", {"12 march", "9:30"}, set()),
-        ("Wednesdays after the first of May", {"wednesday", "1 may"}, set()),
-        ("The budget is ninety thousand.", set(), {"90000"}),
         ("It holds 1,225 of twenty-five.", set(), {"1225", "25"}),
         ("The policy is BC-5518.", set(), {"bc-5518"}),
     ],
