@@ -502,7 +502,7 @@ async def test_any_kind_of_model_decides(model: str, transform: Transform) -> No
         one.metadata["epic_instruction"] for one in transformer().invoke(docs())
     ]
     if isinstance(made, BaseChatModel):
-        assert len(made.seen) == 4  # type: ignore[attr-defined]
+        assert len(made.seen) == 2  # type: ignore[attr-defined]
 
 
 async def test_any_kind_of_embeddings_filters() -> None:

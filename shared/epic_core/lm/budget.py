@@ -20,7 +20,7 @@ from epic_core.runtime.threads import in_thread
 
 Unit: TypeAlias = Literal["calls", "tokens"]
 _UNITS: tuple[Unit, ...] = get_args(Unit)
-_BUDGET = re.compile(r"([\d_,]+)\s*(calls|tokens)?(?:\s*(?:a|per|/)\s*day)?")
+_BUDGET = re.compile(r"([\d_,]+) ?(calls|tokens)?(?: ?(?:a|per|/) ?day)?")
 _CHARACTERS_A_TOKEN = 4
 
 
@@ -61,7 +61,7 @@ class ModelBudget:
             return given
         if isinstance(given, Integral) and not isinstance(given, bool) and int(given) >= 0:
             return cls(int(given))
-        match = _BUDGET.fullmatch(given.strip().lower()) if isinstance(given, str) else None
+        match = _BUDGET.fullmatch(" ".join(given.lower().split())) if isinstance(given, str) else None
         digits = re.sub(r"\D", "", match[1]) if match else ""
         if match is None or not digits:
             raise InvalidInputError(
