@@ -153,8 +153,8 @@ NOT_MEANT = phrases(r"""
 """)
 REPORTED = phrases(r"""
     says?|said|saying|(?<!i )(?:wrote|writes?|thinks?|believes?)|asks?|asked|claims?|tells?|told|insists?|heard
-    according to|quotes?|means?|people|somebody|(?<!as )someone|anyone|who|those|others|everyone|everybody|like
-    such as|called|titled
+    according to|quotes?|means?|people|somebody|(?<!as )someone|anyone|who|those|others|everyone|everybody
+    (?<!i )(?<!we )(?<!also )(?<!really )(?<!to )(?<!'d )like|such as|called|titled
 """)
 I_SAID = re.compile(r"\b(?:as |like )?i(?:'ve| have)? (?:already )?(?:said|told|mentioned)\b|\bhave i told\b", re.I)
 QUESTION = re.compile(

@@ -221,6 +221,8 @@ def _read(own: str, text: str, now: datetime, topics: frozenset[str]) -> list[tu
     for clause in clauses(own):
         chances = _chances(clause, topics)
         sure = 0.9 if clause.remembered else 1.0 - float(chances[0])
+        if not clause.asks and _PLAIN.fullmatch(clause.words) and " the " not in clause.words:
+            sure = max(sure, 0.85)
         if sure < PERHAPS:
             continue
         place = range(clause.first, clause.last)

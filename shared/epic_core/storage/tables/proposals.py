@@ -139,7 +139,9 @@ def checked_line(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _said(proposal: Proposal) -> bytes:
-    return digest(proposal.kind, plain(proposal.quote), size=_DIGEST)
+    # What is added may later look like a change of what it was accepted as.
+    kind = proposal.kind.replace("replace_", "add_").replace("update_", "add_")
+    return digest(kind, plain(proposal.quote), size=_DIGEST)
 
 
 def was_decided(proposal: Proposal, decided: frozenset[str | bytes]) -> bool:
