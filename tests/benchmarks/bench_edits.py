@@ -1,13 +1,14 @@
 """Facts over twelve weeks: are updates, ends and repetitions recognised, and does a question find the current value.
 
-    python tests/benchmarks/bench_edits.py [FILE ...]
+    python tests/benchmarks/bench_edits.py [FILE ...] [--wrong] [--model]
 
 Each file has one person a line: statements by week, each with what it should do to an earlier one, and questions with
-the statement that answers them at that time. Without a language model. The confusion matrix shows what should be done
-(rows) and what was done at once; "other" is the right edit of a wrong statement. "proposed" are changes and ends that
-wait for the user, who accepts the right ones here and rejects the others. A current fact is lost where the change or
-end of something else took its place, or where it is taken for a repetition. Lives made of templates have the same form:
-any file can be given.
+the statement that answers them at that time. Without a language model; with --model one is asked where words do not
+tell: replayed, from what a strong one answered for each statement of `lives_e.jsonl` without the labels
+(`answers_lives_e.jsonl`). The confusion matrix shows what should be done (rows) and what was done at once; "other" is
+the right edit of a wrong statement. "proposed" are changes and ends that wait for the user, who accepts the right ones
+here and rejects the others. A current fact is lost where the change or end of something else took its place, or where
+it is taken for a repetition. Lives made of templates have the same form: any file can be given.
 """
 
 from __future__ import annotations
@@ -15,14 +16,62 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from epic_core import EpicMemory
+from epic_core.lm import Completion, Message
+from epic_core.lm.base import Schema
+from epic_core.lm.prompting import one_line, quoted
 
 WRITTEN = Path(__file__).parents[2] / "shared" / "tools" / "written"
 KINDS = ("insert", "replace", "duplicate", "end")
 MADE = (*KINDS, "proposed", "other")
+
+
+UNSEEN = "lives_e.jsonl"
+
+
+class ReplayedModel:
+    """A language model that answers what a strong one said of each statement of one person.
+
+    Args:
+        texts: The statements.
+        answers: For each, its "decision", and the place of the statement that it is "about", or None.
+    """
+
+    name = "replayed"
+    concurrency = 1
+    context = None
+
+    def __init__(self, texts: Sequence[str], answers: Sequence[dict[str, Any]]) -> None:
+        self.texts, self.answers = texts, answers
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        shown = messages[-1].content
+        facts, statement = shown.split("The new statement:")
+        asked = max((text for text in self.texts if quoted(text) in statement), key=len)
+        answer = self.answers[self.texts.index(asked)]
+        numbers = {
+            line.split(". ", 1)[1]: int(line[2:].split(".")[0]) for line in facts.splitlines() if line[:2] == "| "
+        }
+        number = next((numbers[one] for one in self._alike(answer["about"]) if one in numbers), 0)
+        return Completion(text=json.dumps({"decision": answer["decision"] if number else "new", "number": number}))
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        return self.complete(messages, schema=schema, max_tokens=max_tokens)
+
+    def _alike(self, about: int | None) -> list[str]:
+        """Return a statement and those that the model took for repetitions of it, as a prompt shows them."""
+        if about is None:
+            return []
+        same = [n for n, each in enumerate(self.answers) if each["decision"] == "same" and each["about"] == about]
+        return [one_line(self.texts[n]) for n in (about, *same)]
 
 
 class Life:
@@ -30,11 +79,14 @@ class Life:
 
     Args:
         record: As a line of the file has it.
+        answers: What a model answers of each statement, if one is asked.
     """
 
-    def __init__(self, record: dict[str, Any]) -> None:
+    def __init__(self, record: dict[str, Any], answers: Sequence[dict[str, Any]] | None = None) -> None:
         self.statements, self.questions = record["statements"], record["questions"]
-        self.memory = EpicMemory(["I like good advice."], reserve=0)
+        texts = [statement["text"] for statement in self.statements]
+        model = None if answers is None else ReplayedModel(texts, answers)
+        self.memory = EpicMemory(["I like good advice."] if model is None else [], reserve=0, expander=model)
         self.done: Counter[tuple[str, str]] = Counter()
         self.wrong: list[str] = []
         self.lost = self.wrongly_proposed = 0
@@ -108,29 +160,38 @@ class Life:
         return counts + Counter(answerable=1, first=first, five=bool(right & set(found)), held=held)
 
 
-def print_file(path: Path, *, shown: bool) -> None:
+def records(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def print_file(path: Path, *, shown: bool, model: bool = False) -> None:
     """Print the figures of one file."""
-    lives = [Life(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    answers, done = Counter[str](), Counter[tuple[str, str]]()
+    people = records(path)
+    answers = records(path.parent / f"answers_{path.name}") if model else [None] * len(people)
+    lives = [Life(person, answered) for person, answered in zip(people, answers, strict=True)]
+    asked, done = Counter[str](), Counter[tuple[str, str]]()
     for life in lives:
-        answers += life.live()
+        asked += life.live()
         done += life.done
         for line in life.wrong if shown else ():
             print("   ", line)
-    print(f"{path.name}: {len(lives)} people, {sum(done.values())} statements, {answers['asked']} questions")
+    print(f"{path.name}: {len(lives)} people, {sum(done.values())} statements, {asked['asked']} questions")
     print("    should be" + "".join(f"{kind:>11}" for kind in MADE))
     for kind in KINDS:
         print(f"    {kind:9}" + "".join(f"{done[kind, made]:11}" for made in MADE))
-    total = max(1, answers["answerable"])
+    total = max(1, asked["answerable"])
     print(
-        f"    the current value first {answers['first'] / total:.3f}, among five {answers['five'] / total:.3f}, held"
-        f" {answers['held'] / total:.3f} of {total}; a stale value among five {answers['stale'] / answers['asked']:.3f}"
-        f" of {answers['asked']}; current facts lost {sum(life.lost for life in lives)},"
+        f"    the current value first {asked['first'] / total:.3f}, among five {asked['five'] / total:.3f}, held"
+        f" {asked['held'] / total:.3f} of {total}; a stale value among five {asked['stale'] / asked['asked']:.3f}"
+        f" of {asked['asked']}; current facts lost {sum(life.lost for life in lives)},"
         f" wrongly proposed {sum(life.wrongly_proposed for life in lives)}"
     )
 
 
 def main() -> None:
+    if "--model" in sys.argv:
+        print_file(WRITTEN / UNSEEN, shown="--wrong" in sys.argv, model=True)
+        return
     given = [one for one in sys.argv[1:] if not one.startswith("-")]
     for path in map(Path, given) if given else sorted(WRITTEN.glob("lives_*.jsonl")):
         print_file(path, shown="--wrong" in sys.argv)
