@@ -213,8 +213,7 @@ def settle(
     with span("verify", clock) as counts:
         verdicts = VerdictBatches(session, candidates, report)
         while (decided := (yield from verdicts.next_batch())) is not None:
-            batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report)
-            batch.retried = retried
+            batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=retried)
             batch.rejected = batch.rejected if light else []
             yield from written(session, batch, report, clock)
             progress.advance(len(decided.decided))

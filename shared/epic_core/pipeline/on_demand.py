@@ -162,13 +162,15 @@ def _judge(
     """Judge candidates and write the verdicts; what the model fails to judge is asked about again another time."""
     report, clock = BuildReport(), Clock()
     failed = True
-    with suppress(EpicError, StoppedError):
-        run(_judging(session, encoder, candidates, report, clock), clock, stopped=stopped)
-        failed = report.undecided > 0
-    session.share_model_usage()
-    if failed:
-        with session.lock:
-            session.asked_on_demand.difference_update((row, one.id) for row, several in pairs for one in several)
+    try:
+        with suppress(EpicError, StoppedError):
+            run(_judging(session, encoder, candidates, report, clock), clock, stopped=stopped)
+            failed = report.undecided > 0
+        session.share_model_usage()
+    finally:
+        if failed:
+            with session.lock:
+                session.asked_on_demand.difference_update((row, one.id) for row, several in pairs for one in several)
 
 
 def _judging(
@@ -177,8 +179,8 @@ def _judging(
     verdicts = VerdictBatches(session, candidates, report)
     while (batch := (yield from verdicts.next_batch())) is not None:
         report.undecided += sum(verdict.decision is Decision.UNDECIDED for _, verdict in batch.decided)
-        part = yield from batch_of(session, encoder, verdicts.verifier, batch, BuildReport())
+        part = yield from batch_of(session, encoder, verdicts.verifier, batch, BuildReport(), retried=True)
         # What is held stays, whatever was decided: only entries are added.
-        added = WriteBatch(encoder=encoder, kept=part.kept, version=part.version, retried=True)
+        added = WriteBatch(encoder=encoder, kept=part.kept, version=part.version, retried=True, queued=True)
         added.verdicts, added.asked = part.verdicts, part.asked
         yield from written(session, added, BuildReport(), clock)

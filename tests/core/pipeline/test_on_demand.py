@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from epic_core import EpicMemory
 from epic_core.errors import InvalidInputError
-from epic_core.types import Alignment, Candidate, Decision, Hits, Stance, Verdict
+from epic_core.types import Alignment, Candidate, Decision, Hits, Preference, Stance, Verdict
+from epic_core.types.preferences import Expansion
 from epic_core.verification.base import BaseVerifier
 from scripted import until
 
@@ -35,6 +36,7 @@ class Model(BaseVerifier):
         self.fails = False
         self.goes_on = threading.Event()
         self.goes_on.set()
+        self.meanwhile: Callable[[], object] = lambda: None
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
         self.goes_on.wait(60)
@@ -46,16 +48,20 @@ class Model(BaseVerifier):
             yield self._verdict(candidate)
 
     def _verdict(self, candidate: Candidate) -> Verdict:
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
         self.asked.update((candidate.item.text, preference.text) for preference in candidate.preferences)
         if self.fails:
             return Verdict(decision=Decision.UNDECIDED, rationale="the server is down")
         if "jumper" not in candidate.item.text:
             return Verdict(decision=Decision.DISCARD)
         stance = Stance.CONFLICTS if "wool" in candidate.item.text else Stance.SUPPORTS
-        (preference,) = candidate.preferences
         return Verdict(
             decision=Decision.KEEP,
-            alignments=(Alignment(preference_id=preference.id, instruction="Mind the wool.", stance=stance),),
+            alignments=tuple(
+                Alignment(preference_id=preference.id, instruction="Mind the wool.", stance=stance)
+                for preference in candidate.preferences
+            ),
         )
 
 
@@ -184,3 +190,72 @@ def test_without_a_model_nothing_is_judged_later() -> None:
 def test_a_time_that_is_none_is_refused(given: object) -> None:
     with pytest.raises(InvalidInputError, match="on_demand"):
         EpicMemory(on_demand=given)  # type: ignore[arg-type]
+
+
+def verdicts_in(memory: EpicMemory) -> int:
+    return memory.stats().counts["verdicts"]
+
+
+def test_a_verdict_on_what_was_forgotten_meanwhile_is_not_kept(model: Model, path: Path) -> None:
+    model.goes_on.clear()
+    with memory_of(model, "background", path) as memory:
+        held = {item.text: item.id for item in memory.items()}
+        found(memory)
+        until(lambda: memory._session.background.waiting == 0)
+        memory.forget(held[MERINO])
+        model.goes_on.set()
+        until(lambda: bool(memory.entries([held[COTTON]])))
+        assert MERINO not in {item.text for item in memory.items()}
+        assert verdicts_in(memory) == 1
+
+
+def test_a_verdict_under_what_was_removed_meanwhile_is_not_kept(model: Model, path: Path) -> None:
+    model.goes_on.clear()
+    with memory_of(model, "background", path) as memory:
+        found(memory)
+        until(lambda: memory._session.background.waiting == 0)
+        memory.remove_preference(WOOL)
+        model.goes_on.set()
+        until(lambda: len(model.asked) == 2)
+        memory._session.background.submit(lambda _: None).result(60)
+        assert verdicts_in(memory) == 0
+
+
+def test_what_waits_for_other_verdicts_goes_on_waiting(model: Model) -> None:
+    memory = memory_of(model, 60.0)
+    model.fails = True
+    memory.add_preference(Preference(text="I work at night.", expansion=Expansion(breaks=("jumper",))))
+    assert memory.stats().counts["pending"] == 2
+    model.fails = False
+    assert all(stances(found(memory)).values())
+    assert memory.stats().counts["pending"] == 2
+
+
+def test_pairs_of_which_no_verdict_could_be_written_are_asked_about_again(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = memory_of(model, 60.0)
+
+    def broken(*_: object) -> Iterator[None]:
+        raise RuntimeError("a part that is broken")
+        yield
+
+    with monkeypatch.context() as patched:
+        patched.setattr("epic_core.pipeline.on_demand.written", broken)
+        assert not any(stances(found(memory)).values())
+    assert all(stances(found(memory)).values())
+
+
+def test_a_verdict_on_what_was_forgotten_while_a_preference_came_is_not_kept(
+    model: Model, path: Path, is_async: bool
+) -> None:
+    with memory_of(model, "off", path) as memory:
+        (merino,) = [item.id for item in memory.items() if item.text == MERINO]
+        model.meanwhile = lambda: memory.forget(merino)
+        preference = Preference(text="I work at night.", expansion=Expansion(breaks=("jumper",)))
+        if is_async:
+            asyncio.run(memory.aadd_preference(preference))
+        else:
+            memory.add_preference(preference)
+        assert {text for text, _ in model.asked} == {MERINO, COTTON}
+        assert verdicts_in(memory) == 1
