@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ import pytest
 
 from epic_core import EpicMemory
 from epic_core.errors import InvalidInputError
+from epic_core.runtime.background import Background
 from epic_core.types import Alignment, Candidate, Decision, Hits, Preference, Stance, Verdict
 from epic_core.types.preferences import Expansion
 from epic_core.verification.base import BaseVerifier
@@ -190,6 +192,20 @@ def test_without_a_model_nothing_is_judged_later() -> None:
 def test_a_time_that_is_none_is_refused(given: object) -> None:
     with pytest.raises(InvalidInputError, match="on_demand"):
         EpicMemory(on_demand=given)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes of this kind")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_jobs_are_done_in_a_process_that_was_forked_too() -> None:
+    background = Background()
+    background.submit(lambda _: None).result(60)
+    if (child := os.fork()) == 0:
+        try:
+            background.submit(lambda _: None).result(10)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def verdicts_in(memory: EpicMemory) -> int:

@@ -153,6 +153,7 @@ UNSURE = {
         )
         for nothing in ("", "...", "string", None, 7)
     },
+    "a number of a chunk that is endless": (_ONE, _TWO, _THREE | {"chunk": "3" * 5000}),
     "another chunk's number": (_ONE, _TWO, _THREE | {"chunk": 1}),
 }  # fmt: skip
 
