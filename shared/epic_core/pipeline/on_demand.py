@@ -51,10 +51,14 @@ def checked_on_demand(on_demand: object) -> float | None:
     """
     if on_demand in ("off", "background"):
         return None if on_demand == "off" else 0.0
+    seconds = math.inf
     if isinstance(on_demand, str) and (match := _SECONDS.fullmatch(on_demand.strip())):
-        return float(match[1]) / (1000.0 if match[2] == "ms" else 1.0)
-    if isinstance(on_demand, Real) and not isinstance(on_demand, bool) and 0.0 <= float(on_demand) < math.inf:
-        return float(on_demand)
+        seconds = float(match[1]) / (1000.0 if match[2] == "ms" else 1.0)
+    elif isinstance(on_demand, Real) and not isinstance(on_demand, bool):
+        seconds = float(on_demand)
+    # Longer than this no thread can wait.
+    if 0.0 <= seconds <= threading.TIMEOUT_MAX:
+        return seconds
     raise InvalidInputError(f'on_demand must be "off", "background" or a time such as "300 ms", not {on_demand!r}.')
 
 

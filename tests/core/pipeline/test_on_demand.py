@@ -188,7 +188,7 @@ def test_without_a_model_nothing_is_judged_later() -> None:
     assert not any(stances(found(memory)).values())
 
 
-@pytest.mark.parametrize("given", ["soon", "300", "-1 s", -1.0, float("inf"), True])
+@pytest.mark.parametrize("given", ["soon", "300", "-1 s", -1.0, float("inf"), True, "9" * 400 + " s"])
 def test_a_time_that_is_none_is_refused(given: object) -> None:
     with pytest.raises(InvalidInputError, match="on_demand"):
         EpicMemory(on_demand=given)  # type: ignore[arg-type]
