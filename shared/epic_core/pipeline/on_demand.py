@@ -18,7 +18,7 @@ from numbers import Real
 from typing import TypeAlias
 
 from epic_core.encoders.base import Encoder, default_tau, taus_for_recall
-from epic_core.errors import EpicError, InvalidInputError
+from epic_core.errors import EpicError, InvalidInputError, StoreError
 from epic_core.pipeline.coarse_filter import Expanded, candidate_of, similarity
 from epic_core.pipeline.commit import WriteBatch
 from epic_core.pipeline.eviction import written
@@ -37,6 +37,8 @@ _PREFERENCES = 3
 _LEAST_CHANCE = 0.15
 _MOST_WAITING = 4
 _MOST_REMEMBERED = 50_000
+# How long verdicts wait for another process that writes.
+_PAUSES, _PAUSE = 240, 0.25
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 
 Unjudged: TypeAlias = Sequence[tuple[int, Sequence[Preference]]]
@@ -168,7 +170,7 @@ def _judge(
     failed = True
     try:
         with suppress(EpicError, StoppedError):
-            run(_judging(session, encoder, candidates, report, clock), clock, stopped=stopped)
+            run(_judging(session, encoder, candidates, report, clock, stopped), clock, stopped=stopped)
             failed = report.undecided > 0
         session.share_model_usage()
     finally:
@@ -178,8 +180,14 @@ def _judge(
 
 
 def _judging(
-    session: Session, encoder: Encoder, candidates: Sequence[Candidate], report: BuildReport, clock: Clock
+    session: Session,
+    encoder: Encoder,
+    candidates: Sequence[Candidate],
+    report: BuildReport,
+    clock: Clock,
+    stopped: threading.Event,
 ) -> Effects[None]:
+    _wait_for_file(session, stopped)
     verdicts = VerdictBatches(session, candidates, report)
     while (batch := (yield from verdicts.next_batch())) is not None:
         report.undecided += sum(verdict.decision is Decision.UNDECIDED for _, verdict in batch.decided)
@@ -187,4 +195,14 @@ def _judging(
         # What is held stays, whatever was decided: only entries are added.
         added = WriteBatch(encoder=encoder, kept=part.kept, version=part.version, retried=True, queued=True)
         added.verdicts, added.asked = part.verdicts, part.asked
+        _wait_for_file(session, stopped)
         yield from written(session, added, BuildReport(), clock)
+
+
+def _wait_for_file(session: Session, stopped: threading.Event) -> None:
+    """Wait until no other process writes the file, outside the lock: searches go on."""
+    for _ in range(_PAUSES):
+        with suppress(StoreError), session.lock, session.store.transaction(wait=False):
+            return
+        if stopped.wait(_PAUSE):
+            return

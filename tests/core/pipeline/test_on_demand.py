@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -192,6 +195,24 @@ def test_without_a_model_nothing_is_judged_later() -> None:
 def test_a_time_that_is_none_is_refused(given: object) -> None:
     with pytest.raises(InvalidInputError, match="on_demand"):
         EpicMemory(on_demand=given)  # type: ignore[arg-type]
+
+
+def test_verdicts_wait_for_another_process_that_writes_and_no_search_does(model: Model, path: Path) -> None:
+    model.goes_on.clear()
+    with memory_of(model, "background", path) as memory:
+        found(memory)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            model.goes_on.set()
+            until(lambda: len(model.asked) == 2)
+            started = time.perf_counter()
+            for _ in range(20):
+                found(memory)
+                time.sleep(0.01)
+            assert time.perf_counter() - started < 5
+            other.execute("COMMIT")
+        until(lambda: all(stances(found(memory)).values()))
+        assert set(model.asked.values()) == {1}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes of this kind")
