@@ -17,7 +17,7 @@ import pytest
 from epic_core import EpicMemory
 from epic_core.errors import InvalidInputError
 from epic_core.runtime.background import Background
-from epic_core.types import Alignment, Candidate, Decision, Hits, Preference, Stance, Verdict
+from epic_core.types import Alignment, Candidate, Decision, Hits, Item, Preference, Stance, Verdict
 from epic_core.types.preferences import Expansion
 from epic_core.verification.base import BaseVerifier
 from scripted import until
@@ -195,6 +195,25 @@ def test_without_a_model_nothing_is_judged_later() -> None:
 def test_a_time_that_is_none_is_refused(given: object) -> None:
     with pytest.raises(InvalidInputError, match="on_demand"):
         EpicMemory(on_demand=given)  # type: ignore[arg-type]
+
+
+def test_an_item_that_is_forgotten_while_a_new_preference_is_matched_with_it_does_not_come_back(model: Model) -> None:
+    with EpicMemory([WOOL], verifier=model, tau=-1.0) as memory:
+
+        def preference_comes() -> None:
+            memory.add_preference("I work at night.")
+            model.meanwhile = item_goes
+
+        def item_goes() -> None:
+            if memory.entries(["merino"]):
+                memory.forget("merino")
+            else:
+                model.meanwhile = item_goes
+
+        model.meanwhile = preference_comes
+        memory.add([Item(id="merino", text=MERINO), Item(id="cotton", text=COTTON)])
+        assert [item.id for item in memory.items()] == ["cotton"]
+        assert len(memory.entries(["cotton"])["cotton"]) == 2
 
 
 def test_verdicts_wait_for_another_process_that_writes_and_no_search_does(model: Model, path: Path) -> None:
