@@ -775,6 +775,26 @@ def test_entries_that_would_go_are_judged_again_by_a_language_model(path: Path, 
     assert watch.worst <= BUDGET
 
 
+def test_what_is_forgotten_while_it_is_judged_again_does_not_come_back(path: Path) -> None:
+    gone: list[str] = []
+
+    class Slow(Second):
+        def verdict(self, candidate: Candidate) -> Verdict:
+            if candidate.item.id.startswith("item") and not gone:
+                gone.append(candidate.item.id)
+                memory.forget(candidate.item.id)
+            return super().verdict(candidate)
+
+    with opened(path, BUDGET, preferences=[WINE], retention=Fifo(), floor=0) as memory:
+        filled_to(0.5, memory)
+        memory.verifier = Slow(lambda n: Decision.KEEP)
+        for n in range(300):
+            memory.add([Item(id=f"other {n}", text=text_of(9000 + n, 250, sure=9))])
+            if gone:
+                break
+        assert gone and gone[0] not in {item.id for item in memory.items()}
+
+
 def test_a_preference_under_which_the_language_model_discards_goes_though_another_keeps(path: Path) -> None:
     class OnlyWine(Quoting):
         def verdict(self, candidate: Candidate) -> Verdict:

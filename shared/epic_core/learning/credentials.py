@@ -6,6 +6,7 @@ The code of a bike shed is none: people want to be reminded of it.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,16 +20,17 @@ _LABELLED = re.compile(
     r"(?:security|verification|one[- ]time|backup|2fa) codes?|(?:seed|recovery|secret) (?:phrase|words)|"
     r"social security number|ssn)\b"
     r"(?: (?:of|for|to|at|on|from) [\w' .-]{1,40}?| \([\w ]{1,20}\))?(?: now)?"
-    r"(?: ?(?:[:=]|=>|->)|(?:'s| is| was| are| est)(?: now| still)?:?) ?(?!(?:a|an|the|not|in|on|too|very|so|my|your|"
-    r"what|where|how|who|broken|stuck|gone|missing|up|out|for|that)\b)[\"'`]?\S",
+    r"(?: ?(?:[:=]|=>|->)|(?:'s| is| was| are| est| lautet)(?: now| still)?:?) ?(?!(?:a|an|the|not|in|on|too|very|so|"
+    r"my|your|what|where|how|who|broken|stuck|gone|missing|up|out|for|that)\b)[\"'`]?\S",
     re.I,
 )
 _CHANGED = re.compile(r"\b(?:pass(?:word|code|phrase)|pin)(?: [\w ]{1,20})? to (?=\S*\d)\S{3,}", re.I)
 _USED = re.compile(r"\b(?:use|with) (?:the )?pass(?:word|code|phrase) (?:\"[^\"]+\"|\S*\d|\S+ \S+ \S+ \S+)", re.I)
 # "hunter2 is my password", "remember my password hunter2".
 _BESIDE = re.compile(
-    r"(?<!\S)(?=\S{0,60}\d)\S{4,60} (?:is|as) (?:my|the|our) (?:[\w-]+ )?pass(?:word|code|phrase)\b|"
-    r"\bpass(?:word|code|phrase) (?=\S{0,60}[a-z])(?=\S{0,60}\d)\S{4}|\bpin \d{4,8}\b",
+    r"(?<!\S)(?=\S{0,60}\d)\S{4,60} (?:is|as) (?:(?:my|the|our) (?:[\w-]+ )?)?pass(?:word|code|phrase)\b|"
+    r"\bpass(?:word|code|phrase)(?: [-\u2013])? (?=\S{0,60}[a-z])(?=\S{0,60}\d)\S{4}|\bpin \d{4,8}\b|"
+    r"\bssn \d{3}-?\d\d-?\d{4}\b",
     re.I,
 )
 # What is secret by its shape.
@@ -40,12 +42,20 @@ _TOKEN = re.compile(r"(?<![\w/.-])[\w+/=-]{24,200}(?![\w/.])")
 _CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
 _BLOCK = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)", re.S)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*")
-_LONGEST = 2000
+# What a text is hidden by, and what is looked through at once: pieces that overlap.
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
+_PIECE, _OVERLAP = 2000, 300
 
 
 def holds_credential(sentence: str) -> bool:
     """Tell whether a sentence says a password, a key, a secret code or the number of a card."""
-    sentence = sentence[:_LONGEST].replace("\u2019", "'")
+    plain = unicodedata.normalize("NFKC", _INVISIBLE.sub("", sentence)).replace("\u2019", "'")
+    plain = " ".join(plain.split())
+    starts = range(0, max(1, len(plain) - _OVERLAP), _PIECE - _OVERLAP)
+    return any(_says_credential(plain[start : start + _PIECE]) for start in starts)
+
+
+def _says_credential(sentence: str) -> bool:
     if any(pattern.search(sentence) for pattern in (_LABELLED, _CHANGED, _USED, _BESIDE, _SHAPES)):
         return True
     if any(_is_random(token) for token in _TOKEN.findall(sentence)):

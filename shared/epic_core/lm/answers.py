@@ -10,8 +10,8 @@ from epic_core.errors import EpicError
 
 _LONGEST_ANSWER = 40_000
 _LONGEST_LINE = 600
-# The time for repairing grows with the square of the length.
-_LONGEST_REPAIR = 8_000
+# The time for repairing grows with the square of the length, and of the number of brackets.
+_LONGEST_REPAIR, _MOST_BRACKETS = 8_000, 1_000
 
 _MARKS = r"(?:\w{1,12}:)?(?:think(?:ing)?|thoughts?|reasoning|analysis|reflection)\s{0,3}>"
 _THINKING = re.compile(rf"<{_MARKS}|\[THINK\]|◁think▷|<\|channel\|>", re.I)
@@ -117,7 +117,7 @@ def _end(said: str, begin: int) -> int | None:
 
 
 def _repaired(text: str) -> Any:
-    if len(text) > _LONGEST_REPAIR:
+    if len(text) > _LONGEST_REPAIR or text.count("{") + text.count("[") > _MOST_BRACKETS:
         return {}
     try:
         import json_repair

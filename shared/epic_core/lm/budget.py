@@ -20,7 +20,7 @@ from epic_core.runtime.threads import in_thread
 
 Unit: TypeAlias = Literal["calls", "tokens"]
 _UNITS: tuple[Unit, ...] = get_args(Unit)
-_BUDGET = re.compile(r"([\d_,]+) ?(calls|tokens)?(?: ?(?:a|per|/) ?day)?")
+_BUDGET = re.compile(r"([\d_,]{1,30}) ?(calls|tokens)?(?: ?(?:a|per|/) ?day)?")
 _CHARACTERS_A_TOKEN = 4
 
 

@@ -39,7 +39,8 @@ class WriteBatch:
         version: The name of the verifier.
         verdicts: What is to be remembered of its verdicts.
         asked: The preferences that new verdicts are about.
-        retried: Whether the items come from the retry queue.
+        retried: Whether the items were in the memory before: what has gone or changed since then is left out.
+        queued: Whether they go on waiting in the retry queue, if they do.
         records: Of what was discarded, some with the reasons, by their digests.
     """
 
@@ -55,6 +56,7 @@ class WriteBatch:
     verdicts: list[tuple[Candidate, Verdict]] = field(default_factory=list)
     asked: list[Preference] = field(default_factory=list)
     retried: bool = False
+    queued: bool = False
     records: list[tuple[bytes, NotKept]] = field(default_factory=list)
 
     def items(self) -> list[Item]:
@@ -85,7 +87,7 @@ def write(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock
                     writing.put(item, embedding)
             for kept in batch.kept:
                 writing.keep(kept)
-            session.store.verdicts.remember(session.namespace, batch.version, batch.verdicts)
+            session.store.verdicts.remember(session.namespace, batch.version, lasting_verdicts(session, batch))
             writing.note()
             writing.forget_gone()
         if rows.incomplete:
@@ -101,6 +103,14 @@ def write(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock
             f" undecided (first {turned_away[0][0].id!r}). These and the items after them were not taken in. The last"
             f" reason was: {turned_away[-1][1][:300]} Mend it, call memory.retry(), then add the same items again."
         )
+
+
+def lasting_verdicts(session: Session, batch: WriteBatch) -> list[tuple[Candidate, Verdict]]:
+    """Return the verdicts of a batch, without those on items that have gone or changed. Call it under the lock."""
+    if not batch.retried:
+        return batch.verdicts
+    items, namespace = session.store.items, session.namespace
+    return [one for one in batch.verdicts if items.is_current(namespace, one[0].item)]
 
 
 class _Writing:
@@ -168,7 +178,7 @@ class _Writing:
         outdated += [held.item.content for held in store.items.known(namespace, batch.stale).values()]
         store.verdicts.forget_chunks(namespace, outdated)
         store.items.remove(namespace, [*gone, *batch.stale])
-        for item in batch.discarded + [kept.item for kept in batch.kept]:
+        for item in [] if batch.queued else batch.discarded + [kept.item for kept in batch.kept]:
             store.retry_queue.drop(namespace, item.id)
         self._rows.incomplete = bool(batch.stale) or any(not known[key].waits for key in gone)
 

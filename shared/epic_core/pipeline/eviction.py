@@ -373,9 +373,10 @@ def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: 
     again = BuildReport(usage=report.usage)
     verdicts = VerdictBatches(session, candidates, again)
     while (decided := (yield from verdicts.next_batch())) is not None:
-        batch = yield from batch_of(session, session.encoder, verdicts.verifier, decided, again)
+        batch = yield from batch_of(session, session.encoder, verdicts.verifier, decided, again, retried=True)
         # What it does not keep goes anyway; what it cannot say stays as it was judged.
         batch.discarded, batch.undecided, batch.records, batch.rejected = [], [], [], []
+        batch.queued = True
         try:
             write(session, batch, BuildReport(), Clock())
         except BudgetError:

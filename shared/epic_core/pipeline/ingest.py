@@ -134,9 +134,14 @@ def _catch_up(
         known.update(preference.id for preference in added)
         expanded = yield from expanded_phrases(session, encoder, added)
         candidates, _ = coarse_stage(session, items, embeddings, added, vectors, expanded)
+        with session.lock:
+            there = {item.id for item in items if session.store.items.is_current(session.namespace, item)}
         # Counted already: an item is kept or not once.
         uncounted = BuildReport(usage=report.usage)
-        yield from settle(session, encoder, candidates, uncounted, clock, Progress(), light=light)
+        for retried in (True, False):
+            some = [candidate for candidate in candidates if (candidate.item.id in there) is retried]
+            if some:
+                yield from settle(session, encoder, some, uncounted, clock, Progress(), retried=retried, light=light)
 
 
 def _held_for(session: Session, item: Item) -> set[str | None]:
@@ -213,8 +218,7 @@ def settle(
     with span("verify", clock) as counts:
         verdicts = VerdictBatches(session, candidates, report)
         while (decided := (yield from verdicts.next_batch())) is not None:
-            batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report)
-            batch.retried = retried
+            batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=retried)
             batch.rejected = batch.rejected if light else []
             yield from written(session, batch, report, clock)
             progress.advance(len(decided.decided))

@@ -18,7 +18,7 @@ from numbers import Real
 from typing import TypeAlias
 
 from epic_core.encoders.base import Encoder, default_tau, taus_for_recall
-from epic_core.errors import EpicError, InvalidInputError
+from epic_core.errors import EpicError, InvalidInputError, StoreError
 from epic_core.pipeline.coarse_filter import Expanded, candidate_of, similarity
 from epic_core.pipeline.commit import WriteBatch
 from epic_core.pipeline.eviction import written
@@ -37,6 +37,8 @@ _PREFERENCES = 3
 _LEAST_CHANCE = 0.15
 _MOST_WAITING = 4
 _MOST_REMEMBERED = 50_000
+# How long verdicts wait for another process that writes.
+_PAUSES, _PAUSE = 240, 0.25
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 
 Unjudged: TypeAlias = Sequence[tuple[int, Sequence[Preference]]]
@@ -51,10 +53,14 @@ def checked_on_demand(on_demand: object) -> float | None:
     """
     if on_demand in ("off", "background"):
         return None if on_demand == "off" else 0.0
+    seconds = math.inf
     if isinstance(on_demand, str) and (match := _SECONDS.fullmatch(on_demand.strip())):
-        return float(match[1]) / (1000.0 if match[2] == "ms" else 1.0)
-    if isinstance(on_demand, Real) and not isinstance(on_demand, bool) and 0.0 <= float(on_demand) < math.inf:
-        return float(on_demand)
+        seconds = float(match[1]) / (1000.0 if match[2] == "ms" else 1.0)
+    elif isinstance(on_demand, Real) and not isinstance(on_demand, bool):
+        seconds = float(on_demand)
+    # Longer than this no thread can wait.
+    if 0.0 <= seconds <= threading.TIMEOUT_MAX:
+        return seconds
     raise InvalidInputError(f'on_demand must be "off", "background" or a time such as "300 ms", not {on_demand!r}.')
 
 
@@ -162,23 +168,41 @@ def _judge(
     """Judge candidates and write the verdicts; what the model fails to judge is asked about again another time."""
     report, clock = BuildReport(), Clock()
     failed = True
-    with suppress(EpicError, StoppedError):
-        run(_judging(session, encoder, candidates, report, clock), clock, stopped=stopped)
-        failed = report.undecided > 0
-    session.share_model_usage()
-    if failed:
-        with session.lock:
-            session.asked_on_demand.difference_update((row, one.id) for row, several in pairs for one in several)
+    try:
+        with suppress(EpicError, StoppedError):
+            run(_judging(session, encoder, candidates, report, clock, stopped), clock, stopped=stopped)
+            failed = report.undecided > 0
+        session.share_model_usage()
+    finally:
+        if failed:
+            with session.lock:
+                session.asked_on_demand.difference_update((row, one.id) for row, several in pairs for one in several)
 
 
 def _judging(
-    session: Session, encoder: Encoder, candidates: Sequence[Candidate], report: BuildReport, clock: Clock
+    session: Session,
+    encoder: Encoder,
+    candidates: Sequence[Candidate],
+    report: BuildReport,
+    clock: Clock,
+    stopped: threading.Event,
 ) -> Effects[None]:
+    _wait_for_file(session, stopped)
     verdicts = VerdictBatches(session, candidates, report)
     while (batch := (yield from verdicts.next_batch())) is not None:
         report.undecided += sum(verdict.decision is Decision.UNDECIDED for _, verdict in batch.decided)
-        part = yield from batch_of(session, encoder, verdicts.verifier, batch, BuildReport())
+        part = yield from batch_of(session, encoder, verdicts.verifier, batch, BuildReport(), retried=True)
         # What is held stays, whatever was decided: only entries are added.
-        added = WriteBatch(encoder=encoder, kept=part.kept, version=part.version, retried=True)
+        added = WriteBatch(encoder=encoder, kept=part.kept, version=part.version, retried=True, queued=True)
         added.verdicts, added.asked = part.verdicts, part.asked
+        _wait_for_file(session, stopped)
         yield from written(session, added, BuildReport(), clock)
+
+
+def _wait_for_file(session: Session, stopped: threading.Event) -> None:
+    """Wait until no other process writes the file, outside the lock: searches go on."""
+    for _ in range(_PAUSES):
+        with suppress(StoreError), session.lock, session.store.transaction(wait=False):
+            return
+        if stopped.wait(_PAUSE):
+            return

@@ -132,7 +132,7 @@ def _introduce(
     if session.fine:
         verdicts = VerdictBatches(session, candidates, report)
         while (decided := (yield from verdicts.next_batch())) is not None:
-            part = yield from batch_of(session, encoder, verdicts.verifier, decided, report)
+            part = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=True)
             # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
             remember(session, part)
             batch.kept += part.kept

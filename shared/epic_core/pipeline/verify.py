@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import BudgetError, EpicError
-from epic_core.pipeline.commit import KeptItem, WriteBatch
+from epic_core.pipeline.commit import KeptItem, WriteBatch, lasting_verdicts
 from epic_core.pipeline.session import Session
 from epic_core.runtime.effects import Effects
 from epic_core.runtime.streaming import AnswerStream, Batch, NextBatch
@@ -114,6 +114,8 @@ def batch_of(
     verifier: Verifier,
     verdicts: VerdictBatch,
     report: BuildReport,
+    *,
+    retried: bool = False,
 ) -> Effects[WriteBatch]:
     """Turn verdicts into the rows to be written, with the embeddings of instructions.
 
@@ -123,9 +125,11 @@ def batch_of(
         verifier: Whose verdicts they are.
         verdicts: The verdicts, and those among them to be remembered.
         report: Counts them.
+        retried: Whether the items were in the memory before.
     """
     asked = {preference.id: preference for candidate, _ in verdicts.new for preference in candidate.preferences}
-    batch = WriteBatch(encoder=encoder, version=verifier.name, verdicts=list(verdicts.new), asked=list(asked.values()))
+    batch = WriteBatch(encoder=encoder, version=verifier.name, retried=retried)
+    batch.verdicts, batch.asked = list(verdicts.new), list(asked.values())
     judged = verifier_number(verifier.name)
     keep: list[tuple[Candidate, Verdict]] = []
     for candidate, verdict in verdicts.decided:
@@ -182,12 +186,12 @@ def _discarded(candidate: Candidate, verdict: Verdict) -> NotKept:
 
 def remember(session: Session, batch: WriteBatch) -> None:
     """Commit the verdicts of a batch to the cache, before the batch itself."""
-    verdicts, batch.verdicts = batch.verdicts, []
-    if verdicts:
+    if batch.verdicts:
         # What finds no room is asked for again.
         with suppress(BudgetError), session.lock, session.store.transaction():
-            kept = session.store.verdicts.kept
+            kept, verdicts = session.store.verdicts.kept, lasting_verdicts(session, batch)
             session.store.verdicts.remember(session.namespace, batch.version, verdicts[-kept:])
+        batch.verdicts = []
 
 
 def forget_gone(session: Session, asked: Sequence[Preference]) -> None:

@@ -36,6 +36,9 @@ class Background:
             if self._stopped.is_set():
                 done.cancel()
                 return done
+            if self._thread is not None and not self._thread.is_alive():
+                # In a process that was forked: what waits is done by the other one.
+                self._jobs, self._thread = queue.SimpleQueue(), None
             self._jobs.put(partial(copy_context().run, self._do, job, done))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, daemon=True, name="epic-background")

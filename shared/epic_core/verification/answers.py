@@ -144,9 +144,9 @@ def _place(record: Mapping[str, Any], chunks: int) -> int | None:
     """Return the place of the chunk that an object is about; of one chunk, the number does not matter."""
     if chunks == 1:
         return 0
-    number = record.get("chunk")
-    whole = str(number).strip().isdecimal() and not isinstance(number, bool)
-    return int(number) - 1 if whole and number is not None and 1 <= int(number) <= chunks else None
+    digits = str(record.get("chunk")).strip()
+    number = int(digits) if digits.isdecimal() and len(digits) <= len(str(chunks)) else 0
+    return number - 1 if 1 <= number <= chunks else None
 
 
 def _judged(record: Mapping[str, Any], asked: frozenset[int]) -> Judged | str:

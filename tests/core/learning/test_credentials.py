@@ -28,6 +28,14 @@ SECRETS = [
     "My card is 4111 1111 1111 1111, exp 09/27.",
     "postgres://admin:s3cr3t@db.example.com:5432/prod",
     "use passphrase correct horse battery staple for the vault",
+    "My password \t is\u00a0hunter2.",
+    "My pass\u00adword\u200b is hunter2.",
+    "\uff2d\uff59 password is hunter2.",
+    "Password - hunter22",
+    "I use hunter22 as password.",
+    "SSN 078-05-1120",
+    "Das Passwort lautet hunter22.",
+    f"{'We talked about a great many things, ' * 70}and my password is hunter2.",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----",
 ]
 HARMLESS = [

@@ -278,7 +278,7 @@ def test_a_memory_that_is_only_read_keeps_to_the_budget(mind: Mind, path: Path) 
     assert mind.asked == 3
 
 
-@pytest.mark.parametrize("budget", ["much", "-1", -1, 1.5, True, "10 words", ""])
+@pytest.mark.parametrize("budget", ["much", "-1", -1, 1.5, True, "10 words", "", "9" * 5000])
 def test_a_budget_that_is_none_is_refused(mind: Mind, path: Path, budget: Any) -> None:
     with pytest.raises(InvalidInputError, match="model_budget"):
         opened(path, mind, budget)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sqlite3
 import threading
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from epic_core import EpicMemory
 from epic_core.errors import InvalidInputError
-from epic_core.types import Alignment, Candidate, Decision, Hits, Stance, Verdict
+from epic_core.runtime.background import Background
+from epic_core.types import Alignment, Candidate, Decision, Hits, Item, Preference, Stance, Verdict
+from epic_core.types.preferences import Expansion
 from epic_core.verification.base import BaseVerifier
 from scripted import until
 
@@ -35,6 +41,7 @@ class Model(BaseVerifier):
         self.fails = False
         self.goes_on = threading.Event()
         self.goes_on.set()
+        self.meanwhile: Callable[[], object] = lambda: None
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
         self.goes_on.wait(60)
@@ -46,16 +53,20 @@ class Model(BaseVerifier):
             yield self._verdict(candidate)
 
     def _verdict(self, candidate: Candidate) -> Verdict:
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
         self.asked.update((candidate.item.text, preference.text) for preference in candidate.preferences)
         if self.fails:
             return Verdict(decision=Decision.UNDECIDED, rationale="the server is down")
         if "jumper" not in candidate.item.text:
             return Verdict(decision=Decision.DISCARD)
         stance = Stance.CONFLICTS if "wool" in candidate.item.text else Stance.SUPPORTS
-        (preference,) = candidate.preferences
         return Verdict(
             decision=Decision.KEEP,
-            alignments=(Alignment(preference_id=preference.id, instruction="Mind the wool.", stance=stance),),
+            alignments=tuple(
+                Alignment(preference_id=preference.id, instruction="Mind the wool.", stance=stance)
+                for preference in candidate.preferences
+            ),
         )
 
 
@@ -180,7 +191,127 @@ def test_without_a_model_nothing_is_judged_later() -> None:
     assert not any(stances(found(memory)).values())
 
 
-@pytest.mark.parametrize("given", ["soon", "300", "-1 s", -1.0, float("inf"), True])
+@pytest.mark.parametrize("given", ["soon", "300", "-1 s", -1.0, float("inf"), True, "9" * 400 + " s"])
 def test_a_time_that_is_none_is_refused(given: object) -> None:
     with pytest.raises(InvalidInputError, match="on_demand"):
         EpicMemory(on_demand=given)  # type: ignore[arg-type]
+
+
+def test_an_item_that_is_forgotten_while_a_new_preference_is_matched_with_it_does_not_come_back(model: Model) -> None:
+    with EpicMemory([WOOL], verifier=model, tau=-1.0) as memory:
+
+        def preference_comes() -> None:
+            memory.add_preference("I work at night.")
+            model.meanwhile = item_goes
+
+        def item_goes() -> None:
+            if memory.entries(["merino"]):
+                memory.forget("merino")
+            else:
+                model.meanwhile = item_goes
+
+        model.meanwhile = preference_comes
+        memory.add([Item(id="merino", text=MERINO), Item(id="cotton", text=COTTON)])
+        assert [item.id for item in memory.items()] == ["cotton"]
+        assert len(memory.entries(["cotton"])["cotton"]) == 2
+
+
+def test_verdicts_wait_for_another_process_that_writes_and_no_search_does(model: Model, path: Path) -> None:
+    model.goes_on.clear()
+    with memory_of(model, "background", path) as memory:
+        found(memory)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            model.goes_on.set()
+            until(lambda: len(model.asked) == 2)
+            started = time.perf_counter()
+            for _ in range(20):
+                found(memory)
+                time.sleep(0.01)
+            assert time.perf_counter() - started < 5
+            other.execute("COMMIT")
+        until(lambda: all(stances(found(memory)).values()))
+        assert set(model.asked.values()) == {1}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes of this kind")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_jobs_are_done_in_a_process_that_was_forked_too() -> None:
+    background = Background()
+    background.submit(lambda _: None).result(60)
+    if (child := os.fork()) == 0:
+        try:
+            background.submit(lambda _: None).result(10)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def verdicts_in(memory: EpicMemory) -> int:
+    return memory.stats().counts["verdicts"]
+
+
+def test_a_verdict_on_what_was_forgotten_meanwhile_is_not_kept(model: Model, path: Path) -> None:
+    model.goes_on.clear()
+    with memory_of(model, "background", path) as memory:
+        held = {item.text: item.id for item in memory.items()}
+        found(memory)
+        until(lambda: memory._session.background.waiting == 0)
+        memory.forget(held[MERINO])
+        model.goes_on.set()
+        until(lambda: bool(memory.entries([held[COTTON]])))
+        assert MERINO not in {item.text for item in memory.items()}
+        assert verdicts_in(memory) == 1
+
+
+def test_a_verdict_under_what_was_removed_meanwhile_is_not_kept(model: Model, path: Path) -> None:
+    model.goes_on.clear()
+    with memory_of(model, "background", path) as memory:
+        found(memory)
+        until(lambda: memory._session.background.waiting == 0)
+        memory.remove_preference(WOOL)
+        model.goes_on.set()
+        until(lambda: len(model.asked) == 2)
+        memory._session.background.submit(lambda _: None).result(60)
+        assert verdicts_in(memory) == 0
+
+
+def test_what_waits_for_other_verdicts_goes_on_waiting(model: Model) -> None:
+    memory = memory_of(model, 60.0)
+    model.fails = True
+    memory.add_preference(Preference(text="I work at night.", expansion=Expansion(breaks=("jumper",))))
+    assert memory.stats().counts["pending"] == 2
+    model.fails = False
+    assert all(stances(found(memory)).values())
+    assert memory.stats().counts["pending"] == 2
+
+
+def test_pairs_of_which_no_verdict_could_be_written_are_asked_about_again(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = memory_of(model, 60.0)
+
+    def broken(*_: object) -> Iterator[None]:
+        raise RuntimeError("a part that is broken")
+        yield
+
+    with monkeypatch.context() as patched:
+        patched.setattr("epic_core.pipeline.on_demand.written", broken)
+        assert not any(stances(found(memory)).values())
+    assert all(stances(found(memory)).values())
+
+
+def test_a_verdict_on_what_was_forgotten_while_a_preference_came_is_not_kept(
+    model: Model, path: Path, is_async: bool
+) -> None:
+    with memory_of(model, "off", path) as memory:
+        (merino,) = [item.id for item in memory.items() if item.text == MERINO]
+        model.meanwhile = lambda: memory.forget(merino)
+        preference = Preference(text="I work at night.", expansion=Expansion(breaks=("jumper",)))
+        if is_async:
+            asyncio.run(memory.aadd_preference(preference))
+        else:
+            memory.add_preference(preference)
+        assert {text for text, _ in model.asked} == {MERINO, COTTON}
+        assert verdicts_in(memory) == 1

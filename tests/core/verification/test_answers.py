@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -153,6 +154,7 @@ UNSURE = {
         )
         for nothing in ("", "...", "string", None, 7)
     },
+    "a number of a chunk that is endless": (_ONE, _TWO, _THREE | {"chunk": "3" * 5000}),
     "another chunk's number": (_ONE, _TWO, _THREE | {"chunk": 1}),
 }  # fmt: skip
 
@@ -200,6 +202,13 @@ def test_a_chunk_that_an_answer_does_not_settle_is_undecided_and_no_other(shape:
 @pytest.mark.parametrize("shape", UNREADABLE)
 def test_an_answer_without_anything_reliable_decides_nothing(shape: str) -> None:
     assert judged(UNREADABLE[shape]) == {}
+
+
+@pytest.mark.parametrize("part", ["['", "[{", "{a:[", '{"a":"x"y', "{a:,"])
+def test_an_answer_of_broken_json_is_given_up_soon(part: str) -> None:
+    started = time.process_time()
+    assert judged((part * 4000)[:7900]) == {}
+    assert time.process_time() - started < 4
 
 
 # answers that end too early
