@@ -100,7 +100,7 @@ def test_build_asks_the_model_and_reports_its_calls(epic: Epic, server: LMServer
 
     assert (result.code, result.err) == (0, "")
     assert server.calls == 1 + len(PREFERENCES) and said.read == PREFERENCES and server.most_at_once == 1
-    assert "2 preferences read by the model, 0 not" in result.out
+    assert "2 preferences read by the model, 0 not (2 calls)" in result.out
     assert re.search(r"^language model +1 calls +[1-9]\d* \+ [1-9]\d* tokens +[\d.]+ s in calls$", result.out, re.M)
     assert re.search(r"^verification +2 kept", result.out, re.M)
     assert right()
@@ -200,6 +200,7 @@ def test_a_refused_key(epic: Epic, server: LMServer, llm: list[str]) -> None:
         (["--llm", ""], ["ollama:MODEL"]),
         (["--llm", "openai:tiny"], ["--llm-url"]),
         (["--llm", "openai:tiny", "--llm-url", "localhost:8000"], ["localhost:8000", "base_url"]),
+        (["--llm", "ollama:tiny@localhost:11434"], ["ollama:tiny@localhost:11434", "http://"]),
         (["--llm", "ollama:tiny", "--concurrency", "0"], ["concurrency"]),
         (["--llm", "ollama:tiny", "--concurrency", "many"], ["--concurrency"]),
         (["--llm", "ollama:tiny", "--timeout", "0"], ["timeout"]),
@@ -238,6 +239,9 @@ def test_retry_decides_what_waits(epic: Epic, server: LMServer, said: Script, ll
     assert "could not be understood" in built.out
     assert pending() == PASSED
     assert "Behalten, weil es passt." in epic("explain", "me.epic", "vegan").out
+    asked = epic("ask", "me.epic", "Which hotel should I book?").out
+    assert "Nothing in this memory yet." not in asked
+    assert f"{PASSED} items to be verified" in asked and "epic retry me.epic --llm MODEL" in asked
 
     server.answer = lambda request: said(request["messages"])
     retried = epic("retry", "me.epic", *llm)
