@@ -239,6 +239,7 @@ def test_retry_decides_what_waits(epic: Epic, server: LMServer, said: Script, ll
     assert "could not be understood" in built.out
     assert pending() == PASSED
     assert "Behalten, weil es passt." in epic("explain", "me.epic", "vegan").out
+    assert "Behalten, weil es passt." in epic("explain", "me.epic", TEXTS["vegan"]).out
     asked = epic("ask", "me.epic", "Which hotel should I book?").out
     assert "Nothing in this memory yet." not in asked
     assert f"{PASSED} items to be verified" in asked and "epic retry me.epic --llm MODEL" in asked
@@ -248,6 +249,7 @@ def test_retry_decides_what_waits(epic: Epic, server: LMServer, said: Script, ll
     assert retried.code == 0
     assert pending() == 0
     assert right()
+    assert re.search(r"^verified by +lm/(ollama|openai):tiny", epic("stats", "me.epic").out, re.M)
 
 
 def test_an_added_preference_is_verified_by_the_model(
