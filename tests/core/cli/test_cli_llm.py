@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from command_line import Epic, jsonl, refused
+from command_line import Epic, Result, jsonl, refused
 from epic_core import EpicMemory
 from epic_core.errors import UnknownItemError
 from epic_core.types import MemoryEntry, Stance
@@ -211,6 +211,20 @@ def test_a_refused_key(epic: Epic, server: LMServer, llm: list[str]) -> None:
 )
 def test_options_that_cannot_be(epic: Epic, options: list[str], parts: list[str]) -> None:
     refused(epic(*BUILD, *options), *parts)
+    assert nothing_written()
+
+
+@pytest.mark.parametrize("model", ["ollama:tiny", "auto"])
+def test_an_address_of_ollama_that_cannot_be(epic: Epic, model: str) -> None:
+    # In a process of its own: the package ollama reads the address when it is imported.
+    done = subprocess.run(
+        [sys.executable, "-m", "epic_core.cli.main", *BUILD, "--llm", model],
+        env={**os.environ, "OLLAMA_HOST": "localhost:many"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    refused(Result(done.returncode, done.stdout, done.stderr), "OLLAMA_HOST")
     assert nothing_written()
 
 
