@@ -62,7 +62,7 @@ class OllamaLM(LimitedLM):
         logprobs: bool = True,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        ollama = _package()
+        ollama = ollama_package()
         check_model("OllamaLM", model, api_key, timeout)
         super().__init__(f"ollama:{model}", concurrency=concurrency, context=context)
         self._model = model
@@ -177,7 +177,7 @@ class OllamaLM(LimitedLM):
         return LMError(f"The Ollama server refused the request ({status}): {said}")
 
 
-def _package() -> Any:
+def ollama_package() -> Any:
     """Return the package ollama, which makes a client for `OLLAMA_HOST` when it is imported."""
     try:
         import ollama
@@ -192,7 +192,7 @@ def server_address(host: str | None) -> httpx.URL:
     """Return the address at which the `ollama` client looks for a server: `host`, `OLLAMA_HOST`, or its own default."""
     import httpx
 
-    ollama = _package()
+    ollama = ollama_package()
     try:
         with ollama.Client(host=host, verify=tls_context()) as client:
             address: httpx.URL = client._client.base_url

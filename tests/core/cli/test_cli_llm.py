@@ -214,11 +214,11 @@ def test_options_that_cannot_be(epic: Epic, options: list[str], parts: list[str]
     assert nothing_written()
 
 
-@pytest.mark.parametrize("model", ["ollama:tiny", "auto"])
-def test_an_address_of_ollama_that_cannot_be(epic: Epic, model: str) -> None:
+@pytest.mark.parametrize("named", ["--llm=ollama:tiny", "--llm=auto", "--encoder=ollama/tiny"])
+def test_an_address_of_ollama_that_cannot_be(epic: Epic, named: str) -> None:
     # In a process of its own: the package ollama reads the address when it is imported.
     done = subprocess.run(
-        [sys.executable, "-m", "epic_core.cli.main", *BUILD, "--llm", model],
+        [sys.executable, "-m", "epic_core.cli.main", *BUILD, named],
         env={**os.environ, "OLLAMA_HOST": "localhost:many"},
         capture_output=True,
         encoding="utf-8",
