@@ -1321,6 +1321,7 @@ class EpicMemory:
 
     def stats(self) -> Stats:
         """Return the counts of this namespace, and the bytes of the whole memory by part, as the paper's Table 6."""
+        self._session.share_model_usage()
         with self._session.lock, self._session.store.reading():
             return stats(self._session)
 

@@ -128,6 +128,7 @@ def test_what_was_reached_is_reported_after_an_interrupt_or_the_end_of_the_time(
     hanging = Model(hang_at=1)
     assert ask(LMVerifier(hanging), notes, HashEncoder(), seconds=0.5, say=lines.append) == [None] * len(notes)
     assert hanging.cancelled == bool(hanging.calls) and lines[-1] == "0.5 s are over."
+    assert "No answer came" in str(shortcomings(notes, [None] * len(notes)))
 
 
 def test_undecided_notes_count_as_wrong_and_are_asked_about_again(

@@ -118,8 +118,11 @@ def _answer(memory: EpicMemory, hits: Hits, *, verbose: bool) -> Iterator[Render
     from epic_core.context import those_that_matter
 
     if not hits:
-        held = len(memory) or memory.stats().counts["light"] or memory.facts()
+        stats = memory.stats()
+        held = len(memory) or stats.counts["light"] or stats.waiting or memory.facts()
         yield Text("Nothing relevant in this memory." if held else "Nothing in this memory yet.")
+        if stats.waiting:
+            yield plain(f"Waiting for a language model: {stats.waiting} (epic retry {memory.path} --llm MODEL)")
         for stated in those_that_matter(hits.matters):
             yield plain(f"But you said: {stated}")
     if not memory.preferences:

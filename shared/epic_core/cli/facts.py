@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option, Typer
 
 from epic_core.cli.options import InFile, Model, command
-from epic_core.cli.printing import table
+from epic_core.cli.printing import table, warn
 from epic_core.errors import UnknownItemError
 
 if TYPE_CHECKING:
@@ -36,7 +36,10 @@ def note(
 
     given = [line for text in texts for line in (standard_input().splitlines() if text == "-" else [text])]
     with file.open(model) as memory:
-        edits = [edit for line in given if line for edit in memory.add_fact(line, expires_at=until).edits]
+        reports = [memory.add_fact(line, expires_at=until) for line in given if line]
+    for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
+        warn(warning)
+    edits = [edit for report in reports for edit in report.edits]
     file.show(
         edits, *(str(edit) + (f"  (epic facts {file.memory} --undo {edit.id})" if edit.id else "") for edit in edits)
     )

@@ -32,7 +32,8 @@ def stats(file: InFile) -> None:
     if made.budget is not None:
         sizes.append(("budget", made.budget, f"{made.budget / 1e6:.4f} MB"))
     others = [("encoder", made.encoder), ("verifier", made.verifier), ("tau", f"{made.tau:.3f}")]
-    others += [(name, told) for name, told in (("model", made.model_use), ("waiting", made.waiting)) if told]
+    told = (("verified by", made.verified_by), ("model", made.model_use), ("waiting", made.waiting))
+    others += [(name, value) for name, value in told if value]
     file.show(
         made,
         table(("count", "rows>"), counts),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
 
 from epic_core.cli.options import InFile, Model, command
-from epic_core.cli.printing import show, visible
+from epic_core.cli.printing import show, visible, warn
 from epic_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -157,11 +157,12 @@ def proposals(
         chosen = _chosen(memory, ids)
         if text is not None and (action != "accept" or len(chosen) != 1):
             raise InvalidInputError("--text is the wording of one proposal that is accepted.")
-        decide: Callable[[Proposal], object] = memory.reject
-        if action == "accept":
-            decide = lambda proposal: memory.accept(proposal, text)  # noqa: E731
         for proposal in chosen:
-            decide(proposal)
+            if action == "reject":
+                memory.reject(proposal)
+                continue
+            for warning in memory.accept(proposal, text).warnings:
+                warn(warning)
         file.show(chosen, *(f"{action}ed  {proposal}" for proposal in chosen))
 
 

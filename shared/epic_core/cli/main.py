@@ -226,7 +226,8 @@ def _report(common: Common, memory: EpicMemory, report: BuildReport, **sources: 
     lines = []
     if opened.read or opened.unread or opened.expanded:
         expanded = f", {opened.expanded} expanded" if opened.expanded else ""
-        lines.append(f"{opened.read} preferences read by the model, {len(opened.unread)} not{expanded}")
+        asked = f" ({opened.usage.calls} calls)"
+        lines.append(f"{opened.read} preferences read by the model, {len(opened.unread)} not{expanded}{asked}")
     gone = sources.get("gone", ())
     lines += [str(report), *(f"{name} is gone, and its items left the memory" for name in gone[:_MOST_GONE])]
     lines += [f"{len(gone) - _MOST_GONE} more files are gone"] if len(gone) > _MOST_GONE else []

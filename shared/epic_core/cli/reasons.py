@@ -115,7 +115,7 @@ def explained_in(memory: EpicMemory, named: str) -> Explanation:
     except UnknownItemError as error:
         if "Did you mean" in str(error) or (" " not in named and named.isascii()):
             raise
-        held = next((item for item in memory.items() if item.text == named), None)
+        held = next((item for item in (*memory.items(), *memory.items(waiting=True)) if item.text == named), None)
         explained = Explanation(item=Item(text=named), entries=(), note=NOT_HELD)
         if held is not None:
             explained = memory.explain(held.id)

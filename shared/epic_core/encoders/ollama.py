@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from epic_core.errors import EncoderError, MissingExtraError
+from epic_core.errors import EncoderError
 from epic_core.types import FloatArray
 
 
@@ -40,19 +40,15 @@ class OllamaEncoder:
         batch_size: int = 64,
         keep_alive: float | str | None = None,
     ) -> None:
-        try:
-            import ollama
-        except ImportError as error:  # a base dependency, but environments are edited by hand
-            raise MissingExtraError("ollama", "all") from error
-        self._ollama: Any = ollama
         from epic_core.lm.http import client_settings
-        from epic_core.lm.ollama import environment_key, server_address
+        from epic_core.lm.ollama import environment_key, ollama_package, server_address
 
+        self._ollama = ollama_package()
         address = server_address(host)
         self._host = host
         self._timeout = timeout
         self._settings = client_settings(address, timeout=timeout, concurrency=1, key=environment_key(address))
-        self._client: Any = ollama.Client(host=host, **self._settings)
+        self._client: Any = self._ollama.Client(host=host, **self._settings)
         weakref.finalize(self, self._client.close)
         self._batch_size = batch_size
         self._keep_alive = keep_alive

@@ -77,6 +77,8 @@ def lm_of(
     if address is not None and url is not None:
         raise InvalidInputError(f"The server of {model!r} was given twice: in the name, and as url={url!r}.")
     if kind == "ollama" and name:
+        if re.search(r"@(?!sha256:)", name):
+            raise InvalidInputError(f"The address in {model!r} must be whole, such as http://localhost:11434.")
         return OllamaLM(name, host=address or url, api_key=api_key, **limits)
     if kind == "openai" and name:
         if (server := address or url) is None:

@@ -62,10 +62,7 @@ class OllamaLM(LimitedLM):
         logprobs: bool = True,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        try:
-            import ollama
-        except ImportError as error:  # a base dependency, but environments are edited by hand
-            raise MissingExtraError("ollama", "all") from error
+        ollama = ollama_package()
         check_model("OllamaLM", model, api_key, timeout)
         super().__init__(f"ollama:{model}", concurrency=concurrency, context=context)
         self._model = model
@@ -73,7 +70,7 @@ class OllamaLM(LimitedLM):
         self._timeout = timeout
         self._settings = {"logprobs": logprobs or None, "keep_alive": keep_alive}
         self._options = {"temperature": 0, "seed": 0, "num_ctx": context, **(options or {})}
-        self._ollama: Any = ollama
+        self._ollama = ollama
         address = server_address(host)
         self.host = str(address).rstrip("/")
         self._key = environment_key(address) if api_key is None else api_key
@@ -180,11 +177,22 @@ class OllamaLM(LimitedLM):
         return LMError(f"The Ollama server refused the request ({status}): {said}")
 
 
+def ollama_package() -> Any:
+    """Return the package ollama, which makes a client for `OLLAMA_HOST` when it is imported."""
+    try:
+        import ollama
+    except ImportError as error:  # a base dependency, but environments are edited by hand
+        raise MissingExtraError("ollama", "all") from error
+    except ValueError as error:
+        raise InvalidInputError(f"OLLAMA_HOST is no address of a server: {error}.") from None
+    return ollama
+
+
 def server_address(host: str | None) -> httpx.URL:
     """Return the address at which the `ollama` client looks for a server: `host`, `OLLAMA_HOST`, or its own default."""
     import httpx
-    import ollama
 
+    ollama = ollama_package()
     try:
         with ollama.Client(host=host, verify=tls_context()) as client:
             address: httpx.URL = client._client.base_url

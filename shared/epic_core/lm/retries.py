@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_core.lm.base import Completion, LanguageModel, Message, Schema
+from epic_core.lm.budget import ModelBudgetError
 from epic_core.runtime.effects import Effect, Effects
 from epic_core.runtime.threads import in_thread
 from epic_core.types import Usage
@@ -132,7 +133,7 @@ def patiently(request: Complete, patience: RetryPolicy, usage: Usage) -> Effects
     while True:
         started = time.perf_counter()
         answer = yield request
-        usage.calls += 1
+        usage.calls += not isinstance(answer, ModelBudgetError)  # with that, nothing was sent
         usage.seconds += time.perf_counter() - started
         if isinstance(answer, Completion):
             patience.answered()

@@ -90,6 +90,8 @@ class Stats:
             yield f"{name:14}{size:>10} bytes  {size / 1e6:8.4f} MB"
         yield f"{'encoder':14}{self.encoder}"
         yield f"{'verifier':14}{self.verifier}"
+        if self.verified_by not in (None, self.verifier):
+            yield f"{'verified by':14}{self.verified_by}"
         yield f"{'tau':14}{self.tau:.3f}"
         if self.budget is not None:
             yield f"{'budget':14}{self.budget:>10} bytes  {self.budget / 1e6:8.4f} MB"

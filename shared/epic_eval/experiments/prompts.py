@@ -246,6 +246,8 @@ def _share(right: Iterable[bool]) -> str:
 
 def shortcomings(notes: Sequence[Note], said: Sequence[Record | None]) -> list[Part]:
     """Return what fell short, by kind and with examples."""
+    if not any(said):
+        return [Text("No answer came: give it longer (--seconds), or see whether the server answers.")]
     kinds: dict[str, list[Pair]] = {}
     for pair in pairs_of(notes, said):
         if (kind := _shortcoming(pair)) is not None:

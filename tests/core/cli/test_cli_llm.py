@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from command_line import Epic, jsonl, refused
+from command_line import Epic, Result, jsonl, refused
 from epic_core import EpicMemory
 from epic_core.errors import UnknownItemError
 from epic_core.types import MemoryEntry, Stance
@@ -100,7 +100,7 @@ def test_build_asks_the_model_and_reports_its_calls(epic: Epic, server: LMServer
 
     assert (result.code, result.err) == (0, "")
     assert server.calls == 1 + len(PREFERENCES) and said.read == PREFERENCES and server.most_at_once == 1
-    assert "2 preferences read by the model, 0 not" in result.out
+    assert "2 preferences read by the model, 0 not (2 calls)" in result.out
     assert re.search(r"^language model +1 calls +[1-9]\d* \+ [1-9]\d* tokens +[\d.]+ s in calls$", result.out, re.M)
     assert re.search(r"^verification +2 kept", result.out, re.M)
     assert right()
@@ -200,6 +200,7 @@ def test_a_refused_key(epic: Epic, server: LMServer, llm: list[str]) -> None:
         (["--llm", ""], ["ollama:MODEL"]),
         (["--llm", "openai:tiny"], ["--llm-url"]),
         (["--llm", "openai:tiny", "--llm-url", "localhost:8000"], ["localhost:8000", "base_url"]),
+        (["--llm", "ollama:tiny@localhost:11434"], ["ollama:tiny@localhost:11434", "http://"]),
         (["--llm", "ollama:tiny", "--concurrency", "0"], ["concurrency"]),
         (["--llm", "ollama:tiny", "--concurrency", "many"], ["--concurrency"]),
         (["--llm", "ollama:tiny", "--timeout", "0"], ["timeout"]),
@@ -210,6 +211,20 @@ def test_a_refused_key(epic: Epic, server: LMServer, llm: list[str]) -> None:
 )
 def test_options_that_cannot_be(epic: Epic, options: list[str], parts: list[str]) -> None:
     refused(epic(*BUILD, *options), *parts)
+    assert nothing_written()
+
+
+@pytest.mark.parametrize("named", ["--llm=ollama:tiny", "--llm=auto", "--encoder=ollama/tiny"])
+def test_an_address_of_ollama_that_cannot_be(epic: Epic, named: str) -> None:
+    # In a process of its own: the package ollama reads the address when it is imported.
+    done = subprocess.run(
+        [sys.executable, "-m", "epic_core.cli.main", *BUILD, named],
+        env={**os.environ, "OLLAMA_HOST": "localhost:many"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    refused(Result(done.returncode, done.stdout, done.stderr), "OLLAMA_HOST")
     assert nothing_written()
 
 
@@ -238,12 +253,17 @@ def test_retry_decides_what_waits(epic: Epic, server: LMServer, said: Script, ll
     assert "could not be understood" in built.out
     assert pending() == PASSED
     assert "Behalten, weil es passt." in epic("explain", "me.epic", "vegan").out
+    assert "Behalten, weil es passt." in epic("explain", "me.epic", TEXTS["vegan"]).out
+    asked = epic("ask", "me.epic", "Which hotel should I book?").out
+    assert "Nothing in this memory yet." not in asked
+    assert f"{PASSED} items to be verified" in asked and "epic retry me.epic --llm MODEL" in asked
 
     server.answer = lambda request: said(request["messages"])
     retried = epic("retry", "me.epic", *llm)
     assert retried.code == 0
     assert pending() == 0
     assert right()
+    assert re.search(r"^verified by +lm/(ollama|openai):tiny", epic("stats", "me.epic").out, re.M)
 
 
 def test_an_added_preference_is_verified_by_the_model(

@@ -70,6 +70,17 @@ def test_the_model_does_what_a_command_can_use_it_for(
     assert kind in mind.kinds and set(mind.answered.values()) == {1}
 
 
+def test_a_model_that_fails_is_named_where_a_fact_is_noted_or_a_proposal_accepted(
+    epic: Epic, mind: Mind, llm: list[str]
+) -> None:
+    epic("learn", "me.epic", "chat.json", *llm)
+    mind.well = False
+    noted = epic("note", "me.epic", "My rent is 900 euros.", *llm)
+    assert noted.code == 0 and "did not say what a fact changes" in noted.err
+    accepted = epic("proposals", "me.epic", "accept", "all", *llm)
+    assert accepted.code == 0 and "1 preferences could not be read by the model" in accepted.err
+
+
 def test_what_a_question_had_judged_is_kept(epic: Epic, mind: Mind, llm: list[str]) -> None:
     question = "Which stew of beans should I cook?"
     asked = [epic("ask", "me.epic", question, *options) for options in (llm, llm, [])]

@@ -159,7 +159,7 @@ def test_what_is_left_over_waits_is_reported_and_is_taken_up(
 ) -> None:
     with opened(path, mind, 3) as memory:
         report = awaited(is_async, memory, "add", ITEMS)
-        assert mind.asked == 3
+        assert mind.asked == 3 and report.usage.calls == 1
         waiting = report.undecided
         assert waiting == memory.stats().counts["pending"] > 0
         assert f"budget of 3 calls a day is used up: {waiting} items and 0 preferences wait" in str(report)
@@ -168,7 +168,7 @@ def test_what_is_left_over_waits_is_reported_and_is_taken_up(
         assert len(memory.search("Which stew of beans?")) > 0
 
         again = awaited(is_async, memory, "retry")
-        assert mind.asked == 3 and again.undecided == waiting
+        assert mind.asked == 3 and again.undecided == waiting and again.usage.calls == 0
     with opened(path, mind, 3) as memory:  # another process, the same day
         assert memory.retry().undecided == waiting and mind.asked == 3
 
@@ -178,6 +178,20 @@ def test_what_is_left_over_waits_is_reported_and_is_taken_up(
         assert awaited(is_async, memory, "retry").kept == waiting
         assert wanted(memory)
     assert set(mind.answered.values()) == {1}
+
+
+def test_what_opening_a_memory_used_is_counted_at_once(mind: Mind, path: Path) -> None:
+    with opened(path, mind, 3) as memory:
+        assert mind.asked == 2
+        assert str(memory.stats().model_use).startswith("2 calls, ")
+
+
+def test_stats_name_the_model_that_verified(mind: Mind, path: Path) -> None:
+    with opened(path, mind, None) as memory:
+        memory.add(ITEMS[:2])
+        assert "verified by" not in str(memory.stats())
+    with EpicMemory.open(path) as memory:
+        assert re.search(rf"^verified by +lm/{Own(mind).name}/", str(memory.stats()), re.M)
 
 
 def test_preferences_wait_as_well(mind: Mind, path: Path, clock: Clock) -> None:
