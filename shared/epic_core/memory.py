@@ -664,12 +664,9 @@ class EpicMemory:
         preferences: Iterable[str | Preference] | None = None,
         stance_policy: StancePolicy = "prefer",
         namespace: str | None = None,
-        distinct: bool = True,
-        embed: Sequence[str] | None = None,
         keys: Keys = "both",
         min_score: MinScore = "auto",
         reranker: LearnedReranker | bool | None = None,
-        explore: float = 0.0,
         select: Select = "k",
     ) -> Hits:
         """Return the k items that answer a query best under the user's preferences.
@@ -685,17 +682,12 @@ class EpicMemory:
                 "only_supports" leaves out items that conflict with a preference, in part or whole; "any" ranks by
                 similarity alone. A question that asks what stands in a note is answered by its topic.
             namespace: Another user's memory in the same file.
-            distinct: k distinct items, their entries merged; False: the paper's top-k entries, one hit each.
-            embed: Texts, whose mean embedding is searched for and steered in place of the query's own, such as an
-                answer that a model has made up. A fallback is asked the query.
             keys: "both" finds an item by its title, text and exact words, and by its instructions if it has no text
                 embedded; "instruction" by its instructions alone, as in the paper.
             min_score: The least relevance of a hit: "auto" for the encoder's own floor, below which nothing is returned
                 and the fallback is asked; a cosine; or None, which always returns k hits, as in the paper.
             reranker: Chooses the k hits of twenty by what helped before: one that was trained, or True for what this
                 memory has learnt (`learn`). Scores stay those of retrieval; `Hits.ranking` has its probabilities.
-            explore: Draws the reranker's order at this temperature instead of taking the best, so that it learns of
-                others, too; 0.1 is little.
             select: "k" for k hits; "adaptive" for as many as the question needs, at most k.
 
         Returns:
@@ -715,17 +707,14 @@ class EpicMemory:
             preferences=preferences,
             stance_policy=stance_policy,
             namespace=namespace,
-            distinct=distinct,
-            embed=embed,
             keys=keys,
             min_score=min_score,
             choice=checked_choice(
                 self._session,
                 reranker,
-                explore,
                 select,
                 namespace=namespace,
-                plain=distinct and keys == "both",
+                plain=keys == "both",
             ),
         )
         return run(search(self._session, asked, clock), clock)
@@ -740,12 +729,9 @@ class EpicMemory:
         preferences: Iterable[str | Preference] | None = None,
         stance_policy: StancePolicy = "prefer",
         namespace: str | None = None,
-        distinct: bool = True,
-        embed: Sequence[str] | None = None,
         keys: Keys = "both",
         min_score: MinScore = "auto",
         reranker: LearnedReranker | bool | None = None,
-        explore: float = 0.0,
         select: Select = "k",
     ) -> Hits:
         """As `search`, without blocking the event loop."""
@@ -759,17 +745,14 @@ class EpicMemory:
             preferences=preferences,
             stance_policy=stance_policy,
             namespace=namespace,
-            distinct=distinct,
-            embed=embed,
             keys=keys,
             min_score=min_score,
             choice=checked_choice(
                 self._session,
                 reranker,
-                explore,
                 select,
                 namespace=namespace,
-                plain=distinct and keys == "both",
+                plain=keys == "both",
             ),
         )
         return await arun(search(self._session, asked, clock), clock)
@@ -864,7 +847,7 @@ class EpicMemory:
         def looked_up(question: str) -> Effects[Hits]:
             asked = checked_search(
                 self._session, question, CANDIDATES, filter=None, steering="signed", preferences=None,
-                stance_policy="any", namespace=namespace, distinct=True,
+                stance_policy="any", namespace=namespace,
             )  # fmt: skip
             return search(self._session, asked, clock)
 
@@ -915,7 +898,6 @@ class EpicMemory:
             preferences=None,
             stance_policy=stance_policy,
             namespace=namespace,
-            distinct=True,
             min_score=min_score,
         )
         unit = checked_vector(vector, self.encoder.dimension, self)
