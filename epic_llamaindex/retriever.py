@@ -87,8 +87,8 @@ class EpicRetriever(Copied, BaseRetriever):
     `index_id`. Guidance is in flat `epic_*` metadata, excluded from the text to embed and from the text for a model.
     The metadata does not depend on the query, so that a fusion of several queries recognises a node.
 
-    The memory embeds the text of a query bundle, or the mean of its `custom_embedding_strs`, as HyDE writes them; not
-    the embedding in the bundle, which may be another model's.
+    The memory searches for the text of a query bundle with its `custom_embedding_strs`, as HyDE writes them, behind it;
+    not for the embedding in the bundle, which may be another model's.
 
     `with` or `close()` closes the memory if the retriever opened or made it.
 
@@ -312,14 +312,14 @@ class EpicRetriever(Copied, BaseRetriever):
 
     @dispatcher.span
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query, embed = _query_of(query_bundle)
-        return self._nodes(self._searched.search(query, self._similarity_top_k, embed=embed, **self._options))
+        query = _query_of(query_bundle)
+        return self._nodes(self._searched.search(query, self._similarity_top_k, **self._options))
 
     # BaseRetriever decorates `_retrieve`, but not this method.
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query, embed = _query_of(query_bundle)
-        return self._nodes(await self._searched.asearch(query, self._similarity_top_k, embed=embed, **self._options))
+        query = _query_of(query_bundle)
+        return self._nodes(await self._searched.asearch(query, self._similarity_top_k, **self._options))
 
     def _nodes(self, hits: Hits) -> list[NodeWithScore]:
         dispatcher.event(search_event(hits, self._similarity_top_k))
@@ -451,12 +451,12 @@ class EpicRetriever(Copied, BaseRetriever):
         return self.memory.forget(*items) if items else 0
 
 
-def _query_of(query_bundle: object) -> tuple[str, list[str] | None]:
-    """Return the query, and the texts to embed in its place."""
+def _query_of(query_bundle: object) -> str:
+    """Return the text of a query, and behind it the other texts that are to be embedded for it."""
     if not isinstance(query_bundle, QueryBundle):
         raise InvalidInputError(f"A query is a text or a QueryBundle, not {type(query_bundle).__name__}.")
     given = query_bundle.custom_embedding_strs
-    texts = None if given is None else [text for text in given if text.strip()]
-    if texts == []:
+    texts = [query_bundle.query_str] if given is None else [text for text in given if text.strip()]
+    if not texts:
         raise InvalidInputError("The custom_embedding_strs of the query are empty: give texts, or leave them out.")
-    return query_bundle.query_str, texts
+    return "\n".join(dict.fromkeys([query_bundle.query_str, *texts]))

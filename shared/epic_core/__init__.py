@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from epic_core.errors import EpicError
     from epic_core.filters import Filter
     from epic_core.memory import EpicMemory
-    from epic_core.retention.policies import ByValue, Ebbinghaus, UsageFifo
+    from epic_core.retention.policies import ByValue
     from epic_core.steering.query_steering import QuerySteering
     from epic_core.types import (
         Alignment,
@@ -35,7 +35,6 @@ __all__ = [
     "ByValue",
     "Candidate",
     "Decision",
-    "Ebbinghaus",
     "EpicError",
     "EpicMemory",
     "Expansion",
@@ -48,7 +47,6 @@ __all__ = [
     "Preference",
     "QuerySteering",
     "Stance",
-    "UsageFifo",
     "Verdict",
 ]
 
@@ -56,9 +54,7 @@ __all__ = [
 _MODULES = {
     "Aspects": "types",
     "ByValue": "retention",
-    "Ebbinghaus": "retention",
     "NotKept": "types",
-    "UsageFifo": "retention",
     "Expansion": "types",
     "EpicError": "errors",
     "EpicMemory": "memory",

@@ -52,7 +52,6 @@ from epic_core.pipeline.reencode import reencode_memory
 from epic_core.pipeline.search import (
     BY_VECTOR,
     Keys,
-    Search,
     checked_filter,
     checked_search,
     preferences_by_weight,
@@ -60,7 +59,7 @@ from epic_core.pipeline.search import (
     search_vector,
 )
 from epic_core.pipeline.session import Session
-from epic_core.pipeline.tags import checked_tagger, search_by_tags
+from epic_core.pipeline.tags import checked_tagger
 from epic_core.pipeline.undo import undo
 from epic_core.preferences.parser import aspects_of
 from epic_core.reranking import LearnedReranker
@@ -74,7 +73,7 @@ from epic_core.runtime.threads import in_thread
 from epic_core.storage.sqlite.files import encoder_in
 from epic_core.storage.store import Store
 from epic_core.text.chunking import Chunker, ConversationChunker
-from epic_core.text.tagging import Rerank, Tagger, rerank_of
+from epic_core.text.tagging import Tagger
 from epic_core.types import (
     Aspects,
     BuildReport,
@@ -222,7 +221,7 @@ class EpicMemory:
         expander: A language model that reads and expands preferences in place of the verifier's, such as
             `OllamaLM("qwen3:4b")` beside the embedded verifier.
         tagger: Gives tags to items, as metadata `tags_topics`, `tags_entities`, `tags_kind`, `tags_intent` and
-            `tags_preferences`, for filters and `search(rerank=...)`: `epic_core.graph.PhraseTagger()`, `LMTagger(lm)`.
+            `tags_preferences`, for filters: `epic_core.graph.PhraseTagger()`, `LMTagger(lm)`.
 
     Raises:
         InvalidInputError: if an argument is invalid.
@@ -665,13 +664,9 @@ class EpicMemory:
         preferences: Iterable[str | Preference] | None = None,
         stance_policy: StancePolicy = "prefer",
         namespace: str | None = None,
-        distinct: bool = True,
-        embed: Sequence[str] | None = None,
         keys: Keys = "both",
         min_score: MinScore = "auto",
-        rerank: Rerank | None = None,
         reranker: LearnedReranker | bool | None = None,
-        explore: float = 0.0,
         select: Select = "k",
     ) -> Hits:
         """Return the k items that answer a query best under the user's preferences.
@@ -687,20 +682,12 @@ class EpicMemory:
                 "only_supports" leaves out items that conflict with a preference, in part or whole; "any" ranks by
                 similarity alone. A question that asks what stands in a note is answered by its topic.
             namespace: Another user's memory in the same file.
-            distinct: k distinct items, their entries merged; False: the paper's top-k entries, one hit each.
-            embed: Texts, whose mean embedding is searched for and steered in place of the query's own, such as an
-                answer that a model has made up. A fallback is asked the query.
             keys: "both" finds an item by its title, text and exact words, and by its instructions if it has no text
                 embedded; "instruction" by its instructions alone, as in the paper.
             min_score: The least relevance of a hit: "auto" for the encoder's own floor, below which nothing is returned
                 and the fallback is asked; a cosine; or None, which always returns k hits, as in the paper.
-            rerank: By tags (`EpicMemory(tagger=...)`): "tags" adds their share to the score; "tags-paper" is a
-                published rule on ranks, blind to scores, preferences and the floor, with at most five hits; or a
-                `TagRerank` with other settings. `reranker` and `select` choose from what the tags have ranked.
             reranker: Chooses the k hits of twenty by what helped before: one that was trained, or True for what this
                 memory has learnt (`learn`). Scores stay those of retrieval; `Hits.ranking` has its probabilities.
-            explore: Draws the reranker's order at this temperature instead of taking the best, so that it learns of
-                others, too; 0.1 is little.
             select: "k" for k hits; "adaptive" for as many as the question needs, at most k.
 
         Returns:
@@ -720,20 +707,17 @@ class EpicMemory:
             preferences=preferences,
             stance_policy=stance_policy,
             namespace=namespace,
-            distinct=distinct,
-            embed=embed,
             keys=keys,
             min_score=min_score,
             choice=checked_choice(
                 self._session,
                 reranker,
-                explore,
                 select,
                 namespace=namespace,
-                plain=distinct and keys == "both",
+                plain=keys == "both",
             ),
         )
-        return run(self._searching(asked, rerank, clock), clock)
+        return run(search(self._session, asked, clock), clock)
 
     async def asearch(
         self,
@@ -745,13 +729,9 @@ class EpicMemory:
         preferences: Iterable[str | Preference] | None = None,
         stance_policy: StancePolicy = "prefer",
         namespace: str | None = None,
-        distinct: bool = True,
-        embed: Sequence[str] | None = None,
         keys: Keys = "both",
         min_score: MinScore = "auto",
-        rerank: Rerank | None = None,
         reranker: LearnedReranker | bool | None = None,
-        explore: float = 0.0,
         select: Select = "k",
     ) -> Hits:
         """As `search`, without blocking the event loop."""
@@ -765,25 +745,17 @@ class EpicMemory:
             preferences=preferences,
             stance_policy=stance_policy,
             namespace=namespace,
-            distinct=distinct,
-            embed=embed,
             keys=keys,
             min_score=min_score,
             choice=checked_choice(
                 self._session,
                 reranker,
-                explore,
                 select,
                 namespace=namespace,
-                plain=distinct and keys == "both",
+                plain=keys == "both",
             ),
         )
-        return await arun(self._searching(asked, rerank, clock), clock)
-
-    def _searching(self, asked: Search, rerank: Rerank | None, clock: Clock) -> Effects[Hits]:
-        if rerank is None:
-            return search(self._session, asked, clock)
-        return search_by_tags(self._session, asked, rerank_of(rerank), clock)
+        return await arun(search(self._session, asked, clock), clock)
 
     def learn(self, hits: Hits, feedback: Feedback) -> None:
         """Learn which hits help from what the user did with those of a search with `reranker=`.
@@ -875,7 +847,7 @@ class EpicMemory:
         def looked_up(question: str) -> Effects[Hits]:
             asked = checked_search(
                 self._session, question, CANDIDATES, filter=None, steering="signed", preferences=None,
-                stance_policy="any", namespace=namespace, distinct=True,
+                stance_policy="any", namespace=namespace,
             )  # fmt: skip
             return search(self._session, asked, clock)
 
@@ -926,7 +898,6 @@ class EpicMemory:
             preferences=None,
             stance_policy=stance_policy,
             namespace=namespace,
-            distinct=True,
             min_score=min_score,
         )
         unit = checked_vector(vector, self.encoder.dimension, self)

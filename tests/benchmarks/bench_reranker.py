@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from common import interval, panels, save_figure
-from epic_core import EpicMemory, Item
+from epic_core import EpicMemory, Hits, Item
 from epic_core.reranking import Example, LearnedReranker, Settings
 from epic_core.reranking.policy import log_probability, sample
 from epic_core.reranking.reranker import CANDIDATES
@@ -136,12 +136,21 @@ def share_used(memory: EpicMemory, questions: list[str], reranker: bool) -> np.n
     return np.array([np.mean([uses(hit.item.text) for hit in hits]) for hits in shown])
 
 
+def drawn(memory: EpicMemory, question: str) -> Hits:
+    """Return three of twenty hits, drawn by their scores, so that the reranker learns of others than the best, too."""
+    found = memory.search(question, 20, reranker=True, min_score=None)
+    assert found.ranking is not None
+    hit_of = dict(zip(found.ranking.order, found, strict=True))
+    ranking = memory.reranker.rank(found.ranking.features, 3, explore=0.3)
+    return Hits([hit_of[place] for place in ranking.order], ranking=ranking)
+
+
 def one_user(memory: EpicMemory, asked: list[str], held: list[str], events: int) -> tuple[np.ndarray, list[float]]:
     """Learn of events; return the shares of used hits, shape (points, questions), and the seconds of each event."""
     memory.forget_learnt()
     shares, seconds = [share_used(memory, held, reranker=True)], []
     for number in range(events):
-        hits = memory.search(asked[number % len(asked)], 3, reranker=True, explore=0.3, min_score=None)
+        hits = drawn(memory, asked[number % len(asked)])
         started = time.perf_counter()
         memory.learn(hits, {hit.item.id: "used" for hit in hits if uses(hit.item.text)})
         seconds.append(time.perf_counter() - started)

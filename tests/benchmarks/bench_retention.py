@@ -31,16 +31,7 @@ from epic_core import EpicMemory
 from epic_core.cli.sources import Sources
 from epic_core.encoders import StaticEncoder
 from epic_core.pipeline.coarse_filter import coarse_filter
-from epic_core.retention.policies import (
-    ByValue,
-    Ebbinghaus,
-    Fifo,
-    Held,
-    Random,
-    RetentionPolicy,
-    UsageFifo,
-    choose,
-)
+from epic_core.retention.policies import ByValue, Held, Positions, RetentionPolicy, choose
 from epic_core.types import Candidate, Item, Preference, Stance
 from epic_core.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier
 
@@ -49,6 +40,61 @@ DAYS = 90.0
 FOUND = 5
 LEAST_BUDGET = 96_000
 STANCES = {stance: position for position, stance in enumerate(Stance)}
+
+
+@dataclass(frozen=True)
+class Fifo:
+    """A policy by which the oldest entry leaves first."""
+
+    name: str = "fifo"
+    share: float = 0.1
+
+    def order(self, held: Held, now: float) -> Positions:
+        return np.arange(len(held), dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class Random:
+    """A policy with a random order, the same for the same entries."""
+
+    name: str = "random"
+    share: float = 0.1
+
+    def order(self, held: Held, now: float) -> Positions:
+        return _generator(held).permutation(len(held)).astype(np.intp)
+
+
+@dataclass(frozen=True)
+class UsageFifo:
+    """A policy by which entries used one deviation less than the mean leave first, the others at random behind them.
+
+    A rule from the literature, which removes a fifth of the capacity at a time.
+    """
+
+    name: str = "usage-fifo"
+    share: float = 0.2
+
+    def order(self, held: Held, now: float) -> Positions:
+        if not len(held):
+            return np.empty(0, dtype=np.intp)
+        little = held.uses < held.uses.mean() - held.uses.std()
+        return np.concatenate([np.flatnonzero(little), _generator(held).permutation(np.flatnonzero(~little))])
+
+
+@dataclass(frozen=True)
+class Ebbinghaus:
+    """A policy by MemoryBank's forgetting curve e^(-t/S): t in days since the last use, S = 1 + uses."""
+
+    name: str = "ebbinghaus"
+    share: float = 0.1
+
+    def order(self, held: Held, now: float) -> Positions:
+        return np.argsort(-held.idle_days(now) / (1 + held.uses), kind="stable")
+
+
+def _generator(held: Held) -> np.random.Generator:
+    # The entries are part of the seed, because a constant one would spare the same positions each time.
+    return np.random.default_rng([0, len(held), int(held.rows[-1]) if len(held) else 0])
 
 
 @dataclass

@@ -15,28 +15,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from bench_choices import Case, drawn, own_cases
 from bench_two_hop import corpus, questions
 from common import interval, parse, parser, personas, read_jsonl
-from epic_core import EpicMemory, Item
+from epic_core import EpicMemory, Hit, Item
 from epic_core.encoders import Encoder, SentenceTransformerEncoder, default_encoder
 from epic_core.graph import PhraseTagger
-from epic_core.text.tagging import Rerank, TagRerank
+from epic_eval.tags import TagRanking
 
-WAYS: dict[str, Rerank | None] = {
+WAYS: dict[str, TagRanking | None] = {
     "none": None,
-    "tags-paper": "tags-paper",
+    "tags-paper": TagRanking(paper=True),
     **{
-        f"tags, alike {alike}, share {share}": TagRerank(alike=alike, share=share)
+        f"tags, alike {alike}, share {share}": TagRanking(alike=alike, share=share)
         for alike in (0.6, 0.75, 0.9)
         for share in (0.02, 0.05, 0.1)
     },
 }
 HITS = 20
 MEMORIES, ASKED = 2, 150
+
+
+def ranked(
+    memory: EpicMemory, encoder: Encoder, way: TagRanking | None, question: str, k: int, **options: Any
+) -> list[Hit]:
+    """Return the k best hits of a search, by tags or as they are."""
+    if way is None:
+        return list(memory.search(question, k, **options))
+    return way.search(memory, PhraseTagger(), encoder, question, k, **options)
 
 
 def choices(encoder: Encoder, cases: Sequence[Case]) -> dict[str, np.ndarray]:
@@ -46,8 +56,8 @@ def choices(encoder: Encoder, cases: Sequence[Case]) -> dict[str, np.ndarray]:
         options = dict.fromkeys(option for other in cases if other.topic == case.topic for option in other.options)
         memory = EpicMemory(persona.preferences, encoder=encoder, tagger=PhraseTagger())
         memory.add(list(options))
-        for way, rerank in WAYS.items():
-            hits = [hit.item.text for hit in memory.search(case.question, HITS, min_score=None, rerank=rerank)]
+        for way, by_tags in WAYS.items():
+            hits = [hit.item.text for hit in ranked(memory, encoder, by_tags, case.question, HITS, min_score=None)]
             own = [text for text in hits if text in case.options]
             found[way].append(own[:1] == case.options[:1])
     return {way: np.array(right, dtype=float) for way, right in found.items()}
@@ -58,8 +68,8 @@ def two_hops(encoder: Encoder) -> dict[str, np.ndarray]:
     memory = EpicMemory(["I like good answers."], encoder=encoder, tagger=PhraseTagger(), coarse=False, fine=False)
     memory.add(corpus())
     found: dict[str, list[bool]] = {}
-    for way, rerank in WAYS.items():
-        hits = (memory.search(one.text, 5, rerank=rerank, min_score=None) for one in questions())
+    for way, by_tags in WAYS.items():
+        hits = (ranked(memory, encoder, by_tags, one.text, 5, min_score=None) for one in questions())
         ids = [{hit.item.id for hit in each} for each in hits]
         found[way] = [one.passages <= each for one, each in zip(questions(), ids, strict=True)]
     return {way: np.array(both, dtype=float) for way, both in found.items()}
@@ -75,8 +85,8 @@ def unrelated(encoder: Encoder, passages: Sequence[str], users: Sequence[list[st
         for question in asked:
             total += 1
             (plain,) = memory.search(question, 1, steering="off", stance_policy="any", min_score=None)
-            for way, rerank in WAYS.items():
-                hits = memory.search(question, 5, rerank=rerank)
+            for way, by_tags in WAYS.items():
+                hits = ranked(memory, encoder, by_tags, question, 5)
                 counts[way] += [bool(hits), bool(hits) and hits[0].item.id == plain.item.id]
     for way, (any_hit, kept) in counts.items():
         print(f"  {way:32}finds anything {any_hit / total:.3f}, the first by cosine {kept / total:.3f}")

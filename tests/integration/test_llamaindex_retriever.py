@@ -220,13 +220,14 @@ async def test_a_query_that_cannot_be_is_an_error(retriever: Any, query: Any, wh
         await both(retriever, "_retrieve", query)
 
 
-async def test_texts_to_embed_take_the_place_of_the_query(memory: EpicMemory) -> None:
+async def test_texts_to_embed_stand_behind_the_query(memory: EpicMemory) -> None:
     """As HyDE hands them down: an answer that a model has made up, and the query itself."""
     retriever = EpicRetriever(memory, similarity_top_k=3)
     transform = HyDEQueryTransform(llm=ScriptedLLM(answers=["A vegan stew for a strict vegan diet."]))
     bundle = transform.run(QUERY)
     assert len(bundle.custom_embedding_strs) == 2
-    wanted = memory.search(QUERY, 3, embed=bundle.custom_embedding_strs)
+    answer = next(text for text in bundle.custom_embedding_strs if text != QUERY)
+    wanted = memory.search(f"{QUERY}\n{answer}", 3)
     plain = retriever.retrieve(QUERY)
     for found in (retriever.retrieve(bundle), await retriever.aretrieve(bundle)):
         assert [(node.node_id, node.score) for node in found] == [(hit.item.id, hit.score) for hit in wanted]

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict
 from epic_core.errors import BudgetError, InvalidInputError, RetryQueueFullError
-from epic_core.retention import Ebbinghaus, Fifo, Held, Positions
+from epic_core.retention import ByValue, Held, Positions
 from epic_core.retention.budget import Budget, checked_budget
 from epic_core.storage.sqlite import database
 from epic_core.text.chunking import sentences
@@ -36,6 +36,18 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 def path(tmp_path: Path) -> Path:
     (tmp_path / "memory").mkdir()
     return tmp_path / "memory" / "me.epic"
+
+
+class OldestFirst:
+    """A retention policy by which the oldest entry leaves first."""
+
+    name = "oldest first"
+
+    def __init__(self, share: float = 0.1) -> None:
+        self.share = share
+
+    def order(self, held: Held, now: float) -> Positions:
+        return np.arange(len(held), dtype=np.intp)
 
 
 # Measuring.
@@ -554,7 +566,7 @@ def some_shortened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Shor
     """A file in which some items have been shortened; what came, and how those are held."""
     place = tmp_path_factory.mktemp("shortened") / "me.epic"
     came, shortened = {f"item {n}": Item(id=f"item {n}", text=text_of(n, 2500)) for n in range(200)}, 0
-    with opened(place, 150_000, preferences=[WINE], retention=Fifo(share=0.3)) as memory:
+    with opened(place, 150_000, preferences=[WINE], retention=OldestFirst(share=0.3)) as memory:
         for start in range(0, 200, 10):
             shortened += memory.add([came[f"item {n}"] for n in range(start, start + 10)]).shortened
             held = held_of(memory, place.parent)
@@ -579,7 +591,7 @@ def test_shortened_items_keep_the_sentences_of_their_instructions_and_stay_the_s
     path: Path, shortened: Shortened
 ) -> None:
     came, less = shortened
-    with opened(path, retention=Fifo(share=0.3)) as memory:
+    with opened(path, retention=OldestFirst(share=0.3)) as memory:
         for key, line in less.items():
             assert line["text"].startswith(came[key].text[:30])
             assert len(line["text"]) <= 0.5 * len(came[key].text)
@@ -619,7 +631,7 @@ def test_a_new_preference_is_matched_with_shortened_items_too(
 
 def test_shortened_items_that_are_judged_again_stay_the_same_items(path: Path, shortened: Shortened) -> None:
     came, less = shortened
-    with opened(path, verifier=Quoting("language model", cached=True), retention=Fifo(share=0.3)) as memory:
+    with opened(path, verifier=Quoting("language model", cached=True), retention=OldestFirst(share=0.3)) as memory:
         memory.add(Item(id=f"new {n}", text=text_of(5000 + n, 2500)) for n in range(12))
         held = held_of(memory, path.parent.parent)
         stayed = [key for key in less if key in held]
@@ -696,15 +708,15 @@ def test_a_policy_that_leaves_out_an_entry_is_an_error_and_the_file_stays_good(p
     assert path.stat().st_size <= BUDGET
 
 
-@pytest.mark.parametrize("policy", ["by-value", Ebbinghaus, object()], ids=["text", "class", "object"])
+@pytest.mark.parametrize("policy", ["by-value", ByValue, object()], ids=["text", "class", "object"])
 def test_what_is_no_policy_is_an_error(policy: Any) -> None:
     with pytest.raises(InvalidInputError, match="retention"):
         EpicMemory([WINE], encoder=HashEncoder(64), retention=policy)
 
 
 def test_what_is_used_survives_what_is_not(path: Path) -> None:
-    with opened(path, 100_000, preferences=[WINE], retention=Ebbinghaus(), floor=0) as memory:
-        # Most are used often, a few never: these are below one deviation from the mean, and forgotten most.
+    with opened(path, 100_000, preferences=[WINE], retention=ByValue(use=10.0), floor=0) as memory:
+        # Most are used often, a few never.
         memory.add(Item(id=f"item {n}", text=f"red wine word{n} word{n} number {n} sure5") for n in range(20))
         for _ in range(8):
             for n in range(16):
@@ -750,7 +762,7 @@ def filled_to(share: float, memory: EpicMemory, about: str = WINE) -> int:
 
 def test_entries_that_would_go_are_judged_again_by_a_language_model(path: Path, watch: Watch) -> None:
     """Those it keeps stay, with its verdict; those it discards go."""
-    with opened(path, BUDGET, preferences=[WINE], retention=Fifo(), floor=0) as memory:
+    with opened(path, BUDGET, preferences=[WINE], retention=OldestFirst(), floor=0) as memory:
         filled_to(0.5, memory)
         before = held_of(memory, path.parent.parent)
         memory.verifier = second = Second(lambda n: Decision.KEEP if n % 2 else Decision.DISCARD)
@@ -802,7 +814,7 @@ def test_a_preference_under_which_the_language_model_discards_goes_though_anothe
                 return super().verdict(candidate)
             return Verdict(decision=Decision.DISCARD, rationale="no")
 
-    with opened(path, BUDGET, preferences=[WINE, TRAIN], retention=Fifo(share=0.2), floor=0) as memory:
+    with opened(path, BUDGET, preferences=[WINE, TRAIN], retention=OldestFirst(share=0.2), floor=0) as memory:
         filled_to(0.85, memory, about=f"{WINE} on the {TRAIN}")
         memory.verifier = judge = OnlyWine("second", cached=True)
         memory.add(Item(id=f"other {n}", text=text_of(9000 + n, 250, sure=9)) for n in range(12))
@@ -825,7 +837,7 @@ def test_a_language_model_that_fails_leaves_them_as_they_were_judged(path: Path,
                 return Verdict(decision=Decision.UNDECIDED, rationale="no answer")
             return super().verdict(candidate)
 
-    with opened(path, BUDGET, preferences=[WINE], retention=Fifo(), floor=0) as memory:
+    with opened(path, BUDGET, preferences=[WINE], retention=OldestFirst(), floor=0) as memory:
         number = filled_to(0.5, memory)
         before = held_of(memory, path.parent.parent)
         memory.verifier = verifier = Failing("second", cached=True)
@@ -842,7 +854,7 @@ def test_a_language_model_that_fails_leaves_them_as_they_were_judged(path: Path,
 
 
 def test_an_interruption_while_they_are_judged_again_leaves_a_good_file(path: Path, watch: Watch) -> None:
-    with opened(path, BUDGET, preferences=[WINE], retention=Fifo(), floor=0) as memory:
+    with opened(path, BUDGET, preferences=[WINE], retention=OldestFirst(), floor=0) as memory:
         memory.add(Item(id=f"item {n}", text=text_of(n, 250, sure=n % 3)) for n in range(60))
         raising = Raising(KeyboardInterrupt(), after=0)
         raising.cached = True  # type: ignore[attr-defined]

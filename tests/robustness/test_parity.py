@@ -75,7 +75,7 @@ async def test_add_and_search_are_the_same(verifier: str, name: str) -> None:
         {},
         {"k": 3, "stance_policy": "only_supports"},
         {"filter": Filter.ge("n", 6)},
-        {"steering": "paper", "distinct": False},
+        {"steering": "paper"},
         {"preferences": [PREFERENCES[1]], "stance_policy": "any"},
         {"namespace": "nobody"},
         {"min_score": 0.3},

@@ -182,15 +182,6 @@ def checked_vector(
     return unit
 
 
-def mean_vector(vectors: FloatArray) -> FloatArray:
-    """Return the mean of unit vectors `(n, d)` as a unit vector; a single one unchanged."""
-    mean: FloatArray = vectors.mean(axis=0, dtype=np.float32)
-    norm = float(np.linalg.norm(mean))
-    if len(vectors) > 1 and norm > 0.0:
-        mean /= np.float32(norm)
-    return mean
-
-
 def described(encoder: Encoder) -> dict[str, Any]:
     """Return the description of an encoder that a file stores."""
     return {"name": encoder.name, "dimension": encoder.dimension, "fingerprint": encoder.fingerprint}

@@ -18,7 +18,7 @@ from epic_core.lm.base import LanguageModel
 from epic_core.pipeline.fact_matching import answer_scores, answering
 from epic_core.runtime.effects import Effects
 from epic_core.text.chunking import sentences
-from epic_core.text.slots import asked_slot, slot_of
+from epic_core.text.slots import asked_slot, is_same_subject, slot_of
 from epic_core.text.statement_pairs import RELATIVES, of_others
 from epic_core.text.statements import statement_of
 from epic_core.text.stems import content_stems, stem
@@ -152,7 +152,7 @@ def _may_answer(question: str, text: str) -> bool:
     if (speaker := _SPEAKER.match(text)) and MINE.search(text[speaker.end() :]):
         return False
     wanted, slot = asked_slot(question), slot_of(text)
-    if wanted is not None and slot is not None and slot.relation == wanted[1] and not slot.answers(*wanted):
+    if wanted is not None and slot is not None and slot[1] == wanted[1] and not is_same_subject(slot[0], wanted[0]):
         return False
     about = set(content_stems(question))
     owner, lead = _OWNER.match(text), statement_of(text).lead

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypedDict
@@ -48,11 +48,9 @@ class SearchOptions(TypedDict, total=False):
     steering: Mode | None
     preferences: Iterable[str | Preference] | None
     stance_policy: StancePolicy
-    embed: Sequence[str] | None
     keys: Keys
     min_score: MinScore
     reranker: LearnedReranker | bool | None
-    explore: float
     select: Select
 
 
@@ -257,10 +255,8 @@ class GraphMemory:
 
         Args:
             query, k, filter, steering, preferences, stance_policy: As for `EpicMemory.search`.
-            embed: As for `EpicMemory.search`: the texts to which passages are near. Entities are those in the query
-                itself.
             keys, min_score: As for `EpicMemory.search`; a query that names an entity always counts as relevant.
-            reranker, explore, select: As for `EpicMemory.search`; scores are the walk's.
+            reranker, select: As for `EpicMemory.search`; scores are the walk's.
 
         Returns:
             Hits, best first. A score is the passage's share of the walk, with 1 for the most visited passage, times a
@@ -302,11 +298,9 @@ class GraphMemory:
         steering: Mode | None = None,
         preferences: Iterable[str | Preference] | None = None,
         stance_policy: StancePolicy = "prefer",
-        embed: Sequence[str] | None = None,
         keys: Keys = "both",
         min_score: MinScore = "auto",
         reranker: LearnedReranker | bool | None = None,
-        explore: float = 0.0,
         select: Select = "k",
     ) -> Effects[GraphHits]:
         asked = checked_search(
@@ -318,14 +312,11 @@ class GraphMemory:
             preferences=preferences,
             stance_policy=stance_policy,
             namespace=None,
-            distinct=True,
-            embed=embed,
             keys=keys,
             min_score=min_score,
             choice=checked_choice(
                 self._session,
                 reranker,
-                explore,
                 select,
                 namespace=None,
                 plain=keys == "both",

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.encoders.base import Embed, Encoder, mean_vector
+from epic_core.encoders.base import Embed, Encoder
 from epic_core.encoders.cache import TextVectors
 from epic_core.graph.entity_linking import entity_seeds
 from epic_core.graph.extraction.base import PhraseExtractor, entity_key
@@ -131,7 +131,7 @@ def search(
     vectors: FloatArray | Sequence[FloatArray] = []
     if unknown:
         vectors = yield Embed(encoder, [named[key] for key in unknown], "linking")
-    vector = mean_vector((yield Embed(encoder, asked.embed, "embedding", query=True)))
+    (vector,) = yield Embed(encoder, [asked.query], "embedding", query=True)
     yield from prepared(session, asked.namespace, asked.mode)
     visited: Visited | None = None
     with session.lock, session.store.reading():

@@ -167,10 +167,6 @@ class OpenAICompatibleLM(LimitedLM):
         """
         return self._run(self._posting(path, fields))
 
-    async def apost(self, path: str, fields: Mapping[str, Any]) -> Any:
-        """Send a request as `post` does, with an asynchronous client."""
-        return await self._arun(self._posting(path, fields))
-
     def _posting(self, path: str, fields: Mapping[str, Any]) -> Effects[Any]:
         answer = yield Call(self._send, self._asend, "POST", path, {"model": self._model, **self._extra, **fields})
         with self._explaining():

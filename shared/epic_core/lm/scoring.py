@@ -18,7 +18,6 @@ from epic_core.lm.base import LanguageModel, Message
 from epic_core.lm.http import sendable
 from epic_core.lm.llamacpp import checked_file, loaded, package, prompt_of, tokens_of
 from epic_core.lm.openai_compatible import OpenAICompatibleLM
-from epic_core.runtime.threads import in_thread
 
 Metric: TypeAlias = Callable[[str, str], float]
 """How well an answer agrees with a reference, in [0, 1]."""
@@ -56,10 +55,6 @@ class Scorer(Protocol):
         """Return the score of a reference as the answer to messages."""
         ...
 
-    async def ascore(self, messages: Sequence[Message], reference: str) -> Scored:
-        """Return a score as `score` does, without blocking the event loop."""
-        ...
-
 
 class VllmScorer:
     """Scorer that asks vLLM for the log-probabilities of a reference: `VllmScorer(lm_of("openai:qwen3", url=...))`.
@@ -87,10 +82,6 @@ class VllmScorer:
             LMError: if it fails, or its tokens do not spell the reference.
         """
         return _scored(self._lm.post("/chat/completions", _request(messages, reference)), reference)
-
-    async def ascore(self, messages: Sequence[Message], reference: str) -> Scored:
-        """Return a score as `score` does, without blocking the event loop."""
-        return _scored(await self._lm.apost("/chat/completions", _request(messages, reference)), reference)
 
 
 def _check_reference(reference: str) -> None:
@@ -203,10 +194,6 @@ class LlamaCppScorer:
         given = rows[np.arange(count), tokens[start:]] - top - np.log(np.exp(rows - top[:, None]).sum(axis=1))
         return Scored(value=float(given.sum()), tokens=count)
 
-    async def ascore(self, messages: Sequence[Message], reference: str) -> Scored:
-        """Return a score as `score` does, without blocking the event loop."""
-        return await in_thread(self.score, messages, reference)
-
 
 class MetricScorer:
     """Scorer that has a model answer and compares with the reference, for servers without log-probabilities.
@@ -229,10 +216,6 @@ class MetricScorer:
     def score(self, messages: Sequence[Message], reference: str) -> Scored:
         """Return the metric of the model's answer, in [0, 1]."""
         return self._compared(self._lm.complete(messages, max_tokens=self._most).text, reference)
-
-    async def ascore(self, messages: Sequence[Message], reference: str) -> Scored:
-        """Return a score as `score` does, without blocking the event loop."""
-        return self._compared((await self._lm.acomplete(messages, max_tokens=self._most)).text, reference)
 
     def _compared(self, answer: str, reference: str) -> Scored:
         value = float(self.metric(answer, reference))

@@ -30,12 +30,10 @@ class Choice:
 
     Attributes:
         reranker: Orders them; None for the order of retrieval.
-        explore: The temperature at which the order is drawn; 0 for the best one.
         policy: Takes only those that the question needs; None to take all.
     """
 
     reranker: LearnedReranker | None
-    explore: float
     policy: Policy | None
 
     def fetched(self, k: int) -> int:
@@ -63,7 +61,7 @@ class Choice:
             ranking = Ranking(features=np.zeros((len(hits), 0)), order=list(range(count)), probabilities=[1.0] * count)
         else:
             features = features_of(query, vector, hits, vectors, matters)
-            ranking = self.reranker.rank(features, k, explore=self.explore)
+            ranking = self.reranker.rank(features, k)
         if self.policy is None:
             return ranking
         ordered, embeddings = ranking.chosen(hits, vectors)
@@ -78,7 +76,6 @@ class Choice:
 def checked_choice(
     session: Session,
     reranker: LearnedReranker | bool | None,
-    explore: float,
     select: str,
     *,
     namespace: str | None,
@@ -90,31 +87,26 @@ def checked_choice(
     Args:
         session: The memory.
         reranker: One, or True for the memory's own.
-        explore: At least 0.
         select: A `Select`.
         namespace: The one that is searched; None for the memory's own.
         policy: What takes hits if the selection is adaptive.
-        plain: Whether the search finds by texts and merges entries, as it has to.
+        plain: Whether the search finds by texts, as it has to.
 
     Raises:
         InvalidInputError: for anything else.
     """
     one_of("select", select, ("k", "adaptive"))
-    if isinstance(explore, bool) or not isinstance(explore, (int, float)) or not 0.0 <= explore <= 10.0:
-        raise InvalidInputError(f"explore must be a temperature between 0 and 10, not {explore!r}.")
     if not reranker and select == "k":
-        if explore:
-            raise InvalidInputError("explore= draws the order of a reranker: give reranker=True, too.")
         return None
     if not plain:
-        raise InvalidInputError('reranker= and select= need distinct=True and keys="both".')
+        raise InvalidInputError('reranker= and select= need keys="both".')
     if reranker is True:
         reranker = own_reranker(session, session.namespace if namespace is None else namespace)
     elif reranker and not isinstance(reranker, LearnedReranker):
         raise InvalidInputError(f"reranker must be a LearnedReranker or True, not {type(reranker).__name__}.")
     elif reranker and reranker.encoder not in ("", session.encoder.fingerprint):
         raise InvalidInputError("This reranker was trained with another encoder. Train it again: epic rerank train.")
-    return Choice(reranker=reranker or None, explore=float(explore), policy=policy if select == "adaptive" else None)
+    return Choice(reranker=reranker or None, policy=policy if select == "adaptive" else None)
 
 
 def own_reranker(session: Session, namespace: str) -> LearnedReranker:

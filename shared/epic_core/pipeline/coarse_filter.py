@@ -45,18 +45,14 @@ class CoarseMatches:
     """The pairs (x, p) that the coarse filter lets through.
 
     Attributes:
-        count: Number of items tested, n.
         items: Row of the item, shape `(pairs,)`, ascending.
         preferences: Row of the preference, shape `(pairs,)`.
         similarities: Sim(E(x), E(p)), shape `(pairs,)`, in [-1, 1].
-        highest: max_p Sim(E(x), E(p)) of every item, shape `(n,)`, where asked for.
     """
 
-    count: int
     items: NDArray[np.intp]
     preferences: NDArray[np.intp]
     similarities: FloatArray
-    highest: FloatArray | None = None
 
     @property
     def passed(self) -> NDArray[np.intp]:
@@ -98,7 +94,6 @@ def coarse_filter(
     preferences: FloatArray,
     tau: float | FloatArray,
     *,
-    highest: bool = False,
     expanded: Sequence[Expanded] | None = None,
     named: NDArray[np.bool_] | None = None,
 ) -> CoarseMatches:
@@ -108,7 +103,6 @@ def coarse_filter(
         embeddings: Unit vectors E(x), shape `(n, d)`.
         preferences: Unit vectors E(p), shape `(m, d)`.
         tau: Threshold in [-1, 1], or one for each preference, shape `(m,)`; a pair at exactly tau passes.
-        highest: Also return each item's highest similarity.
         expanded: What each preference means in practice.
         named: Pairs that pass whatever their similarity, shape `(n, m)` (`broken_in`).
 
@@ -121,7 +115,6 @@ def coarse_filter(
             f"Embeddings {embeddings.shape} and preferences {preferences.shape} must be (n, d) and (m, d)."
         )
     rows, columns, values = [], [], []
-    top = np.full(len(embeddings), -1.0, dtype=np.float32) if highest else None
     for start in range(0, len(embeddings), _BLOCK):
         block = embeddings[start : start + _BLOCK]
         similarities = similarity(block, preferences, expanded)
@@ -132,14 +125,10 @@ def coarse_filter(
         rows.append(row + start)
         columns.append(column)
         values.append(similarities[row, column])
-        if top is not None and len(preferences):
-            top[start : start + _BLOCK] = similarities.max(axis=1)
     return CoarseMatches(
-        count=len(embeddings),
         items=np.concatenate(rows) if rows else np.empty(0, dtype=np.intp),
         preferences=np.concatenate(columns) if columns else np.empty(0, dtype=np.intp),
         similarities=np.concatenate(values) if values else np.empty(0, dtype=np.float32),
-        highest=top,
     )
 
 

@@ -55,5 +55,4 @@ def _adopt(session: Session, encoder: Encoder) -> None:
     session.spaces.clear()
     session.expanded.clear()
     session.encoder = encoder
-    session.tag_vectors.clear()
     session.own_tau = None

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.encoders.base import Embed, Encoder, mean_vector
+from epic_core.encoders.base import Embed, Encoder
 from epic_core.errors import InvalidInputError
 from epic_core.filters import Filter
 from epic_core.pipeline import candidates as finding
@@ -47,14 +47,12 @@ class Search:
     """The arguments of a search, checked."""
 
     query: str
-    embed: tuple[str, ...]
     k: int
     filter: Filter | None
     mode: Mode
     preferences: tuple[str | Preference, ...] | None
     stance_policy: str
     namespace: str
-    distinct: bool
     keys: str = "both"
     min_score: MinScore = "auto"
     choice: Choice | None = None
@@ -87,7 +85,7 @@ def preferences_by_weight(session: Session, query: str, namespace: str) -> Effec
     """
     asked = checked_search(
         session, query, 1, filter=None, steering="signed", preferences=None, stance_policy="prefer",
-        namespace=namespace, distinct=True,
+        namespace=namespace,
     )  # fmt: skip
     result = None
     while result is None:
@@ -110,9 +108,8 @@ def _embedded(session: Session, asked: Search, encoder: Encoder) -> Effects[tupl
     """Return E(q), and the query's proper names if preferences are called by others."""
     with session.lock:
         words = session.steering_of(session.space(asked.namespace), asked.mode).names_apart(asked.query)
-    vectors: FloatArray = yield Embed(encoder, [*asked.embed, *words], "embedding", query=True)
-    own = len(asked.embed)
-    return mean_vector(vectors[:own]), QueryNames(tuple(words), vectors[own:]) if words else None
+    vectors: FloatArray = yield Embed(encoder, [asked.query, *words], "embedding", query=True)
+    return vectors[0], QueryNames(tuple(words), vectors[1:]) if words else None
 
 
 def found_near(
@@ -220,7 +217,7 @@ def _found(
     positions: NDArray[np.intp] | None,
 ) -> Found:
     allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
-    if asked.keys == "instruction" or not asked.distinct:
+    if asked.keys == "instruction":
         return _by_instruction(session, space, asked, steering, steered, positions, allowed)
     query, min_score = asked.words, asked.min_score
     items_allowed = _items_allowed(space, asked, positions, allowed)
@@ -354,8 +351,6 @@ def checked_search(
     preferences: Iterable[str | Preference] | None,
     stance_policy: str,
     namespace: str | None,
-    distinct: bool,
-    embed: Sequence[str] | None = None,
     keys: str = "both",
     min_score: MinScore = "auto",
     choice: Choice | None = None,
@@ -372,14 +367,12 @@ def checked_search(
         raise InvalidInputError(f"preferences must be several texts, not {type(preferences).__name__}.")
     return Search(
         query=query,
-        embed=(query,) if embed is None else _checked_texts(embed),
         k=checked_k(k),
         filter=checked_filter(filter),
         mode=session.steering if steering is None else checked_mode(steering),
         preferences=None if preferences is None else tuple(preferences),
         stance_policy=checked_stance_policy(stance_policy),
         namespace=session.namespace if namespace is None else checked_text(namespace, "The namespace"),
-        distinct=distinct,
         keys=one_of("keys", keys, get_args(Keys)),
         min_score=checked_min_score(min_score),
         choice=choice,
@@ -400,17 +393,6 @@ def checked_filter(filter: Filter | None) -> Filter | None:
     return filter
 
 
-def _checked_texts(embed: object) -> tuple[str, ...]:
-    """Check the texts that are searched for in place of a query."""
-    given = (embed,) if isinstance(embed, str) else embed
-    if not isinstance(given, Iterable) or isinstance(given, (bytes, Mapping)):
-        raise InvalidInputError(f"embed must be several texts, not {type(given).__name__}.")
-    texts = tuple(checked_text(text, "A text of embed") for text in given)
-    if not texts:
-        raise InvalidInputError("embed has no texts. Leave it out to search for the query itself.")
-    return texts
-
-
 def hits_at(
     store: Store,
     space: Namespace,
@@ -428,7 +410,7 @@ def hits_at(
         allowed: Entry rows that may be found; None for all.
     """
     items = [(space.item_of[row], score) for row, score in best]
-    groups = [space.rows_of[space.item_of[row]] if asked.distinct else [row] for row, _ in best]
+    groups = [space.rows_of[item] for item, _ in items]
     return made_hits(store, space, vector, items, groups, cosines, allowed)
 
 
@@ -437,17 +419,17 @@ def best_entries(
 ) -> tuple[list[tuple[int, float]], dict[int, float]]:
     """Return the k best entry rows with their scores, best first, and the cosines of all rows looked at.
 
-    Of each item only the best entry counts, unless told otherwise.
+    Of each item only the best entry counts.
     """
     size = len(space.index) if allowed is None else len(allowed)
-    fetch = min(size, 2 * asked.k + 8 if asked.distinct else asked.k)
+    fetch = min(size, 2 * asked.k + 8)
     prefers = asked.stance_policy == "prefer"
     while True:
         rows, scores = space.index.search(vector, fetch, allowed=allowed, penalised=prefers)
         best: dict[int, tuple[int, float]] = {}
         cosines: dict[int, float] = {}
         for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
-            best.setdefault(space.item_of[row] if asked.distinct else row, (row, score))
+            best.setdefault(space.item_of[row], (row, score))
             cosines[row] = score + PENALTY[space.stance_of[row]] if prefers else score
         if len(best) >= asked.k or fetch >= size:
             return list(best.values())[: asked.k], cosines

@@ -61,8 +61,7 @@ class Session:
         expansions: Who says what preferences mean in practice.
         expander: Reads and expands preferences in place of the verifier's model.
         reserve: Bytes of the file up to which the light tier may fill it; 0 for no light tier.
-        tagger: Gives tags to what comes, and to queries that are ranked by them.
-        tag_vectors: Embeddings of tags that were compared, each shape `(d,)`.
+        tagger: Gives tags to what comes.
         opened: What making or opening the memory did.
         budget: Bytes on disk that are never exceeded.
         verified_by: The name of the language model's verifier that decided last, if one did.
@@ -94,7 +93,6 @@ class Session:
     expansions: Literal["auto", "model", "bundled", "off"] = "auto"
     expander: Reader | None = None
     tagger: Tagger | None = None
-    tag_vectors: dict[str, FloatArray] = field(default_factory=dict)
     reserve: int = 0
     opened: BuildReport = field(default_factory=BuildReport)
     budget: Budget | None = None

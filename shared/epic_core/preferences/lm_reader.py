@@ -213,11 +213,6 @@ class AspectReader:
         given = _checked(preferences)
         return [reading for _, reading in sorted(self.stream(given), key=lambda one: one[0])]
 
-    async def aread(self, preferences: Sequence[str | Preference]) -> list[AspectReading]:
-        """Return readings as `read` does, without blocking the event loop."""
-        found = [one async for one in self.astream(_checked(preferences))]
-        return [reading for _, reading in sorted(found, key=lambda one: one[0])]
-
     def stream(self, preferences: Sequence[Preference]) -> Iterator[tuple[int, AspectReading]]:
         """Yield positions and readings, in the order in which they are ready."""
         return self._aspects.client.stream(lambda one: self._reading(*one), list(enumerate(preferences)))

@@ -63,16 +63,13 @@ class LearnedReranker:
             return np.zeros(0)
         return prior(len(features)) + Pass(self.weights, features).scores
 
-    def rank(
-        self, features: Floats, k: int, *, explore: float = 0.0, generator: np.random.Generator | None = None
-    ) -> Ranking:
+    def rank(self, features: Floats, k: int, *, explore: float = 0.0) -> Ranking:
         """Choose the k best candidates in order.
 
         Args:
             features: As `features.features_of` makes them, shape `(n, f)`.
             k: How many, at least 1.
             explore: 0 for the best list; more to draw one, at this temperature, so that others are tried, too.
-            generator: Draws it.
         """
         scores = self.scores(features)
         k = min(k, len(scores))
@@ -80,7 +77,7 @@ class LearnedReranker:
             return Ranking(features=features, order=[], probabilities=[])
         propensity = 1.0
         if explore > 0.0:
-            drawn = sample(scores / explore, k, 1, np.random.default_rng() if generator is None else generator)
+            drawn = sample(scores / explore, k, 1, np.random.default_rng())
             propensity = float(np.exp(log_probability(scores / explore, drawn)[0]))
             order = drawn[0]
         else:
@@ -101,10 +98,9 @@ class LearnedReranker:
         k: int,
         *,
         matters: Sequence[tuple[Preference, float]] = (),
-        explore: float = 0.0,
     ) -> Ranking:
         """Choose the k best of a search's hits; the arguments are those of `features.features_of` and of `rank`."""
-        return self.rank(features_of(query, vector, hits, vectors, matters), k, explore=explore)
+        return self.rank(features_of(query, vector, hits, vectors, matters), k)
 
     def train(self, examples: Sequence[Example], settings: Settings | None = None) -> LearnedReranker:
         """Return a reranker that has learnt from examples; this one stays as it is.

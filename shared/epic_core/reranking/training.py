@@ -7,7 +7,7 @@ first place, holds the policy near the order of retrieval while there is little 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,23 +112,17 @@ class Adam:
             weights[name] += self._rate * (mean / first) / (np.sqrt(square / second) + 1e-8)
 
 
-def train(
-    weights: Weights,
-    examples: Sequence[Example],
-    settings: Settings,
-    on_epoch: Callable[[int, Weights], object] | None = None,
-) -> Weights:
+def train(weights: Weights, examples: Sequence[Example], settings: Settings) -> Weights:
     """Return the weights after training; those given stay as they are.
 
     Args:
         weights: The network to start from.
         examples: At least one whose lists differ in reward teaches anything.
         settings: How.
-        on_epoch: Told the number of an epoch and the weights after it.
     """
     trained = {name: array.copy() for name, array in weights.items()}
     generator, adam = np.random.default_rng(settings.seed), Adam(trained, settings.rate)
-    for epoch in range(settings.epochs):
+    for _ in range(settings.epochs):
         order = generator.permutation(len(examples))
         for start in range(0, len(order), settings.batch):
             towards = {name: np.zeros_like(array) for name, array in trained.items()}
@@ -139,6 +133,4 @@ def train(
                 for name, array in passed.backward(by_score / len(chosen)).items():
                     towards[name] += array
             adam.step(trained, towards)
-        if on_epoch is not None:
-            on_epoch(epoch, trained)
     return trained

@@ -1,4 +1,4 @@
-"""Retention policies: which entries of a memory leave first when a byte budget is reached.
+"""Retention by value: which entries of a memory leave first when a byte budget is reached.
 
 A policy puts the entries of one namespace in an order, and `choose` picks from its beginning the entries to remove.
 Nothing here reads or writes a memory. Times are unix seconds, and a clock may go backwards: no age is negative.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -165,116 +165,6 @@ class ByValue:
         return np.argsort(self.values(held, now), kind="stable")
 
 
-@dataclass(frozen=True, kw_only=True)
-class UsageFifo:
-    """A policy by which little-used entries leave first, the oldest first; then the others, in random order.
-
-    An entry is little used if its uses are more than one standard deviation below the mean. If uses are few and uneven,
-    that is below zero, and the order is random. A rule from the literature, which removes a fifth of the capacity at a
-    time; here for comparison.
-
-    Attributes:
-        seed: Seed of the random order, 0 or more.
-        share: In (0, 1].
-
-    Raises:
-        InvalidInputError: for a value out of its range.
-    """
-
-    seed: int = 0
-    share: float = 0.2
-    name: str = "usage-fifo"
-
-    def __post_init__(self) -> None:
-        _checked_seed(self.seed)
-        _checked_share(self.share)
-
-    def order(self, held: Held, now: float) -> Positions:
-        """Return the positions, little-used entries first; shape `(n,)`."""
-        if not len(held):
-            return np.empty(0, dtype=np.intp)
-        little = held.uses < held.uses.mean() - held.uses.std()
-        others = np.flatnonzero(~little)
-        return np.concatenate([np.flatnonzero(little), _generator(self.seed, held).permutation(others)])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ebbinghaus:
-    """A policy by the forgetting curve of MemoryBank (Zhong et al., AAAI 2024): the most forgotten entry leaves first.
-
-    Retention is e^(-t/S): t is the number of days since the last use, or since the entry was added, and S = strength +
-    uses. Of two entries with the same retention the older leaves first.
-
-    Attributes:
-        strength: S of an entry never used, in days, more than 0.
-        share: In (0, 1].
-
-    Raises:
-        InvalidInputError: for a value out of its range.
-    """
-
-    strength: float = 1.0
-    share: float = 0.1
-    name: str = "ebbinghaus"
-
-    def __post_init__(self) -> None:
-        _checked(self.strength, "strength", "a number of days from 0.001 to 100,000", low=1e-3, high=1e5)
-        _checked_share(self.share)
-
-    def order(self, held: Held, now: float) -> Positions:
-        """Return the positions, the lowest retention first; shape `(n,)`."""
-        # The exponent gives the same order as e^(-t/S), and does not become 0 for all old entries.
-        exponent = -held.idle_days(now) / (self.strength + np.maximum(held.uses, 0))
-        return np.argsort(exponent, kind="stable")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fifo:
-    """A policy by which the oldest entry leaves first.
-
-    Attributes:
-        share: In (0, 1].
-
-    Raises:
-        InvalidInputError: for a share out of its range.
-    """
-
-    share: float = 0.1
-    name: str = "fifo"
-
-    def __post_init__(self) -> None:
-        _checked_share(self.share)
-
-    def order(self, held: Held, now: float) -> Positions:
-        """Return the positions in ascending order; shape `(n,)`."""
-        return np.arange(len(held), dtype=np.intp)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Random:
-    """A policy with a random order, for comparison with other policies.
-
-    Attributes:
-        seed: 0 or more; the same entries and seed give the same order.
-        share: In (0, 1].
-
-    Raises:
-        InvalidInputError: for a value out of its range.
-    """
-
-    seed: int = 0
-    share: float = 0.1
-    name: str = "random"
-
-    def __post_init__(self) -> None:
-        _checked_seed(self.seed)
-        _checked_share(self.share)
-
-    def order(self, held: Held, now: float) -> Positions:
-        """Return the positions in random order; shape `(n,)`."""
-        return _generator(self.seed, held).permutation(len(held)).astype(np.intp)
-
-
 def checked_policy(policy: object) -> None:
     """Raise an `InvalidInputError` for a policy without a name, a share above 0 and at most 1, or a method `order`."""
     if isinstance(policy, type) or not callable(getattr(policy, "order", None)):
@@ -355,12 +245,6 @@ def _by_preference(held: Held, value: NDArray[np.float64]) -> Iterator[tuple[Pos
             yield members, worst
 
 
-def _generator(seed: int, held: Held) -> np.random.Generator:
-    # The entries are part of the seed, because the seed alone would spare the same positions each time.
-    last = int(held.rows[-1]) if len(held) else 0
-    return np.random.default_rng([seed, len(held), abs(last)])
-
-
 def _checked(value: float, what: str, wanted: str, *, low: float, high: float) -> float:
     if not isinstance(value, Real) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidInputError(f"{what} must be {wanted}, not {value!r}.")
@@ -370,8 +254,3 @@ def _checked(value: float, what: str, wanted: str, *, low: float, high: float) -
 def _checked_share(share: object) -> None:
     if not isinstance(share, Real) or isinstance(share, bool) or not 0.0 < float(share) <= 1.0:
         raise InvalidInputError(f"share must be a number above 0 and at most 1, not {share!r}.")
-
-
-def _checked_seed(seed: int) -> None:
-    if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
-        raise InvalidInputError(f"seed must be a whole number, 0 or more, not {seed!r}.")

@@ -1,17 +1,18 @@
-"""Slots: what a statement says about whom, so that one which updates another is recognised.
+"""Slots: what a statement says about whom, so that one which answers a question is recognised.
 
-A slot is a subject and a relation ("my dentist's number" and "is", "I" and "live"), its value the rest. Two statements
-with one slot and two values contradict each other if the relation holds one value at a time: one lives in one town, and
-likes many dishes. All of this is English; a statement in another language has no slot.
+A slot is a subject and a relation ("my dentist's number" and "is", "I" and "live"). All of this is English; a statement
+in another language has no slot.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from epic_core.text.stems import content_stems
+
+Slot: TypeAlias = tuple[frozenset[str], str]
+"""The stems of whom or what a statement is about, "i" for the speaker, and the name of the relation."""
 
 _NOW = r"(?:now|currently|recently|just|already|finally|actually|also|still)"
 _SUBJECT = (
@@ -64,7 +65,6 @@ _QUESTIONS = tuple(
         ("drive", r"\b(?:what|which) (?:car|bike|van) (?:do|does) (.+?) drive\b"),
     )
 )
-_NAME = re.compile(r"[A-Z][\w-]*(?: [A-Z][\w-]*)*|(?i:he|she|they|it|this|that|there)")
 _PERSONS = frozenset({"i", "we"})
 # A subject of more words than this is no name of a thing.
 _LONGEST_SUBJECT = 8
@@ -90,49 +90,13 @@ class Relation(NamedTuple):
     value: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slot:
-    """A statement taken apart.
-
-    Attributes:
-        subject: The stems of whom or what it is about; "i" for the speaker.
-        relation: The name of the relation.
-        value: The stems of the rest.
-        single: Whether the relation holds one value at a time.
-    """
-
-    subject: frozenset[str]
-    relation: str
-    value: frozenset[str]
-    single: bool
-
-    def is_about(self, other: Slot) -> bool:
-        """Tell whether both are about the same subject and relation."""
-        return self.relation == other.relation and _same_subject(self.subject, other.subject)
-
-    def answers(self, subject: frozenset[str], relation: str) -> bool:
-        """Tell whether it says what is asked about a subject and a relation."""
-        return self.relation == relation and _same_subject(self.subject, subject)
-
-    def says_the_same(self, other: Slot) -> bool:
-        """Tell whether both have the same value, or one is part of the other."""
-        return bool(self.value and other.value) and (self.value <= other.value or other.value <= self.value)
-
-
 def slot_of(statement: str) -> Slot | None:
     """Return the slot of a statement, or None if it has none that is known."""
     found = relation_of(statement)
     if found is None:
         return None
-    name, single = found.name, found.single
     subject = _subject(found.subject)
-    value = frozenset(content_stems(found.value))
-    if not subject or not value:
-        return None
-    # "I am a runner", "Orla is allergic to bees": a person is many things, a thing of theirs is one.
-    if name == "be" and (subject == {"i"} or _NAME.fullmatch(found.subject)):
-        single = False
-    return Slot(subject=subject, relation=name, value=value, single=single)
+    return (subject, found.name) if subject and content_stems(found.value) else None
 
 
 def said_value(statement: str) -> str:
@@ -163,8 +127,8 @@ def relation_of(statement: str) -> Relation | None:
     return best
 
 
-def asked_slot(question: str) -> tuple[frozenset[str], str] | None:
-    """Return the subject and the relation that a question asks about, or None if it is none of the known ones."""
+def asked_slot(question: str) -> Slot | None:
+    """Return the slot that a question asks about, or None if it is none of the known ones."""
     for relation, pattern in _QUESTIONS:
         if match := pattern.search(question[:_LONGEST].replace("’", "'")):
             subject = next((part for part in match.groups() if part), "i")
@@ -178,7 +142,8 @@ def _subject(text: str) -> frozenset[str]:
     return frozenset(content_stems(text.replace("'s", "")))
 
 
-def _same_subject(one: frozenset[str], other: frozenset[str]) -> bool:
+def is_same_subject(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Tell whether two subjects are one, or one names the other in fewer words."""
     if "i" in (*one, *other):
         return one == other
     return bool(one and other) and (one <= other or other <= one)

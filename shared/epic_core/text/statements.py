@@ -44,7 +44,6 @@ _DATED_FIRST = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{1,2}})(?:st|nd|rd|th)?\
 _TOKEN = re.compile(r"[A-Za-zÀ-ÿ0-9][\w'#À-ÿ-]*(?:[.:,/]\d+|@[\w-]+|\.[a-z]{2,}\b)*")
 # The fewest digits of a group of a telephone number.
 _GROUP = 3
-_QUANTITY = re.compile(r"\d+(?:[.:]\d+)?")
 _GLUED = re.compile(r"(\d+)(kgs?|kilos?|mg|ml|cm|km|k|g|m|am|pm)")
 _LOWER_NAMES = frozenset(_DAY) | frozenset(MONTHS) | {"i", "i'm", "i've", "i'd", "i'll", "mot"}
 # Words that do not tell what a statement is about: verbs of all work, time, talk, and the signs of a change themselves.

@@ -49,14 +49,10 @@ def _graph(*, coarse: bool, fine: bool, steering: str = "off") -> Make:
     return make
 
 
-def _bm25(name: str, encoder: Encoder, seed: int) -> Arm:
-    return BM25(name)
-
-
 _WITHOUT_MODEL: dict[str, Make] = {
     "none": lambda name, encoder, seed: Nothing(name),
     "told": lambda name, encoder, seed: Nothing(name, tells=True),
-    "BM25": _bm25,
+    "BM25": lambda name, encoder, seed: BM25(name),
     "dense": lambda name, encoder, seed: Dense(name, encoder),
     "random": lambda name, encoder, seed: Dense(name, encoder, select=at_random(seed), personal=True),
     "cluster": lambda name, encoder, seed: Dense(name, encoder, select=by_clusters(seed), personal=True),

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from epic_core import Item
 from epic_core.encoders import Encoder, embed
-from epic_core.retention import Ebbinghaus, Held
 from epic_eval.arms.base import BuildCost, Passage, Retrieved, Vectors, with_total, write_documents
 
 Rows: TypeAlias = NDArray[np.int64]
@@ -178,7 +177,7 @@ def remembered(share: float, seed: int, days: float = 30.0) -> Select:
     """Return a selection that forgets as MemoryBank does, by Ebbinghaus' curve.
 
     A stand-in without its summaries: passages come evenly over some days, each one recalls the nearest earlier one,
-    and what is forgotten first by the core's `Ebbinghaus` policy is gone at the end.
+    and what that curve has forgotten most is gone at the end.
 
     Args:
         share: The part of the passages that is kept.
@@ -200,19 +199,9 @@ def remembered(share: float, seed: int, days: float = 30.0) -> Select:
             np.add.at(uses, recalled[known], 1)
             np.fmax.at(used, recalled[known], when[start : start + 1024][known])
         by_time = np.argsort(when, kind="stable")
-        held = Held(
-            rows=np.arange(size),
-            items=np.arange(size),
-            preferences=np.full(size, -1, dtype=np.int64),
-            stances=np.zeros(size, dtype=np.int8),
-            confidence=np.full(size, np.nan, dtype=np.float32),
-            similarity=np.zeros(size, dtype=np.float32),
-            uses=uses[by_time],
-            used=used[by_time],
-            added=when[by_time],
-            vectors=vectors[by_time],
-        )
-        leaving = Ebbinghaus().order(held, days * 86_400.0)
+        # The retention e^(-t/S), by its exponent: t in days since the last use, S = 1 + uses.
+        exponent = (np.fmax(used, when) / 86_400.0 - days) / (1 + uses)
+        leaving = np.argsort(exponent[by_time], kind="stable")
         return np.sort(by_time[leaving[size - max(1, round(share * size)) :]]).astype(np.int64)
 
     return select

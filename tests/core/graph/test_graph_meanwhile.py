@@ -49,23 +49,6 @@ def test_what_was_cut_while_it_was_read_is_read_again(tmp_path: Path) -> None:
         assert graph.entities() == ["Oscar"]
 
 
-@pytest.mark.parametrize("query", ["Oscar Reed", "nobody known"])
-async def test_other_texts_are_embedded_in_place_of_the_query(query: str) -> None:
-    graph = made()
-    graph.add(
-        [Item(id="wine", text="[Oscar Reed] drinks red wine"), Item(id="sea", text="[Oscar Reed] at the blue sea")]
-    )
-    for text, first in (("red wine", "wine"), ("blue sea", "sea")):
-        hits = graph.search(query, embed=[text], steering="off")
-        assert hits[0].item.id == first
-        assert [(h.item, h.score) for h in await graph.asearch(query, embed=[text], steering="off")] == [
-            (h.item, h.score) for h in hits
-        ]
-        assert graph.context(query, 1, embed=[text], steering="off") != ""
-    with pytest.raises(ValueError, match="embed"):
-        graph.search(query, embed=[])
-
-
 def test_a_report_times_all_that_was_done() -> None:
     report = made().add([Item(id="wine", text="[Oscar Reed] and red wine")])
     assert set(report.timings) == {"extraction", "embedding entities", "synonyms", "writing"}

@@ -29,25 +29,22 @@ def vllm(*tokens: tuple[str, float] | None) -> Any:
     return answer
 
 
-async def test_only_the_tokens_of_the_reference_count() -> None:
+def test_only_the_tokens_of_the_reference_count() -> None:
     with LMServer(vllm(None, ("<user>", -9.0), ("\n", -8.0), (" Lis", -0.5), ("bon", -0.25))) as server:
         scorer = VllmScorer(OpenAICompatibleLM(server.base_url, "tiny"))
         scored = scorer.score(ASKED, "Lisbon")
         assert (scored.value, scored.tokens) == (-0.75, 2)
-        assert await scorer.ascore(ASKED, "Lisbon") == scored
         sent = server.asked[0]
     assert sent["messages"][-1] == {"role": "assistant", "content": "Lisbon"}
     assert sent["continue_final_message"] is True
     assert sent["add_generation_prompt"] is False
 
 
-async def test_a_server_without_log_probabilities_is_refused() -> None:
+def test_a_server_without_log_probabilities_is_refused() -> None:
     with LMServer(lambda request: "Lisbon") as server:
         scorer = VllmScorer(OpenAICompatibleLM(server.base_url, "tiny"))
         with pytest.raises(LMSetupError, match="MetricScorer"):
             scorer.score(ASKED, "Lisbon")
-        with pytest.raises(LMSetupError, match="vLLM"):
-            await scorer.ascore(ASKED, "Lisbon")
 
 
 @pytest.mark.parametrize("tokens", [[("Lis", -0.5), ("sabon", -0.2)], [None, ("bon", -0.5)], [("Lisbon", 0.5)]])
@@ -61,11 +58,10 @@ def test_an_empty_reference_is_refused() -> None:
         VllmScorer(OpenAICompatibleLM(server.base_url, "tiny")).score(ASKED, " ")
 
 
-async def test_an_answer_is_compared_with_the_reference() -> None:
+def test_an_answer_is_compared_with_the_reference() -> None:
     with LMServer(lambda request: "It is Lisbon.") as server:
         scorer = MetricScorer(OpenAICompatibleLM(server.base_url, "tiny"))
         assert scorer.score(ASKED, "Lisbon").value == pytest.approx(0.5)
-        assert (await scorer.ascore(ASKED, "Lisbon")).value == pytest.approx(0.5)
     assert scorer.name == "token_f1:openai:tiny"
 
 

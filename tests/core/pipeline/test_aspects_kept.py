@@ -388,13 +388,13 @@ def test_a_preference_cannot_leave_its_section(text: str) -> None:
     assert user.count("<preference") == 1 and user.endswith("Answer in JSON.")
 
 
-async def test_a_preference_that_does_not_fit_is_not_sent() -> None:
+def test_a_preference_that_does_not_fit_is_not_sent() -> None:
     lm = Own(lambda messages: aspects_for("tea"), context=2048)
     given = ["tea " * 4000, "tea"]
-    for readings in (AspectReader(lm).read(given), await AspectReader(lm).aread(given)):
-        assert readings[0].aspects is None and "too long" in readings[0].failure
-        assert readings[1].aspects == read_of("tea")
-    assert len(lm.sent) == 2
+    readings = AspectReader(lm).read(given)
+    assert readings[0].aspects is None and "too long" in readings[0].failure
+    assert readings[1].aspects == read_of("tea")
+    assert len(lm.sent) == 1
 
 
 BOTH = Aspects(liked=("night trains",), avoided=("flights", "buses"), firmness=0.5, scope="in Europe", source="model")

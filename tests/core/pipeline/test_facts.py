@@ -499,7 +499,6 @@ def test_what_has_expired_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
         {"preferences": []},
         {"stance_policy": "only_supports"},
         {"stance_policy": "any"},
-        {"distinct": False},
         {"keys": "instruction"},
         {"keys": "instruction", "min_score": None, "steering": "paper"},
     ],

@@ -21,7 +21,6 @@ ALLERGY = "I'm allergic to peanuts and shellfish when I eat out."
         {},
         {"preferences": [CASINO]},
         {"stance_policy": "only_supports"},
-        {"distinct": False},
         {"keys": "instruction"},
         {"steering": "paper"},
     ],

@@ -348,7 +348,7 @@ def test_keep_rate_on_a_small_sample_warns() -> None:
 def test_scores_are_python_floats_in_descending_order() -> None:
     memory = memory_of(WINE, TRAIN)
     memory.add([*wines(20), *(f"night train {n}" for n in range(20))])
-    for options in ({}, {"distinct": False}, {"stance_policy": "any"}, {"steering": "paper"}, {"steering": "off"}):
+    for options in ({}, {"stance_policy": "any"}, {"steering": "paper"}, {"steering": "off"}):
         hits = memory.search("red wine number 7", k=30, **options)
         scores = [hit.score for hit in hits]
         assert len(hits) == 30
@@ -389,11 +389,11 @@ def test_hits_have_the_timings_of_table_9() -> None:
     assert all(seconds >= 0 for seconds in hits.timings.values())
 
 
-@pytest.mark.parametrize(("k", "distinct"), [(1, True), (20, False), (21, True), (10_000, True), (10_000, False)])
-def test_k_gives_k_or_all_there_is(k: int, distinct: bool) -> None:
+@pytest.mark.parametrize("k", [1, 20, 21, 10_000])
+def test_k_gives_k_or_all_there_is(k: int) -> None:
     memory = memory_of()
     memory.add(wines(20))
-    assert len(memory.search("wine", k=k, distinct=distinct)) == min(k, 20)
+    assert len(memory.search("wine", k=k)) == min(k, 20)
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,6 @@ def test_k_gives_k_or_all_there_is(k: int, distinct: bool) -> None:
     [
         *((query, {}, "query") for query in ("", "   ", None, 7)),
         *(("wine", {"k": k}, "k must be") for k in (0, -1, 1.5, True, None, "5")),
-        *(("wine", {"embed": embed}, "embed") for embed in ([], [" "], ["a", 7], 7, b"a", {"a": 1})),
         *(("wine", {"namespace": namespace}, "namespace") for namespace in ("", " ", 3)),
         *(("wine", {"min_score": score}, "min_score") for score in ("often", 2, True)),
         ("wine", {"keys": "text"}, "keys"),
@@ -427,14 +426,11 @@ def test_an_empty_memory_finds_nothing() -> None:
     assert memory, "an empty memory is still a memory"
 
 
-def test_distinct_merges_and_raw_gives_one_hit_for_each_entry() -> None:
+def test_the_entries_of_an_item_are_merged() -> None:
     memory = memory_of("red wine", "wine bottle", "red bottle")
     memory.add([f"red wine bottle {n}" for n in range(10)])
     merged = memory.search("red wine bottle", k=4)
-    raw = memory.search("red wine bottle", k=12, distinct=False)
     assert len({hit.item.id for hit in merged}) == 4
-    assert len(raw) == 12 and all(len(hit.entries) == 1 for hit in raw)
-    assert len({hit.entries[0].id for hit in raw}) == 12
     scores = next([entry.score for entry in hit.entries] for hit in merged if len(hit.entries) == 3)
     assert scores == sorted(scores, key=lambda score: -(score or 0.0))
 
@@ -443,7 +439,7 @@ def test_entry_ids_are_distinct_for_each_namespace_item_and_preference_and_the_s
     def ids(namespace: str) -> list[str]:
         memory = memory_of(WINE, TRAIN, namespace=namespace)
         memory.add([f"red wine in the night train {n}" for n in range(3)])
-        return [hit.entries[0].id for hit in memory.search("wine train", k=9, distinct=False)]
+        return [entry.id for hit in memory.search("wine train", k=9) for entry in hit.entries]
 
     assert len({*ids("ann"), *ids("bob")}) == 12
     assert ids("ann") == ids("ann")
@@ -529,32 +525,6 @@ def test_any_metadata_come_back_as_they_went_in_the_order_of_keys_included(
     memory.add([Item(text="red wine", metadata=said)])
     assert [str(item.metadata) for item in memory.items()] == [str(said)]
     assert memory.add([Item(text="red wine", metadata=dict(reversed(said.items())))]).duplicates == 1
-
-
-async def test_other_texts_can_be_searched_for_in_place_of_the_querys() -> None:
-    asked: list[str] = []
-
-    def fallback(query: str, k: int) -> list[str]:
-        asked.append(query)
-        return ["a page"]
-
-    memory = memory_of(WINE, TRAIN, fallback=fallback)
-    memory.add(["red wine from Porto", "the night train to Porto"])
-    assert texts(memory.search("zebra", embed=["night train"])) == texts(memory.search("night train"))
-    # Exact words are the query's; by instructions alone only what is embedded counts.
-    by: dict[str, Any] = {"keys": "instruction", "min_score": None}
-    wanted = memory.search("night train", **by)
-    asynchronous = await memory.asearch("zebra", embed=["night train"], **by)
-    for hits in (memory.search("zebra", embed=["night train"], **by), asynchronous):
-        assert (hits, hits.steered_by, hits.fallback) == (wanted, wanted.steered_by, False)
-    assert memory.search("zebra", embed="night train", **by) == wanted
-    both = ["night train", "Porto"]
-    steered = [memory.search("zebra", embed=both, **by), await memory.asearch("zebra", embed=tuple(both), **by)]
-    mean = memory.encoder.encode(both).mean(axis=0)
-    plain = memory.search("zebra", embed=both, steering="off", **by)
-    assert plain.vector == pytest.approx(mean / np.linalg.norm(mean), abs=1e-6)
-    assert steered[0] == steered[1] and not np.allclose(steered[0].vector, plain.vector)
-    assert memory.search("red wine", embed=["zebra"], min_score=0.3).fallback and asked == ["red wine"]
 
 
 def test_prefer_ranks_what_supports_above_what_conflicts() -> None:

@@ -185,7 +185,7 @@ def test_an_item_added_while_it_is_being_added_is_held_once() -> None:
     verifier.happens = lambda: memory.add([item])
     memory.add([item])
     assert counted(memory, "items", "entries") == [1, 1]
-    assert len(memory.search("wine", distinct=False)) == 1
+    assert len(memory.search("wine")) == 1
 
 
 async def test_an_item_added_by_two_tasks_is_held_once() -> None:
@@ -193,7 +193,7 @@ async def test_an_item_added_by_two_tasks_is_held_once() -> None:
     item = Item(id="x", text="some red wine")
     await asyncio.gather(memory.aadd([item]), memory.aadd([item]))
     assert counted(memory, "items", "entries") == [1, 1]
-    assert len(await memory.asearch("wine", distinct=False)) == 1
+    assert len(await memory.asearch("wine")) == 1
 
 
 def test_an_item_being_verified_is_matched_with_a_preference_added_meanwhile() -> None:

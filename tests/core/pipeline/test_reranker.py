@@ -37,7 +37,7 @@ def memory() -> EpicMemory:
 def feed(memory: EpicMemory, events: int) -> None:
     """A user who uses long notes only."""
     for number in range(events):
-        hits = memory.search(f"food {WORDS[number % 12]}", k=3, reranker=True, explore=1.0, min_score=None)
+        hits = memory.search(f"food {WORDS[number % 12]}", k=3, reranker=True, min_score=None)
         memory.learn(hits, {hit.item.id: "used" for hit in hits if len(hit.item.text) > 60})
 
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:
     ):
         with pytest.raises(InvalidInputError):
             memory.learn(shown, feedback)  # type: ignore[arg-type]
-    for options in ({"explore": 1.0}, {"reranker": True, "distinct": False}, {"select": "some"}, {"reranker": "x"}):
+    for options in ({"reranker": True, "keys": "instruction"}, {"select": "some"}, {"reranker": "x"}):
         with pytest.raises(InvalidInputError):
             memory.search("food", **options)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="another encoder"):

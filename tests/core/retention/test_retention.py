@@ -1,4 +1,4 @@
-"""Which entries go first: every policy's rule, and how many a preference keeps."""
+"""Which entries go first: by value, and how many a preference keeps."""
 
 from __future__ import annotations
 
@@ -11,25 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_core.errors import InvalidInputError
-from epic_core.retention.policies import (
-    ByValue,
-    Ebbinghaus,
-    Fifo,
-    Held,
-    Random,
-    RetentionPolicy,
-    UsageFifo,
-    choose,
-)
+from epic_core.retention.policies import ByValue, Held, RetentionPolicy, choose
 from epic_core.types import Stance
 
 DAY = 86_400.0
 NOW = 1_800_000_000.0
-POLICIES: list[RetentionPolicy] = [ByValue(), UsageFifo(), Ebbinghaus(), Fifo(), Random()]
 DTYPES = {"stances": np.int8, "confidence": np.float32, "similarity": np.float32}
 DTYPES |= {"used": np.float64, "added": np.float64, "vectors": np.float32}
-
-policies = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
 
 
 def held(count: int, **columns: Any) -> Held:
@@ -69,27 +57,17 @@ def any_held(count: int, seed: int, preferences: int = 3) -> Held:
     )
 
 
-@policies
 @given(count=st.integers(0, 40), seed=st.integers(0, 2**20), days=st.floats(-1e4, 1e4))
-def test_an_order_has_every_position_once_and_is_the_same_again(
-    policy: RetentionPolicy, count: int, seed: int, days: float
-) -> None:
-    entries = any_held(count, seed)
+def test_an_order_has_every_position_once_and_is_the_same_again(count: int, seed: int, days: float) -> None:
+    policy, entries = ByValue(), any_held(count, seed)
     order = policy.order(entries, NOW + days * DAY)
     assert sorted(order.tolist()) == list(range(count))
     assert order.tolist() == policy.order(entries, NOW + days * DAY).tolist()
 
 
-@policies
-def test_policies_have_a_name_and_a_share(policy: RetentionPolicy) -> None:
+def test_many_entries() -> None:
+    policy, entries = ByValue(), any_held(20_000, 1)
     assert isinstance(policy, RetentionPolicy)
-    assert policy.name
-    assert 0.0 < policy.share <= 1.0
-
-
-@policies
-def test_many_entries(policy: RetentionPolicy) -> None:
-    entries = any_held(20_000, 1)
     assert len(np.unique(policy.order(entries, NOW))) == 20_000
 
 
@@ -108,42 +86,28 @@ def test_columns_of_different_lengths_are_refused() -> None:
 
 
 UNKNOWN = np.nan
-ORDERS: dict[str, tuple[RetentionPolicy, Held, list[int]]] = {
-    "the least confident": (ByValue(), held(3, confidence=[0.9, 0.5, 0.7]), [1, 2, 0]),
-    "of equal ones the oldest": (ByValue(), held(4), [0, 1, 2, 3]),
-    "of equally confident ones the least similar": (ByValue(), held(3, similarity=[0.5, 0.6, 0.3]), [2, 0, 1]),
-    "unknown as the median": (ByValue(), held(4, confidence=[UNKNOWN, 0.9, 0.6, 0.8]), [2, 0, 3, 1]),
-    "none known": (ByValue(), held(3, confidence=[UNKNOWN] * 3, similarity=[0.5, 0.3, 0.4]), [1, 2, 0]),
-    "unused": (ByValue(), held(3, uses=[3, 0, 1], used=[NOW, UNKNOWN, NOW], added=[NOW] * 3), [1, 2, 0]),
+ORDERS: dict[str, tuple[Held, list[int]]] = {
+    "the least confident": (held(3, confidence=[0.9, 0.5, 0.7]), [1, 2, 0]),
+    "of equal ones the oldest": (held(4), [0, 1, 2, 3]),
+    "of equally confident ones the least similar": (held(3, similarity=[0.5, 0.6, 0.3]), [2, 0, 1]),
+    "unknown as the median": (held(4, confidence=[UNKNOWN, 0.9, 0.6, 0.8]), [2, 0, 3, 1]),
+    "none known": (held(3, confidence=[UNKNOWN] * 3, similarity=[0.5, 0.3, 0.4]), [1, 2, 0]),
+    "unused": (held(3, uses=[3, 0, 1], used=[NOW, UNKNOWN, NOW], added=[NOW] * 3), [1, 2, 0]),
     "used long ago": (
-        ByValue(),
         held(2, uses=[3, 3], used=[NOW, NOW - 90 * DAY], added=[NOW - 100 * DAY] * 2),
         [1, 0],
     ),
-    "what is older": (ByValue(), held(2, added=[NOW, NOW - 50 * DAY]), [1, 0]),
+    "what is older": (held(2, added=[NOW, NOW - 50 * DAY]), [1, 0]),
     "a neutral stance": (
-        ByValue(),
         held(3, stances=[list(Stance).index(one) for one in (Stance.CONFLICTS, Stance.NEUTRAL, Stance.MIXED)]),
         [1, 0, 2],
     ),
-    "the longest forgotten": (
-        Ebbinghaus(),
-        held(3, added=[NOW - 2 * DAY, NOW - 5 * DAY, NOW - 9 * DAY], used=[UNKNOWN, UNKNOWN, NOW - DAY]),
-        [1, 0, 2],
-    ),
-    "of all but forgotten ones the oldest": (
-        Ebbinghaus(),
-        held(3, added=[NOW - 3000 * DAY, NOW - 5000 * DAY, NOW - 4000 * DAY]),
-        [1, 2, 0],
-    ),
-    "a time to come counts as now": (Ebbinghaus(), held(3, added=[NOW + 9 * DAY, NOW + DAY, NOW - DAY]), [2, 0, 1]),
-    "first in, first out": (Fifo(), any_held(20, 3), list(range(20))),
 }
 
 
-@pytest.mark.parametrize(("policy", "entries", "order"), ORDERS.values(), ids=ORDERS)
-def test_what_goes_first(policy: RetentionPolicy, entries: Held, order: list[int]) -> None:
-    assert policy.order(entries, NOW).tolist() == order
+@pytest.mark.parametrize(("entries", "order"), ORDERS.values(), ids=ORDERS)
+def test_what_goes_first(entries: Held, order: list[int]) -> None:
+    assert ByValue().order(entries, NOW).tolist() == order
 
 
 class TestByValue:
@@ -211,56 +175,6 @@ class TestByValue:
     def test_parameters_out_of_range_are_refused(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(InvalidInputError, match=next(iter(wrong))):
             ByValue(**wrong)
-
-
-class TestUsageFifo:
-    def test_what_is_used_little_goes_first_oldest_first(self) -> None:
-        uses = [9, 0, 9, 9, 9, 1, 9, 9, 9, 9]
-        order = UsageFifo().order(held(10, uses=uses), NOW).tolist()
-        assert order[:2] == [1, 5]
-        assert order[2:] != sorted(order[2:])
-
-    def test_exactly_one_deviation_below_is_not_little(self) -> None:
-        # Mean 1, standard deviation 1: the limit is 0.
-        assert UsageFifo(seed=3).order(held(40, uses=[0, 2] * 20), NOW).tolist() != list(range(40))
-
-    def test_without_any_use_the_order_is_random_but_the_same_for_the_same_seed(self) -> None:
-        orders = [UsageFifo(seed=seed).order(held(30), NOW).tolist() for seed in (0, 0, 1)]
-        assert orders[0] == orders[1]
-        assert orders[0] != orders[2]
-        assert orders[0] != list(range(30))
-
-    def test_a_fifth_at_a_time(self) -> None:
-        assert UsageFifo().share == 0.2
-
-
-class TestEbbinghaus:
-    def test_each_use_strengthens(self) -> None:
-        # Exponents -4/1, -6/3, -10/3, -9/10.
-        used = [np.nan, NOW - 6 * DAY, NOW - 10 * DAY, NOW - 9 * DAY]
-        entries = held(4, added=[NOW - 4 * DAY] + [NOW - 90 * DAY] * 3, uses=[0, 2, 2, 9], used=used)
-        assert Ebbinghaus().order(entries, NOW).tolist() == [0, 2, 1, 3]
-        # A strength of 100 leaves the age to decide: -4/100, -6/102, -10/102, -9/109.
-        assert Ebbinghaus(strength=100.0).order(entries, NOW).tolist() == [2, 3, 1, 0]
-
-    @pytest.mark.parametrize("strength", [0.0, -1.0, float("nan")])
-    def test_a_strength_out_of_range_is_refused(self, strength: float) -> None:
-        with pytest.raises(InvalidInputError, match="strength"):
-            Ebbinghaus(strength=strength)
-
-
-class TestBaselines:
-    def test_random_depends_on_the_seed_and_on_the_entries(self) -> None:
-        entries = held(30)
-        later = replace(entries, rows=entries.rows + 1)
-        orders = {tuple(Random(seed=seed).order(entries, NOW)) for seed in (0, 1)}
-        assert len(orders | {tuple(Random().order(later, NOW))}) == 3
-
-    @pytest.mark.parametrize("policy", [Random, UsageFifo])
-    @pytest.mark.parametrize("seed", [-1, 0.5, True])
-    def test_a_seed_out_of_range_is_refused(self, policy: Any, seed: Any) -> None:
-        with pytest.raises(InvalidInputError, match="seed"):
-            policy(seed=seed)
 
 
 class TestChoose:

@@ -77,7 +77,7 @@ def entity_key(name: str) -> str:
         # A name that consists of such signs alone keeps them.
         text = unicodedata.normalize("NFC", _ACCENT.sub("", text.replace(*_YO)) or text)
     if "." in text:
-        text = _INITIALS.sub(_closed, text)
+        text = _INITIALS.sub(lambda initials: initials[1].replace(".", ""), text)
     if "'" in text:
         text = _POSSESSIVE.sub("", _ELISION.sub("", text)).replace("'", "")
     words = _WORD.findall(text.replace("&", " and "))
@@ -92,10 +92,6 @@ def without_particle(word: str) -> str:
         ending = next((one for one in _PLAIN_PARTICLES if word.endswith(one) and len(word) - len(one) >= 2), "")
         return word.removesuffix(ending)
     return word
-
-
-def _closed(initials: re.Match[str]) -> str:
-    return initials[1].replace(".", "")
 
 
 def _folded(word: str) -> str:

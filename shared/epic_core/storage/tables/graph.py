@@ -277,7 +277,10 @@ class Graph(Repository):
         Returns:
             Rows of item and entity, shape `(m, 2)`; rows of item, entity and entity, shape `(f, 3)`.
         """
-        found = sorted(self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", items), key=_item_of)
+        found = sorted(
+            self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", items),
+            key=lambda row: int(row[1]),
+        )
         for crc, *columns in found:
             PASSAGES.verify(self.path, crc, *columns)
         rows = np.array([row[1] for row in found], dtype=np.int64)
@@ -380,7 +383,3 @@ def _joined(blobs: Sequence[bytes], kind: np.dtype[Any]) -> tuple[NDArray[np.int
     if rest.any():
         raise ValueError("a blob is cut")
     return np.concatenate([[0], np.cumsum(counts)]), np.frombuffer(b"".join(blobs), dtype=kind)
-
-
-def _item_of(row: Sequence[Any]) -> int:
-    return int(row[1])
