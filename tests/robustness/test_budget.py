@@ -797,7 +797,7 @@ def test_what_is_forgotten_while_it_is_judged_again_does_not_come_back(path: Pat
                 memory.forget(candidate.item.id)
             return super().verdict(candidate)
 
-    with opened(path, BUDGET, preferences=[WINE], retention=Fifo(), floor=0) as memory:
+    with opened(path, BUDGET, preferences=[WINE], retention=OldestFirst(share=0.2), floor=0) as memory:
         filled_to(0.5, memory)
         memory.verifier = Slow(lambda n: Decision.KEEP)
         for n in range(300):
