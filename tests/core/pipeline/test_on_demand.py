@@ -41,9 +41,11 @@ class Model(BaseVerifier):
         self.fails = False
         self.goes_on = threading.Event()
         self.goes_on.set()
+        self.begun = threading.Event()
         self.meanwhile: Callable[[], object] = lambda: None
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
+        self.begun.set()
         self.goes_on.wait(60)
         for candidate in candidates:
             yield self._verdict(candidate)
@@ -220,6 +222,7 @@ def test_verdicts_wait_for_another_process_that_writes_and_no_search_does(model:
     model.goes_on.clear()
     with memory_of(model, "background", path) as memory:
         found(memory)
+        assert model.begun.wait(60)
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             model.goes_on.set()
