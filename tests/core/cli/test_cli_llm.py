@@ -351,7 +351,7 @@ def test_without_a_key_none_is_sent(
 # as a process
 
 
-COUNT = 30
+COUNT = 60
 MANY = {f"n{number}": f"Hotel number {number} has an on-site casino." for number in range(COUNT)}
 
 

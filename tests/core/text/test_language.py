@@ -98,6 +98,7 @@ def english_texts() -> list[str]:
     # Their turns and questions ask for translations, or quote.
     mixed = {
         "hostile.jsonl",
+        "answers_turns_e.jsonl",
         *(f"turns_{name}.jsonl" for name in "abdefgh"),
         *map("questions_{}.jsonl".format, "abcdefg"),
     }
