@@ -63,8 +63,6 @@ def forge(path: Path, *statements: str) -> None:
 
 ALTERED = [
     "UPDATE entries SET stance = 'zzz'",
-    "UPDATE entries SET confidence = 'abc'",
-    "UPDATE entries SET vector = 5",
     "UPDATE entries SET vector = zeroblob(3)",
     "UPDATE items SET metadata = '{bad'",
     "UPDATE items SET metadata = '" + "[" * 100_000 + "'",
