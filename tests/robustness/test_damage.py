@@ -15,7 +15,7 @@ import pytest
 
 from epic_core import EpicMemory, Filter, Item
 from epic_core.errors import DamagedError, EpicError, LMUnavailableError, StoreError
-from epic_core.storage.memory_schema import TABLES
+from epic_core.storage.memory_schema import MEMORY, TABLES
 from epic_core.storage.sqlite.connection import Table
 from helpers import HashEncoder, KeepAll
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
@@ -482,10 +482,16 @@ def test_a_forged_value_raises_an_error_of_ours_if_any(copy: Path, table: Table)
     for column in (*table.checked, *table.texts):
         for value in (None, "forged", b"\x00\xff", -(10**15)):
             copy.write_bytes(sound)
-            with suppress(sqlite3.IntegrityError, EpicError):
+            with suppress(sqlite3.IntegrityError):
                 if not forge(copy, table, column, value):
                     return
-                look(copy)
+                with closing(sqlite3.connect(copy)) as db:
+                    (stored,) = db.execute(f"SELECT {column} FROM {table.name} LIMIT 1").fetchone()
+                if type(stored) not in MEMORY.types[table.name][column]:
+                    with pytest.raises(DamagedError), opened(copy, read_only=True) as memory:
+                        memory.verify()
+                with suppress(EpicError):
+                    look(copy)
 
 
 # what is written into a damaged file

@@ -57,12 +57,13 @@ def forge(path: Path, *statements: str) -> None:
                         connection.execute(f"UPDATE {table.name} SET {column} = ? WHERE {row} = ?", (right, key))
     connection.commit()
     schema.MEMORY.check_sums(connection, path)
-    schema.MEMORY.check_rows(connection, path)
     connection.close()
 
 
 ALTERED = [
     "UPDATE entries SET stance = 'zzz'",
+    "UPDATE entries SET confidence = 'abc'",
+    "UPDATE entries SET vector = 5",
     "UPDATE entries SET vector = zeroblob(3)",
     "UPDATE items SET metadata = '{bad'",
     "UPDATE items SET metadata = '" + "[" * 100_000 + "'",
@@ -85,6 +86,23 @@ def test_a_file_that_was_tampered_with_is_refused_when_its_checksums_are_right(p
     forge(path, statement)
     with pytest.raises(StoreError):
         everything(path)
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("items", "metadata"),
+        ("entries", "stance"),
+        ("entries", "similarity"),
+        ("entries", "item"),
+        ("preferences", "vector"),
+        ("preferences", "id"),
+    ],
+)
+def test_what_must_be_there_cannot_be_taken_away(path: Path, table: str, column: str) -> None:
+    with pytest.raises(sqlite3.IntegrityError, match=f"{table}.{column}"):
+        forge(path, f"UPDATE {table} SET {column} = NULL")
+    everything(path)
 
 
 HIDING = [

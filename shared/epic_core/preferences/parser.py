@@ -124,17 +124,25 @@ def parse_aspects(preference: str) -> Aspects:
     """
     if (language_of(preference) or ENGLISH) != ENGLISH:
         return Aspects(source="unread")
-    text = " ".join(preference[:_LONGEST].translate(_APOSTROPHES).split())
+    written = " ".join(preference[:_LONGEST].split())
+    text = written.translate(_APOSTROPHES)
     reading = _Reading(text)
-    avoided = tuple(dict.fromkeys(phrase for side, phrase in reading.phrases if side == _AGAINST))
+
+    def as_written(phrase: str) -> str:
+        place = text.find(phrase)
+        return phrase if place < 0 else written[place : place + len(phrase)]
+
+    avoided = tuple(dict.fromkeys(as_written(phrase) for side, phrase in reading.phrases if side == _AGAINST))
     folded = {phrase.casefold() for phrase in avoided}
-    liked = tuple(dict.fromkeys(phrase for _, phrase in reading.phrases if phrase.casefold() not in folded))
+    found = dict.fromkeys(as_written(phrase) for _, phrase in reading.phrases)
+    liked = tuple(phrase for phrase in found if phrase.casefold() not in folded)
     if not reading.phrases:
         if any(cue.lastgroup in _NEGATIVE for cue in CUE.finditer(text)):
             return Aspects(source="unread")
         ends = [end.start() for end in (grammar.REASON.search(text, 1), grammar.STATEMENT.search(text, 1)) if end]
-        liked = (_trimmed(text[: min(ends, default=None)]) or preference.strip(),)
-    return Aspects(liked=liked, avoided=avoided, firmness=firmness_of(text), scope=reading.scope, source="parser")
+        liked = (_trimmed(written[: min(ends, default=None)]) or preference.strip(),)
+    scope = as_written(reading.scope)
+    return Aspects(liked=liked, avoided=avoided, firmness=firmness_of(text), scope=scope, source="parser")
 
 
 class _Reading:

@@ -14,6 +14,9 @@ from epic_core.runtime.effects import StoppedError
 T = TypeVar("T")
 R = TypeVar("R")
 
+# How many results a worker may be ahead of what takes them: an interrupted build has not paid for all the others.
+_AHEAD = 8
+
 
 def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequence[T], workers: int) -> Iterator[R]:
     """Yield the results of a function over inputs, in the order in which they are ready.
@@ -34,10 +37,10 @@ def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequen
     for value in inputs:
         waiting.put(value)
     ready: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
-    stopped = threading.Event()
+    stopped, room = threading.Event(), threading.Semaphore(_AHEAD * workers)
 
     def work() -> None:
-        while not stopped.is_set():
+        while room.acquire() and not stopped.is_set():
             try:
                 value = waiting.get_nowait()
             except queue.Empty:
@@ -68,8 +71,10 @@ def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequen
                         yield result
                 raise
             yield result
+            room.release()
     finally:
         stopped.set()
+        room.release(workers)
 
 
 async def acompleted(
@@ -78,9 +83,12 @@ async def acompleted(
     """Yield results as `completed` does, from tasks of the running event loop; all have ended when this ends."""
     waiting = iter(inputs)
     ready: asyncio.Queue[tuple[bool, Any]] = asyncio.Queue()
+    workers = max(workers, 1)
+    room = asyncio.Semaphore(_AHEAD * workers)
 
     async def work() -> None:
         for value in waiting:
+            await room.acquire()
             try:
                 ready.put_nowait((True, await function(value)))
             except BaseException as error:
@@ -89,7 +97,7 @@ async def acompleted(
                 if not isinstance(error, Exception):
                     raise
 
-    tasks = [asyncio.create_task(work()) for _ in range(min(max(workers, 1), len(inputs)))]
+    tasks = [asyncio.create_task(work()) for _ in range(min(workers, len(inputs)))]
     try:
         for _ in inputs:
             try:
@@ -106,6 +114,7 @@ async def acompleted(
                         yield result
                 raise
             yield result
+            room.release()
     finally:
         for task in tasks:
             task.cancel()
