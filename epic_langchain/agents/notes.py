@@ -40,7 +40,7 @@ _SPEAKER = re.compile(r"^(?:user|assistant|tool|system): ", re.M)
 
 @dataclass(frozen=True)
 class Note:
-    """What the model is given; either part may be empty.
+    """Text that the model is given; either part may be empty.
 
     Attributes:
         preferences: For the end of the system message.

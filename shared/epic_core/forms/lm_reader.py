@@ -31,7 +31,7 @@ _Text = Annotated[Line, BeforeValidator(lambda given: str(given) if isinstance(g
 
 
 class Filled(Shape):
-    """What belongs into a field, and the note that says it, counted from 1."""
+    """Value of a field, and the note that says it, counted from 1."""
 
     number: int = 0
     quote: Line = ""

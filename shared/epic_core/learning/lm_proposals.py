@@ -49,7 +49,7 @@ class Proposed(Shape):
 
 
 class Proposals(Shape):
-    """What a model proposes after some turns."""
+    """Proposals of a model after some turns."""
 
     proposals: Annotated[
         tuple[Proposed, ...],

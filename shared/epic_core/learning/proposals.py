@@ -329,7 +329,7 @@ def _ended_anew(proposal: Proposal, old: str, quote: str, turn: Turn) -> Proposa
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What a statement calls for, the position of what it changes or repeats, and why it is not proposed if not."""
+    """Edit that a statement calls for, the position of what it changes or repeats, and a reason not to propose it."""
 
     kind: ProposalKind = "add_preference"
     old: int | None = None

@@ -30,7 +30,7 @@ class ModelBudgetError(LMSetupError):
 
 @dataclass
 class ModelBudget:
-    """What a model may be asked on one day, by local time, by all processes that have the memory's file open.
+    """Allowance of a model for one day, by local time, for all processes that have the memory's file open.
 
     A process learns what others used when it writes and when it begins something; what they use meanwhile comes on top.
 

@@ -70,7 +70,7 @@ _LEAST_FACT = 0.05
 
 
 class Shelf(Protocol):
-    """What is searched: the items of a memory's namespace, or the records of a collection."""
+    """Searchable rows: the items of a memory's namespace, or the records of a collection."""
 
     @property
     def texts(self) -> Texts:

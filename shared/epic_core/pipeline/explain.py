@@ -14,7 +14,7 @@ from epic_core.types import Item, MemoryEntry, Outline
 from epic_core.types.reports import Explanation, Stats
 
 LIGHT = "In the light tier, held by its text only."
-"""What is said of an item of the light tier if it is not on record why it was not kept."""
+"""Reason given for an item of the light tier if it is not on record why it was not kept."""
 NOT_HELD = "Not held."
 FACT = "A fact of the user, which is held whatever the preferences are."
 

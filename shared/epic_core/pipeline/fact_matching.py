@@ -72,7 +72,7 @@ _WANTS = tuple(
 
 
 class Match(NamedTuple):
-    """What a new statement does, to the fact at which position, and how sure that is.
+    """Edit by a new statement, the position of the fact it is about, and how sure that is.
 
     Attributes:
         kind: What it does.

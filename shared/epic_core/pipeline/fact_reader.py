@@ -22,7 +22,7 @@ _MOST_TOKENS = 120
 
 
 class Compared(Shape):
-    """What a new fact does, and to which of the facts shown, counted from 1; 0 for none."""
+    """Relation of a new fact to one of the facts shown, counted from 1; 0 for none."""
 
     decision: Annotated[Relation, BeforeValidator(lambda given: str(given).strip().lower())]
     number: int = 0
@@ -30,7 +30,7 @@ class Compared(Shape):
 
 @dataclass(frozen=True, kw_only=True)
 class FactReading:
-    """What a new fact does.
+    """Relation of a new fact to one that is held.
 
     Attributes:
         relation: What it does; "new" without an answer.

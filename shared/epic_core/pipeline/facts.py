@@ -275,7 +275,7 @@ def _propose(session: Session, proposal: Proposal | None) -> None:
 
 
 class _Decision(NamedTuple):
-    """What a new fact does to those that are held, the one that goes for it, and what is proposed besides."""
+    """Edit by a new fact, the held one that goes for it, and what is proposed besides."""
 
     edit: Edit
     gone: _Held | None = None

@@ -66,7 +66,7 @@ _Things = Annotated[tuple[Line, ...], _phrases(_THINGS), Field(max_length=_THING
 
 
 class Stated(Shape):
-    """What a preference likes and avoids, as a model says it."""
+    """Aspects of a preference, as a model reads them."""
 
     liked: _Phrases = ()
     avoided: _Phrases = ()
@@ -94,7 +94,7 @@ class Stated(Shape):
 
 
 class Expanded(Stated):
-    """What a preference says, and what that means in practice."""
+    """Aspects of a preference, and its expansion."""
 
     questions: Annotated[tuple[Line, ...], _phrases(_QUESTIONS), Field(max_length=_QUESTIONS)] = ()
     follows: _Things = ()

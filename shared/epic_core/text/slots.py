@@ -73,7 +73,7 @@ _LONGEST = 500
 
 
 class Relation(NamedTuple):
-    """What a statement says of a subject, in its own words: "My rent", "cost", " costs", "900 euros".
+    """Parts of a statement about a subject, in its own words: "My rent", "cost", " costs", "900 euros".
 
     Attributes:
         subject: Whom or what it is about.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 KINDS = ("topics", "entities", "kind", "intent", "preferences")
-"""What tags tell: topics, names, the kind of text, what whoever wrote it is after, and what is said of the user."""
+"""Kinds of tags: topics, names, the kind of text, what whoever wrote it is after, and what is said of the user."""
 PREFIX = "tags_"
 """The beginning of the metadata keys of tags: `tags_topics` and so on, each a list of texts."""
 

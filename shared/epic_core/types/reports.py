@@ -78,7 +78,7 @@ class Stats:
 
     @property
     def waiting(self) -> str:
-        """What waits for a language model, in words; empty if nothing does."""
+        """The items and preferences that wait for a language model, in words; empty if none do."""
         parts = ((self.counts["pending"], "items to be verified"), (self.unread, "preferences to be read"))
         return ", ".join(f"{count} {what}" for count, what in parts if count)
 

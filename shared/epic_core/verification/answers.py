@@ -39,7 +39,7 @@ class Aligned(Shape):
 
 
 class Judged(Shape):
-    """What a model decides of one chunk."""
+    """Decision of a model on one chunk."""
 
     chunk: int
     decision: Annotated[Literal["Keep", "Discard"], _Titled]
@@ -48,7 +48,7 @@ class Judged(Shape):
 
 
 class Answers(Shape):
-    """What a model decides of several chunks."""
+    """Decisions of a model on several chunks."""
 
     answers: tuple[Judged, ...]
 

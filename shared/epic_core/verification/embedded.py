@@ -66,7 +66,7 @@ class Linear(NamedTuple):
 
 
 class Sure(NamedTuple):
-    """Whether the likelier stance is right: of `SURE_MEASURES`, and the chance from which a stance is given."""
+    """Fitted chance that the likelier stance is right, by `SURE_MEASURES`, and the least chance to give a stance."""
 
     linear: Linear
     least: float

@@ -36,7 +36,7 @@ _TELL_EVERY = 20
 
 @dataclass(frozen=True)
 class Label:
-    """What is right of a note under a preference.
+    """Label of a note under a preference.
 
     Attributes:
         stance: None if the note does not matter to the preference.

@@ -1,4 +1,4 @@
-"""What was learnt of feedback: a table with the reranker of a namespace and the last feedback it learnt from."""
+"""Table of what feedback taught: the reranker of a namespace, and the last feedback it learnt from."""
 
 from __future__ import annotations
 
