@@ -95,7 +95,7 @@ def filtering(concurrency: int = 1, answer: Any = verifying, **options: Any) -> 
         **{
             "preferences": [WINE, TRAIN],
             "embeddings": HashEncoder(),
-            "llm": LMVerifier(lm, retries=0, backoff=0.0),
+            "llm": LMVerifier(lm, retries=0, backoff=0.0, batch_size=4),
             **options,
         }
     )

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -42,22 +42,21 @@ def everything(path: Path) -> None:
 
 def forge(path: Path, *statements: str) -> None:
     """Change a file as somebody does who knows how checksums and sums are made: they are right afterwards."""
-    connection = sqlite3.connect(path)
-    schema.MEMORY.keep_sums(connection)
-    for statement in statements:
-        connection.execute(statement)
-    for table in schema.TABLES:
-        row = "row" if table.numbered else table.checked[0]
-        for column, covered in (("crc", table.checked), ("text_crc", table.texts)):
-            if covered:
-                connection.create_function("checksum", len(covered), checksum)
-                found = f"SELECT {row}, {column}, checksum({', '.join(covered)}) FROM {table.name}"
-                for key, stored, right in connection.execute(found).fetchall():
-                    if stored != right:
-                        connection.execute(f"UPDATE {table.name} SET {column} = ? WHERE {row} = ?", (right, key))
-    connection.commit()
-    schema.MEMORY.check_sums(connection, path)
-    connection.close()
+    with closing(sqlite3.connect(path)) as connection:
+        schema.MEMORY.keep_sums(connection)
+        for statement in statements:
+            connection.execute(statement)
+        for table in schema.TABLES:
+            row = "row" if table.numbered else table.checked[0]
+            for column, covered in (("crc", table.checked), ("text_crc", table.texts)):
+                if covered:
+                    connection.create_function("checksum", len(covered), checksum)
+                    found = f"SELECT {row}, {column}, checksum({', '.join(covered)}) FROM {table.name}"
+                    for key, stored, right in connection.execute(found).fetchall():
+                        if stored != right:
+                            connection.execute(f"UPDATE {table.name} SET {column} = ? WHERE {row} = ?", (right, key))
+        connection.commit()
+        schema.MEMORY.check_sums(connection, path)
 
 
 ALTERED = [
