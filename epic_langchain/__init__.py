@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from epic_core.errors import MissingExtraError
+from epic_memory.errors import MissingExtraError
 
 try:
     import langchain_core  # noqa: F401

@@ -10,10 +10,10 @@ from langchain_core.documents import Document
 from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.runnables import RunnableConfig, ensure_config
 
-from epic_core.collection import Record
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.metadata import PREFIX
 from epic_langchain.documents import checked_documents, record_of
+from epic_memory.collection import Record
+from epic_memory.errors import InvalidInputError
+from epic_plugins.metadata import PREFIX
 
 OPTIONS = ("k", "filter", "namespace", "preferences", "steering", "stance_policy", "min_score")
 """The options of calls of all components."""

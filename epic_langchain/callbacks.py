@@ -7,8 +7,8 @@ from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 
-from epic_core import BuildReport, Hits
-from epic_core.runtime.telemetry import counts_of, counts_of_search, measures
+from epic_memory import BuildReport, Hits
+from epic_memory.runtime.telemetry import counts_of, counts_of_search, measures
 
 SEARCH, JUDGE = "epic.search", "epic.judge"
 

@@ -10,11 +10,11 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import ConfigDict, Field
 from typing_extensions import override
 
-from epic_core import EpicMemory
-from epic_core.integrations.compression import DROPPED, Compressed, compressed
-from epic_core.integrations.copies import CopiedModel
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.runtime.effects import arun, run
+from epic_memory import EpicMemory
+from epic_memory.runtime.effects import arun, run
+from epic_plugins.compression import DROPPED, Compressed, compressed
+from epic_plugins.copies import CopiedModel
+from epic_plugins.wrong_arguments import explained
 
 
 @explained()

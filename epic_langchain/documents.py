@@ -9,11 +9,14 @@ from uuid import uuid4
 from langchain_core.documents import Document
 from typing_extensions import override
 
-from epic_core import Hit, Item
-from epic_core.collection import Record
-from epic_core.context import format_hit
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.metadata import (
+from epic_memory import Hit, Item
+from epic_memory.collection import Record
+from epic_memory.context import format_hit
+from epic_memory.errors import InvalidInputError
+from epic_memory.types import stable_id
+from epic_memory.types.metadata import copied, dumped_metadata
+from epic_memory.types.verdicts import Judged
+from epic_plugins.metadata import (
     OF_ONE_CALL,
     as_metadata,
     guidance_of,
@@ -21,9 +24,6 @@ from epic_core.integrations.metadata import (
     keys_of_guidance,
     own_metadata,
 )
-from epic_core.types import stable_id
-from epic_core.types.metadata import copied, dumped_metadata
-from epic_core.types.verdicts import Judged
 
 
 def checked_documents(documents: Iterable[Document]) -> list[Document]:

@@ -10,10 +10,10 @@ from langchain_core.documents import Document
 from langchain_core.structured_query import Comparator, Comparison, Operation, Operator, StructuredQuery, Visitor
 from typing_extensions import override
 
-from epic_core import Filter
-from epic_core.collection import Condition, Record
-from epic_core.errors import InvalidInputError
 from epic_langchain.documents import document_of_record
+from epic_memory import Filter
+from epic_memory.collection import Condition, Record
+from epic_memory.errors import InvalidInputError
 
 MetadataFilter: TypeAlias = Filter | Mapping[str, Any]
 DocumentFilter: TypeAlias = MetadataFilter | Callable[[Document], bool]
@@ -44,7 +44,7 @@ def filter_of(given: MetadataFilter | None) -> Filter | None:
     if given is None or isinstance(given, Filter):
         return given
     if not isinstance(given, Mapping):
-        raise InvalidInputError(f"A filter is a mapping, or an epic_core.Filter; not {type(given).__name__}.")
+        raise InvalidInputError(f"A filter is a mapping, or an epic_memory.Filter; not {type(given).__name__}.")
     if not given:
         return None
     return _joined("and", [_clause(key, value) for key, value in given.items()])
@@ -56,7 +56,7 @@ def condition_of(given: DocumentFilter | None) -> Condition | None:
         return filter_of(given)
     if not callable(given):
         raise InvalidInputError(
-            f"A filter is a mapping, an epic_core.Filter, or a function of a Document; not {type(given).__name__}."
+            f"A filter is a mapping, an epic_memory.Filter, or a function of a Document; not {type(given).__name__}."
         )
     if any(map(iscoroutinefunction, (given, type(given).__call__))):
         raise InvalidInputError("A filter that is a function cannot be an asynchronous one.")

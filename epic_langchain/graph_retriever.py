@@ -12,17 +12,17 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self, override
 
-from epic_core.errors import InvalidInputError
-from epic_core.graph.extraction import Extractor
-from epic_core.graph.memory import GraphMemory
-from epic_core.graph.reports import GraphReport
-from epic_core.graph.sources import checked_source, extractor_of, graph_over, warn_of_failures
-from epic_core.integrations.copies import checked_file, lasting
-from epic_core.integrations.wrong_arguments import explained
+from epic_graph.extraction import Extractor
+from epic_graph.memory import GraphMemory
+from epic_graph.reports import GraphReport
+from epic_graph.sources import checked_source, extractor_of, graph_over, warn_of_failures
 from epic_langchain.arguments import per_call
 from epic_langchain.documents import memory_item, several
 from epic_langchain.models import lm_of, memory_of
 from epic_langchain.retriever import MemoryRetriever
+from epic_memory.errors import InvalidInputError
+from epic_plugins.copies import checked_file, lasting
+from epic_plugins.wrong_arguments import explained
 
 _logger = logging.getLogger(__name__)
 
@@ -43,8 +43,8 @@ class EpicGraphRetriever(MemoryRetriever):
             which a graph is made. Once validated it is a GraphMemory: `graph.close()` closes the file, `graph.update()`
             adds items that the memory holds and the graph does not.
         embeddings, k, guidance, steering, stance_policy, min_score: As for `EpicRetriever`.
-        extractor: Finds entities and facts in documents that are added: an Extractor of epic_core, or a model (a chat
-            model, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
+        extractor: Finds entities and facts in documents that are added: an Extractor of epic_memory, or a model (a chat
+            model, or a language model of epic_memory) that reads them; default: noun phrases, without a model. A
             GraphMemory has its own.
 
     Raises:

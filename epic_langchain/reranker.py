@@ -11,11 +11,11 @@ from langchain_core.runnables.config import run_in_executor
 from pydantic import ConfigDict, Field
 from typing_extensions import override
 
-from epic_core import EpicMemory
-from epic_core.integrations.copies import CopiedModel
-from epic_core.integrations.learned_reranking import PROBABILITY, ranked_texts
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.reranking import LearnedReranker
+from epic_memory import EpicMemory
+from epic_plugins.copies import CopiedModel
+from epic_plugins.learned_reranking import PROBABILITY, ranked_texts
+from epic_plugins.wrong_arguments import explained
+from epic_rerank import LearnedReranker
 
 _LARGEST = 1e300  # JSON holds greater whole numbers, which are no score
 

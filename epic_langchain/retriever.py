@@ -14,18 +14,18 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
 
-from epic_core import BuildReport, EpicMemory, Hits
-from epic_core.context import format_preferences, numbered_hits
-from epic_core.integrations.copies import CopiedModel, checked_file, lasting
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.steering import Mode
-from epic_core.types import checked_k
-from epic_core.types.modes import MinScore, StancePolicy, checked_min_score
 from epic_langchain.arguments import per_call, without_settings
 from epic_langchain.callbacks import atell_search, tell_search
 from epic_langchain.documents import document_of, memory_item, several
 from epic_langchain.filters import MetadataFilter, filter_of
 from epic_langchain.models import EpicEmbeddings, encoder_of, memory_of
+from epic_memory import BuildReport, EpicMemory, Hits
+from epic_memory.context import format_preferences, numbered_hits
+from epic_memory.steering import Mode
+from epic_memory.types import checked_k
+from epic_memory.types.modes import MinScore, StancePolicy, checked_min_score
+from epic_plugins.copies import CopiedModel, checked_file, lasting
+from epic_plugins.wrong_arguments import explained
 
 
 class OptionsRetriever(CopiedModel, BaseRetriever):
@@ -164,14 +164,14 @@ class EpicRetriever(MemoryRetriever):
 
     `k`, `filter`, `namespace`, `preferences` (which of the memory's preferences may steer and match), `steering`,
     `stance_policy` and `min_score` can be given with each call, or in `config["configurable"]` as `epic_k`,
-    `epic_filter` and so on. A filter is an `epic_core.Filter` or a mapping like `{"year": {"$gte": 2020}}`.
+    `epic_filter` and so on. A filter is an `epic_memory.Filter` or a mapping like `{"year": {"$gte": 2020}}`.
 
     Attributes:
         memory: The memory, which the caller closes; or the name of its file, which has to exist.
         embeddings: The embeddings for opening a file given by its name: LangChain's `Embeddings`, an encoder of
-            epic_core or its name; default: the embedded encoder. A memory that is open has its own.
+            epic_memory or its name; default: the embedded encoder. A memory that is open has its own.
         llm, model_budget, on_demand: Likewise, the language model for all that one can do, and how much it is asked, as
-            for `EpicMemory`: a chat model, a LanguageModel of epic_core or the name of one, "ollama:qwen3:4b".
+            for `EpicMemory`: a chat model, a LanguageModel of epic_memory or the name of one, "ollama:qwen3:4b".
         k: How many documents, at least 1; before them come up to three facts of the user that fit the query
             (`EpicMemory.add_fact`), as documents with `epic_tier` "fact", whether or not they are among the k.
         guidance: "metadata" puts the instructions and the other guidance into flat `epic_*` metadata; "text" also

@@ -10,16 +10,16 @@ import numpy as np
 from langchain_core.documents import Document
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
-from epic_core import EpicMemory, Filter, Hit, Hits, Preference
-from epic_core.collection import Collection, Condition, Matches
-from epic_core.encoders.base import Embed
-from epic_core.integrations.metadata import own_metadata
-from epic_core.runtime.calls import Call
-from epic_core.runtime.effects import Effects
-from epic_core.steering import Mode
-from epic_core.types import PENALTY, FloatArray
 from epic_langchain.documents import document_of, document_of_record
 from epic_langchain.filters import condition_of, filter_of
+from epic_memory import EpicMemory, Filter, Hit, Hits, Preference
+from epic_memory.collection import Collection, Condition, Matches
+from epic_memory.encoders.base import Embed
+from epic_memory.runtime.calls import Call
+from epic_memory.runtime.effects import Effects
+from epic_memory.steering import Mode
+from epic_memory.types import PENALTY, FloatArray
+from epic_plugins.metadata import own_metadata
 
 
 @dataclass(frozen=True, kw_only=True)

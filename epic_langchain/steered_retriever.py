@@ -15,23 +15,23 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
 
-from epic_core import Preference
-from epic_core.encoders.base import aembed_query, embed_query
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.judging_memory import several_preferences
-from epic_core.integrations.relevance import least_of
-from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.runtime.calls import Call
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering import Mode
-from epic_core.steering.vector_stores import Found, SteeredSearch, Target
-from epic_core.types import FloatArray, checked_k, checked_text
-from epic_core.types.modes import MinScore, checked_min_score
-from epic_core.types.validation import checked_whole
 from epic_langchain.documents import FoundDocument, described
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.retriever import OptionsRetriever
+from epic_memory import Preference
+from epic_memory.encoders.base import aembed_query, embed_query
+from epic_memory.errors import InvalidInputError
+from epic_memory.runtime.calls import Call
+from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.steering import Mode
+from epic_memory.steering.vector_stores import Found, SteeredSearch, Target
+from epic_memory.types import FloatArray, checked_k, checked_text
+from epic_memory.types.modes import MinScore, checked_min_score
+from epic_memory.types.validation import checked_whole
+from epic_plugins.judging_memory import several_preferences
+from epic_plugins.relevance import least_of
+from epic_plugins.steered_errors import explain_dimension, explain_embedding
+from epic_plugins.wrong_arguments import explained
 
 
 @explained()
@@ -55,8 +55,8 @@ class SteeredRetriever(OptionsRetriever):
 
     Attributes:
         vectorstore: Any store that can search by vector.
-        preferences: The user's, texts or `epic_core.Preference`s.
-        embeddings: The store's: LangChain's `Embeddings`, an encoder of epic_core or its name; default: the store's
+        preferences: The user's, texts or `epic_memory.Preference`s.
+        embeddings: The store's: LangChain's `Embeddings`, an encoder of epic_memory or its name; default: the store's
             `embeddings`.
         k: How many documents, at least 1.
         steering: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8,

@@ -15,18 +15,18 @@ from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
 
-from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.copies import CopiedModel
-from epic_core.integrations.judging_memory import PreparedForUsers, check_beside_memory, check_settings
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.runtime.batching import unique_preferences
-from epic_core.runtime.threads import in_thread
-from epic_core.types.verdicts import Judged
 from epic_langchain.arguments import per_call, without_settings
 from epic_langchain.callbacks import atell_judge, tell_judge
 from epic_langchain.documents import checked_document, checked_documents, documents_of, several
 from epic_langchain.models import calling_with, encoder_of, verifier_of
+from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference
+from epic_memory.errors import InvalidInputError
+from epic_memory.runtime.batching import unique_preferences
+from epic_memory.runtime.threads import in_thread
+from epic_memory.types.verdicts import Judged
+from epic_plugins.copies import CopiedModel
+from epic_plugins.judging_memory import PreparedForUsers, check_beside_memory, check_settings
+from epic_plugins.wrong_arguments import explained
 
 _logger = logging.getLogger(__name__)
 
@@ -58,9 +58,9 @@ class EpicDocumentTransformer(
 
     Attributes:
         preferences: The user's.
-        embeddings: LangChain's `Embeddings`, an encoder of epic_core or its name; default: the embedded encoder.
-        llm: A chat model, a LanguageModel of epic_core or the name of one ("ollama:qwen3:4b"), or a Verifier; default:
-            the embedded verifier, which needs no model.
+        embeddings: LangChain's `Embeddings`, an encoder of epic_memory or its name; default: the embedded encoder.
+        llm: A chat model, a LanguageModel of epic_memory or the name of one ("ollama:qwen3:4b"), or a Verifier;
+            default: the embedded verifier, which needs no model.
         model_budget: How much it may be asked a day: a number of calls, or text like "50000 tokens". What is left over
             is undecided.
         tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.

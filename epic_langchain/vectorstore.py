@@ -13,20 +13,20 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from typing_extensions import Self, override
 
-from epic_core import EpicMemory, Preference
-from epic_core.collection import Collection
-from epic_core.encoders import Encoder
-from epic_core.errors import InvalidInputError, NotCopiedError
-from epic_core.integrations.collection_file import CollectionFile
-from epic_core.integrations.copies import checked_file
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.runtime.threads import in_thread
-from epic_core.steering import Mode
-from epic_core.types import checked_k, checked_string
 from epic_langchain.arguments import documents_of_texts, listed, records_of, with_ids
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.searches import CollectionSource, Found, MemorySource, Search
+from epic_memory import EpicMemory, Preference
+from epic_memory.collection import Collection
+from epic_memory.encoders import Encoder
+from epic_memory.errors import InvalidInputError, NotCopiedError
+from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.runtime.threads import in_thread
+from epic_memory.steering import Mode
+from epic_memory.types import checked_k, checked_string
+from epic_plugins.collection_file import CollectionFile
+from epic_plugins.copies import checked_file
+from epic_plugins.wrong_arguments import explained
 
 
 @explained(index="It makes its own: add_documents fills it.")
@@ -40,14 +40,14 @@ class EpicVectorStore(CollectionFile, VectorStore):
     It stores every document it is given, finds it by its text and title, and ranks it by its stances, if its metadata
     has some, as `EpicDocumentTransformer` writes them: what conflicts with a preference comes below what answers as
     well and does not. Its instructions find it with `steering="paper"` only. Filters are mappings like `{"year":
-    {"$gte": 2020}}`, `epic_core.Filter`s, or functions of a Document; they are applied within the search, so you get k
-    documents whenever k match. Scores are cosines, higher is better; with preferences, a conflict lowers the score.
+    {"$gte": 2020}}`, `epic_memory.Filter`s, or functions of a Document; they are applied within the search, so you get
+    k documents whenever k match. Scores are cosines, higher is better; with preferences, a conflict lowers the score.
 
     Searches by text take `filter`, `preferences` and `steering` for this call; searches by a vector are not steered,
     and take `filter`. Metadata has to be JSON. Safe to use from several threads; a file also from several processes.
 
     Args:
-        embedding: LangChain's `Embeddings`, an encoder of epic_core or its name, such as "ollama/nomic-embed-text";
+        embedding: LangChain's `Embeddings`, an encoder of epic_memory or its name, such as "ollama/nomic-embed-text";
             default: the embedded encoder. The file remembers it.
         path: The file, which is not a pickle, and not the file of a memory. None for RAM.
         preferences: The user's; without any, searches are by plain similarity. The file does not remember them.
@@ -91,7 +91,7 @@ class EpicVectorStore(CollectionFile, VectorStore):
     def from_memory(cls, memory: EpicMemory, *, namespace: str | None = None) -> EpicVectorStore:
         """Return a view of a memory: its items, searched and steered by the memory.
 
-        The view cannot be written: `memory.add` decides what is kept. Its filters are mappings or `epic_core.Filter`s.
+        The view cannot be written: `memory.add` decides what is kept. Filters are mappings or `epic_memory.Filter`s.
 
         Args:
             memory: The memory, which the caller closes.

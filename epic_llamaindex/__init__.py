@@ -1,6 +1,6 @@
 """EPIC for LlamaIndex: preference-aligned memory as components of llama-index-core (extra `llamaindex`)."""
 
-from epic_core.errors import MissingExtraError
+from epic_memory.errors import MissingExtraError
 
 try:
     import llama_index.core  # noqa: F401

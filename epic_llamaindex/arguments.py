@@ -9,12 +9,12 @@ import numpy as np
 from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddings
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode, VectorStoreQueryResult
 
-from epic_core.collection import Collection, Matches
-from epic_core.errors import EncoderMismatchError, InvalidInputError
-from epic_core.runtime.calls import Call
-from epic_core.runtime.effects import Effects
-from epic_core.types import checked_k
 from epic_llamaindex.records import CLASS_KEY, REFERRING, SOURCE_KEY, condition_of, node_of_record
+from epic_memory.collection import Collection, Matches
+from epic_memory.errors import EncoderMismatchError, InvalidInputError
+from epic_memory.runtime.calls import Call
+from epic_memory.runtime.effects import Effects
+from epic_memory.types import checked_k
 
 _MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)
 _KNOWN = ("preferences", "steering", "mmr_threshold")

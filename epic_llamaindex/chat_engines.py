@@ -16,7 +16,7 @@ from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from typing_extensions import override
 
-from epic_core.errors import InvalidInputError
+from epic_memory.errors import InvalidInputError
 
 
 class _Answering(CompactAndRefine):

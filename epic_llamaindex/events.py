@@ -5,8 +5,8 @@ from __future__ import annotations
 from llama_index_instrumentation.base import BaseEvent
 from typing_extensions import override
 
-from epic_core import BuildReport, Hits
-from epic_core.runtime.telemetry import counts_of, counts_of_search, measures
+from epic_memory import BuildReport, Hits
+from epic_memory.runtime.telemetry import counts_of, counts_of_search, measures
 
 
 class EpicEvent(BaseEvent):

@@ -7,8 +7,8 @@ from typing import Any
 
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
-from epic_core import Filter
-from epic_core.errors import InvalidInputError
+from epic_memory import Filter
+from epic_memory.errors import InvalidInputError
 
 SOURCE = "epic_ref_doc_id"
 """The metadata key in which an item or a record stores the id of its node's source document."""
@@ -48,7 +48,7 @@ def filter_of(given: MetadataFilters | Filter | None) -> Filter | None:
     """
     if not isinstance(given, (MetadataFilters, Filter)) and given is not None:
         raise InvalidInputError(
-            f"filters must be MetadataFilters or an epic_core.Filter, not {type(given).__name__}:"
+            f"filters must be MetadataFilters or an epic_memory.Filter, not {type(given).__name__}:"
             " MetadataFilters(filters=[MetadataFilter(key=..., value=...)])."
         )
     if not isinstance(given, MetadataFilters):

@@ -12,15 +12,15 @@ from llama_index.core.schema import BaseComponent, BaseNode
 from llama_index_instrumentation import get_dispatcher
 from typing_extensions import Self, Unpack, override
 
-from epic_core import BuildReport, EpicMemory
-from epic_core.graph.extraction import Extractor
-from epic_core.graph.memory import GraphMemory
-from epic_core.graph.reports import GraphReport
-from epic_core.graph.sources import checked_source, extractor_of, graph_over, warn_of_failures
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.lm import LanguageModel
+from epic_graph.extraction import Extractor
+from epic_graph.memory import GraphMemory
+from epic_graph.reports import GraphReport
+from epic_graph.sources import checked_source, extractor_of, graph_over, warn_of_failures
 from epic_llamaindex.models import lm_of
 from epic_llamaindex.retriever import EpicRetriever, RetrieverOptions
+from epic_memory import BuildReport, EpicMemory
+from epic_memory.lm import LanguageModel
+from epic_plugins.wrong_arguments import explained
 
 dispatcher = get_dispatcher(__name__)
 _logger = logging.getLogger(__name__)
@@ -42,8 +42,8 @@ class EpicGraphRetriever(EpicRetriever):
         graph: The graph, which the caller closes; the name of its file, which has to exist: `close()` it; or an
             `EpicMemory`, over which a graph is made. `graph.update()` adds items that the memory holds and the graph
             does not.
-        extractor: Finds entities and facts in the passages that are added: an Extractor of epic_core, or a model (an
-            `LLM`, or a language model of epic_core) that reads them; default: noun phrases, without a model. A
+        extractor: Finds entities and facts in the passages that are added: an Extractor of epic_memory, or a model (an
+            `LLM`, or a language model of epic_memory) that reads them; default: noun phrases, without a model. A
             GraphMemory has its own.
         similarity_top_k, filters, preferences, guidance, steering, stance_policy, min_score: As for `EpicRetriever`.
         callback_manager, object_map, objects, verbose: As for `EpicRetriever`.

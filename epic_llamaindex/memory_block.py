@@ -15,23 +15,23 @@ from llama_index.core.vector_stores import MetadataFilters
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
-from epic_core import BuildReport, Filter, Hit
-from epic_core.context import documents_of_context, format_context, without_tags
-from epic_core.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
-from epic_core.integrations.copies import CopiedModel, checked_file, lasting
-from epic_core.integrations.judging_memory import warn_of_undecided
-from epic_core.integrations.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.learning.cues import only_asks
-from epic_core.lm import LanguageModel
-from epic_core.memory import ModelOptions
-from epic_core.runtime.batching import storable
-from epic_core.text.chunking import ConversationChunker
-from epic_core.types import Hits, checked_text
-from epic_core.types.modes import StancePolicy
-from epic_core.types.validation import checked_tau
+from epic_learn.cues import only_asks
 from epic_llamaindex.filters import filter_of
 from epic_llamaindex.models import lm_of, memory_of
+from epic_memory import BuildReport, Filter, Hit
+from epic_memory.context import documents_of_context, format_context, without_tags
+from epic_memory.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
+from epic_memory.lm import LanguageModel
+from epic_memory.memory import ModelOptions
+from epic_memory.runtime.batching import storable
+from epic_memory.text.chunking import ConversationChunker
+from epic_memory.types import Hits, checked_text
+from epic_memory.types.modes import StancePolicy
+from epic_memory.types.validation import checked_tau
+from epic_plugins.copies import CopiedModel, checked_file, lasting
+from epic_plugins.judging_memory import warn_of_undecided
+from epic_plugins.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
+from epic_plugins.wrong_arguments import explained
 
 _logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             search asks for.
         namespace: The namespace that is read; default: the memory's own. Nothing is written if it is another one.
         per_session: Read only items of the chat's own session.
-        filters: LlamaIndex's MetadataFilters, or an `epic_core.Filter`, applied on reading.
+        filters: LlamaIndex's MetadataFilters, or an `epic_memory.Filter`, applied on reading.
         stance_policy: As for `EpicMemory.search`: "prefer", "only_supports" or "any".
         remember: Whose messages are offered: "both", or only the "user"'s that do not merely ask, as much of what the
             assistant says repeats what the memory holds.
@@ -94,7 +94,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         propose: Whether what the user says of themselves in these messages is proposed as preferences and facts
             (`EpicMemory.propose`). True leaves the proposals open for the app to ask about: `memory.proposals()`,
             `accept`, `reject`. "auto" accepts what is said plainly, with a confidence of at least 0.9.
-        llm: An `LLM`, such as the agent's own, a LanguageModel of epic_core or the name of one, "ollama:qwen3:4b". A
+        llm: An `LLM`, such as the agent's own, a LanguageModel of epic_memory or the name of one, "ollama:qwen3:4b". A
             memory given by its file is opened with it, for all that a model can do (`EpicMemory.open(path, llm=...)`).
             Beside a memory that is open, which has its own, it reads the messages for proposals, too, one call for a
             few turns; a call that fails is logged.

@@ -23,13 +23,13 @@ from llama_index.core.schema import (
 )
 from llama_index.core.storage.docstore import BaseDocumentStore
 
-from epic_core import Hit, Item
-from epic_core.context import format_hit
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.metadata import PREFIX, hit_metadata, own_metadata
-from epic_core.integrations.reranking import CONTENT, content_of
-from epic_core.types.metadata import copied, plain
 from epic_llamaindex.filters import SOURCE
+from epic_memory import Hit, Item
+from epic_memory.context import format_hit
+from epic_memory.errors import InvalidInputError
+from epic_memory.types.metadata import copied, plain
+from epic_plugins.metadata import PREFIX, hit_metadata, own_metadata
+from epic_plugins.reranking import CONTENT, content_of
 
 Guidance: TypeAlias = Literal["metadata", "text", "none"]
 """Place of a node's guidance: its metadata; also its text, in the form for a model; or none."""

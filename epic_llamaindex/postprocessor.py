@@ -16,11 +16,18 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, PrivateAttr, computed_field, model_validator
 from typing_extensions import Self, override
 
-from epic_core import BuildReport, EpicMemory
-from epic_core.context import format_hit
-from epic_core.errors import InvalidInputError, NoPreferencesError
-from epic_core.integrations.judging_memory import check_beside_memory, check_settings, warn_of_undecided
-from epic_core.integrations.reranking import (
+from epic_llamaindex.models import encoder_of, verifier_of
+from epic_llamaindex.models.component import JudgingComponent
+from epic_llamaindex.nodes import copy_of, text_of
+from epic_memory import BuildReport, EpicMemory
+from epic_memory.context import format_hit
+from epic_memory.errors import InvalidInputError, NoPreferencesError
+from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.steering import Mode
+from epic_memory.types.metadata import copied
+from epic_memory.verification import LMVerifier
+from epic_plugins.judging_memory import check_beside_memory, check_settings, warn_of_undecided
+from epic_plugins.reranking import (
     CONTENT,
     GUIDANCE,
     Keep,
@@ -30,14 +37,7 @@ from epic_core.integrations.reranking import (
     content_of,
     waited_for,
 )
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering import Mode
-from epic_core.types.metadata import copied
-from epic_core.verification import LMVerifier
-from epic_llamaindex.models import encoder_of, verifier_of
-from epic_llamaindex.models.component import JudgingComponent
-from epic_llamaindex.nodes import copy_of, text_of
+from epic_plugins.wrong_arguments import explained
 
 _logger = logging.getLogger(__name__)
 _dispatcher = get_dispatcher(__name__)
@@ -67,11 +67,11 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     given as `llm` or a memory's, follows its own retry policy.
 
     Attributes:
-        preferences: The user's, texts or `epic_core.Preference`s. The only attribute that can be changed; a change
+        preferences: The user's, texts or `epic_memory.Preference`s. The only attribute that can be changed; a change
             takes effect at the next call, and verdicts under preferences that remain are kept.
-        embed_model: Compares texts: a `BaseEmbedding`, an encoder of epic_core or its name; it need not be the index's.
-            Default: the embedded encoder.
-        llm: Verifies: an `LLM`, a LanguageModel of epic_core or the name of one ("ollama:qwen3:4b"), or a Verifier;
+        embed_model: Compares texts: a `BaseEmbedding`, an encoder of epic_memory or its name; it need not be the
+            index's. Default: the embedded encoder.
+        llm: Verifies: an `LLM`, a LanguageModel of epic_memory or the name of one ("ollama:qwen3:4b"), or a Verifier;
             default: the embedded verifier.
         model_budget: How much it may be asked a day: a number of calls, or text like "50000 tokens". What is left over
             is undecided.

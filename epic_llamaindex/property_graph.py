@@ -28,24 +28,24 @@ from llama_index.core.vector_stores import FilterOperator, MetadataFilter, Metad
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from typing_extensions import Self
 
-from epic_core import BuildReport, EpicMemory, Preference
-from epic_core.encoders import Encoder
-from epic_core.errors import InvalidInputError, NoPreferencesError
-from epic_core.integrations.judging_memory import warn_of_undecided
-from epic_core.integrations.metadata import PREFIX, as_metadata
-from epic_core.integrations.reranking import Ranked, Reranker
-from epic_core.lm.failures import kind_of
-from epic_core.runtime.batching import unique_preferences
-from epic_core.runtime.calls import Call
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.runtime.threads import in_thread
-from epic_core.steering import Mode
-from epic_core.types import checked_k
-from epic_core.types.modes import MinScore
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import with_metadata
 from epic_llamaindex.steered_retriever import SteeredRetriever
+from epic_memory import BuildReport, EpicMemory, Preference
+from epic_memory.encoders import Encoder
+from epic_memory.errors import InvalidInputError, NoPreferencesError
+from epic_memory.lm.failures import kind_of
+from epic_memory.runtime.batching import unique_preferences
+from epic_memory.runtime.calls import Call
+from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.runtime.threads import in_thread
+from epic_memory.steering import Mode
+from epic_memory.types import checked_k
+from epic_memory.types.modes import MinScore
+from epic_plugins.judging_memory import warn_of_undecided
+from epic_plugins.metadata import PREFIX, as_metadata
+from epic_plugins.reranking import Ranked, Reranker
 
 _logger = logging.getLogger(__name__)
 
@@ -71,9 +71,9 @@ class SteeredVectorContextRetriever(BasePGRetriever):
 
     Args:
         graph_store: The property graph. It is never changed.
-        preferences: The user's, texts or `epic_core.Preference`s; default: the preferences that `guidance` has at the
+        preferences: The user's, texts or `epic_memory.Preference`s; default: the preferences that `guidance` has at the
             time of each call.
-        embed_model: The model that embedded the graph's entities: a `BaseEmbedding`, an encoder of epic_core or its
+        embed_model: The model that embedded the graph's entities: a `BaseEmbedding`, an encoder of epic_memory or its
             name.
         vector_store: Holds the entities' embeddings, for a graph store that cannot be searched by vector.
         guidance: The EpicTransform that judged the passages, or the EpicMemory that it judged by.

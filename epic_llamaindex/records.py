@@ -22,11 +22,11 @@ from llama_index.core.schema import (
 )
 from llama_index.core.vector_stores.types import MetadataFilters
 
-from epic_core import Filter
-from epic_core.collection import Key, Record
-from epic_core.errors import InvalidInputError, decoding
-from epic_core.integrations.metadata import keys_of_guidance
 from epic_llamaindex.filters import SOURCE, filter_of
+from epic_memory import Filter
+from epic_memory.collection import Key, Record
+from epic_memory.errors import InvalidInputError, decoding
+from epic_plugins.metadata import keys_of_guidance
 
 _OURS = "\x00"
 # A user's key that begins with this prefix is stored with the prefix doubled, so that the two are never confused.

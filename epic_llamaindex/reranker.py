@@ -12,12 +12,12 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import ConfigDict, Field
 from typing_extensions import override
 
-from epic_core import EpicMemory
-from epic_core.integrations.copies import CopiedModel
-from epic_core.integrations.learned_reranking import PROBABILITY, ranked_texts
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.reranking import LearnedReranker
 from epic_llamaindex.nodes import copy_of
+from epic_memory import EpicMemory
+from epic_plugins.copies import CopiedModel
+from epic_plugins.learned_reranking import PROBABILITY, ranked_texts
+from epic_plugins.wrong_arguments import explained
+from epic_rerank import LearnedReranker
 
 _dispatcher = get_dispatcher(__name__)
 

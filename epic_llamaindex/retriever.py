@@ -28,20 +28,22 @@ from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 from typing_extensions import Self, TypedDict, Unpack, override
 
-from epic_core import BuildReport, EpicMemory, Filter, Hit, Hits, Item, Preference
-from epic_core.context import format_preferences, numbered_hits
-from epic_core.encoders import Encoder
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.copies import Copied, checked_file, lasting
-from epic_core.integrations.judging_memory import several_preferences
-from epic_core.integrations.wrong_arguments import check_known, explained
-from epic_core.lm import LanguageModel
-from epic_core.memory import Options, OptionsWithModel
-from epic_core.runtime.calls import Call
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.runtime.threads import in_thread
-from epic_core.types import checked_k, checked_text
-from epic_core.types.modes import (
+from epic_llamaindex.chat_engines import chat_engine
+from epic_llamaindex.events import search_event
+from epic_llamaindex.filters import SOURCE, filter_of
+from epic_llamaindex.models import encoder_of, lm_of, memory_of
+from epic_llamaindex.nodes import INDEX, Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of, offered
+from epic_memory import BuildReport, EpicMemory, Filter, Hit, Hits, Item, Preference
+from epic_memory.context import format_preferences, numbered_hits
+from epic_memory.encoders import Encoder
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm import LanguageModel
+from epic_memory.memory import Options, OptionsWithModel
+from epic_memory.runtime.calls import Call
+from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.runtime.threads import in_thread
+from epic_memory.types import checked_k, checked_text
+from epic_memory.types.modes import (
     MinScore,
     Mode,
     StancePolicy,
@@ -49,12 +51,10 @@ from epic_core.types.modes import (
     checked_mode,
     checked_stance_policy,
 )
-from epic_core.verification import Verifier
-from epic_llamaindex.chat_engines import chat_engine
-from epic_llamaindex.events import search_event
-from epic_llamaindex.filters import SOURCE, filter_of
-from epic_llamaindex.models import encoder_of, lm_of, memory_of
-from epic_llamaindex.nodes import INDEX, Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of, offered
+from epic_memory.verification import Verifier
+from epic_plugins.copies import Copied, checked_file, lasting
+from epic_plugins.judging_memory import several_preferences
+from epic_plugins.wrong_arguments import check_known, explained
 
 dispatcher = get_dispatcher(__name__)
 
@@ -96,7 +96,7 @@ class EpicRetriever(Copied, BaseRetriever):
         memory: The memory, which the caller closes; or the name of its file, which has to exist: `close()` it.
         similarity_top_k: How many nodes, at least 1; before them come up to three facts of the user that fit the query
             (`EpicMemory.add_fact`), as nodes with `epic_tier` "fact", whether or not they are among these.
-        filters: LlamaIndex's MetadataFilters, or an `epic_core.Filter`.
+        filters: LlamaIndex's MetadataFilters, or an `epic_memory.Filter`.
         preferences: Which of the memory's preferences may steer and match; default: all.
         namespace: The namespace of another user in the same file.
         guidance: "metadata"; or "text": the text of a node is in the form for a model (its number, the guidance and the
@@ -107,7 +107,7 @@ class EpicRetriever(Copied, BaseRetriever):
             leaves out items that conflict, in part or whole, "any" ranks by similarity alone.
         min_score: The least relevance of a hit, as for `EpicMemory.search`: "auto" for the encoder's own floor, below
             which nothing is returned; a cosine; or None, which always returns `similarity_top_k`.
-        embed_model: For opening a file: a `BaseEmbedding`, an encoder of epic_core or its name; default: the embedded
+        embed_model: For opening a file: a `BaseEmbedding`, an encoder of epic_memory or its name; default: the embedded
             encoder. A memory that is open has its own.
         callback_manager, verbose: As for `BaseRetriever`.
         object_map, objects: Objects that replace the nodes referring to them: by the `index_id` of an index node or the
@@ -201,9 +201,9 @@ class EpicRetriever(Copied, BaseRetriever):
                 are; texts; the nodes of a docstore; or those of an index that keeps them in its docstore.
             transformations: Make nodes of the documents; default: `[SentenceSplitter()]`.
             path: The memory's file; default: none, the memory is in RAM.
-            embed_model: A `BaseEmbedding`, an encoder of epic_core or its name; default: the embedded encoder.
-            llm: Does all that a model can do for a memory: an `LLM`, a language model of epic_core, or the name of one
-                ("ollama:qwen3:4b", "auto"); or a verifier of epic_core, which verifies alone. Default: none is asked.
+            embed_model: A `BaseEmbedding`, an encoder of epic_memory or its name; default: the embedded encoder.
+            llm: Does all that a model can do for a memory: an `LLM`, a language model of epic_memory, or the name of
+                one ("ollama:qwen3:4b", "auto"); or a verifier of epic_memory, which verifies alone. Default: none.
             similarity_top_k, filters, guidance, stance_policy, min_score, callback_manager, object_map, objects,
                 verbose: As for `EpicRetriever`.
             **options: As for `EpicMemory`.
@@ -215,7 +215,7 @@ class EpicRetriever(Copied, BaseRetriever):
         """
         if "encoder" in options or "verifier" in options:
             raise InvalidInputError(
-                "Give embed_model= and llm=, which also take an encoder and a verifier of epic_core."
+                "Give embed_model= and llm=, which also take an encoder and a verifier of epic_memory."
             )
         own = [*inspect.signature(EpicRetriever.from_defaults).parameters][:-1]
         known = [*own, *(one for one in Options.__annotations__ if one not in ("encoder", "verifier"))]

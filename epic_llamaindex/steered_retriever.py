@@ -18,25 +18,25 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
 from typing_extensions import override
 
-from epic_core import Preference
-from epic_core.encoders import Encoder
-from epic_core.encoders.base import Embed
-from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError
-from epic_core.integrations.copies import Copied
-from epic_core.integrations.judging_memory import several_preferences
-from epic_core.integrations.metadata import OF_ONE_CALL
-from epic_core.integrations.relevance import least_of
-from epic_core.integrations.steered_errors import explain_dimension, explain_embedding
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.runtime.calls import Call
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering.vector_stores import Found, SteeredSearch, Target
-from epic_core.types import FloatArray
-from epic_core.types.modes import MinScore, Mode, checked_min_score, checked_mode
 from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import text_of, with_metadata
 from epic_llamaindex.retriever import EpicRetriever
 from epic_llamaindex.vectorstore import EpicVectorStore
+from epic_memory import Preference
+from epic_memory.encoders import Encoder
+from epic_memory.encoders.base import Embed
+from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputError
+from epic_memory.runtime.calls import Call
+from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.steering.vector_stores import Found, SteeredSearch, Target
+from epic_memory.types import FloatArray
+from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_mode
+from epic_plugins.copies import Copied
+from epic_plugins.judging_memory import several_preferences
+from epic_plugins.metadata import OF_ONE_CALL
+from epic_plugins.relevance import least_of
+from epic_plugins.steered_errors import explain_dimension, explain_embedding
+from epic_plugins.wrong_arguments import explained
 
 dispatcher = get_dispatcher(__name__)
 
@@ -73,8 +73,8 @@ class SteeredRetriever(Copied, BaseRetriever):
 
     Args:
         retriever: The leaf. It is never changed.
-        preferences: The user's, texts or `epic_core.Preference`s.
-        embed_model: The leaf's: a `BaseEmbedding`, an encoder of epic_core or its name; default: the leaf's own model.
+        preferences: The user's, texts or `epic_memory.Preference`s.
+        embed_model: The leaf's: a `BaseEmbedding`, an encoder of epic_memory or its name; default: the leaf's own.
         steering: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8,
             towards the nearest preference whatever its stance; "off" is the leaf's own search.
         fallback: A retriever asked instead of the leaf, with the original bundle, for a query that matches no

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from llama_index.core.tools import FunctionTool, ToolMetadata
 
-from epic_core import EpicMemory
-from epic_core.integrations.tools import memory_tools
 from epic_llamaindex.models import memory_of
+from epic_memory import EpicMemory
+from epic_plugins.tools import memory_tools
 
 
 def epic_tools(memory: EpicMemory | str | Path, *, allowed: bool = False) -> list[FunctionTool]:

@@ -22,24 +22,24 @@ from llama_index.core.vector_stores.types import (
 )
 from typing_extensions import Self, override
 
-from epic_core import Filter, Preference
-from epic_core.collection import COLLECTION, Collection
-from epic_core.encoders import Encoder
-from epic_core.encoders.base import Embed
-from epic_core.encoders.by_name import NAMES, bundled_encoder_of, is_encoder_name
-from epic_core.errors import InvalidInputError, StoreError
-from epic_core.integrations.collection_file import CollectionFile
-from epic_core.integrations.copies import checked_file
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.runtime.calls import Call
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.runtime.threads import in_thread
-from epic_core.steering import Mode
-from epic_core.types import FloatArray
 from epic_llamaindex.arguments import check_local, check_none_left, queried, several_ids
 from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import checked_nodes
 from epic_llamaindex.records import SOURCE_KEY, condition_of, node_of_record, record_of
+from epic_memory import Filter, Preference
+from epic_memory.collection import COLLECTION, Collection
+from epic_memory.encoders import Encoder
+from epic_memory.encoders.base import Embed
+from epic_memory.encoders.by_name import NAMES, bundled_encoder_of, is_encoder_name
+from epic_memory.errors import InvalidInputError, StoreError
+from epic_memory.runtime.calls import Call
+from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.runtime.threads import in_thread
+from epic_memory.steering import Mode
+from epic_memory.types import FloatArray
+from epic_plugins.collection_file import CollectionFile
+from epic_plugins.copies import checked_file
+from epic_plugins.wrong_arguments import explained
 
 _ALIKE = 0.9
 
@@ -66,7 +66,7 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
     processes.
 
     Args:
-        embed_model: LlamaIndex's `BaseEmbedding`, an encoder of epic_core or its name, such as
+        embed_model: LlamaIndex's `BaseEmbedding`, an encoder of epic_memory or its name, such as
             "ollama/nomic-embed-text"; default: the embedded encoder. The file remembers it.
         path: The file, which is not the file of a memory. None for RAM.
         preferences: The user's; without any, searches are by plain similarity. The file does not remember them. They
@@ -286,7 +286,7 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
         Args:
             query: `query_embedding` is searched for, or `query_str` if there is none. With `mode="mmr"`, diverse nodes
                 are chosen from the best 20 or, if that is more, four times `similarity_top_k`; `mmr_threshold` runs
-                from 0, most diverse, to 1. `filters` may also be an `epic_core.Filter`. Empty `node_ids` or `doc_ids`
+                from 0, most diverse, to 1. `filters` may also be an `epic_memory.Filter`. Empty `node_ids` or `doc_ids`
                 restrict nothing.
             **kwargs: `preferences` and `steering` for this call; `mmr_threshold`. A retriever of an index passes its
                 `vector_store_kwargs`.

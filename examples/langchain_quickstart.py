@@ -17,10 +17,10 @@ from langchain_core.documents import Document
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 
-from epic_core import EpicMemory
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, EpicVectorStore
+from epic_memory import EpicMemory
 
-SAMPLE = files("epic_core") / "data"
+SAMPLE = files("epic_memory") / "data"
 PREFERENCES = (SAMPLE / "preferences.txt").read_text(encoding="utf-8").splitlines()
 QUESTION = "What dessert could I bring to Oscar's birthday dinner?"
 

@@ -22,7 +22,7 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicTransform, EpicVectorStore
 
-SAMPLE = files("epic_core") / "data"
+SAMPLE = files("epic_memory") / "data"
 PREFERENCES = (SAMPLE / "preferences.txt").read_text(encoding="utf-8").splitlines()
 QUESTION = "What dessert could I bring to Oscar's birthday dinner?"
 

@@ -11,10 +11,10 @@ import tempfile
 from importlib.resources import files
 from pathlib import Path
 
-from epic_core import EpicMemory, Filter
-from epic_core.cli.sources import Sources, read_preferences
+from epic_apps.cli.sources import Sources, read_preferences
+from epic_memory import EpicMemory, Filter
 
-SAMPLE = files("epic_core") / "data"
+SAMPLE = files("epic_memory") / "data"
 
 
 def main(path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import ollama  # noqa: F401  # its client is what the pages' models use
 import pytest
 
-from epic_core.encoders import default_encoder
+from epic_memory.encoders import default_encoder
 from lm_servers import LMServer
 from scripted import read_prompt
 
@@ -105,7 +105,7 @@ def test_the_code_of_the_pages_is_typed(tmp_path: Path) -> None:
 def test_the_first_page_can_be_pasted_from_top_to_bottom_and_again(tmp_path: Path) -> None:
     page = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     # What a user installs is installed here.
-    (tmp_path / "epic").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m epic_core "$@"\n', encoding="utf-8")
+    (tmp_path / "epic").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m epic_apps "$@"\n', encoding="utf-8")
     (tmp_path / "epic").chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     install = "python3 -m venv .venv && . .venv/bin/activate && pip install ."
@@ -185,7 +185,7 @@ def test_an_example_runs_on_ollama_with_one_line_changed(
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/command_line.md"])
 def test_the_commands_of_a_page_exist(page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from epic_core.cli.main import main
+    from epic_apps.cli.main import main
 
     assert main(["--help"]) == 0
     known = capsys.readouterr().out

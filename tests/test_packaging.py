@@ -56,7 +56,7 @@ def test_a_component_is_where_llamaindex_has_others_of_its_kind(place: str, comp
 def test_the_wheel_has_the_prompts_and_adds_to_llamaindexs_namespaces_without_replacing_any(tmp_path: Path) -> None:
     with zipfile.ZipFile(built(ROOT, tmp_path)) as wheel:
         names = set(wheel.namelist())
-    prompts = {f"epic_core/data/prompts/{file.name}" for file in (ROOT / "shared/epic_core/data/prompts").iterdir()}
+    prompts = {f"epic_memory/data/prompts/{file.name}" for file in (ROOT / "shared/epic_memory/data/prompts").iterdir()}
     assert prompts and prompts <= names
     added = {name for name in names if name.startswith("llama_index/")}
     assert added == {f"llama_index/{place}/epic/{file}" for place in PLACES for file in ("__init__.py", "py.typed")}

@@ -1,6 +1,6 @@
 """EPIC for agents: a middleware and tools for `create_agent`, and a store for LangGraph (extra `agents`)."""
 
-from epic_core.errors import MissingExtraError
+from epic_memory.errors import MissingExtraError
 
 try:
     import langchain  # noqa: F401

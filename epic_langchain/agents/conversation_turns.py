@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from epic_core.runtime.batching import storable
+from epic_memory.runtime.batching import storable
 
 
 @dataclass(frozen=True, kw_only=True)

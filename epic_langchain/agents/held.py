@@ -14,8 +14,6 @@ from typing import Any
 
 from langgraph.store.base import SearchItem, SearchOp
 
-from epic_core.collection import Collection, Record
-from epic_core.errors import decoding
 from epic_langchain.agents.items import (
     Lifetime,
     Namespace,
@@ -27,6 +25,8 @@ from epic_langchain.agents.items import (
     place_of,
     value_of,
 )
+from epic_memory.collection import Collection, Record
+from epic_memory.errors import decoding
 
 
 @dataclass

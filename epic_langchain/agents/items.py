@@ -11,8 +11,8 @@ from typing import Any, TypeAlias, TypeGuard
 
 from langgraph.store.base import Item, MatchCondition, SearchItem, SearchOp
 
-from epic_core.collection import Record
-from epic_core.errors import InvalidInputError
+from epic_memory.collection import Record
+from epic_memory.errors import InvalidInputError
 
 Namespace: TypeAlias = tuple[str, ...]
 

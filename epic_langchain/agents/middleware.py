@@ -20,19 +20,6 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from typing_extensions import NotRequired
 
-from epic_core import BuildReport, EpicMemory, Preference
-from epic_core.errors import InvalidInputError, NoPreferencesError
-from epic_core.integrations.copies import Copied, checked_file, lasting
-from epic_core.integrations.metadata import PREFIX
-from epic_core.integrations.models import check_open
-from epic_core.integrations.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.learning.cues import only_asks
-from epic_core.lm import LanguageModel
-from epic_core.memory import ModelOptions
-from epic_core.runtime.calls import Attempt, Call
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.types import checked_k
 from epic_langchain.agents.consent import Asked, ask, asked_of, can_ask
 from epic_langchain.agents.conversation_turns import (
     answered,
@@ -58,6 +45,19 @@ from epic_langchain.agents.options import (
 )
 from epic_langchain.agents.turn_cache import TurnCache
 from epic_langchain.models import lm_of, memory_of
+from epic_learn.cues import only_asks
+from epic_memory import BuildReport, EpicMemory, Preference
+from epic_memory.errors import InvalidInputError, NoPreferencesError
+from epic_memory.lm import LanguageModel
+from epic_memory.memory import ModelOptions
+from epic_memory.runtime.calls import Attempt, Call
+from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.types import checked_k
+from epic_plugins.copies import Copied, checked_file, lasting
+from epic_plugins.metadata import PREFIX
+from epic_plugins.models import check_open
+from epic_plugins.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
+from epic_plugins.wrong_arguments import explained
 
 _logger = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             `Command(resume={"decisions": [...]})`: `{"type": "approve"}`, `{"type": "reject"}`, or an edit of the
             argument `text`. Without a checkpointer, or an answer, proposals stay open: `memory.proposals()`. "auto"
             accepts what is said plainly, with a confidence of at least 0.9, and leaves the rest open, without asking.
-        llm: A chat model, such as that of the agent, a LanguageModel of epic_core or the name of one,
+        llm: A chat model, such as that of the agent, a LanguageModel of epic_memory or the name of one,
             "ollama:qwen3:4b". A memory given by its file is opened with it, for all that a model can do
             (`EpicMemory.open(path, llm=...)`). Beside a memory that is open, which has its own, it reads the user's
             message for proposals, too, in one call a turn; a call that fails is logged.

@@ -18,13 +18,13 @@ from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from typing_extensions import override
 
-from epic_core import Hits, Preference, Stance
-from epic_core.context import format_hit, numbered_hits, without_tags
-from epic_core.lm.prompting import one_line
-from epic_core.verification.wording import is_worded
 from epic_langchain.agents.conversation_turns import latest_place
 from epic_langchain.documents import document_of
 from epic_langchain.retriever import EpicRetriever
+from epic_memory import Hits, Preference, Stance
+from epic_memory.context import format_hit, numbered_hits, without_tags
+from epic_memory.lm.prompting import one_line
+from epic_memory.verification.wording import is_worded
 
 _PREFERENCES = "The user's wishes, unless asked otherwise:"
 _NUMBERED = re.compile(r"^P\d+\. ", re.M)

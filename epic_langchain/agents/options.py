@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from epic_core import EpicMemory, Filter, Preference
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.judging_memory import several_preferences
-from epic_core.types import checked_k
 from epic_langchain.agents.conversation_turns import Question
 from epic_langchain.arguments import per_call
 from epic_langchain.filters import filter_of
+from epic_memory import EpicMemory, Filter, Preference
+from epic_memory.errors import InvalidInputError
+from epic_memory.types import checked_k
+from epic_plugins.judging_memory import several_preferences
 
 MemoryOf: TypeAlias = Callable[[str], EpicMemory]
 """Function from the namespace that a call gives to the user's memory; it caches and closes the memories it opens."""

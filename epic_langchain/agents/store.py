@@ -25,17 +25,6 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 
-from epic_core import Preference
-from epic_core.collection import Collection, Key, Matches, Record
-from epic_core.encoders import Encoder
-from epic_core.errors import InvalidInputError, decoding
-from epic_core.integrations.collection_file import CollectionFile
-from epic_core.integrations.copies import checked_file
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.runtime.calls import Call
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.steering import Mode
-from epic_core.types.metadata import dumped_metadata
 from epic_langchain.agents.held import HeldItems
 from epic_langchain.agents.items import (
     Lifetime,
@@ -52,6 +41,17 @@ from epic_langchain.agents.items import (
     scored,
 )
 from epic_langchain.models import encoder_of
+from epic_memory import Preference
+from epic_memory.collection import Collection, Key, Matches, Record
+from epic_memory.encoders import Encoder
+from epic_memory.errors import InvalidInputError, decoding
+from epic_memory.runtime.calls import Call
+from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.steering import Mode
+from epic_memory.types.metadata import dumped_metadata
+from epic_plugins.collection_file import CollectionFile
+from epic_plugins.copies import checked_file
+from epic_plugins.wrong_arguments import explained
 
 PreferencesOf: TypeAlias = Callable[[Namespace], Iterable[str | Preference]]
 """Function from the namespace prefix that is searched to the preferences that steer the search."""
@@ -81,7 +81,7 @@ class EpicStore(CollectionFile, BaseStore):
 
     Args:
         path: The file, which is not a pickle, and not the file of a memory or a vector store. None for RAM.
-        embedding: LangChain's `Embeddings`, an encoder of epic_core or its name, such as "ollama/nomic-embed-text";
+        embedding: LangChain's `Embeddings`, an encoder of epic_memory or its name, such as "ollama/nomic-embed-text";
             default: the embedded encoder. The file remembers it.
         preferences: Steer searches that have a query: preferences, or, to serve many users, a function from the
             namespace prefix that is searched to preferences. It can be called from several threads.

@@ -8,11 +8,11 @@ from pathlib import Path
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.runtime import get_runtime
 
-from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.tools import memory_tools
 from epic_langchain.agents.options import MemoryOf, called_namespace, chosen_memory
 from epic_langchain.models import memory_of
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError
+from epic_plugins.tools import memory_tools
 
 
 def epic_tools(memory: EpicMemory | str | Path | MemoryOf, *, allowed: bool = False) -> list[BaseTool]:

@@ -4,9 +4,9 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 
-from epic_core.integrations.models import Models
 from epic_langchain.models.chat_model import NO_MODEL, RUN_NAME, LangChainLM, calling_with
 from epic_langchain.models.encoder import EpicEmbeddings, LangChainEncoder
+from epic_plugins.models import Models
 
 _MODELS = Models(
     component=Runnable,

@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from pydantic import BaseModel
 
-from epic_core.lm import Completion
-from epic_core.lm.adapted import is_cut, still_thinking, tokens_of
-from epic_core.lm.http import count
+from epic_memory.lm import Completion
+from epic_memory.lm.adapted import is_cut, still_thinking, tokens_of
+from epic_memory.lm.http import count
 
 _THINKING = {"reasoning", "thinking", "reasoning_content", "redacted_thinking"}
 

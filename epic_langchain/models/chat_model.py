@@ -14,21 +14,21 @@ from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.copies import CopiedAdapter
-from epic_core.lm import Completion
-from epic_core.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
-from epic_core.lm.base import Schema
-from epic_core.lm.failures import kind_of
 from epic_langchain.models.answers import completion_of, cut_answer, only_thought
 from epic_langchain.models.encoder import name_of
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm import Completion
+from epic_memory.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
+from epic_memory.lm.base import Schema
+from epic_memory.lm.failures import kind_of
+from epic_plugins.copies import CopiedAdapter
 
 RUN_NAME = "EPIC verification"
 """Name of the runs that call a model, as callbacks and traces show it."""
 
 NO_MODEL = (
     "The model must be a LangChain chat model, such as ChatOllama(model=...), without bind, with_retry or"
-    " with_fallbacks; or a language model of epic_core, such as OllamaLM(...)"
+    " with_fallbacks; or a language model of epic_memory, such as OllamaLM(...)"
 )
 """The beginning of the error for anything else."""
 

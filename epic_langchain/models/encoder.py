@@ -7,19 +7,19 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 from typing_extensions import Self
 
-from epic_core.encoders import Encoder, default_encoder
-from epic_core.encoders.adapted import AdaptedEncoder
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.copies import CopiedAdapter
-from epic_core.integrations.models import (
+from epic_memory.encoders import Encoder, default_encoder
+from epic_memory.encoders.adapted import AdaptedEncoder
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm.adapted import checked_name
+from epic_memory.lm.failures import kind_of
+from epic_plugins.copies import CopiedAdapter
+from epic_plugins.models import (
     aembeddings_of,
     aquery_embedding_of,
     embeddings_of,
     own_encoder,
     query_embedding_of,
 )
-from epic_core.lm.adapted import checked_name
-from epic_core.lm.failures import kind_of
 
 # The attributes in which LangChain's classes keep the model's name.
 _NAMES = ("model", "model_name", "model_id", "deployment_name", "azure_deployment", "deployment", "repo_id")
@@ -87,7 +87,7 @@ class EpicEmbeddings(Embeddings):
         store = Chroma("notes", embedding_function=EpicEmbeddings())  # no network, no key, no torch
 
     Args:
-        encoder: An `epic_core` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: "minilm"
+        encoder: An `epic_memory` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: "minilm"
             if that is installed, else "static".
 
     Raises:

@@ -1,6 +1,6 @@
 """EPIC for `langchain-graph-retriever`: adapters for its `GraphRetriever` (extra `graph-retriever`)."""
 
-from epic_core.errors import MissingExtraError
+from epic_memory.errors import MissingExtraError
 
 try:
     import langchain_graph_retriever  # noqa: F401

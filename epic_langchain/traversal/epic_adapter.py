@@ -18,15 +18,15 @@ from graph_retriever.adapters import Adapter
 from graph_retriever.edges import Edge, IdEdge, MetadataEdge
 from typing_extensions import override
 
-from epic_core import Filter, Preference
-from epic_core.errors import InvalidInputError
-from epic_core.lm.failures import kind_of
-from epic_core.runtime.effects import run
-from epic_core.runtime.threads import in_thread
-from epic_core.steering import Mode
-from epic_core.types import checked_string
 from epic_langchain.searches import Found, Search
 from epic_langchain.vectorstore import EpicVectorStore
+from epic_memory import Filter, Preference
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm.failures import kind_of
+from epic_memory.runtime.effects import run
+from epic_memory.runtime.threads import in_thread
+from epic_memory.steering import Mode
+from epic_memory.types import checked_string
 
 
 class EpicGraphAdapter(Adapter):
@@ -40,7 +40,7 @@ class EpicGraphAdapter(Adapter):
     filters and edges applied within the search. All edges of a step are one search.
 
     Edges and filters: a key of an edge may be a path, such as "author.name", and a value may be one of a list's.
-    `filter` is as for the store: a mapping, an `epic_core.Filter`, or a function of a Document. `store_kwargs` are
+    `filter` is as for the store: a mapping, an `epic_memory.Filter`, or a function of a Document. `store_kwargs` are
     `preferences` and `steering`. With `EpicVectorStore.from_memory`, items that are linked by their ids are ranked by
     their texts, which are embedded for that. Asynchronous traversals search in a thread.
 

@@ -14,18 +14,18 @@ from langchain_core.vectorstores import VectorStore
 from langchain_graph_retriever.adapters.inference import infer_adapter
 from typing_extensions import override
 
-from epic_core import Preference
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.copies import Copied
-from epic_core.lm.failures import kind_of
-from epic_core.runtime.batching import unique_preferences
-from epic_core.runtime.threads import in_thread
-from epic_core.steering.vector_stores import SteeredSearch, Target
-from epic_core.types.modes import Mode, checked_mode
 from epic_langchain.documents import described
 from epic_langchain.models import encoder_of
 from epic_langchain.traversal.epic_adapter import EpicGraphAdapter, QueryVector
 from epic_langchain.vectorstore import EpicVectorStore
+from epic_memory import Preference
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm.failures import kind_of
+from epic_memory.runtime.batching import unique_preferences
+from epic_memory.runtime.threads import in_thread
+from epic_memory.steering.vector_stores import SteeredSearch, Target
+from epic_memory.types.modes import Mode, checked_mode
+from epic_plugins.copies import Copied
 
 _PER_CALL = ("preferences", "steering")
 
@@ -48,9 +48,9 @@ class SteeredGraphAdapter(Copied, Adapter):
 
     Args:
         store: A vector store that `langchain-graph-retriever` has an adapter for, or any adapter.
-        preferences: The user's, texts or `epic_core.Preference`s.
-        embeddings: The embeddings of the store's texts: LangChain's `Embeddings`, an encoder of epic_core or its name;
-            default: the store's `embeddings`.
+        preferences: The user's, texts or `epic_memory.Preference`s.
+        embeddings: The embeddings of the store's texts: LangChain's `Embeddings`, an encoder of epic_memory or its
+            name; default: the store's `embeddings`.
         steering: "signed", "paper" (Eq. 7-8) or "off".
         floor: Cosine from which a preference steers, in [-1, 1]; default: as for `SteeredRetriever`.
         overfetch: How many times k are fetched to rank by stance, at least 1; with 1, stances are ignored.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo
 
-from epic_core.integrations.metadata import own_metadata
+from epic_plugins.metadata import own_metadata
 
 _ALONG = (NodeRelationship.PREVIOUS, NodeRelationship.NEXT, NodeRelationship.PARENT)
 

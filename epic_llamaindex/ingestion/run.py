@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, Node
 
-from epic_core import BuildReport, Decision, Item
-from epic_core.errors import InvalidInputError, UndecidedError
-from epic_core.integrations.metadata import as_metadata, guidance_of, own_metadata
-from epic_core.types.verdicts import Judged
 from epic_llamaindex.ingestion.links import relink
 from epic_llamaindex.nodes import checked_nodes, copy_of, text_of
+from epic_memory import BuildReport, Decision, Item
+from epic_memory.errors import InvalidInputError, UndecidedError
+from epic_memory.types.verdicts import Judged
+from epic_plugins.metadata import as_metadata, guidance_of, own_metadata
 
 if TYPE_CHECKING:
     from epic_llamaindex.ingestion.transform import EpicTransform

@@ -11,15 +11,6 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, PrivateAttr, computed_field, model_validator
 from typing_extensions import Self, override
 
-from epic_core import BuildReport, EpicMemory, Preference
-from epic_core.encoders import Encoder
-from epic_core.encoders.base import Embed, default_tau
-from epic_core.errors import InvalidInputError, NotCopiedError
-from epic_core.integrations.judging_memory import Judge, check_beside_memory, check_settings, settings_of
-from epic_core.integrations.wrong_arguments import explained
-from epic_core.runtime.effects import Effects, arun, run
-from epic_core.types import FloatArray
-from epic_core.types.verdicts import Judged
 from epic_llamaindex.events import judge_event
 from epic_llamaindex.ingestion.reingest import reingested
 from epic_llamaindex.ingestion.run import Run
@@ -27,6 +18,15 @@ from epic_llamaindex.models import encoder_of, verifier_of
 from epic_llamaindex.models.component import JudgingComponent
 from epic_llamaindex.models.settings import settings_digest
 from epic_llamaindex.nodes import text_of
+from epic_memory import BuildReport, EpicMemory, Preference
+from epic_memory.encoders import Encoder
+from epic_memory.encoders.base import Embed, default_tau
+from epic_memory.errors import InvalidInputError, NotCopiedError
+from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.types import FloatArray
+from epic_memory.types.verdicts import Judged
+from epic_plugins.judging_memory import Judge, check_beside_memory, check_settings, settings_of
+from epic_plugins.wrong_arguments import explained
 
 _dispatcher = get_dispatcher(__name__)
 
@@ -61,11 +61,11 @@ class EpicTransform(JudgingComponent, TransformComponent):
     of `memory`), so that the same call, repeated once the model answers, asks only for the rest.
 
     Attributes:
-        preferences: The user's, texts or `epic_core.Preference`s.
+        preferences: The user's, texts or `epic_memory.Preference`s.
         embed_model: Embeds instructions, and the texts that the coarse filter compares: a `BaseEmbedding`, an encoder
-            of epic_core or its name. Default: nodes get no embedding, and the embedded encoder compares.
+            of epic_memory or its name. Default: nodes get no embedding, and the embedded encoder compares.
         encoder: The coarse filter's encoder, if it is not to be `embed_model`.
-        llm: Verifies: an `LLM`, a LanguageModel of epic_core or the name of one ("ollama:qwen3:4b"), or a Verifier;
+        llm: Verifies: an `LLM`, a LanguageModel of epic_memory or the name of one ("ollama:qwen3:4b"), or a Verifier;
             default: the embedded verifier.
         model_budget: How much it may be asked a day: a number of calls, or text like "50000 tokens". What is left over
             is undecided.

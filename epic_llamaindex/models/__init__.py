@@ -4,9 +4,9 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms import LLM
 from llama_index.core.schema import BaseComponent
 
-from epic_core.integrations.models import Models
 from epic_llamaindex.models.chat_model import LlamaIndexLM
 from epic_llamaindex.models.encoder import EpicEmbedding, LlamaIndexEncoder
+from epic_plugins.models import Models
 
 _MODELS = Models(
     component=BaseComponent,
@@ -17,8 +17,8 @@ _MODELS = Models(
     lm=LlamaIndexLM,
     no_embedding="embed_model must be a LlamaIndex embedding model, such as OllamaEmbedding(model_name=...)",
     no_chat=(
-        "llm must be a LlamaIndex LLM, such as Ollama(model=...), a language model of epic_core, such as OllamaLM(...),"
-        " or a verifier of epic_core"
+        "llm must be a LlamaIndex LLM, such as Ollama(model=...), a language model of epic_memory, such as"
+        " OllamaLM(...), or a verifier of epic_memory"
     ),
     argument="embed_model",
 )

@@ -7,10 +7,10 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatResponse, TextBlock
 
-from epic_core.errors import LMUnavailableError
-from epic_core.lm import Completion, Token
-from epic_core.lm.adapted import is_cut, still_thinking, tokens_of
-from epic_core.lm.http import count
+from epic_memory.errors import LMUnavailableError
+from epic_memory.lm import Completion, Token
+from epic_memory.lm.adapted import is_cut, still_thinking, tokens_of
+from epic_memory.lm.http import count
 
 _ENDS = ("finish_reason", "done_reason", "stop_reason")
 _PROMPT = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")

@@ -11,15 +11,15 @@ from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.copies import CopiedAdapter
-from epic_core.lm import Completion
-from epic_core.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
-from epic_core.lm.base import Schema
-from epic_core.lm.failures import kind_of
-from epic_core.runtime.threads import in_thread
 from epic_llamaindex.models.answers import completion_of, only_thought
 from epic_llamaindex.models.encoder import inherits, name_of
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm import Completion
+from epic_memory.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
+from epic_memory.lm.base import Schema
+from epic_memory.lm.failures import kind_of
+from epic_memory.runtime.threads import in_thread
+from epic_plugins.copies import CopiedAdapter
 
 
 class LlamaIndexLM(CopiedAdapter, AdaptedLM):
@@ -30,7 +30,7 @@ class LlamaIndexLM(CopiedAdapter, AdaptedLM):
     clients; `Ollama` and LLMs of OpenAI's protocol are held to a JSON schema. A feature that the model refuses is not
     used again; neither is the limit once it has cut off a model that was still thinking. Confidences are computed from
     the log-probabilities in an answer: ask the model for them if it has a setting, as with `OpenAILike(...,
-    logprobs=True)`. LlamaIndex's `Ollama` has none; `epic_core.lm.OllamaLM` has one for an Ollama server. Nothing is
+    logprobs=True)`. LlamaIndex's `Ollama` has none; `epic_memory.lm.OllamaLM` has one for an Ollama server. Nothing is
     sent before the first use. A model without asynchronous calls of its own is called in a worker thread.
 
     Args:

@@ -9,13 +9,13 @@ from llama_index.core.schema import BaseComponent
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_serializer, field_validator
 from typing_extensions import Self, override
 
-from epic_core import BuildReport, EpicMemory, Preference
-from epic_core.encoders import Encoder
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.copies import CopiedModel
-from epic_core.integrations.judging_memory import Prepared
-from epic_core.runtime.batching import unique_preferences
-from epic_core.verification import Verifier
+from epic_memory import BuildReport, EpicMemory, Preference
+from epic_memory.encoders import Encoder
+from epic_memory.errors import InvalidInputError
+from epic_memory.runtime.batching import unique_preferences
+from epic_memory.verification import Verifier
+from epic_plugins.copies import CopiedModel
+from epic_plugins.judging_memory import Prepared
 
 # The models that `from_dict` compares by name; their other settings may change with an update of an integration.
 _NAMED = ("encoder", "embed_model", "verifier")

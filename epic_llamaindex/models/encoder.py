@@ -10,20 +10,20 @@ from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
 from llama_index.core.schema import BaseComponent
 from typing_extensions import Self
 
-from epic_core.encoders import Encoder, default_encoder
-from epic_core.encoders.adapted import AdaptedEncoder
-from epic_core.errors import InvalidInputError
-from epic_core.integrations.copies import CopiedAdapter
-from epic_core.integrations.models import (
+from epic_memory.encoders import Encoder, default_encoder
+from epic_memory.encoders.adapted import AdaptedEncoder
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm.adapted import checked_name
+from epic_memory.lm.failures import kind_of
+from epic_memory.runtime.threads import in_thread
+from epic_plugins.copies import CopiedAdapter
+from epic_plugins.models import (
     aembeddings_of,
     aquery_embedding_of,
     embeddings_of,
     own_encoder,
     query_embedding_of,
 )
-from epic_core.lm.adapted import checked_name
-from epic_core.lm.failures import kind_of
-from epic_core.runtime.threads import in_thread
 
 # The attributes that hold a model's name; `metadata` has it as well, but may ask a server.
 _NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment", "engine")
@@ -139,7 +139,7 @@ class EpicEmbedding(BaseEmbedding):
     again: `from_dict(data, encoder=...)`.
 
     Args:
-        encoder: An `epic_core` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: "minilm"
+        encoder: An `epic_memory` encoder, or the name of one, such as "ollama/nomic-embed-text"; default: "minilm"
             if that is installed, else "static".
         embed_batch_size: How many texts the encoder gets at once, 1 to 2048.
         **kwargs: As for `BaseEmbedding`: `callback_manager`, `num_workers`, `embeddings_cache`, `rate_limiter`.

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from epic_core.encoders import Encoder, StaticEncoder
-from epic_core.types.digests import digest
-from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
 from epic_llamaindex.models.chat_model import LlamaIndexLM
 from epic_llamaindex.models.encoder import LlamaIndexEncoder
+from epic_memory.encoders import Encoder, StaticEncoder
+from epic_memory.types.digests import digest
+from epic_memory.verification import EmbeddedVerifier, LMVerifier, Verifier
 
 # Settings of the framework's models that are left out: settings that change no answer, and secrets. A setting included
 # needlessly costs a cache entry; a setting left out by mistake returns a stale one.

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from mcp.types import TextContent
 
 from epic_apps.mcp_sdk import Caller, RefusedError
-from epic_core.errors import LMError, LMSetupError, LMUnavailableError
-from epic_core.lm import Completion, Message
-from epic_core.lm.base import Schema
+from epic_memory.errors import LMError, LMSetupError, LMUnavailableError
+from epic_memory.lm import Completion, Message
+from epic_memory.lm.base import Schema
 
 _MOST_TOKENS = 1_000
 _SECONDS = 120.0

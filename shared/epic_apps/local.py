@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from epic_core.errors import InvalidInputError
+from epic_memory.errors import InvalidInputError
 
 HOST = "127.0.0.1"
 """The only address that a server of ours listens on."""

@@ -26,11 +26,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from epic_apps import local
 from epic_apps.client_model import ClientLM
 from epic_apps.mcp_sdk import Caller, ResourceError, Server, ToolError
-from epic_core import EpicMemory, Hit, Item
-from epic_core.context import without_tags
-from epic_core.errors import EpicError, InvalidInputError
-from epic_core.integrations.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
-from epic_core.text.chunking import WordChunker
+from epic_memory import EpicMemory, Hit, Item
+from epic_memory.context import without_tags
+from epic_memory.errors import EpicError, InvalidInputError
+from epic_memory.text.chunking import WordChunker
+from epic_plugins.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
 
 Access: TypeAlias = Literal["read", "propose", "write"]
 """What an assistant may do: only read; propose changes, which the user accepts elsewhere; or change the memory itself.

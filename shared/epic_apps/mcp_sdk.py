@@ -30,8 +30,8 @@ else:  # version 1
     from mcp.server.fastmcp import FastMCP as MCPServer
     from mcp.server.fastmcp.exceptions import ResourceError, ToolError
 
-from epic_core import __version__
-from epic_core.integrations.tools import wrong_arguments
+from epic_memory import __version__
+from epic_plugins.tools import wrong_arguments
 
 __all__ = ["Caller", "RefusedError", "ResourceError", "Server", "ToolError"]
 

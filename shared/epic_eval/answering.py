@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
-from epic_core.lm import Message
-from epic_core.lm.prompting import one_line, section
 from epic_eval.asking import Request
+from epic_memory.lm import Message
+from epic_memory.lm.prompting import one_line, section
 
 Context: TypeAlias = Literal["content", "guided", "told"]
 """What a model sees of a context: the texts alone; the texts with what the arm says beside them (preferences it puts

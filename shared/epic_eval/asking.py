@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from epic_core.errors import InvalidInputError, LMError
-from epic_core.lm import Completion, LanguageModel, Message, Token
-from epic_core.lm.base import Schema
-from epic_core.lm.client import StructuredClient
-from epic_core.lm.retries import Complete, RetryPolicy
-from epic_core.runtime.effects import Effects
-from epic_core.types import Usage
 from epic_eval.journal import Journal, Record, key_of, read_lines
+from epic_memory.errors import InvalidInputError, LMError
+from epic_memory.lm import Completion, LanguageModel, Message, Token
+from epic_memory.lm.base import Schema
+from epic_memory.lm.client import StructuredClient
+from epic_memory.lm.retries import Complete, RetryPolicy
+from epic_memory.runtime.effects import Effects
+from epic_memory.types import Usage
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from epic_core import __version__
-from epic_core.encoders import encoder_of
-from epic_core.errors import InvalidInputError, MissingExtraError
-from epic_core.lm import LanguageModel, lm_of
-from epic_core.lm.by_name import NAMES
 from epic_eval.answering import CONTEXTS, MAX_TOKENS
 from epic_eval.arms import ARMS, WITHOUT_MODEL
 from epic_eval.asking import ask, export_requests, import_answers
@@ -33,6 +28,11 @@ from epic_eval.makers import CONDITIONS, SIZE, Made, Maker, read_pairs, write_pa
 from epic_eval.metrics import Nearness
 from epic_eval.report import Part, Report, Table, Text, aligned
 from epic_eval.stages import Folder, Slot, accuracy_parts
+from epic_memory import __version__
+from epic_memory.encoders import encoder_of
+from epic_memory.errors import InvalidInputError, MissingExtraError
+from epic_memory.lm import LanguageModel, lm_of
+from epic_memory.lm.by_name import NAMES
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -332,8 +332,8 @@ def _prompts_options(parser: argparse.ArgumentParser) -> None:
 
 def _prompts(options: argparse.Namespace) -> None:
     """Score a model, or without one the embedded verifier, on labelled pairs of notes and preferences."""
-    from epic_core.verification import EmbeddedVerifier, LMVerifier
     from epic_eval.experiments import prompts
+    from epic_memory.verification import EmbeddedVerifier, LMVerifier
 
     notes, encoder, lm = prompts.read_notes(options.pairs), encoder_of("static"), _model(options)
     embedded = EmbeddedVerifier(encoder)
@@ -409,8 +409,8 @@ def _own_options(parser: argparse.ArgumentParser) -> None:
 
 def _own(options: argparse.Namespace) -> None:
     """Look at a memory of your own: what its questions find, what is never used, what answers follow."""
-    from epic_core import EpicMemory
     from epic_eval.own import follow, look, read_questions
+    from epic_memory import EpicMemory
 
     lm = _model(options)
     if lm is not None and options.out is None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from epic_core import Item
-from epic_core.errors import InvalidInputError
-from epic_core.text.chunking import WordChunker
 from epic_eval.journal import read_lines
+from epic_memory import Item
+from epic_memory.errors import InvalidInputError
+from epic_memory.text.chunking import WordChunker
 
 SETS = ("PrefWiki", "PrefRQ", "PrefELI5", "PrefEval")
 """The four sets of the papers, in the order of their tables."""

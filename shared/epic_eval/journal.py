@@ -11,7 +11,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from epic_core.errors import InvalidInputError
+from epic_memory.errors import InvalidInputError
 
 Record: TypeAlias = dict[str, Any]
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal, TypeAlias, get_args
 
-from epic_core.errors import InvalidInputError
-from epic_core.lm import LanguageModel, Message
-from epic_core.lm.answers import UnreadableAnswer, json_pieces, letters, said_in
-from epic_core.lm.prompting import section
 from epic_eval.asking import Asking, Request, answer_to, ask
 from epic_eval.journal import Journal
 from epic_eval.metrics import Estimate, estimate
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm import LanguageModel, Message
+from epic_memory.lm.answers import UnreadableAnswer, json_pieces, letters, said_in
+from epic_memory.lm.prompting import section
 
 Check: TypeAlias = Literal["acknowledge", "hallucinate", "violate", "helpful"]
 CHECKS: tuple[Check, ...] = get_args(Check)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epic_core.lm import LanguageModel, Message
-from epic_core.lm.answers import UnreadableAnswer, json_pieces, said_in
-from epic_core.lm.prompting import numbered, section
 from epic_eval.asking import Request, answer_to, ask
 from epic_eval.journal import Journal
 from epic_eval.judge import read_check
+from epic_memory.lm import LanguageModel, Message
+from epic_memory.lm.answers import UnreadableAnswer, json_pieces, said_in
+from epic_memory.lm.prompting import numbered, section
 
 TRIES = 10
 SIZE = 10

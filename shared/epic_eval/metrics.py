@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from epic_core import Item
-from epic_core.encoders import Encoder, embed
 from epic_eval.datasets import Case, Data, Question
+from epic_memory import Item
+from epic_memory.encoders import Encoder, embed
 
 MEASURES: dict[str, str] = {
     "choice": "the option that follows the question's preference comes before those that break it (chance 0.25;"

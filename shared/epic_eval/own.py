@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from epic_core import EpicMemory
-from epic_core.context import those_that_matter
-from epic_core.errors import InvalidInputError
-from epic_core.lm import LanguageModel
 from epic_eval.answering import Context, answer_request
 from epic_eval.asking import Request, answer_to, ask
 from epic_eval.journal import Journal, read_lines
 from epic_eval.judge import Judge, Judged, Judgement, accuracy, agreement, labelled_set
 from epic_eval.report import Part, Table, Text
+from epic_memory import EpicMemory
+from epic_memory.context import those_that_matter
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm import LanguageModel
 
 K = 5
 _LIKELY = 0.1

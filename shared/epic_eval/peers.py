@@ -87,7 +87,7 @@ def texts_of(data: Path, count: int) -> dict[str, Any]:
             evidence = [turns[turn] for turn in question["evidence"] if turn in turns]
             if evidence and question["category"] != 5:
                 queries.append((question["question"], evidence))
-    from epic_core.text.chunking import WordChunker
+    from epic_memory.text.chunking import WordChunker
 
     short = WordChunker(max_words=30)
     for file in [*sorted(data.glob("*passages.jsonl")), *sorted(data.glob("*answers.jsonl"))]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from epic_core.errors import MissingExtraError
+from epic_memory.errors import MissingExtraError
 
 
 @dataclass(frozen=True)

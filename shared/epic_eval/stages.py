@@ -10,7 +10,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TypeAlias
 
-from epic_core.errors import InvalidInputError
 from epic_eval.answering import CONTEXTS, MAX_TOKENS, Context, request_of
 from epic_eval.asking import Request, answer_to, sent_tokens
 from epic_eval.experiments.tables import footnotes, letter, paper_figures, paper_row
@@ -18,6 +17,7 @@ from epic_eval.journal import Journal, Record
 from epic_eval.judge import OUTCOMES, Accuracy, Judge, Judged, Judgement, accuracy, agreement, correct
 from epic_eval.metrics import paired
 from epic_eval.report import Part, Table, Text
+from epic_memory.errors import InvalidInputError
 
 DEVIATIONS = (
     "Unlike the papers' code: a check that cannot be read is undecided, not passed (counted as wrong here; left out in"

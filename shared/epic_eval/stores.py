@@ -34,7 +34,7 @@ class Peer(Protocol):
 
 def encode(texts: Sequence[str]) -> list[list[float]]:
     """Return the embeddings that all stores are given, of the static encoder."""
-    from epic_core.encoders import default_encoder
+    from epic_memory.encoders import default_encoder
 
     made: list[list[float]] = default_encoder().encode(list(texts)).tolist()
     return made
@@ -42,7 +42,7 @@ def encode(texts: Sequence[str]) -> list[list[float]]:
 
 class _Epic:
     def __init__(self, folder: Path, **options: Any) -> None:
-        from epic_core import EpicMemory
+        from epic_memory import EpicMemory
 
         self.memory = EpicMemory.open(folder / "me.epic", **options)
 
@@ -269,8 +269,8 @@ class Known:
 
 
 PEERS: dict[str, Known] = {
-    OURS: Known(_Everything, "epic-memory", "epic_core.memory"),
-    "EPIC, ten preferences": Known(_Preferences, "epic-memory", "epic_core.memory"),
+    OURS: Known(_Everything, "epic-memory", "epic_memory.memory"),
+    "EPIC, ten preferences": Known(_Preferences, "epic-memory", "epic_memory.memory"),
     "FAISS flat": Known(_Faiss, "faiss-cpu", "faiss"),
     "Chroma": Known(_Chroma, "chromadb", "chromadb"),
     "LanceDB": Known(_LanceDB, "lancedb", "lancedb"),

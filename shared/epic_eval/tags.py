@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core import EpicMemory, Hit
-from epic_core.encoders import Encoder, embed
-from epic_core.text.tagging import KINDS, PREFIX, Tagger, tag_metadata
-from epic_core.types import FloatArray
+from epic_memory import EpicMemory, Hit
+from epic_memory.encoders import Encoder, embed
+from epic_memory.text.tagging import KINDS, PREFIX, Tagger, tag_metadata
+from epic_memory.types import FloatArray
 
 PAPER_SEARCH: Mapping[str, Any] = {"steering": "off", "stance_policy": "any", "min_score": None}
 """Options of the search behind the published rule: by cosine alone, whatever it is."""

@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from epic_core import Item, Preference
-from epic_core.encoders import Encoder, MiniLMEncoder, default_encoder, embed
-from epic_core.encoders.minilm import has_minilm
-from epic_core.encoders.static import BUNDLED
-from epic_core.pipeline.coarse_filter import Expanded, similarity
-from epic_core.preferences.library import borrowed
-from epic_core.types import Expansion, FloatArray
+from epic_memory import Item, Preference
+from epic_memory.encoders import Encoder, MiniLMEncoder, default_encoder, embed
+from epic_memory.encoders.minilm import has_minilm
+from epic_memory.encoders.static import BUNDLED
+from epic_memory.pipeline.coarse_filter import Expanded, similarity
+from epic_memory.preferences.library import borrowed
+from epic_memory.types import Expansion, FloatArray
 from fitting import WRITTEN
 
 LIVES = WRITTEN / "everyday_lives"

@@ -1,6 +1,6 @@
-"""Fit of the words by which a clause says something of the user (`epic_core.learning.cues`).
+"""Fit of the words by which a clause says something of the user (`epic_learn.cues`).
 
-Run `python shared/tools/fit_cues.py` to write `shared/epic_core/data/cues.json`, with `--check` to print instead what
+Run `python shared/tools/fit_cues.py` to write `shared/epic_learn/data/cues.json`, with `--check` to print instead what
 is found in each file of turns by weights that never saw it: each was written by somebody else, but `turns_own.jsonl`
 and `turns_plain.jsonl`, which are ours. `turns_e.jsonl` is never fitted on; it was only run.
 """
@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from epic_core.learning.boundaries import own_words, without_pastes
-from epic_core.learning.cues import SAYINGS, clauses, features
-from epic_core.learning.references import topic
+from epic_learn.boundaries import own_words, without_pastes
+from epic_learn.cues import SAYINGS, clauses, features
+from epic_learn.references import topic
 from fitting import Array, written
 
 FITTED = ("turns_a", "turns_b", "turns_c", "turns_d", "turns_f", "turns_g", "turns_h", "turns_own", "turns_plain")
 ONLY_RUN = "turns_e"
-DATA = Path(__file__).parents[1] / "epic_core" / "data" / "cues.json"
+DATA = Path(__file__).parents[1] / "epic_memory" / "data" / "cues.json"
 SAYING = {
     "add_preference": "preference",
     "add_fact": "fact",

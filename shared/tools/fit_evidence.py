@@ -1,4 +1,4 @@
-"""Chooses the weights of `epic_core.preferences.evidence` on options of our own, and prints them.
+"""Chooses the weights of `epic_memory.preferences.evidence` on options of our own, and prints them.
 
     python shared/tools/fit_evidence.py [--teacher FOLDER]
 
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
-from epic_core.encoders.base import Encoder
-from epic_core.preferences.evidence import FEATURES, embed_aspects, features
-from epic_core.text.stems import words_of
+from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_memory.encoders.base import Encoder
+from epic_memory.preferences.evidence import FEATURES, embed_aspects, features
+from epic_memory.text.stems import words_of
 from fitting import Array, choice, written
 
 RIDGE = 5.0

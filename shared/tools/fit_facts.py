@@ -1,4 +1,4 @@
-"""Fits the weights of `epic_core.pipeline.fact_matching` on lives and slots of our own, and writes them.
+"""Fits the weights of `epic_memory.pipeline.fact_matching` on lives and slots of our own, and writes them.
 
     python shared/tools/fit_facts.py [--check]
 
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from epic_core.pipeline.fact_matching import (
+from epic_memory.pipeline.fact_matching import (
     ALONE,
     ASKED,
     BESIDE,
@@ -34,10 +34,10 @@ from epic_core.pipeline.fact_matching import (
     fact_words,
     probabilities,
 )
-from epic_core.types import FloatArray
+from epic_memory.types import FloatArray
 from fitting import WRITTEN, Array, written
 
-TARGET = Path(__file__).parents[1] / "epic_core/data/facts.json"
+TARGET = Path(__file__).parents[1] / "epic_memory/data/facts.json"
 # A statement of a person counts more than one of a life that was made.
 PEOPLE, MADE = 1.0, 0.35
 RIDGE = 1.0

@@ -1,6 +1,6 @@
-"""Fit of the kinds of questions: choice, recall, general, chat (`epic_core.steering.question_kind`).
+"""Fit of the kinds of questions: choice, recall, general, chat (`epic_memory.steering.question_kind`).
 
-Run `python shared/tools/fit_question_kind.py` to write `shared/epic_core/data/question_kind.json`. Before that it
+Run `python shared/tools/fit_question_kind.py` to write `shared/epic_memory/data/question_kind.json`. Before that it
 prints how the kinds are told apart by weights that never saw the writer of a question: each file of `written/` was
 written by somebody else, and each is left out once but the last two: `questions_f.jsonl`, which alone has searches by
 keywords, and `questions_h.jsonl`, by us, questions with "how" that differ in little but whose matter it is.
@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from epic_core.encoders import default_encoder
-from epic_core.steering.question_kind import KINDS, features_of
+from epic_memory.encoders import default_encoder
+from epic_memory.steering.question_kind import KINDS, features_of
 from fitting import Array, written
 
 FITTED = tuple(f"questions_{name}.jsonl" for name in "abcdgfh")
 ONLY_RUN = "questions_e.jsonl"
-DATA = Path(__file__).parents[1] / "epic_core" / "data" / "question_kind.json"
+DATA = Path(__file__).parents[1] / "epic_memory" / "data" / "question_kind.json"
 # A word or pair in fewer questions than this says little.
 LEAST = 2
 # Penalties of squared weights, of words and of the embedding; the latter's scale is smaller.

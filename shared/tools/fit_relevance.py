@@ -1,4 +1,4 @@
-"""Fits the weights of `epic_core.steering.relevance` on queries and preferences of our own, and prints them.
+"""Fits the weights of `epic_memory.steering.relevance` on queries and preferences of our own, and prints them.
 
     python shared/tools/fit_relevance.py [--teacher FOLDER]
 
@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
-from epic_core.encoders.base import Encoder
-from epic_core.preferences.evidence import AspectEmbeddings, embed_aspects
-from epic_core.steering.question_kind import question_kind
-from epic_core.steering.relevance import FEATURES, Nearness, features, samples_of
-from epic_core.types import FloatArray
+from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_memory.encoders.base import Encoder
+from epic_memory.preferences.evidence import AspectEmbeddings, embed_aspects
+from epic_memory.steering.question_kind import question_kind
+from epic_memory.steering.relevance import FEATURES, Nearness, features, samples_of
+from epic_memory.types import FloatArray
 from fitting import Array, Linear, logistic, written
 
 TEXTS = Path(__file__).parent / "texts"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core.types import Expansion
+from epic_memory.types import Expansion
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fitting import WRITTEN
 
-OUT = Path(__file__).parents[1] / "epic_core" / "data" / "lexicon.tsv.bz2"
+OUT = Path(__file__).parents[1] / "epic_memory" / "data" / "lexicon.tsv.bz2"
 MOST = 9
 
 

@@ -1,4 +1,4 @@
-"""Builder of the bundled library of expanded preferences: `epic_core/data/library.txt.xz` from `written/library`.
+"""Builder of the bundled library of expanded preferences: `epic_memory/data/library.txt.xz` from `written/library`.
 
     python shared/tools/make_library.py
 
@@ -14,7 +14,7 @@ import lzma
 from pathlib import Path
 
 WRITTEN = Path(__file__).parent / "written" / "library"
-DATA = Path(__file__).parents[1] / "epic_core" / "data" / "library.txt.xz"
+DATA = Path(__file__).parents[1] / "epic_memory" / "data" / "library.txt.xz"
 LEAST = 5
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from epic_core import Item
-from epic_core.encoders import default_encoder, embed
+from epic_memory import Item
+from epic_memory.encoders import default_encoder, embed
 from fitting import WRITTEN
 
 TO = WRITTEN.parents[1] / "epic_eval" / "data" / "pairs.jsonl"

@@ -2,7 +2,7 @@
 
 Run by hand, with torch and sentence-transformers installed:
 
-    python shared/tools/make_static_encoder.py DATA --teacher FOLDER --out shared/epic_core/data/static_encoder
+    python shared/tools/make_static_encoder.py DATA --teacher FOLDER --out shared/epic_memory/data/static_encoder
 
 A bag of token vectors e(t) = normalise(sum of w_i v_i over the tokens i of t) is fitted so that e(t) points where
 the teacher's embedding, reduced to d dimensions, points, and so that the cosines within a batch are the

@@ -28,15 +28,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
-from epic_core.encoders.base import Encoder
-from epic_core.preferences.evidence import embed_aspects
-from epic_core.preferences.library import borrowed
-from epic_core.text.chunking import sentences
-from epic_core.text.stems import stems, words_of
-from epic_core.types import Preference
-from epic_core.verification.embedded import DEFAULT_THRESHOLD
-from epic_core.verification.features import (
+from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_memory.encoders.base import Encoder
+from epic_memory.preferences.evidence import embed_aspects
+from epic_memory.preferences.library import borrowed
+from epic_memory.text.chunking import sentences
+from epic_memory.text.stems import stems, words_of
+from epic_memory.types import Preference
+from epic_memory.verification.embedded import DEFAULT_THRESHOLD
+from epic_memory.verification.features import (
     LEAST_LEAN,
     MEASURES,
     STANCE_MEASURES,
@@ -51,7 +51,7 @@ from epic_core.verification.features import (
 from fit_evidence import sign_of
 from fitting import Array, Linear, auc, written
 
-DATA = Path(__file__).parents[1] / "epic_core" / "data" / "verifier.json"
+DATA = Path(__file__).parents[1] / "epic_memory" / "data" / "verifier.json"
 RELEVANCE_RIDGE, STANCE_RIDGE, SURE_RIDGE = 300.0, 100.0, 3.0
 # Of each kind of pair, how much it counts for relevance, for the stance, and for how sure a stance is. Near misses are
 # rarer in life than among ours; options are many and of one kind.

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from epic_core.cli.demo import run_demo
+from epic_apps.cli.demo import run_demo
 
 _WIDTH = 116
 # Background, text, and red, green and yellow among the eight colours.

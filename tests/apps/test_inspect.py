@@ -22,9 +22,9 @@ from starlette.testclient import TestClient
 
 from command_line import runner
 from epic_apps.inspect import inspect_app, run_inspect, views
-from epic_core import Aspects, EpicMemory, Expansion, Item
-from epic_core.errors import InvalidInputError
-from epic_core.types.proposals import Proposal
+from epic_memory import Aspects, EpicMemory, Expansion, Item
+from epic_memory.errors import InvalidInputError
+from epic_memory.types.proposals import Proposal
 from hostile_texts import HOSTILE
 
 AVOIDS, LIKES = "I avoid hotels with on-site casinos.", "I like quiet hotels near the sea."
@@ -210,7 +210,7 @@ def test_a_form_that_breaks_off_and_a_foreign_websocket_are_one_line_each(
 ) -> None:
     for name in () if library else ("websockets", "wsproto"):
         (tmp_path / f"{name}.py").write_text("raise ImportError", encoding="utf-8")
-    command = [sys.executable, "-m", "epic_core", "inspect", str(path), "--write", "--no-browser"]
+    command = [sys.executable, "-m", "epic_apps", "inspect", str(path), "--write", "--no-browser"]
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     served = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths})
     try:

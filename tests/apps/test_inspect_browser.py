@@ -19,11 +19,11 @@ import uvicorn
 pytest.importorskip("playwright")
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from epic_apps.cli.demo import run_demo
 from epic_apps.inspect import inspect_app
 from epic_apps.local import listening_socket
-from epic_core import EpicMemory, Item
-from epic_core.cli.demo import run_demo
-from epic_core.types.proposals import Proposal
+from epic_memory import EpicMemory, Item
+from epic_memory.types.proposals import Proposal
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TOKEN = "a-token-that-is-long-enough"

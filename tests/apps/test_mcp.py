@@ -24,10 +24,10 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from command_line import runner
+from epic_apps.cli.apps import Client as Clients
 from epic_apps.mcp import PATH, Access, UserMemory, http_app, memory_server
-from epic_core import EpicMemory, Item
-from epic_core.cli.apps import Client as Clients
-from epic_core.errors import InvalidInputError
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import InvalidInputError
 from hostile_texts import HOSTILE
 from tool_arguments import WRONG_QUERIES
 
@@ -117,7 +117,7 @@ def held(path: Path) -> tuple[set[str], set[str]]:
 async def test_every_tool_over_stdio(path: Path) -> None:
     server = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "epic_core.cli.main", "mcp", str(path), "--allow-writes"],
+        args=["-m", "epic_apps.cli.main", "mcp", str(path), "--allow-writes"],
         env={"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     async with Client(server) as client:
@@ -361,7 +361,7 @@ def test_a_client_that_goes_away_leaves_no_traceback(path: Path) -> None:
     os.close(reading)
     version = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": version}
-    command = [sys.executable, "-m", "epic_core", "mcp", str(path)]
+    command = [sys.executable, "-m", "epic_apps", "mcp", str(path)]
     done = subprocess.run(
         command, input=json.dumps(first) + "\n", stdout=writing, stderr=subprocess.PIPE, encoding="utf-8", check=False
     )

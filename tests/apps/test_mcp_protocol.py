@@ -19,8 +19,8 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 
 from epic_apps.local import listening_socket
 from epic_apps.mcp import PATH, UserMemory, http_app, memory_server
-from epic_core import EpicMemory, __version__
-from epic_core.types import Stance
+from epic_memory import EpicMemory, __version__
+from epic_memory.types import Stance
 from scripted import answer_to, instruction_for, read_prompt
 
 TOKEN = "a-token-that-is-long-enough"
@@ -50,7 +50,7 @@ def test_a_client_lists_and_calls_tools_over_standard_input_and_output(path: Pat
         asked(5, "tools/call", name="remove_preference", arguments={"preference": "none"}),
         asked(6, "resources/read", uri="memory://preferences"),
     ]
-    command = [sys.executable, "-m", "epic_core", "mcp", str(path)]
+    command = [sys.executable, "-m", "epic_apps", "mcp", str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as server:
         assert server.stdin is not None and server.stdout is not None
         answers: dict[int, Any] = {}
@@ -152,7 +152,7 @@ def test_the_clients_own_model_judges_what_a_question_finds(tmp_path: Path, offe
         return answer_to(read_prompt(messages), lambda chunk, preference: Stance.CONFLICTS)
 
     answers = {"an answer": conflicts, "a refusal": lambda messages: None, "no model": None}
-    command = [sys.executable, "-m", "epic_core", "mcp", str(path), "--llm", "client", "--on-demand", "60 s"]
+    command = [sys.executable, "-m", "epic_apps", "mcp", str(path), "--llm", "client", "--on-demand", "60 s"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as server:
         client = Speaking(server, answers[offers])
         found = [client.guidance("Which jumper should I buy for the winter?") for _ in range(2)]

@@ -31,12 +31,12 @@ import numpy as np
 
 from bench_pipeline import cases_of as pipeline_cases
 from common import Known, encoders, parse, parser, personas, read_jsonl, with_encoders
-from epic_core import EpicMemory, Preference, QuerySteering
-from epic_core.context import those_that_matter
-from epic_core.encoders import embed
-from epic_core.encoders.base import Encoder
-from epic_core.steering.question_kind import question_kind
-from epic_core.types import Hits
+from epic_memory import EpicMemory, Preference, QuerySteering
+from epic_memory.context import those_that_matter
+from epic_memory.encoders import embed
+from epic_memory.encoders.base import Encoder
+from epic_memory.steering.question_kind import question_kind
+from epic_memory.types import Hits
 from fitting import WRITTEN, preference_digest, written, written_expansions
 
 WAYS = ("dense", "paper", "ours", "expanded")
@@ -193,7 +193,7 @@ def print_pipeline(encoder: Encoder, data: Path, count: int) -> None:
 
 
 def print_demo(encoder: Encoder) -> None:
-    data = files("epic_core") / "data"
+    data = files("epic_memory") / "data"
     preferences = (data / "preferences.txt").read_text(encoding="utf-8").splitlines()
     questions = (data / "questions.txt").read_text(encoding="utf-8").splitlines()
     texts = {record["id"]: record["text"] for record in map(json.loads, (data / "corpus.jsonl").open(encoding="utf-8"))}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from epic_core.preferences.parser import parse_aspects
+from epic_memory.preferences.parser import parse_aspects
 from labelled_aspects import Count, Measured, labelled, measure
 
 

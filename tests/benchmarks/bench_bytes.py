@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from common import parse, parser, personas
-from epic_core import EpicMemory
-from epic_core.cli.sources import Sources
+from epic_apps.cli.sources import Sources
+from epic_memory import EpicMemory
 
 GOAL = 0.5
 # Parts of `stats()` that together are all the bytes of some tables.

@@ -29,15 +29,15 @@ from typing import NamedTuple
 import numpy as np
 
 from common import Known, encoders, interval, parse, parser, personas, read_jsonl, with_encoders
-from epic_core import EpicMemory
-from epic_core.cli.sources import Sources
-from epic_core.encoders import embed
-from epic_core.encoders.base import Encoder, embed_query
-from epic_core.preferences.evidence import embed_aspects
-from epic_core.preferences.parser import parse_aspects
-from epic_core.steering import Mode, QuerySteering
-from epic_core.steering.question_kind import question_kind
-from epic_core.text.stems import words_of
+from epic_apps.cli.sources import Sources
+from epic_memory import EpicMemory
+from epic_memory.encoders import embed
+from epic_memory.encoders.base import Encoder, embed_query
+from epic_memory.preferences.evidence import embed_aspects
+from epic_memory.preferences.parser import parse_aspects
+from epic_memory.steering import Mode, QuerySteering
+from epic_memory.steering.question_kind import question_kind
+from epic_memory.text.stems import words_of
 from fitting import written
 
 MODES: tuple[Mode, ...] = ("off", "paper", "signed")

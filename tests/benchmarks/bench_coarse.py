@@ -18,11 +18,11 @@ import numpy as np
 
 from bench_lives import Life, ReplayedModel, life
 from common import Known, encoders, paired_seconds, unit, with_encoders
-from epic_core import EpicMemory
-from epic_core.encoders import Encoder
-from epic_core.pipeline.coarse_filter import coarse_filter
-from epic_core.types import Candidate, Decision, Verdict
-from epic_core.verification.base import BaseVerifier
+from epic_memory import EpicMemory
+from epic_memory.encoders import Encoder
+from epic_memory.pipeline.coarse_filter import coarse_filter
+from epic_memory.types import Candidate, Decision, Verdict
+from epic_memory.verification.base import BaseVerifier
 
 FITTED, ONLY_RUN = "abc", "de"
 

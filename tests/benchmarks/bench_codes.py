@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from common import parse, parser, personas, unit
-from epic_core import EpicMemory
-from epic_core.cli.sources import Sources
-from epic_core.storage import codecs as codes
-from epic_core.storage.codecs import deflated, inflated
+from epic_apps.cli.sources import Sources
+from epic_memory import EpicMemory
+from epic_memory.storage import codecs as codes
+from epic_memory.storage.codecs import deflated, inflated
 
 K = 5
 # The personas of PrefEval are those of PrefWiki, with other questions.

@@ -14,9 +14,9 @@ import numpy as np
 
 from bench_two_hop import WRITTEN, corpus
 from common import read_jsonl
-from epic_core import EpicMemory
-from epic_core.integrations.compression import compressed
-from epic_core.runtime.effects import run
+from epic_memory import EpicMemory
+from epic_memory.runtime.effects import run
+from epic_plugins.compression import compressed
 
 
 def has(texts: list[str], answer: str) -> bool:

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from epic_core import EpicMemory
-from epic_core.lm import Completion, Message
-from epic_core.lm.base import Schema
-from epic_core.lm.prompting import one_line, quoted
+from epic_memory import EpicMemory
+from epic_memory.lm import Completion, Message
+from epic_memory.lm.base import Schema
+from epic_memory.lm.prompting import one_line, quoted
 
 WRITTEN = Path(__file__).parents[2] / "shared" / "tools" / "written"
 KINDS = ("insert", "replace", "duplicate", "end")

@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 
 from common import parse, parser, personas, read_jsonl
-from epic_core.cli.sources import Sources
-from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
-from epic_core.encoders.base import Encoder, default_tau
-from epic_core.types import Candidate, Decision, Item, Preference
-from epic_core.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier, shipped_weights
-from epic_core.verification.features import MEASURES
+from epic_apps.cli.sources import Sources
+from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_memory.encoders.base import Encoder, default_tau
+from epic_memory.types import Candidate, Decision, Item, Preference
+from epic_memory.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier, shipped_weights
+from epic_memory.verification.features import MEASURES
 from fitting import Array, Linear, written
 from make_verifier import (
     SIDED,
@@ -444,7 +444,7 @@ def main() -> None:
         plot(options.plot, drawn)
     passed = Passed(options.data, encoder)
     print_time(passed, encoder)
-    folder = files("epic_core") / "data"
+    folder = files("epic_memory") / "data"
     for name in ("verifier.json", "lexicon.tsv.bz2"):
         print(f"{name}: {len((folder / name).read_bytes())} bytes")
     if options.teacher:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from common import parse, parser, personas, read_jsonl, unit
-from epic_core.encoders import StaticEncoder
+from epic_memory.encoders import StaticEncoder
 from make_static_encoder import Teacher, student, token_ids
 from static_texts import fitting_groups, read_passages, read_sts
 

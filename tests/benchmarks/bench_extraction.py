@@ -20,7 +20,7 @@ from common import read_jsonl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from epic_core.graph.extraction import Extraction, PhraseExtractor
+from epic_graph.extraction import Extraction, PhraseExtractor
 from labelled_entities import ENGLISH, OTHERS, measure
 
 
@@ -55,7 +55,8 @@ def main() -> None:
             print(f"    {text}\n        noise {noise}, missed {missed}")
     print("\npassages                  number  words  entities    5%   95%   facts passages/s")
     read(
-        "sample corpus", [record["text"] for record in read_jsonl(Path(str(files("epic_core") / "data/corpus.jsonl")))]
+        "sample corpus",
+        [record["text"] for record in read_jsonl(Path(str(files("epic_memory") / "data/corpus.jsonl")))],
     )
     for path in sorted(Path(options.data).glob("*.jsonl")) if options.data else ():
         texts = [record["text"] for record in read_jsonl(path) if isinstance(record.get("text"), str)]

@@ -12,8 +12,8 @@ import argparse
 import time
 
 import common  # noqa: F401  # puts shared/tools on the path
-from epic_core import EpicMemory
-from epic_core.forms import FilledField
+from epic_learn.forms import FilledField
+from epic_memory import EpicMemory
 from fitting import written
 
 

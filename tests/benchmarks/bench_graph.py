@@ -36,8 +36,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from common import interval, parse, parser, read_jsonl
-from epic_core.graph.memory import GraphMemory
-from epic_core.types import Hits
+from epic_graph.memory import GraphMemory
+from epic_memory.types import Hits
 
 TEN = 10
 K = 5

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from epic_core.graph.pagerank import Network
+from epic_graph.pagerank import Network
 
 DAMPING = 0.5
 TOLERANCE = 1e-6

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import epic_core
-from epic_core import EpicMemory
+import epic_memory
+from epic_memory import EpicMemory
 
-ROOT = Path(epic_core.__file__).parent
+ROOT = Path(epic_memory.__file__).parent
 PREFERENCES = ["I avoid hotels with on-site casinos.", "I prefer trains over flights.", "I follow a vegan diet."]
 TEXT = "The Bellmore is a quiet hotel off the Strip in Las Vegas, without a casino and with a garden pool."
 WAY = ("memory.py", "pipeline", "runtime", "storage")

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from epic_apps.inspect import inspect_app
 from epic_apps.inspect.app import read_ahead
-from epic_core import EpicMemory
+from epic_memory import EpicMemory
 
 PREFERENCES = [
     "I avoid hotels with on-site casinos.",

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from epic_core import EpicMemory
 from epic_langchain import EpicEmbeddings, EpicRetriever, EpicVectorStore
+from epic_memory import EpicMemory
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with on-site casinos.", "I only drive electric cars."]
 SUBJECTS = ("A vegan dish of lentils", "A hotel without a casino", "An electric car for the town", "The old canal")

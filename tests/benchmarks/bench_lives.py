@@ -49,16 +49,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from common import Known, encoders, with_encoders  # puts shared/tools on the path
-from epic_core import EpicMemory, Item
-from epic_core.context import those_that_matter
-from epic_core.encoders import embed
-from epic_core.encoders.base import Encoder
-from epic_core.lm import Completion, Message
-from epic_core.lm.base import Schema
-from epic_core.lm.prompting import one_line, quoted
-from epic_core.preferences.parser import parse_aspects
-from epic_core.types import Alignment, Candidate, Decision, Hits, Preference, Stance, Verdict
-from epic_core.verification.base import BaseVerifier
+from epic_memory import EpicMemory, Item
+from epic_memory.context import those_that_matter
+from epic_memory.encoders import embed
+from epic_memory.encoders.base import Encoder
+from epic_memory.lm import Completion, Message
+from epic_memory.lm.base import Schema
+from epic_memory.lm.prompting import one_line, quoted
+from epic_memory.preferences.parser import parse_aspects
+from epic_memory.types import Alignment, Candidate, Decision, Hits, Preference, Stance, Verdict
+from epic_memory.verification.base import BaseVerifier
 from fitting import WRITTEN, preference_digest, written, written_expansions
 
 LIVES = WRITTEN / "everyday_lives"

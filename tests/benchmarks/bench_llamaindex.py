@@ -15,8 +15,8 @@ from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from epic_core import EpicMemory
 from epic_llamaindex import EpicEmbedding, EpicRetriever, SteeredRetriever
+from epic_memory import EpicMemory
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with on-site casinos.", "I only drive electric cars."]
 SUBJECTS = ("A vegan dish of lentils", "A hotel without a casino", "An electric car for the town", "The old canal")

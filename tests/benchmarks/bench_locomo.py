@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from common import encoders, parse, parser, with_encoders
-from epic_core import EpicMemory, Item
-from epic_core.encoders import Encoder, embed
-from epic_core.text.chunking import ConversationChunker
+from epic_memory import EpicMemory, Item
+from epic_memory.encoders import Encoder, embed
+from epic_memory.text.chunking import ConversationChunker
 
 CATEGORIES = (1, 2, 3, 4)
 UNANSWERED = 5

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from common import parse, parser, read_jsonl
-from epic_core.encoders import Encoder, MiniLMEncoder, SentenceTransformerEncoder, StaticEncoder, embed
-from epic_core.encoders.static import BUNDLED
+from epic_memory.encoders import Encoder, MiniLMEncoder, SentenceTransformerEncoder, StaticEncoder, embed
+from epic_memory.encoders.static import BUNDLED
 from static_texts import read_passages, read_sts
 
 PASSAGES, QUESTIONS, ROUNDS = 256, 100, 5

@@ -1,4 +1,4 @@
-"""What the package costs: `import epic_core`, the demo, and the built wheel."""
+"""What the package costs: `import epic_memory`, the demo, and the built wheel."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> None:
-    for statement in ("pass", "import epic_core", "from epic_core import EpicMemory"):
+    for statement in ("pass", "import epic_memory", "from epic_memory import EpicMemory"):
         print(f"python -c {statement!r}: {_seconds([sys.executable, '-c', statement], 11):.3f} s")
-    print(f"epic demo: {_seconds([sys.executable, '-m', 'epic_core.cli.main', 'demo'], 5):.2f} s (at most 5)")
+    print(f"epic demo: {_seconds([sys.executable, '-m', 'epic_apps.cli.main', 'demo'], 5):.2f} s (at most 5)")
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, str(ROOT)]
         subprocess.run(command, check=True, capture_output=True)
         (wheel,) = Path(folder).glob("*.whl")
         print(f"wheel: {wheel.stat().st_size / 1e6:.2f} MB (at most 10)")
-    encoder = ROOT / "shared" / "epic_core" / "data" / "static_encoder"
+    encoder = ROOT / "shared" / "epic_memory" / "data" / "static_encoder"
     print(f"static encoder, unpacked: {sum(f.stat().st_size for f in encoder.iterdir()) / 1e6:.2f} MB")
 
 

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from common import parse, parser, personas
-from epic_core import EpicMemory
-from epic_core.cli.sources import Sources
+from epic_apps.cli.sources import Sources
+from epic_memory import EpicMemory
 
 
 def main() -> None:

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from common import Known, parse, parser, read_jsonl
-from epic_core import EpicMemory
-from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
-from epic_core.encoders.base import Encoder, default_tau
-from epic_core.preferences.parser import aspects_of
-from epic_core.steering import QuerySteering
-from epic_core.types import Hits, Stance
+from epic_memory import EpicMemory
+from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_memory.encoders.base import Encoder, default_tau
+from epic_memory.preferences.parser import aspects_of
+from epic_memory.steering import QuerySteering
+from epic_memory.types import Hits, Stance
 
 OTHERS = 9
 FIVE = 5

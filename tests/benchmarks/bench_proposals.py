@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from epic_core import EpicMemory
-from epic_core.learning import cues
-from epic_core.lm import Completion, Message
-from epic_core.lm.base import Schema
-from epic_core.lm.prompting import quoted
-from epic_core.types import Preference
-from epic_core.types.proposals import Proposal
+from epic_learn import cues
+from epic_memory import EpicMemory
+from epic_memory.lm import Completion, Message
+from epic_memory.lm.base import Schema
+from epic_memory.lm.prompting import quoted
+from epic_memory.types import Preference
+from epic_memory.types.proposals import Proposal
 
 UNSEEN = "turns_e.jsonl"
 WRITTEN = Path(__file__).parents[2] / "shared/tools/written"

@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 
 from common import interval, panels, save_figure
-from epic_core import EpicMemory, Hits, Item
-from epic_core.reranking import Example, LearnedReranker, Settings
-from epic_core.reranking.policy import log_probability, sample
-from epic_core.reranking.reranker import CANDIDATES
-from epic_core.reranking.training import prior
+from epic_memory import EpicMemory, Hits, Item
+from epic_rerank import Example, LearnedReranker, Settings
+from epic_rerank.policy import log_probability, sample
+from epic_rerank.reranker import CANDIDATES
+from epic_rerank.training import prior
 from fitting import written
 
 LISTS, K = 24, 5
@@ -118,7 +118,7 @@ def first_lists(example: Example, count: int) -> Example:
 
 def one_by_one(example: Example) -> Example:
     """The same without the features that compare candidates with each other."""
-    from epic_core.reranking.features import NAMES
+    from epic_rerank.features import NAMES
 
     features = example.features.copy()
     for name in ("nearest", "mean near", "repeats", "same preference", "behind best", "behind previous"):

@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 
 from common import parse, parser, personas, read_jsonl
-from epic_core import EpicMemory
-from epic_core.cli.sources import Sources
-from epic_core.encoders import StaticEncoder
-from epic_core.pipeline.coarse_filter import coarse_filter
-from epic_core.retention.policies import ByValue, Held, Positions, RetentionPolicy, choose
-from epic_core.types import Candidate, Item, Preference, Stance
-from epic_core.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier
+from epic_apps.cli.sources import Sources
+from epic_memory import EpicMemory
+from epic_memory.encoders import StaticEncoder
+from epic_memory.pipeline.coarse_filter import coarse_filter
+from epic_memory.retention.policies import ByValue, Held, Positions, RetentionPolicy, choose
+from epic_memory.types import Candidate, Item, Preference, Stance
+from epic_memory.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier
 
 DAY = 86_400.0
 DAYS = 90.0

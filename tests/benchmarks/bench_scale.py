@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from common import median_seconds, parser, unit
-from epic_core import EpicMemory
-from epic_core.types import Alignment, Candidate, Decision, Item, Stance, Verdict
+from epic_memory import EpicMemory
+from epic_memory.types import Alignment, Candidate, Decision, Item, Stance, Verdict
 
 DIMENSION = 256
 PREFERENCES = 10

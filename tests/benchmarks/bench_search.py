@@ -12,10 +12,10 @@ import time
 import numpy as np
 
 from common import parse, parser, personas, read_jsonl
-from epic_core import EpicMemory
-from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
-from epic_core.encoders.base import Encoder
-from epic_core.verification import EmbeddedVerifier
+from epic_memory import EpicMemory
+from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_memory.encoders.base import Encoder
+from epic_memory.verification import EmbeddedVerifier
 
 
 def main() -> None:

@@ -26,11 +26,11 @@ import numpy as np
 
 from bench_two_hop import corpus
 from common import interval, panels, read_jsonl, save_figure
-from epic_core.encoders import default_encoder
-from epic_core.graph.memory import GraphMemory
-from epic_core.reranking import selection
-from epic_core.reranking.selection import NAMES, Policy, Walk
-from epic_core.types import Hits
+from epic_graph.memory import GraphMemory
+from epic_memory.encoders import default_encoder
+from epic_memory.types import Hits
+from epic_rerank import selection
+from epic_rerank.selection import NAMES, Policy, Walk
 
 MOST = 10
 WRITTEN = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written"
@@ -235,7 +235,7 @@ def milliseconds(search: Callable[..., Hits], texts: Sequence[str], **options: o
 
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--fit", action="store_true", help="print the constants of epic_core.reranking.selection")
+    made.add_argument("--fit", action="store_true", help="print the constants of epic_rerank.selection")
     made.add_argument("--no-reinforce", action="store_true", help="leave out REINFORCE, which takes a minute")
     made.add_argument("--graph-features", action="store_true", help="try features of the graph")
     made.add_argument("--plot", metavar="FILE", help="draw how many hits are taken, by how many are needed")

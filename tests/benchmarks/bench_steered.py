@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from common import Known, parse, parser, read_jsonl
-from epic_core.encoders import SentenceTransformerEncoder, default_encoder, embed
-from epic_core.encoders.base import Encoder
-from epic_core.steering import QuerySteering
-from epic_core.steering.vector_stores import SteeredSearch
+from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_memory.encoders.base import Encoder
+from epic_memory.steering import QuerySteering
+from epic_memory.steering.vector_stores import SteeredSearch
 
 K = 5
 Found = Sequence[int]
@@ -145,7 +145,7 @@ def print_small(encoder: Known, cases: Sequence[Case]) -> None:
 
 
 def print_demo(encoder: Known) -> None:
-    data = files("epic_core") / "data"
+    data = files("epic_memory") / "data"
     records = [json.loads(line) for line in (data / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
     preferences, questions = (
         (data / name).read_text(encoding="utf-8").splitlines() for name in ("preferences.txt", "questions.txt")

@@ -51,10 +51,10 @@ from typing import Any
 import numpy as np
 
 from common import parse, parser, personas, read_jsonl
-from epic_core import EpicMemory, Filter
-from epic_core.cli.sources import Sources
-from epic_core.encoders import Encoder, default_encoder
-from epic_core.types import Item
+from epic_apps.cli.sources import Sources
+from epic_memory import EpicMemory, Filter
+from epic_memory.encoders import Encoder, default_encoder
+from epic_memory.types import Item
 
 ACTIVE = 5
 LEAST, MOST = 3, 8

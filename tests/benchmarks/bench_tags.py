@@ -22,10 +22,10 @@ import numpy as np
 from bench_choices import Case, drawn, own_cases
 from bench_two_hop import corpus, questions
 from common import interval, parse, parser, personas, read_jsonl
-from epic_core import EpicMemory, Hit, Item
-from epic_core.encoders import Encoder, SentenceTransformerEncoder, default_encoder
-from epic_core.graph import PhraseTagger
 from epic_eval.tags import TagRanking
+from epic_graph import PhraseTagger
+from epic_memory import EpicMemory, Hit, Item
+from epic_memory.encoders import Encoder, SentenceTransformerEncoder, default_encoder
 
 WAYS: dict[str, TagRanking | None] = {
     "none": None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from common import parse, parser, personas, read_jsonl
-from epic_core.encoders import StaticEncoder
+from epic_memory.encoders import StaticEncoder
 
 TAUS = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 

@@ -23,11 +23,11 @@ from typing import NamedTuple
 import numpy as np
 
 from common import interval, read_jsonl
-from epic_core import Item
-from epic_core.encoders import SentenceTransformerEncoder, default_encoder
-from epic_core.encoders.base import Encoder
-from epic_core.graph.memory import GraphMemory
-from epic_core.types import Hits
+from epic_graph.memory import GraphMemory
+from epic_memory import Item
+from epic_memory.encoders import SentenceTransformerEncoder, default_encoder
+from epic_memory.encoders.base import Encoder
+from epic_memory.types import Hits
 
 AMONG = (2, 5, 10)
 WRITTEN = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written" / "two_hop.jsonl"
@@ -40,7 +40,7 @@ class Question(NamedTuple):
 
 
 def corpus() -> list[Item]:
-    records = read_jsonl(Path(str(files("epic_core") / "data" / "corpus.jsonl")))
+    records = read_jsonl(Path(str(files("epic_memory") / "data" / "corpus.jsonl")))
     return [Item(id=one["id"], text=one["text"], metadata={"title": one["title"]}) for one in records]
 
 

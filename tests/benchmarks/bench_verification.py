@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from common import parse, parser, personas, read_jsonl
-from epic_core import EpicMemory
-from epic_core.cli.sources import Sources
-from epic_core.lm import Completion, OpenAICompatibleLM
-from epic_core.types import stable_id
-from epic_core.verification import LMVerifier
+from epic_apps.cli.sources import Sources
+from epic_memory import EpicMemory
+from epic_memory.lm import Completion, OpenAICompatibleLM
+from epic_memory.types import stable_id
+from epic_memory.verification import LMVerifier
 
 BYTES_A_TOKEN = 4
 BATCH_SIZES = (1, 4, 8)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from epic_core.encoders import Encoder, embed, encoder_of
+from epic_memory.encoders import Encoder, embed, encoder_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "shared" / "tools"))
 

@@ -11,8 +11,8 @@ pytest.importorskip("langchain_tests", reason="needs langchain-tests")
 from langchain_core.retrievers import BaseRetriever
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
-from epic_core import EpicMemory
 from epic_langchain import EpicRetriever
+from epic_memory import EpicMemory
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ pytest.importorskip("langchain_tests", reason="needs langchain-tests")
 from langchain_core.retrievers import BaseRetriever
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
-from epic_core.graph.memory import GraphMemory
+from epic_graph.memory import GraphMemory
 from epic_langchain.graph_retriever import EpicGraphRetriever
 
 

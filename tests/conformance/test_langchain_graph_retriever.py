@@ -25,9 +25,9 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_graph_retriever import GraphRetriever
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
-from epic_core import EpicMemory, Item
 from epic_langchain import EpicVectorStore, LangChainEncoder
 from epic_langchain.traversal import EpicGraphAdapter, SteeredGraphAdapter
+from epic_memory import EpicMemory, Item
 from helpers import KeepAll
 
 PREFERENCE = "I collect stamps."

@@ -18,12 +18,12 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from chat_models import ScriptedChat
-from epic_core import EpicMemory
-from epic_core.errors import EpicError
 from epic_langchain import EpicDocumentTransformer, EpicMemoryMiddleware
 from epic_langchain import EpicRetriever as LangChainRetriever
 from epic_llamaindex import EpicMemoryBlock, EpicNodePostprocessor, EpicTransform
 from epic_llamaindex import EpicRetriever as LlamaIndexRetriever
+from epic_memory import EpicMemory
+from epic_memory.errors import EpicError
 from llamaindex_models import ScriptedLLM
 from lm_servers import LMServer
 from minds import CHAT, Mind

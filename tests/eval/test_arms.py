@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epic_core import Item
-from epic_core.encoders import default_encoder, embed
-from epic_core.errors import InvalidInputError, MissingExtraError
-from epic_core.lm import Message
 from epic_eval import ARMS, arm_of
 from epic_eval.arms import WITHOUT_MODEL, CorpusEncoder
 from epic_eval.arms.dense import cluster, remembered
+from epic_memory import Item
+from epic_memory.encoders import default_encoder, embed
+from epic_memory.errors import InvalidInputError, MissingExtraError
+from epic_memory.lm import Message
 from evaluation_data import OPTIONS, QUIET, TRAINS, VEGAN
 from scripted import Own, Scripted
 

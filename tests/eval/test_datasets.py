@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from command_line import jsonl
-from epic_core import Item
-from epic_core.errors import InvalidInputError
 from epic_eval.datasets import read_cases, read_data, read_dataset, read_passages
+from epic_memory import Item
+from epic_memory.errors import InvalidInputError
 from evaluation_data import OPTIONS, QUIET, VEGAN, tiny_data
 
 SETS = ("PrefWiki", "PrefRQ")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from command_line import Epic, refused
-from epic_core.encoders import default_encoder
 from epic_eval.datasets import Data, read_data
 from epic_eval.experiments.retrieval import run_key
 from epic_eval.experiments.streaming import LEAST, MOST, drift
@@ -21,6 +20,7 @@ from epic_eval.experiments.variants import (
     ordering,
     with_preferences,
 )
+from epic_memory.encoders import default_encoder
 from evaluation_data import tiny_data
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.errors import InvalidInputError
 from epic_eval.journal import Journal, key_of
+from epic_memory.errors import InvalidInputError
 
 
 @given(st.data())

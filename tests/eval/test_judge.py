@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from epic_core.errors import InvalidInputError, LMUnavailableError
-from epic_core.lm import Message
 from epic_eval.asking import ask
 from epic_eval.journal import Journal
 from epic_eval.judge import (
@@ -26,6 +24,8 @@ from epic_eval.judge import (
     outcome,
     read_check,
 )
+from epic_memory.errors import InvalidInputError, LMUnavailableError
+from epic_memory.lm import Message
 from scripted import Own
 
 ANSWER = Judgement("I do not fly.", "How do I get to Rome?", "Since you hate trains, fly with the morning plane.")
@@ -178,7 +178,7 @@ def test_a_judge_that_fails_is_shown_and_asked_again(tmp_path: Path) -> None:
 
 
 def patience() -> object:
-    from epic_core.lm.retries import RetryPolicy
+    from epic_memory.lm.retries import RetryPolicy
 
     return RetryPolicy(retries=0, backoff=0.0)
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from command_line import Epic, runner
-from epic_core.encoders import default_encoder
 from epic_eval.datasets import read_data
 from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.journal import read_lines
 from epic_eval.judge import read_check
+from epic_memory.encoders import default_encoder
 from evaluation_data import tiny_data
 
 pytestmark = [

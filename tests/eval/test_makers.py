@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from command_line import Epic, refused, runner
-from epic_core.lm import Message
 from epic_eval.datasets import read_dataset
 from epic_eval.journal import Journal
 from epic_eval.makers import Maker, Pair
+from epic_memory.lm import Message
 from lm_servers import LMServer
 from scripted import Own
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from command_line import Epic, jsonl, refused
-from epic_core import EpicMemory
-from epic_core.lm import Message
 from epic_eval.own import look, read_questions
+from epic_memory import EpicMemory
+from epic_memory.lm import Message
 from evaluation_data import OPTIONS, TRAINS, VEGAN
 from lm_servers import LMServer
 

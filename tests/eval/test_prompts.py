@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from command_line import Epic, jsonl, refused, runner
-from epic_core.errors import InvalidInputError
-from epic_core.lm import Completion
-from epic_core.types import Decision, Stance, Verdict
-from epic_core.verification import LMVerifier
 from epic_eval.experiments.prompts import ask, pairs_of, read_notes, shortcomings
 from epic_eval.report import Text
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm import Completion
+from epic_memory.types import Decision, Stance, Verdict
+from epic_memory.verification import LMVerifier
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply
 from scripted import Script

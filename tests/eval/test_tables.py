@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from command_line import Epic, refused
-from epic_core import Item
 from epic_eval.datasets import Data, Question, read_data
 from epic_eval.experiments.tables import paper_figures
 from epic_eval.metrics import estimate, interval, paired, proxies
 from epic_eval.report import Figure, Report, Table, Text, frontier
+from epic_memory import Item
 from evaluation_data import OPTIONS, QUIET, VEGAN, tiny_data
 
 
@@ -130,7 +130,7 @@ def test_tier_0_runs_every_arm_and_threshold(tmp_path: Path, epic: Epic) -> None
 def test_the_core_says_which_extra_is_missing() -> None:
     code = (
         "import sys; sys.modules['epic_eval'] = None\n"
-        "from epic_core.cli.main import main\n"
+        "from epic_apps.cli.main import main\n"
         "assert 'epic_eval' not in [name for name, module in sys.modules.items() if module]\n"
         "sys.exit(main(['eval', 'run']))"
     )

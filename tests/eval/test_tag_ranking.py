@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from epic_core import EpicMemory
-from epic_core.encoders import default_encoder
-from epic_core.graph import PhraseTagger
-from epic_core.text.tagging import Tags
 from epic_eval.tags import TagRanking
+from epic_graph import PhraseTagger
+from epic_memory import EpicMemory
+from epic_memory.encoders import default_encoder
+from epic_memory.text.tagging import Tags
 from helpers import HashEncoder, KeepAll
 
 WINES = ["red wine from Porto", "red wine from Bordeaux", "red wine with cheese"]

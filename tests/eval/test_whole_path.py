@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from command_line import Epic, jsonl, refused
-from epic_core.encoders import default_encoder
-from epic_core.lm import Message
 from epic_eval.answering import request_of
 from epic_eval.asking import ask, export_requests
 from epic_eval.datasets import read_data
@@ -20,6 +18,8 @@ from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.journal import Journal, read_lines
 from epic_eval.judge import Judge
 from epic_eval.stages import Folder, accuracy_parts
+from epic_memory.encoders import default_encoder
+from epic_memory.lm import Message
 from evaluation_data import OPTIONS, QUIET, TRAINS, VEGAN, tiny_data
 from lm_servers import LMServer
 from scripted import Own, Scripted

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_core.encoders import default_encoder
+from epic_memory.encoders import default_encoder
 from lm_servers import Json, LMServer, Reply
 
 # What hipporag imports, and uses only for servers and models of other kinds than those here: gigabytes, some of them.

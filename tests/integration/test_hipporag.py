@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 from hipporag_real import Embedding, Script, imported, instance
 
-from epic_core import EpicMemory, Item
-from epic_core.encoders import default_encoder
-from epic_core.errors import InvalidInputError, NoPreferencesError, StoreError, UnknownPreferenceError
-from epic_core.graph.extraction import PhraseExtractor
-from epic_core.graph.hipporag import EpicHippoRAG
-from epic_core.graph.hipporag.openie import HippoExtractor, SafeOpenIE
-from epic_core.types import Candidate, Decision, Verdict
 from epic_eval import arm_of
+from epic_graph.extraction import PhraseExtractor
+from epic_graph.hipporag import EpicHippoRAG
+from epic_graph.hipporag.openie import HippoExtractor, SafeOpenIE
+from epic_memory import EpicMemory, Item
+from epic_memory.encoders import default_encoder
+from epic_memory.errors import InvalidInputError, NoPreferencesError, StoreError, UnknownPreferenceError
+from epic_memory.types import Candidate, Decision, Verdict
 from helpers import Answering, KeepAll, Raising, UndecidedAll, keep
 from lm_servers import LMServer, Reply
 from scripted import Own
@@ -410,7 +410,7 @@ def test_what_leaves_the_memory_leaves_the_cache_of_the_model(make: Make, monkey
     item = next(item for item in rag.memory.items() if item.text == SOLD)
     with monkeypatch.context() as patched:
         # Nothing is given up for removed while a cache cannot be written.
-        patched.setattr("epic_core.graph.hipporag.instance._BUSY", 0.0)
+        patched.setattr("epic_graph.hipporag.instance._BUSY", 0.0)
         (path,) = (make.folder / "cached" / "llm_cache").glob("*.sqlite")
         with closing(sqlite3.connect(path)) as other:
             other.execute("BEGIN EXCLUSIVE")

@@ -20,9 +20,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from chat_models import ScriptedChat, called
-from epic_core import EpicMemory, Item
-from epic_core.errors import InvalidInputError
 from epic_langchain.agents import EpicMemoryMiddleware
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import InvalidInputError
 from helpers import HashEncoder, KeepAll
 from langchain_runs import Runs
 

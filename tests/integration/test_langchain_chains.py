@@ -16,11 +16,11 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from chat_models import ScriptedChat
-from epic_core import EpicMemory, Item, Stance
-from epic_core.errors import InvalidInputError, MemoryClosedError
-from epic_core.verification import LMVerifier
 from epic_langchain import EpicDocumentTransformer, EpicRetriever
 from epic_langchain.models import RUN_NAME, LangChainLM
+from epic_memory import EpicMemory, Item, Stance
+from epic_memory.errors import InvalidInputError, MemoryClosedError
+from epic_memory.verification import LMVerifier
 from helpers import HashEncoder
 from langchain_runs import Runs
 from scripted import TRAIN, WINE, answer_to, documents, read_prompt

@@ -16,15 +16,15 @@ from langchain_core.documents import Document
 from pydantic import ValidationError
 
 from chat_models import ScriptedChat
-from epic_core import EpicMemory, Filter, Item
-from epic_core.context import format_hit
-from epic_core.errors import InvalidInputError, StoreError, UnknownPreferenceError
-from epic_core.graph.extraction import Extraction, PhraseExtractor, Unextracted
-from epic_core.graph.extraction.lm import LMExtractor
-from epic_core.graph.memory import GraphMemory
-from epic_core.types import Stance
+from epic_graph.extraction import Extraction, PhraseExtractor, Unextracted
+from epic_graph.extraction.lm import LMExtractor
+from epic_graph.memory import GraphMemory
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, LangChainLM, SteeredRetriever
 from epic_langchain.graph_retriever import EpicGraphRetriever
+from epic_memory import EpicMemory, Filter, Item
+from epic_memory.context import format_hit
+from epic_memory.errors import InvalidInputError, StoreError, UnknownPreferenceError
+from epic_memory.types import Stance
 from helpers import HashEncoder, KeepAll, both
 
 VEGAN, SEA = "I follow a strict vegan diet.", "I love the sea."

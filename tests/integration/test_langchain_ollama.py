@@ -10,10 +10,10 @@ pytest.importorskip("langchain_ollama", reason="needs langchain-ollama")
 
 from langchain_ollama import ChatOllama, OllamaEmbeddings
 
-from epic_core import EpicMemory
-from epic_core.errors import EncoderError
-from epic_core.verification import LMVerifier
 from epic_langchain.models import LangChainEncoder, LangChainLM
+from epic_memory import EpicMemory
+from epic_memory.errors import EncoderError
+from epic_memory.verification import LMVerifier
 from helpers import both
 from lm_servers import LMServer, Reply
 from scripted import (

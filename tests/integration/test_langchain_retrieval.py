@@ -17,12 +17,12 @@ from langchain_core.runnables import ConfigurableField
 from pydantic import ValidationError
 
 from chat_models import Words
-from epic_core import EpicMemory, Item, Stance
-from epic_core.context import format_hit, format_preferences
-from epic_core.encoders.static import StaticEncoder
-from epic_core.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
 from epic_langchain import EpicEmbeddings, EpicRetriever
 from epic_langchain.models import LangChainEncoder
+from epic_memory import EpicMemory, Item, Stance
+from epic_memory.context import format_hit, format_preferences
+from epic_memory.encoders.static import StaticEncoder
+from epic_memory.errors import EncoderMismatchError, InvalidInputError, StoreError, UnknownPreferenceError
 from helpers import HashEncoder, KeepAll, both
 from scripted import BOTH, TRAIN, WINE
 

@@ -24,17 +24,17 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from pydantic import ValidationError
 
-from epic_core import EpicMemory, QuerySteering, Stance
-from epic_core.encoders import default_encoder
-from epic_core.errors import DuplicatePreferenceError, EncoderMismatchError, InvalidInputError
-from epic_core.steering.vector_stores import SteeredSearch
-from epic_core.types import FloatArray
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever
 from epic_langchain.steered_retriever import SteeredRetriever
+from epic_memory import EpicMemory, QuerySteering, Stance
+from epic_memory.encoders import default_encoder
+from epic_memory.errors import DuplicatePreferenceError, EncoderMismatchError, InvalidInputError
+from epic_memory.steering.vector_stores import SteeredSearch
+from epic_memory.types import FloatArray
 from helpers import HashEncoder, KeepAll, both
 from langchain_runs import Runs
 
-DATA = files("epic_core") / "data"
+DATA = files("epic_memory") / "data"
 RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
 PREFERENCES = (DATA / "preferences.txt").read_text(encoding="utf-8").splitlines()
 QUESTIONS = (DATA / "questions.txt").read_text(encoding="utf-8").splitlines()

@@ -24,12 +24,12 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import SimpleVectorStore
 from pydantic import Field
 
-from epic_core import Preference, Stance
-from epic_core.errors import EncoderError, LMUnavailableError, UndecidedError
-from epic_core.lm.prompting import prompt_of
-from epic_core.verification import EmbeddedVerifier
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
+from epic_memory import Preference, Stance
+from epic_memory.errors import EncoderError, LMUnavailableError, UndecidedError
+from epic_memory.lm.prompting import prompt_of
+from epic_memory.verification import EmbeddedVerifier
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 from scripted import TRAIN, WINE, Asked, Scripted, answer_to, memory_of, read_prompt, verifier_of

@@ -15,8 +15,8 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import BaseMemoryBlock, InsertMethod, Memory, StaticMemoryBlock
 from pydantic import Field
 
-from epic_core import EpicMemory
 from epic_llamaindex.memory_block import EpicMemoryBlock
+from epic_memory import EpicMemory
 from llamaindex_models import ScriptedLLM
 
 # The framework's synchronous calls end their event loop while the thread of its database still answers.

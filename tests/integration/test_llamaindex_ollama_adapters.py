@@ -17,11 +17,11 @@ pytest.importorskip("llama_index.embeddings.ollama", reason="needs llama-index-e
 from llama_index.embeddings.ollama import OllamaEmbedding
 from llama_index.llms.ollama import Ollama
 
-from epic_core import EpicMemory
-from epic_core.errors import EncoderError, LMSetupError, LMUnavailableError
-from epic_core.lm import Message
-from epic_core.verification import LMVerifier
 from epic_llamaindex.models import LlamaIndexEncoder, LlamaIndexLM
+from epic_memory import EpicMemory
+from epic_memory.errors import EncoderError, LMSetupError, LMUnavailableError
+from epic_memory.lm import Message
+from epic_memory.verification import LMVerifier
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply, in_turn
 from scripted import EXPECTED, PASSED, PREFERENCES, TAU, TEXTS, Add, Answers, first_properties, nothing_lost, pairs_of

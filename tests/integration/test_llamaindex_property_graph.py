@@ -49,18 +49,18 @@ from llama_index.core.schema import (
 )
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreQuery
 
-from epic_core import EpicMemory, Filter, Preference, Stance
-from epic_core.errors import (
+from epic_llamaindex import EpicEmbedding, EpicTransform, EpicVectorStore, SteeredRetriever
+from epic_llamaindex.property_graph import SteeredVectorContextRetriever, adelete_passages, delete_passages
+from epic_memory import EpicMemory, Filter, Preference, Stance
+from epic_memory.errors import (
     DuplicatePreferenceError,
     EncoderError,
     EncoderMismatchError,
     InvalidInputError,
     MemoryClosedError,
 )
-from epic_core.types import Decision, Verdict
-from epic_core.verification import LMVerifier
-from epic_llamaindex import EpicEmbedding, EpicTransform, EpicVectorStore, SteeredRetriever
-from epic_llamaindex.property_graph import SteeredVectorContextRetriever, adelete_passages, delete_passages
+from epic_memory.types import Decision, Verdict
+from epic_memory.verification import LMVerifier
 from helpers import Answering, HashEncoder, KeepAll, UndecidedAll, both, keep
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 from scripted import Own, Script

@@ -19,8 +19,8 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import RecursiveRetriever
 from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, TextNode
 
-from epic_core import EpicMemory
 from epic_llamaindex import EpicEmbedding, EpicRetriever, SteeredRetriever
+from epic_memory import EpicMemory
 from llamaindex_models import ScriptedLLM
 
 AVOIDS = "I avoid hotels with casinos."

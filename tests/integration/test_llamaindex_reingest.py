@@ -20,8 +20,8 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import SimpleVectorStore, VectorStoreQuery
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
-from epic_core.errors import InvalidInputError, LMUnavailableError, UndecidedError
 from epic_llamaindex import EpicEmbedding, EpicTransform, EpicVectorStore
+from epic_memory.errors import InvalidInputError, LMUnavailableError, UndecidedError
 from helpers import HashEncoder
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 

@@ -31,9 +31,11 @@ from llama_index.core.schema import (
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
-from epic_core import EpicMemory, Filter, Item
-from epic_core.encoders import StaticEncoder
-from epic_core.errors import (
+from epic_llamaindex import EpicEmbedding, EpicRetriever
+from epic_llamaindex.filters import SOURCE
+from epic_memory import EpicMemory, Filter, Item
+from epic_memory.encoders import StaticEncoder
+from epic_memory.errors import (
     EncoderError,
     EncoderMismatchError,
     InvalidInputError,
@@ -41,10 +43,8 @@ from epic_core.errors import (
     StoreError,
     UnknownPreferenceError,
 )
-from epic_core.text.chunking import WordChunker
-from epic_core.types import FloatArray
-from epic_llamaindex import EpicEmbedding, EpicRetriever
-from epic_llamaindex.filters import SOURCE
+from epic_memory.text.chunking import WordChunker
+from epic_memory.types import FloatArray
 from helpers import HashEncoder, KeepAll, UndecidedAll, both
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 

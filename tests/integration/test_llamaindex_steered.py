@@ -36,16 +36,16 @@ from llama_index.core.schema import (
 )
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreInfo
 
-from epic_core import EpicMemory, Preference, QuerySteering, Stance
-from epic_core.encoders import default_encoder
-from epic_core.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
-from epic_core.steering.relevance import sample_texts
-from epic_core.steering.vector_stores import SteeredSearch
 from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicTransform, EpicVectorStore, SteeredRetriever
+from epic_memory import EpicMemory, Preference, QuerySteering, Stance
+from epic_memory.encoders import default_encoder
+from epic_memory.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
+from epic_memory.steering.relevance import sample_texts
+from epic_memory.steering.vector_stores import SteeredSearch
 from helpers import HashEncoder, KeepAll, both
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 
-DATA = files("epic_core") / "data"
+DATA = files("epic_memory") / "data"
 RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
 PREFERENCES = (DATA / "preferences.txt").read_text(encoding="utf-8").splitlines()
 QUESTIONS = (DATA / "questions.txt").read_text(encoding="utf-8").splitlines()

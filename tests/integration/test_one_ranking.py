@@ -15,10 +15,10 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 import epic_langchain
 import epic_llamaindex
-from epic_core import EpicMemory, Item
-from epic_core.graph import GraphMemory
-from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
-from epic_core.verification.base import BaseVerifier
+from epic_graph import GraphMemory
+from epic_memory import EpicMemory, Item
+from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
+from epic_memory.verification.base import BaseVerifier
 
 WOOL, TRAINS, VEGAN = "I'm allergic to wool.", "I avoid flying.", "I follow a strict vegan diet."
 PREFERENCES = (WOOL, TRAINS, VEGAN)

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from epic_core import EpicMemory, Item
-from epic_core.verification import LMVerifier
+from epic_memory import EpicMemory, Item
+from epic_memory.verification import LMVerifier
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply
 from scripted import (

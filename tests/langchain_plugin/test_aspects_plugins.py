@@ -10,12 +10,12 @@ import pytest
 from langchain_core.documents import Document
 from llama_index.core.schema import TextNode
 
-from epic_core import EpicMemory, Preference
-from epic_core.steering.query_steering import Steerings
-from epic_core.types.preferences import Aspects
 from epic_langchain import EpicDocumentTransformer
 from epic_langchain import SteeredRetriever as LangChainSteered
 from epic_llamaindex import EpicNodePostprocessor, EpicRetriever, EpicTransform, EpicVectorStore
+from epic_memory import EpicMemory, Preference
+from epic_memory.steering.query_steering import Steerings
+from epic_memory.types.preferences import Aspects
 from helpers import HashEncoder, KeepAll
 from scripted import Scripted, aspects_for, verifier_of
 

@@ -10,9 +10,9 @@ from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.documents import Document
 from pydantic import ValidationError
 
-from epic_core import EpicMemory
-from epic_core.text.chunking import sentences
 from epic_langchain import EpicCompressor
+from epic_memory import EpicMemory
+from epic_memory.text.chunking import sentences
 
 SOUP = "The lentil soup takes half an hour. It needs two onions. The cook was born in Leeds. Admission is free."
 VEGAN = "Nobody came to the meeting. The new cafe has a vegan menu."

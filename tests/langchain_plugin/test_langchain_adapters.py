@@ -26,15 +26,6 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, Runn
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, PrivateAttr, create_model
 
-from epic_core import Item
-from epic_core.errors import (
-    InvalidInputError,
-    LMError,
-    LMSetupError,
-    LMUnavailableError,
-)
-from epic_core.lm import Completion, LanguageModel, Token
-from epic_core.verification import EmbeddedVerifier, LMVerifier, Verifier
 from epic_langchain import EpicEmbeddings
 from epic_langchain.models import (
     RUN_NAME,
@@ -43,6 +34,15 @@ from epic_langchain.models import (
     lm_of,
     verifier_of,
 )
+from epic_memory import Item
+from epic_memory.errors import (
+    InvalidInputError,
+    LMError,
+    LMSetupError,
+    LMUnavailableError,
+)
+from epic_memory.lm import Completion, LanguageModel, Token
+from epic_memory.verification import EmbeddedVerifier, LMVerifier, Verifier
 from helpers import HashEncoder, KeepAll
 from langchain_runs import Runs
 from scripted import (

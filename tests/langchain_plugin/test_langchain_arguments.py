@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("langchain", reason="needs the extra agents")
 
 import epic_langchain as plugin
-from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError
 
 PLUGIN: Any = plugin
 MEMORY = EpicMemory(["I avoid casinos."])

@@ -11,8 +11,8 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.documents import Document
 
-from epic_core import EpicMemory
 from epic_langchain import EpicDocumentTransformer, EpicRetriever
+from epic_memory import EpicMemory
 
 PREFERENCES = ["I avoid hotels with casinos."]
 TEXTS = ["The Golden Ace is a hotel with a casino.", "Steam engines."]

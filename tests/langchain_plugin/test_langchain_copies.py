@@ -23,10 +23,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 import epic_langchain as plugin
 from chat_models import ScriptedChat
-from epic_core import EpicMemory, Preference
-from epic_core.errors import EpicError
-from epic_core.graph import GraphMemory
-from epic_core.lm import Message
+from epic_graph import GraphMemory
 from epic_langchain import (
     EpicDocumentTransformer,
     EpicEmbeddings,
@@ -40,6 +37,9 @@ from epic_langchain import (
     LangChainLM,
     SteeredRetriever,
 )
+from epic_memory import EpicMemory, Preference
+from epic_memory.errors import EpicError
+from epic_memory.lm import Message
 
 VEGAN, CASINO = "I follow a strict vegan diet.", "I avoid hotels with casinos."
 QUERY = "A vegan dinner in a hotel with a casino."

@@ -11,8 +11,8 @@ from langchain_core.load import dumpd, load
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from epic_core import EpicMemory
 from epic_langchain import EpicEmbeddings, EpicRetriever, SteeredRetriever
+from epic_memory import EpicMemory
 
 PREFERENCES = ["I avoid hotels with on-site casinos.", "I like gardens."]
 TEXTS = ["The Bellmore is a quiet hotel with a garden, no casino.", "The Golden Ace is a hotel with a casino floor."]

@@ -15,21 +15,21 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 from langchain_core.embeddings import Embeddings
 
 from chat_models import Words
-from epic_core import EpicMemory
-from epic_core.encoders import default_encoder
-from epic_core.encoders.base import aembed_query, embed_query
-from epic_core.errors import (
-    EncoderError,
-    EncoderMismatchError,
-    InvalidInputError,
-)
-from epic_core.steering.relevance import sample_texts
-from epic_core.types import FloatArray
 from epic_langchain import EpicEmbeddings
 from epic_langchain.models import (
     LangChainEncoder,
     encoder_of,
 )
+from epic_memory import EpicMemory
+from epic_memory.encoders import default_encoder
+from epic_memory.encoders.base import aembed_query, embed_query
+from epic_memory.errors import (
+    EncoderError,
+    EncoderMismatchError,
+    InvalidInputError,
+)
+from epic_memory.steering.relevance import sample_texts
+from epic_memory.types import FloatArray
 from helpers import Encode, HashEncoder, KeepAll, both
 
 

@@ -9,10 +9,10 @@ pytest.importorskip("langchain", reason="needs the extra agents")
 from langchain.agents import create_agent
 
 from chat_models import ScriptedChat
-from epic_core import EpicMemory
-from epic_core.context import KNOWN
 from epic_langchain import EpicRetriever
 from epic_langchain.agents import EpicMemoryMiddleware
+from epic_memory import EpicMemory
+from epic_memory.context import KNOWN
 
 ALLERGY = "I'm allergic to peanuts and shellfish when I eat out."
 QUERY = "Where can I eat tonight near Porto?"

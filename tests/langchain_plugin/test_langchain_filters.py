@@ -11,10 +11,10 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 from langchain_core.documents import Document
 from langchain_core.structured_query import Comparator, Comparison, Operation, Operator, StructuredQuery
 
-from epic_core import EpicMemory, Filter
-from epic_core.errors import InvalidInputError
 from epic_langchain import EpicRetriever, EpicTranslator, EpicVectorStore
 from epic_langchain.filters import filter_of
+from epic_memory import EpicMemory, Filter
+from epic_memory.errors import InvalidInputError
 
 EN, DE, OLD = Filter.eq("lang", "en"), Filter.eq("lang", "de"), Filter.lt("year", 2020)
 

@@ -26,15 +26,15 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_graph_retriever import GraphRetriever
 from langchain_graph_retriever.adapters.in_memory import InMemoryAdapter
 
-from epic_core import EpicMemory, Filter, Item
-from epic_core.errors import EncoderError, InvalidInputError, UnknownPreferenceError
-from epic_core.storage.codecs import rounded
-from epic_core.types import Stance
 from epic_langchain import EpicEmbeddings, EpicVectorStore
 from epic_langchain.traversal import EpicGraphAdapter, SteeredGraphAdapter
+from epic_memory import EpicMemory, Filter, Item
+from epic_memory.errors import EncoderError, InvalidInputError, UnknownPreferenceError
+from epic_memory.storage.codecs import rounded
+from epic_memory.types import Stance
 from helpers import HashEncoder, KeepAll, both
 
-DATA = files("epic_core") / "data"
+DATA = files("epic_memory") / "data"
 RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
 PREFERENCES = (DATA / "preferences.txt").read_text(encoding="utf-8").splitlines()
 QUESTIONS = (DATA / "questions.txt").read_text(encoding="utf-8").splitlines()

@@ -24,15 +24,15 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from chat_models import ScriptedChat, called
-from epic_core import EpicMemory, Filter, Hits, Item, Preference, Stance
-from epic_core.errors import (
+from epic_langchain.agents import EpicMemoryMiddleware
+from epic_memory import EpicMemory, Filter, Hits, Item, Preference, Stance
+from epic_memory.errors import (
     InvalidInputError,
     MemoryClosedError,
     NoPreferencesError,
     StoreError,
     UnknownPreferenceError,
 )
-from epic_langchain.agents import EpicMemoryMiddleware
 from helpers import HashEncoder, KeepAll
 
 VEGAN, CASINO = "I follow a strict vegan diet.", "I avoid hotels with casinos."

@@ -13,9 +13,9 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import ValidationError
 
-from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError
 from epic_langchain import EpicEmbeddings, EpicGraphRetriever, EpicRetriever, SteeredRetriever
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError
 
 CASINO = "I avoid hotels with casinos."
 TEXTS = ["A vegan stew with lentils for dinner.", "The hotel has a casino downstairs.", "James Watt built engines."]

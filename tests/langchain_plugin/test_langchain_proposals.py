@@ -18,9 +18,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from chat_models import ScriptedChat, called
-from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError
 from epic_langchain.agents import EpicMemoryMiddleware, epic_tools
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError
 
 SAID = "I'm allergic to peanuts, and we moved to Porto. What should I cook tonight?"
 APPROVE, REJECT = {"type": "approve"}, {"type": "reject"}

@@ -15,8 +15,6 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import ValidationError
 
-from epic_core import EpicMemory, Item
-from epic_core.errors import InvalidInputError
 from epic_langchain import (
     EpicDocumentTransformer,
     EpicEmbeddings,
@@ -25,6 +23,8 @@ from epic_langchain import (
     EpicVectorStore,
     SteeredRetriever,
 )
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import InvalidInputError
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 STEW = Document(id="stew", page_content="A stew for a strict vegan diet.", metadata={"tags": ["a"]})

@@ -29,12 +29,12 @@ from langgraph.store.base import (
 )
 from langgraph.store.memory import InMemoryStore
 
-from epic_core import EpicMemory, Preference
-from epic_core.collection import Collection, Key, Record
-from epic_core.errors import DamagedError, InvalidInputError, MemoryClosedError, StoreError
-from epic_core.storage.sqlite.database import Database
 from epic_langchain import EpicEmbeddings
 from epic_langchain.agents import EpicStore
+from epic_memory import EpicMemory, Preference
+from epic_memory.collection import Collection, Key, Record
+from epic_memory.errors import DamagedError, InvalidInputError, MemoryClosedError, StoreError
+from epic_memory.storage.sqlite.database import Database
 from helpers import HashEncoder, both
 
 ENCODER = HashEncoder(256)

@@ -16,9 +16,9 @@ from langchain_core.messages import ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from chat_models import ScriptedChat, called
-from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError
 from epic_langchain import epic_tools
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError
 from tool_arguments import WRONG_QUERIES
 
 CASINO, CODE = "I avoid hotels with casinos.", "The door code is 4471."

@@ -27,12 +27,12 @@ from langchain_core.runnables import ConfigurableField
 from pydantic import ValidationError
 
 from chat_models import ScriptedChat, Words
-from epic_core import Stance
-from epic_core.errors import InvalidInputError, LMError, NoPreferencesError
-from epic_core.pipeline.judge import JUDGED_AT_ONCE
-from epic_core.types import BuildReport
-from epic_core.verification import LMVerifier
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings
+from epic_memory import Stance
+from epic_memory.errors import InvalidInputError, LMError, NoPreferencesError
+from epic_memory.pipeline.judge import JUDGED_AT_ONCE
+from epic_memory.types import BuildReport
+from epic_memory.verification import LMVerifier
 from helpers import HashEncoder
 from scripted import (
     BOTH,

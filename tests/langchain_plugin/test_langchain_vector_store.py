@@ -23,18 +23,18 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from epic_core import EpicMemory, Filter, Item
-from epic_core.collection import Collection, Record
-from epic_core.encoders import default_encoder
-from epic_core.errors import (
+from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicVectorStore
+from epic_memory import EpicMemory, Filter, Item
+from epic_memory.collection import Collection, Record
+from epic_memory.encoders import default_encoder
+from epic_memory.errors import (
     EncoderError,
     InvalidInputError,
     MemoryClosedError,
     ReadOnlyError,
     StoreError,
 )
-from epic_core.types import Stance
-from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicVectorStore
+from epic_memory.types import Stance
 from helpers import HashEncoder, KeepAll, both
 
 TOLERANCE = 2e-3

@@ -7,10 +7,10 @@ import pytest
 from langchain_core.documents import Document
 from pydantic import ValidationError
 
-from epic_core import EpicMemory
-from epic_core.reranking import LearnedReranker
-from epic_core.reranking.features import NAMES
 from epic_langchain import EpicReranker
+from epic_memory import EpicMemory
+from epic_rerank import LearnedReranker
+from epic_rerank.features import NAMES
 from helpers import HashEncoder
 
 TEXTS = ("A long note on tea, with much more to say about it than others have.", "Tea.", "", "Bread and tea.")

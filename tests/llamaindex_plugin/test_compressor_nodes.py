@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from epic_core import EpicMemory
 from epic_llamaindex import EpicCompressor
+from epic_memory import EpicMemory
 
 TEXTS = (
     "The lentil soup takes half an hour. Admission is free.",

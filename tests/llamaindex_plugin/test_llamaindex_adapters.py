@@ -28,10 +28,10 @@ from llama_index.core.llms import CustomLLM, MockLLM
 from llama_index.core.llms.callbacks import llm_completion_callback
 from pydantic import BaseModel, Field, PrivateAttr
 
-from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
-from epic_core.lm import Completion, Message, Token
-from epic_core.verification import EmbeddedVerifier, LMVerifier
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexLM, lm_of, verifier_of
+from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
+from epic_memory.lm import Completion, Message, Token
+from epic_memory.verification import EmbeddedVerifier, LMVerifier
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM, heard
 from scripted import ASKED, EXPECTED, Add, Complete, Own, memory_with, nothing_lost, pairs_of, patient, script

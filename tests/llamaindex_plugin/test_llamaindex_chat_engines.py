@@ -11,9 +11,9 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from llama_index.core.base.llms.types import MessageRole
 from llama_index.core.chat_engine.types import BaseChatEngine, ChatMode
 
-from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError
 from epic_llamaindex import EpicGraphRetriever, EpicRetriever
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError
 from llamaindex_models import ScriptedLLM
 
 MODES = ["context", ChatMode.CONDENSE_PLUS_CONTEXT]

@@ -22,10 +22,7 @@ from llama_index.core.schema import IndexNode, NodeWithScore, TextNode
 from llama_index.core.vector_stores import VectorStoreQuery
 
 import epic_llamaindex as plugin
-from epic_core import EpicMemory, Filter
-from epic_core.errors import EpicError
-from epic_core.graph import GraphMemory
-from epic_core.lm import Message
+from epic_graph import GraphMemory
 from epic_llamaindex import (
     EpicEmbedding,
     EpicGraphRetriever,
@@ -38,6 +35,9 @@ from epic_llamaindex import (
     SteeredRetriever,
     SteeredVectorContextRetriever,
 )
+from epic_memory import EpicMemory, Filter
+from epic_memory.errors import EpicError
+from epic_memory.lm import Message
 
 VEGAN, CASINO = "I follow a strict vegan diet.", "I avoid hotels with casinos."
 TEXTS = ["A vegan stew with lentils for dinner.", "The hotel has a casino downstairs."]

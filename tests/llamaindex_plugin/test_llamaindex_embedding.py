@@ -20,11 +20,11 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
 from pydantic import ValidationError
 
-from epic_core import EpicMemory
-from epic_core.encoders import Encoder, default_encoder
-from epic_core.errors import EncoderError, InvalidInputError
-from epic_core.steering.relevance import sample_texts
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, encoder_of
+from epic_memory import EpicMemory
+from epic_memory.encoders import Encoder, default_encoder
+from epic_memory.errors import EncoderError, InvalidInputError
+from epic_memory.steering.relevance import sample_texts
 from helpers import Encode, HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, SyncEmbedding, heard
 

@@ -8,9 +8,9 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.schema import TextNode
 
-from epic_core import EpicMemory
 from epic_llamaindex import EpicRetriever, EpicTransform
 from epic_llamaindex.events import EpicEvent
+from epic_memory import EpicMemory
 from llamaindex_models import heard
 
 PREFERENCES = ["I avoid hotels with casinos."]

@@ -8,10 +8,10 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.base.llms.types import ChatMessage
 
-from epic_core import EpicMemory
-from epic_core.context import KNOWN
 from epic_llamaindex import EpicRetriever
 from epic_llamaindex.memory_block import EpicMemoryBlock
+from epic_memory import EpicMemory
+from epic_memory.context import KNOWN
 
 ALLERGY = "I'm allergic to peanuts and shellfish when I eat out."
 QUERY = "Where can I eat tonight near Porto?"

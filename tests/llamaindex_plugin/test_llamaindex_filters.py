@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
-from epic_core import Filter
-from epic_core.errors import InvalidInputError
 from epic_llamaindex.filters import SOURCE, filter_of
+from epic_memory import Filter
+from epic_memory.errors import InvalidInputError
 
 LISTS = [FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL]
 TEXTS = [FilterOperator.TEXT_MATCH, FilterOperator.TEXT_MATCH_INSENSITIVE]

@@ -17,13 +17,13 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import Document, MetadataMode, NodeRelationship, QueryBundle, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 
-from epic_core import EpicMemory, Item
-from epic_core.errors import InvalidInputError, MemoryClosedError, StoreError
-from epic_core.graph.extraction import Extraction, PhraseExtractor, Unextracted
-from epic_core.graph.memory import GraphMemory
+from epic_graph.extraction import Extraction, PhraseExtractor, Unextracted
+from epic_graph.memory import GraphMemory
 from epic_llamaindex import EpicRetriever, SteeredRetriever
 from epic_llamaindex.graph_retriever import EpicGraphRetriever
 from epic_llamaindex.models import EpicEmbedding
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
 from helpers import KeepAll, both
 from llamaindex_models import ScriptedLLM
 

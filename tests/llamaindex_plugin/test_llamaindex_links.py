@@ -18,9 +18,9 @@ from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.schema import BaseNode, Document, NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
-from epic_core.types import Decision, Verdict
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding
+from epic_memory.types import Decision, Verdict
 from helpers import Answering, HashEncoder, keep
 
 NEXT, PREVIOUS, PARENT, CHILD, SOURCE = (

@@ -20,10 +20,10 @@ from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 from pydantic import ValidationError
 
-from epic_core import EpicMemory, Filter, Stance
-from epic_core.context import documents_of_context, format_context, without_tags
-from epic_core.errors import EncoderError, InvalidInputError, MemoryClosedError, ReadOnlyError
 from epic_llamaindex.memory_block import EpicMemoryBlock
+from epic_memory import EpicMemory, Filter, Stance
+from epic_memory.context import documents_of_context, format_context, without_tags
+from epic_memory.errors import EncoderError, InvalidInputError, MemoryClosedError, ReadOnlyError
 from helpers import AlteredEncoder, HashEncoder, KeepAll, UndecidedAll
 
 MEMORY = ["red wine"]

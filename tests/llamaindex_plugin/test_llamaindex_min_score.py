@@ -12,9 +12,9 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from llama_index.core import VectorStoreIndex
 from llama_index.core.schema import TextNode
 
-from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError
 from epic_llamaindex import EpicEmbedding, EpicGraphRetriever, EpicRetriever, SteeredRetriever
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError
 
 CASINO = "I avoid hotels with casinos."
 TEXTS = ["A vegan stew with lentils for dinner.", "The hotel has a casino downstairs.", "James Watt built engines."]

@@ -26,14 +26,14 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import Document, ImageNode, IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from pydantic import ValidationError
 
-from epic_core import EpicMemory, Preference, Stance
-from epic_core.errors import EncoderError, InvalidInputError, LMSetupError, LMUnavailableError, ReadOnlyError
-from epic_core.integrations.reranking import RememberingEncoder
-from epic_core.steering.relevance import sample_texts
-from epic_core.verification import LMVerifier
 from epic_llamaindex.models import LlamaIndexLM
 from epic_llamaindex.nodes import node_of
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
+from epic_memory import EpicMemory, Preference, Stance
+from epic_memory.errors import EncoderError, InvalidInputError, LMSetupError, LMUnavailableError, ReadOnlyError
+from epic_memory.steering.relevance import sample_texts
+from epic_memory.verification import LMVerifier
+from epic_plugins.reranking import RememberingEncoder
 from helpers import AlteredEncoder, DiscardAll, HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM, heard
 from scripted import answer_to, instruction_for, read_prompt
@@ -394,7 +394,7 @@ async def test_a_model_that_is_down_is_not_waited_for(
     run: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("epic_core.integrations.reranking.monotonic", lambda: now[0])
+    monkeypatch.setattr("epic_plugins.reranking.monotonic", lambda: now[0])
     up: list[bool] = []
     llm = scripted(lambda chunk: bool(up))
     processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)

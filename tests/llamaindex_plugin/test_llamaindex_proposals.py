@@ -17,9 +17,9 @@ from llama_index.core.memory import Memory
 from llama_index.core.tools import FunctionTool
 from pydantic import ValidationError
 
-from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError, ReadOnlyError
 from epic_llamaindex import EpicMemoryBlock, epic_tools
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError, ReadOnlyError
 from llamaindex_models import ScriptedLLM
 from tool_arguments import WRONG_QUERIES
 

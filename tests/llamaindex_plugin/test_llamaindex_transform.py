@@ -34,18 +34,18 @@ from llama_index.core.schema import (
 )
 from pydantic import ValidationError
 
-from epic_core import EpicMemory, Preference, Stance
-from epic_core.encoders import default_encoder, embed
-from epic_core.errors import (
+from epic_llamaindex.ingestion import EpicTransform
+from epic_llamaindex.models import EpicEmbedding, encoder_of
+from epic_memory import EpicMemory, Preference, Stance
+from epic_memory.encoders import default_encoder, embed
+from epic_memory.errors import (
     EncoderError,
     InvalidInputError,
     LMUnavailableError,
     UndecidedError,
 )
-from epic_core.pipeline.judge import JUDGED_AT_ONCE
-from epic_core.types import BuildReport
-from epic_llamaindex.ingestion import EpicTransform
-from epic_llamaindex.models import EpicEmbedding, encoder_of
+from epic_memory.pipeline.judge import JUDGED_AT_ONCE
+from epic_memory.types import BuildReport
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM, SyncEmbedding, heard
 from scripted import (
@@ -650,7 +650,7 @@ def test_a_setting_that_cannot_be_is_refused_and_the_old_one_stays(name: str, va
 
 
 async def test_a_preference_that_expires_meanwhile_counts_no_more(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    from epic_core.types import preferences
+    from epic_memory.types import preferences
 
     end = datetime.now(timezone.utc) + timedelta(days=1)
     keep = step(preferences=[Preference(text=WINE, expires_at=end), TRAIN])

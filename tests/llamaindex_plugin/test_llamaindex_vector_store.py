@@ -43,10 +43,11 @@ from llama_index.core.vector_stores import (
 )
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQueryMode
 
-from epic_core import EpicMemory, Filter, Preference
-from epic_core.collection import Collection, Record
-from epic_core.encoders import default_encoder
-from epic_core.errors import (
+from epic_llamaindex import EpicEmbedding, EpicVectorStore
+from epic_memory import EpicMemory, Filter, Preference
+from epic_memory.collection import Collection, Record
+from epic_memory.encoders import default_encoder
+from epic_memory.errors import (
     AlreadyThereError,
     DamagedError,
     EncoderError,
@@ -54,7 +55,6 @@ from epic_core.errors import (
     InvalidInputError,
     StoreError,
 )
-from epic_llamaindex import EpicEmbedding, EpicVectorStore
 from helpers import HashEncoder, both
 from llamaindex_models import ScriptedEmbedding
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from epic_core import EpicMemory
-from epic_core.reranking import LearnedReranker
-from epic_core.reranking.features import NAMES
 from epic_llamaindex import EpicReranker
+from epic_memory import EpicMemory
+from epic_rerank import LearnedReranker
+from epic_rerank.features import NAMES
 from helpers import HashEncoder
 
 TEXTS = ("A long note on tea, with much more to say about it than others have.", "Tea.", "Bread and tea.")

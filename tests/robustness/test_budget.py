@@ -19,13 +19,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict
-from epic_core.errors import BudgetError, InvalidInputError, RetryQueueFullError
-from epic_core.retention import ByValue, Held, Positions
-from epic_core.retention.budget import Budget, checked_budget
-from epic_core.storage.sqlite import database
-from epic_core.text.chunking import sentences
-from epic_core.types import Alignment, Candidate
+from epic_memory import Decision, EpicMemory, Item, Preference, Stance, Verdict
+from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError
+from epic_memory.retention import ByValue, Held, Positions
+from epic_memory.retention.budget import Budget, checked_budget
+from epic_memory.storage.sqlite import database
+from epic_memory.text.chunking import sentences
+from epic_memory.types import Alignment, Candidate
 from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll
 
 WINE, TRAIN, GARDEN = "red wine", "night train", "green garden"

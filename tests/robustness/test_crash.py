@@ -19,10 +19,10 @@ import pytest
 import helpers
 from crashing import TOPICS, Kill, Killer, Model, killed, opened
 from crashing import content_of as content
-from epic_core import EpicMemory, Item
-from epic_core.errors import EpicError, ReadOnlyError, StoreError
-from epic_core.storage.sqlite.files import SIDE_FILES
-from epic_core.types import Preference
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import EpicError, ReadOnlyError, StoreError
+from epic_memory.storage.sqlite.files import SIDE_FILES
+from epic_memory.types import Preference
 from helpers import Clock
 
 PREFERENCES = ("I like tea number 1", "I like trains number 2", "I like chess number 3")
@@ -166,7 +166,7 @@ import resource, signal, sys
 sys.path[:0] = {here!r}
 from pathlib import Path
 from crashing import content_of, opened
-from epic_core.errors import StoreError
+from epic_memory.errors import StoreError
 from test_crash import PREFERENCES, WRITES, found, items
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -257,7 +257,7 @@ def test_a_stream_that_meets_a_full_disk_keeps_the_batches_before(
         store.scalar(f"PRAGMA max_page_count = {store.pages()[0] + 1}")
         yield from items(1000, 512, words=2)
 
-    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
+    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
     with pytest.raises(StoreError, match="No space is left"):
         memory.add(stream())
     held = {int(key.split("-")[1]) for key in content(memory, tmp_path)["items"]}

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from epic_core import EpicMemory, Filter, Item
-from epic_core.errors import DamagedError, EpicError, LMUnavailableError, StoreError
-from epic_core.storage.memory_schema import MEMORY, TABLES
-from epic_core.storage.sqlite.connection import Table
+from epic_memory import EpicMemory, Filter, Item
+from epic_memory.errors import DamagedError, EpicError, LMUnavailableError, StoreError
+from epic_memory.storage.memory_schema import MEMORY, TABLES
+from epic_memory.storage.sqlite.connection import Table
 from helpers import HashEncoder, KeepAll
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epic_core import Decision, EpicMemory, Item, Preference, Stance, Verdict
-from epic_core.errors import DuplicatePreferenceError, EncoderError, RetryQueueFullError, UnknownPreferenceError
-from epic_core.types import Alignment, BuildReport, Candidate, FloatArray
-from epic_core.types.verdicts import combined
-from epic_core.verification import EmbeddedVerifier
+from epic_memory import Decision, EpicMemory, Item, Preference, Stance, Verdict
+from epic_memory.errors import DuplicatePreferenceError, EncoderError, RetryQueueFullError, UnknownPreferenceError
+from epic_memory.types import Alignment, BuildReport, Candidate, FloatArray
+from epic_memory.types.verdicts import combined
+from epic_memory.verification import EmbeddedVerifier
 from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, keep
 
 WORDS = ["wine", "train", "garden", "cheese", "lamp", "violin", "desert", "harbour"]

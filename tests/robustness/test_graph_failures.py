@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from epic_core import Item
-from epic_core.errors import (
+from epic_graph import Extraction, Fact, GraphMemory, Unextracted
+from epic_graph import ingest as growing
+from epic_memory import Item
+from epic_memory.errors import (
     InvalidInputError,
     MemoryClosedError,
     UnknownEntityError,
     UnknownItemError,
     VerifierError,
 )
-from epic_core.graph import Extraction, Fact, GraphMemory, Unextracted
-from epic_core.graph import ingest as growing
-from epic_core.types import Usage
+from epic_memory.types import Usage
 from graph_helpers import (
     PEOPLE,
     QUERIES,
@@ -270,8 +270,8 @@ async def test_a_cancelled_call_leaves_what_was_committed() -> None:
 
 
 def test_a_stream_that_never_ends_is_taken_in_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.runtime.batching._BATCH", 10)
-    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
+    monkeypatch.setattr("epic_memory.runtime.batching._BATCH", 10)
+    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
 
     def endless() -> Iterator[Item]:
         for number in count():

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from test_budget import Quoting, Watch, watch
 
 import helpers
-from epic_core import EpicMemory, Item
-from epic_core.errors import BudgetError, DamagedError, StoreError
-from epic_core.graph import Extraction, Fact, Unextracted
-from epic_core.storage import memory_schema as schema
-from epic_core.storage.codecs import checksum
-from epic_core.storage.sqlite import tables
+from epic_graph import Extraction, Fact, Unextracted
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import BudgetError, DamagedError, StoreError
+from epic_memory.storage import memory_schema as schema
+from epic_memory.storage.codecs import checksum
+from epic_memory.storage.sqlite import tables
 from graph_helpers import (
     PEOPLE,
     QUERIES,
@@ -254,7 +254,7 @@ def test_who_writes_while_the_file_gets_its_graph_keeps_the_sums(path: Path) -> 
 WORK = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from epic_core import Item
+from epic_memory import Item
 from graph_helpers import again
 with again(sys.argv[2]) as graph:
     print("begun", flush=True)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from epic_core import Alignment, Decision, EpicMemory, Filter, Item, Stance, Verdict
-from epic_core.cli.main import main
-from epic_core.context import format_context
-from epic_core.errors import EpicError, StoreError
-from epic_core.runtime.threads import in_thread
-from epic_core.storage import memory_schema as schema
-from epic_core.storage.codecs import checksum
+from epic_apps.cli.main import main
+from epic_memory import Alignment, Decision, EpicMemory, Filter, Item, Stance, Verdict
+from epic_memory.context import format_context
+from epic_memory.errors import EpicError, StoreError
+from epic_memory.runtime.threads import in_thread
+from epic_memory.storage import memory_schema as schema
+from epic_memory.storage.codecs import checksum
 from helpers import Answering, HashEncoder, KeepAll
 
 WINE, TRAIN = "red wine", "fast train"

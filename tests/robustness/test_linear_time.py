@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from epic_core import EpicMemory, QuerySteering
-from epic_core.cli.sources import Sources
-from epic_core.context import documents_of_context, format_context, without_tags
-from epic_core.encoders import default_encoder
-from epic_core.graph import PhraseExtractor
-from epic_core.lm import answers, prompting
-from epic_core.preferences.parser import parse_aspects
-from epic_core.runtime.batching import batches
-from epic_core.text import chunking, extract, language, stems
-from epic_core.text.lexicon import default_lexicon
-from epic_core.types import Hit, Item
+from epic_apps.cli.sources import Sources
+from epic_graph import PhraseExtractor
+from epic_memory import EpicMemory, QuerySteering
+from epic_memory.context import documents_of_context, format_context, without_tags
+from epic_memory.encoders import default_encoder
+from epic_memory.lm import answers, prompting
+from epic_memory.preferences.parser import parse_aspects
+from epic_memory.runtime.batching import batches
+from epic_memory.text import chunking, extract, language, stems
+from epic_memory.text.lexicon import default_lexicon
+from epic_memory.types import Hit, Item
 
 RUNS = {
     "carriage return": "\r",

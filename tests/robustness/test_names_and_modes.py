@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError, StoreError
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError, StoreError
 
 NAMES = {"too long": "a" * 300, "NUL": "a\0b", "half a character": "\ud800"}
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Filter, Item
-from epic_core.types import BuildReport
-from epic_core.verification import EmbeddedVerifier
+from epic_memory import EpicMemory, Filter, Item
+from epic_memory.types import BuildReport
+from epic_memory.verification import EmbeddedVerifier
 from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll
 
 PREFERENCES = ["I love red wine.", "I avoid the night train."]
@@ -164,7 +164,7 @@ async def test_the_asynchronous_path_never_verifies_synchronously() -> None:
 
 
 async def test_the_database_is_never_written_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    from epic_core.storage.store import Store
+    from epic_memory.storage.store import Store
 
     memory, threads = EpicMemory(PREFERENCES, encoder=HashEncoder(), verifier=KeepAll()), set()
     transaction = Store.transaction

@@ -19,27 +19,27 @@ from typing import Any, NamedTuple
 import pytest
 
 import epic_apps
-import epic_core
 import epic_langchain
 import epic_llamaindex
+import epic_memory
 
 try:
     from re import _parser as grammar
 except ImportError:  # Python 3.10
     import sre_parse as grammar
 
-PACKAGES = (epic_core, epic_apps, epic_langchain, epic_llamaindex)
+PACKAGES = (epic_memory, epic_apps, epic_langchain, epic_llamaindex)
 # What is tried at a glance, and what it becomes where the glance took long: a pattern that is done in time for the
 # longer one is linear, or nearly so.
 GLANCE, LONG = 2_000, 32_000
 NOTICED, MOST = 0.005, 0.5
 # Modules that read no more characters, or words, at once: the others are given all of the longer text.
 BOUNDS = {
-    "epic_core.preferences.": (1_000, 1_000),
-    "epic_core.forms.": (1_000, 1_000),
+    "epic_memory.preferences.": (1_000, 1_000),
+    "epic_learn.forms.": (1_000, 1_000),
     # One sentence of a turn.
-    **dict.fromkeys(("epic_core.learning.durations.", "epic_core.learning.cues."), (4_000, 120)),
-    "epic_core.text.slots.": (500, 500),
+    **dict.fromkeys(("epic_learn.durations.", "epic_learn.cues."), (4_000, 120)),
+    "epic_memory.text.slots.": (500, 500),
 }
 SHAPES = (
     *"1aA \n\"'.,-_/(<[{#*`\\|@é字。\u0301",
@@ -167,7 +167,7 @@ def bounded(one: Used, length: int) -> Iterator[str]:
         over = list(islice(re.finditer(r"\S+", text), words, words + 1))
         within = text[: over[0].start()] if over else text
         # The parser of preferences puts one space for several.
-        yield " ".join(within.split()) if one.where.startswith("epic_core.preferences.") else within
+        yield " ".join(within.split()) if one.where.startswith("epic_memory.preferences.") else within
 
 
 def texts(pattern: re.Pattern[str], length: int) -> Iterator[str]:
@@ -280,7 +280,7 @@ ROOMS = ("context", "forms", "graph", "learning", "lm", "preferences", "text", "
 def room(one: Used) -> str:
     package, _, rest = one.where.replace(":", ".").partition(".")
     name = rest.partition(".")[0]
-    return name if package == "epic_core" and name in ROOMS else "others"
+    return name if package == "epic_memory" and name in ROOMS else "others"
 
 
 @pytest.mark.slow
@@ -304,12 +304,12 @@ def test_a_pattern_is_done_with_any_text_in_a_moment(name: str) -> None:
 def test_all_patterns_are_collected() -> None:
     held = {one.where for one in used()}
     assert len(held) > 250
-    assert {"epic_core.forms.values._CODE", "epic_core.text.slots._STATEMENTS"} <= held
+    assert {"epic_learn.forms.values._CODE", "epic_memory.text.slots._STATEMENTS"} <= held
     # Each is read in the way in which the packages use it, also from another module.
     assert [one.where for one in used() if not one.calls] == []
     calls = {one.where: one.calls for one in used()}
-    assert calls["epic_core.learning.boundaries.QUESTION"] == {"match"}
-    assert calls["epic_core.learning.boundaries.NOT_MEANT"] == {"search"}
+    assert calls["epic_learn.boundaries.QUESTION"] == {"match"}
+    assert calls["epic_learn.boundaries.NOT_MEANT"] == {"search"}
 
 
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(?:a|aa)*b", r"\d+(?: ?[A-Z\d]*\d[A-Z\d]*)*(?!\w)"])

@@ -24,7 +24,7 @@ for owner, name in (
 
 WORK = """
 import sys
-from epic_core import EpicMemory
+from epic_memory import EpicMemory
 
 path = sys.argv[1]
 texts = ["A vegan stew of beans and squash.", "The hotel has a casino with slot machines.", "A treaty of 1648."]
@@ -44,7 +44,7 @@ with EpicMemory.open(path) as memory:
 
 ASYNC_WORK = """
 import asyncio
-from epic_core import EpicMemory
+from epic_memory import EpicMemory
 
 async def work():
     with EpicMemory.open(f"{sys.argv[1]}.two", ["I follow a strict vegan diet."]) as memory:
@@ -56,16 +56,16 @@ asyncio.run(work())
 """
 
 GRAPH_WORK = """
-from epic_core.graph import GraphMemory
+from epic_graph import GraphMemory
 with GraphMemory.open(f"{sys.argv[1]}.three", ["I like red wine."], tau=0.0) as graph:
     graph.add(["Oscar Reed bought red wine in Berlin.", "Berlin lies on the Spree."])
     assert graph.search("Where is Oscar Reed?").entities
-assert not any(name in sys.modules for name in ("epic_core.lm", "httpx", "scipy", "igraph"))
+assert not any(name in sys.modules for name in ("epic_memory.lm", "httpx", "scipy", "igraph"))
 """
 
 LANGCHAIN_WORK = """
 from langchain_core.documents import Document
-from epic_core import EpicMemory
+from epic_memory import EpicMemory
 from epic_langchain import EpicDocumentTransformer, EpicRetriever, EpicVectorStore
 
 preferences = ["I follow a strict vegan diet."]
@@ -145,23 +145,21 @@ LAZY = {"faiss", "safetensors", "pydantic", "ollama", "httpx", "tqdm", "asyncio"
 
 
 def test_importing_the_core_brings_in_no_framework_and_nothing_heavy() -> None:
-    assert not loaded("import epic_core") & (HEAVY | LAZY - {"asyncio"})
+    assert not loaded("import epic_memory") & (HEAVY | LAZY - {"asyncio"})
 
 
 def test_using_a_memory_brings_in_no_framework() -> None:
-    code = "from epic_core import EpicMemory\nm = EpicMemory(['vegan'])\nm.add(['vegan stew'])\nm.search('vegan')"
-    modules = loaded(
-        f"{code}\nimport sys\nassert not [name for name in sys.modules if name.startswith('epic_core.graph.')]"
-    )
+    code = "from epic_memory import EpicMemory\nm = EpicMemory(['vegan'])\nm.add(['vegan stew'])\nm.search('vegan')"
+    modules = loaded(f"{code}\nimport sys\nassert not [name for name in sys.modules if name.startswith('epic_graph.')]")
     assert not modules & (HEAVY | HUB | {"scipy", "igraph", "networkx"})
     assert {"faiss", "safetensors"} <= modules
 
 
 def test_every_public_name_can_be_imported() -> None:
-    import epic_core
+    import epic_memory
 
-    for name in epic_core.__all__:
-        assert getattr(epic_core, name) is not None
-    assert set(epic_core.__all__) <= set(dir(epic_core))
+    for name in epic_memory.__all__:
+        assert getattr(epic_memory, name) is not None
+    assert set(epic_memory.__all__) <= set(dir(epic_memory))
     with pytest.raises(AttributeError, match="nothing_like_it"):
-        _ = epic_core.nothing_like_it
+        _ = epic_memory.nothing_like_it

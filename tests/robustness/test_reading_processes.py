@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 import helpers
-from epic_core import EpicMemory, Hits, Item, Preference
-from epic_core.errors import EncoderMismatchError
-from epic_core.storage.sqlite import database as database_module
-from epic_core.storage.store import Store
-from epic_core.storage.tables.items import Items
+from epic_memory import EpicMemory, Hits, Item, Preference
+from epic_memory.errors import EncoderMismatchError
+from epic_memory.storage.sqlite import database as database_module
+from epic_memory.storage.store import Store
+from epic_memory.storage.tables.items import Items
 from helpers import Clock, HashEncoder, KeepAll
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
@@ -72,7 +72,7 @@ def elsewhere(path: Path, code: str) -> None:
 def _script(code: str) -> str:
     return (
         f"import sys, os\nsys.path.insert(0, {str(Path(helpers.__file__).parent)!r})\n"
-        "from helpers import *\nfrom epic_core import *\n"
+        "from helpers import *\nfrom epic_memory import *\n"
         "m = EpicMemory.open(sys.argv[1], encoder=HashEncoder(), verifier=KeepAll())\n"
         f"{textwrap.dedent(code)}\nm.close()\n"
     )

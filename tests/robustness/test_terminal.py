@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from epic_core import EpicMemory, Item
-from epic_core.cli.main import main
+from epic_apps.cli.main import main
+from epic_memory import EpicMemory, Item
 
 ESCAPE = "\x1b[31m"
 

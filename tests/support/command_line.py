@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import pytest
 
-from epic_core.cli.main import main
+from epic_apps.cli.main import main
 
 
 class Result(NamedTuple):

@@ -28,15 +28,15 @@ from typing import Any
 
 import numpy as np
 
-from epic_core import EpicMemory, Item
-from epic_core.errors import StoreError
-from epic_core.runtime import batching as intake
-from epic_core.runtime import streaming as portions
-from epic_core.storage.sqlite.files import SIDE_FILES
-from epic_core.types import Alignment, Candidate, Decision, FloatArray, Verdict
-from epic_core.types.digests import item_digest
-from epic_core.types.metadata import dumped_metadata
-from epic_core.types.proposals import Proposal
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import StoreError
+from epic_memory.runtime import batching as intake
+from epic_memory.runtime import streaming as portions
+from epic_memory.storage.sqlite.files import SIDE_FILES
+from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Verdict
+from epic_memory.types.digests import item_digest
+from epic_memory.types.metadata import dumped_metadata
+from epic_memory.types.proposals import Proposal
 from helpers import FakeVerifier
 
 TOPICS = ("tea", "trains", "gardens", "chess", "bread", "rivers", "clocks", "kites")

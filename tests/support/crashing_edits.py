@@ -20,10 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from epic_core import EpicMemory, Item
-from epic_core.encoders import default_encoder
-from epic_core.storage.sqlite.files import SIDE_FILES
-from epic_core.types.proposals import Proposal
+from epic_memory import EpicMemory, Item
+from epic_memory.encoders import default_encoder
+from epic_memory.storage.sqlite.files import SIDE_FILES
+from epic_memory.types.proposals import Proposal
 
 Write = Callable[[EpicMemory], object]
 _RANDOM_KILLS = 12

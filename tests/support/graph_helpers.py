@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_core import Item
-from epic_core.graph import Extraction, Fact, GraphMemory, Unextracted
+from epic_graph import Extraction, Fact, GraphMemory, Unextracted
+from epic_memory import Item
 from helpers import HashEncoder, KeepAll
 
 WINE, SEA, HILLS = "red wine", "blue sea", "green hills"

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from epic_core.types import Alignment, Candidate, Decision, FloatArray, Stance, Verdict
+from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Stance, Verdict
 
 
 class HashEncoder:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from epic_core.preferences.parser import parse_aspects
-from epic_core.types.preferences import FIRMNESS, Aspects
+from epic_memory.preferences.parser import parse_aspects
+from epic_memory.types.preferences import FIRMNESS, Aspects
 
 LABELLED = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written" / "preferences.jsonl"
 ENOUGH = 0.5

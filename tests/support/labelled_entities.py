@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from epic_core.graph.extraction import Extraction, Extractor, entity_key
+from epic_graph.extraction import Extraction, Extractor, entity_key
 
 
 class Labelled(NamedTuple):

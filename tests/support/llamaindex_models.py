@@ -29,7 +29,7 @@ from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_ca
 from llama_index.core.llms.llm import LLM
 from pydantic import Field, PrivateAttr
 
-from epic_core.encoders import default_encoder
+from epic_memory.encoders import default_encoder
 
 
 class ScriptedLLM(LLM):

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from epic_core.types import Stance
+from epic_memory.types import Stance
 from scripted import answer_to, preference_read, read_prompt
 
 CHAT = [("user", "just veggie for me")]

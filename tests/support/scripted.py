@@ -37,12 +37,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pytest
 
-from epic_core import EpicMemory, Item
-from epic_core.errors import UnknownItemError
-from epic_core.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM
-from epic_core.lm.prompting import Prompt
-from epic_core.types import BuildReport, Candidate, Preference, Stance
-from epic_core.verification import LMVerifier
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import UnknownItemError
+from epic_memory.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM
+from epic_memory.lm.prompting import Prompt
+from epic_memory.types import BuildReport, Candidate, Preference, Stance
+from epic_memory.verification import LMVerifier
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply
 

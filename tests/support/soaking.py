@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crashing import TOPICS, TopicEncoder
-from epic_core import EpicMemory, Filter, Item
-from epic_core.errors import DuplicatePreferenceError, UnknownItemError
+from epic_memory import EpicMemory, Filter, Item
+from epic_memory.errors import DuplicatePreferenceError, UnknownItemError
 from helpers import KeepAll
 
 HELD_TOPICS, OTHER_TOPIC = TOPICS[:4], TOPICS[7]

@@ -27,9 +27,9 @@ from epic_apps.inspect import words
 from epic_apps.inspect.guard import Guard, form_token, is_own_form
 from epic_apps.inspect.views import Tier, Views, known_preference
 from epic_apps.local import HOST, listening_socket
-from epic_core import Aspects, EpicMemory, Expansion
-from epic_core.errors import EpicError, InvalidInputError
-from epic_core.types.validation import moment
+from epic_memory import Aspects, EpicMemory, Expansion
+from epic_memory.errors import EpicError, InvalidInputError
+from epic_memory.types.validation import moment
 
 Form: TypeAlias = dict[str, str]
 Change: TypeAlias = Callable[[EpicMemory, Form], object]

@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from epic_core import EpicMemory, Hit, Hits, MemoryEntry, Preference
-from epic_core.context import format_context
-from epic_core.types import Outline, Stats
-from epic_core.types.validation import moment
+from epic_memory import EpicMemory, Hit, Hits, MemoryEntry, Preference
+from epic_memory.context import format_context
+from epic_memory.types import Outline, Stats
+from epic_memory.types.validation import moment
 
 Tier: TypeAlias = Literal["all", "kept", "light"]
 

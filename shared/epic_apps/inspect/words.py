@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-from epic_core import MemoryEntry, NotKept, Stance
-from epic_core.cli import reasons
-from epic_core.types.proposals import Proposal
+from epic_apps.cli import reasons
+from epic_memory import MemoryEntry, NotKept, Stance
+from epic_memory.types.proposals import Proposal
 
 LONGEST = 20_000
 """Most characters of a text on a page of its own."""

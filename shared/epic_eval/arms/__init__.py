@@ -6,9 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from epic_core.encoders import Encoder
-from epic_core.errors import InvalidInputError
-from epic_core.lm import LanguageModel
 from epic_eval.arms.base import Arm, BuildCost, CorpusEncoder, Nothing, Passage, Retrieved, Within
 from epic_eval.arms.dense import (
     Dense,
@@ -22,6 +19,9 @@ from epic_eval.arms.hippo import HippoRAG
 from epic_eval.arms.lexical import BM25
 from epic_eval.arms.tree import Tree
 from epic_eval.arms.writing import PBR, MemoryBank, Writer, rewritten
+from epic_memory.encoders import Encoder
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm import LanguageModel
 
 Make = Callable[[str, Encoder, int], Arm]
 MakeWithModel = Callable[[str, Encoder, int, LanguageModel], Arm]
@@ -162,7 +162,7 @@ def arm_of(name: str, encoder: Encoder, *, seed: int = 0, lm: LanguageModel | No
 
 
 def _verified(lm: LanguageModel) -> dict[str, Any]:
-    from epic_core.verification import LMVerifier
+    from epic_memory.verification import LMVerifier
 
     return {**PAPER, "steering": "paper", "verifier": LMVerifier(lm)}
 

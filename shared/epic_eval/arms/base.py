@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core import Item
-from epic_core.encoders import Encoder, embed
+from epic_memory import Item
+from epic_memory.encoders import Encoder, embed
 
 Vectors = NDArray[np.float32]
 

@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_core import Item
-from epic_core.encoders import Encoder, embed
 from epic_eval.arms.base import BuildCost, Passage, Retrieved, Vectors, with_total, write_documents
+from epic_memory import Item
+from epic_memory.encoders import Encoder, embed
 
 Rows: TypeAlias = NDArray[np.int64]
 Select: TypeAlias = Callable[[Vectors, Vectors, int], Rows]

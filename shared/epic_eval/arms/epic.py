@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from epic_core import EpicMemory, Hit, Item
-from epic_core.context import those_that_matter
-from epic_core.encoders import Encoder, embed
-from epic_core.graph import GraphMemory
-from epic_core.types import BuildReport
 from epic_eval.arms.base import BuildCost, Passage, Retrieved
+from epic_graph import GraphMemory
+from epic_memory import EpicMemory, Hit, Item
+from epic_memory.context import those_that_matter
+from epic_memory.encoders import Encoder, embed
+from epic_memory.types import BuildReport
 
 PAPER: Mapping[str, Any] = {"reserve": 0, "expansions": "off", "aspects": "parser"}
 """Options of a memory that holds nothing but what was kept, and knows of a preference nothing but its text."""

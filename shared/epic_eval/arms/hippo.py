@@ -12,14 +12,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from epic_core import EpicMemory, Item
-from epic_core.encoders import Encoder, embed
-from epic_core.errors import InvalidInputError
-from epic_core.graph.hipporag import EpicHippoRAG
-from epic_core.lm import LanguageModel, Message
 from epic_eval.arms.base import BuildCost, Passage, Retrieved, Vectors
 from epic_eval.arms.epic import PAPER
 from epic_eval.arms.writing import Writer
+from epic_graph.hipporag import EpicHippoRAG
+from epic_memory import EpicMemory, Item
+from epic_memory.encoders import Encoder, embed
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm import LanguageModel, Message
 
 
 class HippoRAG:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from epic_core import Item
-from epic_core.errors import MissingExtraError
 from epic_eval.arms.base import BuildCost, Passage, Retrieved, with_total, write_documents
+from epic_memory import Item
+from epic_memory.errors import MissingExtraError
 
 _WORD = re.compile(r"\w+")
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from epic_core import Item
-from epic_core.encoders import Encoder, embed
-from epic_core.text.chunking import sentences
 from epic_eval.arms.base import BuildCost
 from epic_eval.arms.dense import Dense, cluster
 from epic_eval.arms.writing import Writer, summaries
 from epic_eval.journal import key_of
+from epic_memory import Item
+from epic_memory.encoders import Encoder, embed
+from epic_memory.text.chunking import sentences
 
 _MEMBERS = 10
 _LEVELS = 2

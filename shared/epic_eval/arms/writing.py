@@ -9,18 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
-from epic_core import Item
-from epic_core.encoders import Encoder, embed
-from epic_core.lm import Completion, LanguageModel, Message
-from epic_core.lm.answers import said_in
-from epic_core.lm.client import StructuredClient
-from epic_core.lm.prompting import numbered, section
-from epic_core.lm.retries import Complete, RetryPolicy
-from epic_core.runtime.effects import Effects
-from epic_core.types import Usage
 from epic_eval.arms.base import BuildCost, Retrieved, Vectors
 from epic_eval.arms.dense import Dense, Queries, remembered
 from epic_eval.journal import key_of
+from epic_memory import Item
+from epic_memory.encoders import Encoder, embed
+from epic_memory.lm import Completion, LanguageModel, Message
+from epic_memory.lm.answers import said_in
+from epic_memory.lm.client import StructuredClient
+from epic_memory.lm.prompting import numbered, section
+from epic_memory.lm.retries import Complete, RetryPolicy
+from epic_memory.runtime.effects import Effects
+from epic_memory.types import Usage
 
 _REWRITE = (
     "You prepare questions for a search engine. Rewrite the user's question as one query that finds texts which suit"

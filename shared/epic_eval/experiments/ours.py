@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from epic_core.encoders import Encoder
 from epic_eval.datasets import Data
 from epic_eval.experiments.retrieval import Retrieval, Say
 from epic_eval.experiments.scores import MIB, Scores
@@ -19,6 +18,7 @@ from epic_eval.experiments.variants import (
     with_preferences,
 )
 from epic_eval.report import Part, Table, plot_lines
+from epic_memory.encoders import Encoder
 
 ARMS = ("told", "dense", "EPIC", "EPIC ours")
 BUDGETS = (0.1, 0.27, 1.0, 10.0)

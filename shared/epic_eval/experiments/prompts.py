@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from epic_core import Item
-from epic_core.encoders import Encoder, embed
-from epic_core.errors import InvalidInputError
-from epic_core.text.chunking import sentences
-from epic_core.types import Candidate, Decision, Preference, Stance, Usage, Verdict
-from epic_core.verification import Verifier
 from epic_eval.journal import Journal, Record, key_of, read_lines
 from epic_eval.report import Part, Table, Text
+from epic_memory import Item
+from epic_memory.encoders import Encoder, embed
+from epic_memory.errors import InvalidInputError
+from epic_memory.text.chunking import sentences
+from epic_memory.types import Candidate, Decision, Preference, Stance, Usage, Verdict
+from epic_memory.verification import Verifier
 
 Say = Callable[[str], None]
 

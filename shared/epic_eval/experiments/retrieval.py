@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epic_core.encoders import Encoder
-from epic_core.lm import LanguageModel
 from epic_eval.arms import Arm, CorpusEncoder, arm_of
 from epic_eval.asking import JournalledLM
 from epic_eval.datasets import Data, Persona, Question
 from epic_eval.journal import Journal, Record, key_of
+from epic_memory.encoders import Encoder
+from epic_memory.lm import LanguageModel
 
 K = 5
 DEPTH = 100

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from epic_core import EpicMemory, Item
-from epic_core.encoders import Encoder
 from epic_eval.arms.base import CorpusEncoder
 from epic_eval.arms.dense import Dense
 from epic_eval.datasets import Data, Persona, Question
 from epic_eval.experiments.scores import MIB
 from epic_eval.metrics import case_for, estimate
 from epic_eval.report import Part, Table, plot_lines
+from epic_memory import EpicMemory, Item
+from epic_memory.encoders import Encoder
 
 BATCHES = 10
 ACTIVE, LEAST, MOST = 5, 3, 8

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from epic_core import Item
-from epic_core.text.chunking import sentences
 from epic_eval.datasets import Data, Dataset, Persona
+from epic_memory import Item
+from epic_memory.text.chunking import sentences
 
 _AUXILIARY = re.compile(
     r"\b(is|are|was|were|am|can|could|will|would|should|must|may|might|has|have|had|does|do|did)"

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import EpicMemory, Filter
-from epic_core.collection import Collection, Key, Matches, Record
-from epic_core.errors import (
+from epic_memory import EpicMemory, Filter
+from epic_memory.collection import Collection, Key, Matches, Record
+from epic_memory.errors import (
     AlreadyThereError,
     DamagedError,
     EncoderError,
@@ -30,8 +30,8 @@ from epic_core.errors import (
     ReadOnlyError,
     StoreError,
 )
-from epic_core.storage.vector_index import EntryIndex
-from epic_core.types import FloatArray, Stance
+from epic_memory.storage.vector_index import EntryIndex
+from epic_memory.types import FloatArray, Stance
 from helpers import BROKEN, AlteredEncoder, HashEncoder, both
 
 DIMENSION = 256

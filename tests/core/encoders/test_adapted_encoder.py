@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_core.encoders.adapted import AdaptedEncoder, is_encoder
-from epic_core.errors import EncoderError, InvalidInputError
+from epic_memory.encoders.adapted import AdaptedEncoder, is_encoder
+from epic_memory.errors import EncoderError, InvalidInputError
 
 
 class Framework(AdaptedEncoder):

@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from epic_core import EpicMemory
-from epic_core.cli.main import main
-from epic_core.collection import Collection, Record
-from epic_core.encoders import (
+from epic_apps.cli.main import main
+from epic_graph import GraphMemory
+from epic_memory import EpicMemory
+from epic_memory.collection import Collection, Record
+from epic_memory.encoders import (
     OllamaEncoder,
     SentenceTransformerEncoder,
     StaticEncoder,
@@ -25,12 +26,11 @@ from epic_core.encoders import (
     default_encoder,
     encoder_of,
 )
-from epic_core.errors import EncoderError, EncoderMismatchError, InvalidInputError, MissingExtraError
-from epic_core.graph import GraphMemory
-from epic_core.lm import OllamaLM, OpenAICompatibleLM, lm_of
-from epic_core.lm.by_name import NAMES as MODEL_NAMES
-from epic_core.types import FloatArray
-from epic_core.verification import EmbeddedVerifier, LMVerifier
+from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputError, MissingExtraError
+from epic_memory.lm import OllamaLM, OpenAICompatibleLM, lm_of
+from epic_memory.lm.by_name import NAMES as MODEL_NAMES
+from epic_memory.types import FloatArray
+from epic_memory.verification import EmbeddedVerifier, LMVerifier
 from helpers import HashEncoder, KeepAll
 from lm_servers import LMServer
 

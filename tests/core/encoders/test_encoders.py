@@ -21,8 +21,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from epic_core import EpicMemory
-from epic_core.encoders import (
+from epic_memory import EpicMemory
+from epic_memory.encoders import (
     Encoder,
     OllamaEncoder,
     SentenceTransformerEncoder,
@@ -31,9 +31,9 @@ from epic_core.encoders import (
     default_encoder,
     embed,
 )
-from epic_core.encoders.static import BUNDLED
-from epic_core.encoders.wordpiece import WordPiece
-from epic_core.errors import EncoderError, MissingExtraError
+from epic_memory.encoders.static import BUNDLED
+from epic_memory.encoders.wordpiece import WordPiece
+from epic_memory.errors import EncoderError, MissingExtraError
 from helpers import BROKEN, AlteredEncoder, HashEncoder, KeepAll, both
 from lm_servers import LMServer
 from scripted import forget_environment
@@ -172,7 +172,7 @@ def test_the_fingerprint_is_that_of_the_weights(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_is_the_same_in_another_process() -> None:
-    code = "from epic_core.encoders import StaticEncoder; print(StaticEncoder().fingerprint)"
+    code = "from epic_memory.encoders import StaticEncoder; print(StaticEncoder().fingerprint)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == default_encoder().fingerprint
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epic_core import EpicMemory
-from epic_core.encoders import MiniLMEncoder, SentenceTransformerEncoder, by_name, default_encoder, encoder_of
-from epic_core.errors import MissingExtraError
+from epic_memory import EpicMemory
+from epic_memory.encoders import MiniLMEncoder, SentenceTransformerEncoder, by_name, default_encoder, encoder_of
+from epic_memory.errors import MissingExtraError
 
 FOLDER = Path(__file__).parents[3] / "shared" / "epic_minilm" / "epic_minilm"
 TEXTS = [
@@ -36,7 +36,7 @@ def test_the_fingerprint_is_of_the_weights() -> None:
 
 
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.encoders.minilm.find_spec", lambda name: None)
+    monkeypatch.setattr("epic_memory.encoders.minilm.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"epic-memory\[minilm\]"):
         encoder_of("minilm")
     assert encoder_of(None) is default_encoder()

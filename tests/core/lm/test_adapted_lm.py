@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
-from epic_core.lm import Completion, Message
-from epic_core.lm.adapted import AdaptedLM
-from epic_core.lm.base import Schema
-from epic_core.lm.failures import explained, refused
+from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
+from epic_memory.lm import Completion, Message
+from epic_memory.lm.adapted import AdaptedLM
+from epic_memory.lm.base import Schema
+from epic_memory.lm.failures import explained, refused
 
 HELLO = [Message("user", "Is it so?")]
 SCHEMA: Schema = {"type": "object"}

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from epic_core.encoders import OllamaEncoder
-from epic_core.errors import EncoderError, InvalidInputError, LMError
-from epic_core.lm import Message, OllamaLM, OpenAICompatibleLM, lm_of
-from epic_core.lm.http import client_settings
+from epic_memory.encoders import OllamaEncoder
+from epic_memory.errors import EncoderError, InvalidInputError, LMError
+from epic_memory.lm import Message, OllamaLM, OpenAICompatibleLM, lm_of
+from epic_memory.lm.http import client_settings
 from lm_servers import LMServer
 from scripted import model_of
 

@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
-from epic_core.lm import LlamaCppLM, LlamaCppScorer, Message, Token, lm_of
-from epic_core.lm.base import probability
-from epic_core.runtime.threads import in_thread
+from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
+from epic_memory.lm import LlamaCppLM, LlamaCppScorer, Message, Token, lm_of
+from epic_memory.lm.base import probability
+from epic_memory.runtime.threads import in_thread
 
 ASKED = [Message("user", "ab"), Message("user", "ba")]
 # log p of each byte after each other byte

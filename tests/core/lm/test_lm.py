@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
-from epic_core.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM, Token
-from epic_core.lm.http import awithin
-from epic_core.runtime.workers import acompleted, completed
+from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
+from epic_memory.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM, Token
+from epic_memory.lm.http import awithin
+from epic_memory.runtime.workers import acompleted, completed
 from lm_servers import Json, LMServer, Reply, in_turn
 from scripted import Model, model_of, until
 
@@ -800,9 +800,9 @@ async def test_calls_leave_no_task_behind(server: LMServer, make: Make) -> None:
 
 LEAVING_NOTHING_OPEN = """
 import asyncio, gc, sys
-from epic_core.errors import LMError
-from epic_core.lm import Message, OllamaLM, OpenAICompatibleLM
-from epic_core.runtime.workers import acompleted
+from epic_memory.errors import LMError
+from epic_memory.lm import Message, OllamaLM, OpenAICompatibleLM
+from epic_memory.runtime.workers import acompleted
 
 url = sys.argv[1]
 hello = [Message("user", "Is it so?")]

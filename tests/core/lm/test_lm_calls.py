@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from epic_core.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
-from epic_core.lm import Completion, LanguageModel, Message
-from epic_core.lm.base import Schema
-from epic_core.lm.retries import Complete, RetryPolicy, patiently
-from epic_core.runtime.effects import arun, run
-from epic_core.runtime.workers import acompleted, completed
-from epic_core.types import Usage
-from epic_core.verification import LMVerifier
+from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
+from epic_memory.lm import Completion, LanguageModel, Message
+from epic_memory.lm.base import Schema
+from epic_memory.lm.retries import Complete, RetryPolicy, patiently
+from epic_memory.runtime.effects import arun, run
+from epic_memory.runtime.workers import acompleted, completed
+from epic_memory.types import Usage
+from epic_memory.verification import LMVerifier
 from lm_servers import LMServer, Reply, in_turn
 from scripted import Model, candidate, model_of, own_threads, until
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from epic_core import Item
-from epic_core.errors import LMError, LMSetupError, LMUnavailableError
-from epic_core.lm import Completion, Message
-from epic_core.verification import LMVerifier
+from epic_memory import Item
+from epic_memory.errors import LMError, LMSetupError, LMUnavailableError
+from epic_memory.lm import Completion, Message
+from epic_memory.verification import LMVerifier
 from scripted import (
     DISCARDED,
     EXPECTED,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory
-from epic_core.errors import LMSetupError
-from epic_core.lm import Message, OllamaLM, OpenAICompatibleLM, lm_of, local
+from epic_memory import EpicMemory
+from epic_memory.errors import LMSetupError
+from epic_memory.lm import Message, OllamaLM, OpenAICompatibleLM, lm_of, local
 from helpers import HashEncoder
 from lm_servers import LMServer
 

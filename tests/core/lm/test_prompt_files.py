@@ -7,17 +7,17 @@ from importlib.resources import files
 
 import pytest
 
-from epic_core.forms.lm_reader import Filled
-from epic_core.graph.extraction.lm import Read
-from epic_core.graph.tagging import TagsShape
-from epic_core.learning.lm_proposals import Proposals
-from epic_core.lm.prompting import prompt_of
-from epic_core.lm.shapes import Shape, schema_of
-from epic_core.pipeline.fact_reader import Compared
-from epic_core.preferences.lm_reader import Expanded, Stated
-from epic_core.verification.answers import Answers
+from epic_graph.extraction.lm import Read
+from epic_graph.tagging import TagsShape
+from epic_learn.forms.lm_reader import Filled
+from epic_learn.lm_proposals import Proposals
+from epic_memory.lm.prompting import prompt_of
+from epic_memory.lm.shapes import Shape, schema_of
+from epic_memory.pipeline.fact_reader import Compared
+from epic_memory.preferences.lm_reader import Expanded, Stated
+from epic_memory.verification.answers import Answers
 
-FOLDER = files("epic_core") / "data" / "prompts"
+FOLDER = files("epic_memory") / "data" / "prompts"
 NAMES = sorted(file.name.removesuffix(".txt") for file in FOLDER.iterdir())
 SHAPES: dict[str, type[Shape]] = {
     "aspects": Stated,

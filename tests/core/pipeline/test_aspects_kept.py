@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import EpicMemory, Preference
-from epic_core.encoders import default_encoder
-from epic_core.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
-from epic_core.integrations.judging_memory import Prepared
-from epic_core.lm import Completion
-from epic_core.preferences.lm_reader import AspectReader, AspectReading
-from epic_core.preferences.parser import parse_aspects
-from epic_core.runtime.batching import unique_preferences
-from epic_core.types import BuildReport
-from epic_core.types.preferences import Aspects
+from epic_memory import EpicMemory, Preference
+from epic_memory.encoders import default_encoder
+from epic_memory.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
+from epic_memory.lm import Completion
+from epic_memory.preferences.lm_reader import AspectReader, AspectReading
+from epic_memory.preferences.parser import parse_aspects
+from epic_memory.runtime.batching import unique_preferences
+from epic_memory.types import BuildReport
+from epic_memory.types.preferences import Aspects
+from epic_plugins.judging_memory import Prepared
 from helpers import HashEncoder, KeepAll, both
 from scripted import SEA, TRAIN, WINE, Own, Scripted, aspects_for, preference_read, verifier_of
 

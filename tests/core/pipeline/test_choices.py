@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 import pytest
 
-from epic_core import EpicMemory, Item, Preference
-from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
-from epic_core.types.preferences import Expansion
-from epic_core.verification.base import BaseVerifier
+from epic_memory import EpicMemory, Item, Preference
+from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
+from epic_memory.types.preferences import Expansion
+from epic_memory.verification.base import BaseVerifier
 
 
 class Knowing(BaseVerifier):

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from epic_core import EpicMemory, Preference
-from epic_core.encoders import default_encoder
-from epic_core.encoders.base import default_tau, taus_for_recall
-from epic_core.errors import InvalidInputError
-from epic_core.pipeline.coarse_filter import CoarseMatches, Expanded, coarse_filter, tau_for_keep_rate
-from epic_core.types import Expansion, FloatArray
-from epic_core.types.validation import checked_tau
-from epic_core.verification import EmbeddedVerifier
+from epic_memory import EpicMemory, Preference
+from epic_memory.encoders import default_encoder
+from epic_memory.encoders.base import default_tau, taus_for_recall
+from epic_memory.errors import InvalidInputError
+from epic_memory.pipeline.coarse_filter import CoarseMatches, Expanded, coarse_filter, tau_for_keep_rate
+from epic_memory.types import Expansion, FloatArray
+from epic_memory.types.validation import checked_tau
+from epic_memory.verification import EmbeddedVerifier
 
 # Eighths: every product and sum is exact in float32, so a brute-force loop must agree to the last bit.
 EIGHTHS = st.integers(-8, 8).map(lambda n: n / 8)

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from epic_core import EpicMemory, Preference
-from epic_core.context import format_context, those_that_matter
-from epic_core.errors import InvalidInputError
-from epic_core.types import Hits
+from epic_memory import EpicMemory, Preference
+from epic_memory.context import format_context, those_that_matter
+from epic_memory.errors import InvalidInputError
+from epic_memory.types import Hits
 
 CASINO, VEGAN = "I avoid hotels with on-site casinos.", "I follow a strict vegan diet."
 OPENING = "The user's preferences, the most relevant first:"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Filter
-from epic_core.encoders import default_encoder
-from epic_core.errors import InvalidInputError
+from epic_memory import EpicMemory, Filter
+from epic_memory.encoders import default_encoder
+from epic_memory.errors import InvalidInputError
 from helpers import HashEncoder, KeepAll
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epic_core import EpicMemory, Item
+from epic_memory import EpicMemory, Item
 
 CHAT = [
     ("Ann", "How was your week? Mine was long."),

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import EpicMemory, Preference
-from epic_core.encoders import default_encoder
-from epic_core.errors import InvalidInputError, LMError, UnknownPreferenceError
-from epic_core.lm import Completion
-from epic_core.preferences.lm_reader import AspectReader
-from epic_core.preferences.parser import parse_aspects
-from epic_core.types import BuildReport
-from epic_core.types.preferences import Aspects, Expansion
+from epic_memory import EpicMemory, Preference
+from epic_memory.encoders import default_encoder
+from epic_memory.errors import InvalidInputError, LMError, UnknownPreferenceError
+from epic_memory.lm import Completion
+from epic_memory.preferences.lm_reader import AspectReader
+from epic_memory.preferences.parser import parse_aspects
+from epic_memory.types import BuildReport
+from epic_memory.types.preferences import Aspects, Expansion
 from helpers import HashEncoder, KeepAll
 from scripted import SEA, TRAIN, WINE, Own, Scripted, preference_read, verifier_of
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Filter, Item
-from epic_core.errors import BudgetError, DamagedError, InvalidInputError, LMError, UnknownItemError
-from epic_core.lm import Completion
-from epic_core.pipeline.facts import LONGEST_FACT, MOST_FACTS
+from epic_memory import EpicMemory, Filter, Item
+from epic_memory.errors import BudgetError, DamagedError, InvalidInputError, LMError, UnknownItemError
+from epic_memory.lm import Completion
+from epic_memory.pipeline.facts import LONGEST_FACT, MOST_FACTS
 
 PREFERENCES = ["I avoid hotels with casinos."]
 CODE, NEW_CODE = "The door code is 4471.", "The door code is now 9902."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from epic_core import EpicMemory
-from epic_core.filters import Filter
+from epic_memory import EpicMemory
+from epic_memory.filters import Filter
 
 OLD = "The staging server is heron-stage-2."
 NEW = "heron-stage-2 is dead; test on blue-stage-5."

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory
-from epic_core.context import KNOWN, MATTERING
-from epic_core.errors import InvalidInputError
-from epic_core.graph import GraphMemory
+from epic_graph import GraphMemory
+from epic_memory import EpicMemory
+from epic_memory.context import KNOWN, MATTERING
+from epic_memory.errors import InvalidInputError
 
 CASINO = "I avoid hotels with on-site casinos."
 ALLERGY = "I'm allergic to peanuts and shellfish when I eat out."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from epic_core import EpicMemory
+from epic_memory import EpicMemory
 
 OPPOSITES = [
     ("I am not allergic to penicillin", "I am allergic to penicillin"),

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Item, Preference
-from epic_core.errors import (
+from epic_memory import EpicMemory, Item, Preference
+from epic_memory.errors import (
     AlreadyThereError,
     DamagedError,
     EncoderMismatchError,
@@ -28,8 +28,8 @@ from epic_core.errors import (
     UnknownItemError,
     UnknownPreferenceError,
 )
-from epic_core.storage.tables.items import version_of
-from epic_core.types import Alignment, Candidate, Decision, Stance, Verdict
+from epic_memory.storage.tables.items import version_of
+from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
 from helpers import Clock, HashEncoder, KeepAll
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
@@ -588,7 +588,7 @@ def test_an_export_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
         yield '{"kind": "item"}'
         raise OSError("no space")
 
-    monkeypatch.setattr("epic_core.pipeline.export.lines_of", broken)
+    monkeypatch.setattr("epic_memory.pipeline.export.lines_of", broken)
     with pytest.raises((OSError, StoreError)):
         held.export(target, overwrite=True)
     assert target.read_text("utf-8") == "mine" and files(tmp_path) == ["export.jsonl"]

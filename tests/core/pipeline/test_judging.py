@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epic_core import BuildReport, Decision, EpicMemory, Item, Preference
-from epic_core.errors import (
+from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference
+from epic_memory.errors import (
     InvalidInputError,
     LMError,
     NoPreferencesError,
@@ -24,9 +24,9 @@ from epic_core.errors import (
     UnknownItemError,
     VerifierError,
 )
-from epic_core.pipeline.judge import JUDGED_AT_ONCE
-from epic_core.types import Verdict
-from epic_core.types.verdicts import Judged
+from epic_memory.pipeline.judge import JUDGED_AT_ONCE
+from epic_memory.types import Verdict
+from epic_memory.types.verdicts import Judged
 from helpers import CONTRACT_BREAKERS, Answering, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll, keep
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, documents, memory_of, opened, rows, verifier_of
 
@@ -273,7 +273,7 @@ async def aendless(taken: list[int]) -> AsyncIterator[str]:
 
 
 def test_an_endless_iterator_is_read_only_a_little_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
+    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
     taken: list[int] = []
     report, lm = BuildReport(), Scripted()
     judging = memory_of(lm).judge(endless(taken), report=report)
@@ -289,7 +289,7 @@ def test_an_endless_iterator_is_read_only_a_little_ahead(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("stream", [endless, aendless])
 async def test_an_endless_stream_is_read_only_a_little_ahead(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
+    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
     taken: list[int] = []
     judging = memory_of(Scripted()).ajudge(stream(taken))
     async for one in judging:
@@ -302,7 +302,7 @@ async def test_an_endless_stream_is_read_only_a_little_ahead(stream: Any, monkey
 
 
 def test_what_a_slow_source_gave_does_not_wait_for_a_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 0.0)
+    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 0.0)
     taken: list[int] = []
     judging = memory_of(Scripted()).judge(endless(taken))
     next(judging)
@@ -310,7 +310,7 @@ def test_what_a_slow_source_gave_does_not_wait_for_a_whole_batch(monkeypatch: py
 
 
 def test_verdicts_come_in_order_and_the_report_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
+    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
     report = BuildReport()
     judging = memory_of(Scripted()).judge(iter(documents(40)), report=report)
     seen, judged = [], []
@@ -502,7 +502,7 @@ async def test_what_is_no_item_is_refused_before_anything_is_asked(judge: Judge)
 
 
 def test_of_a_stream_what_came_before_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
+    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
     memory = memory_of(Scripted())
     texts = [*(f"red wine {n}" for n in range(JUDGED_AT_ONCE)), 3]
     seen: list[str] = []

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Item
-from epic_core.errors import InvalidInputError
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import InvalidInputError
 from helpers import DiscardAll, HashEncoder, KeepAll
 
 WINE, CHEESE = "red wine", "old cheddar"

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError, LMUnavailableError
-from epic_core.lm import LanguageModel, Message, OllamaLM
-from epic_core.lm.budget import BudgetedLM, ModelBudget
-from epic_core.types import Stance
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError, LMUnavailableError
+from epic_memory.lm import LanguageModel, Message, OllamaLM
+from epic_memory.lm.budget import BudgetedLM, ModelBudget
+from epic_memory.types import Stance
 from helpers import Clock
 from lm_servers import LMServer, Reply
 from minds import CHAT, FORM, Mind, plain_message
@@ -39,8 +39,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     async def none(*_: object) -> None:
         pass
 
-    monkeypatch.setattr("epic_core.lm.retries.Pause.run", lambda *_: None)
-    monkeypatch.setattr("epic_core.lm.retries.Pause.arun", none)
+    monkeypatch.setattr("epic_memory.lm.retries.Pause.run", lambda *_: None)
+    monkeypatch.setattr("epic_memory.lm.retries.Pause.arun", none)
 
 
 def awaited(is_async: bool, memory: EpicMemory, name: str, *arguments: Any) -> Any:
@@ -128,11 +128,11 @@ def test_a_verifier_of_ones_own_stays_and_the_model_does_the_rest(mind: Mind) ->
 def test_who_names_no_model_meets_nothing_of_it(path: Path) -> None:
     script = f"""
 import sys
-from epic_core import EpicMemory
+from epic_memory import EpicMemory
 with EpicMemory.open({str(path)!r}, {PREFERENCES!r}) as memory:
     memory.add({ITEMS[:3]!r}), memory.search("Which stew?"), memory.add_fact("My cat is called Miso.")
     memory.retry(), memory.stats()
-met = ("epic_core.lm", "httpx", "ollama", "langchain", "llama_index")
+met = ("epic_memory.lm", "httpx", "ollama", "langchain", "llama_index")
 print([name for name in sys.modules if name.startswith(met)])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, encoding="utf-8", check=True)

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, Stance, Verdict
-from epic_core.encoders import default_encoder
-from epic_core.errors import (
+from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, Stance, Verdict
+from epic_memory.encoders import default_encoder
+from epic_memory.errors import (
     DuplicatePreferenceError,
     EncoderError,
     EncoderMismatchError,
@@ -27,7 +27,7 @@ from epic_core.errors import (
     UnknownPreferenceError,
     VerifierError,
 )
-from epic_core.text.chunking import WordChunker
+from epic_memory.text.chunking import WordChunker
 from helpers import (
     BROKEN,
     CONTRACT_BREAKERS,
@@ -190,7 +190,7 @@ def test_what_is_no_iterable_of_texts_is_an_error(bad: Any) -> None:
 
 
 def test_batches_before_a_bad_item_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
+    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
     memory = memory_of()
     with pytest.raises(InvalidInputError, match="Item 600"):
         memory.add(itertools.chain((f"red wine {n}" for n in range(600)), [""]))
@@ -486,7 +486,7 @@ def test_items_of_the_light_and_those_that_wait_can_be_listed() -> None:
     assert [item.id for item in memory.items(waiting=True)] == ["near"]
     assert memory.items(Filter.eq("n", 1), waiting=True) == [Item(id="near", text="red wine", metadata={"n": 1})]
     assert memory.items(Filter.eq("n", 2), waiting=True) == memory.items(waiting=True, namespace="bob") == []
-    with pytest.raises(InvalidInputError, match=r"epic_core\.Filter, not dict"):
+    with pytest.raises(InvalidInputError, match=r"epic_memory\.Filter, not dict"):
         memory.items({"n": 1})  # type: ignore[arg-type]
 
 

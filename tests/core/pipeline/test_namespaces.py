@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epic_core import EpicMemory, Item, Preference
-from epic_core.errors import (
+from epic_memory import EpicMemory, Item, Preference
+from epic_memory.errors import (
     BudgetError,
     DuplicatePreferenceError,
     InvalidInputError,
@@ -24,7 +24,7 @@ from epic_core.errors import (
     UnknownItemError,
     UnknownPreferenceError,
 )
-from epic_core.types import Candidate, Decision, Verdict
+from epic_memory.types import Candidate, Decision, Verdict
 from helpers import Answering, HashEncoder, KeepAll, keep
 
 WINE, SEA, HILLS = "red wine", "blue sea", "green hills"

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from epic_core import EpicMemory
-from epic_core.errors import InvalidInputError
-from epic_core.runtime.background import Background
-from epic_core.types import Alignment, Candidate, Decision, Hits, Item, Preference, Stance, Verdict
-from epic_core.types.preferences import Expansion
-from epic_core.verification.base import BaseVerifier
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError
+from epic_memory.runtime.background import Background
+from epic_memory.types import Alignment, Candidate, Decision, Hits, Item, Preference, Stance, Verdict
+from epic_memory.types.preferences import Expansion
+from epic_memory.verification.base import BaseVerifier
 from scripted import until
 
 WOOL = "I'm allergic to wool."
@@ -300,7 +300,7 @@ def test_pairs_of_which_no_verdict_could_be_written_are_asked_about_again(
         yield
 
     with monkeypatch.context() as patched:
-        patched.setattr("epic_core.pipeline.on_demand.written", broken)
+        patched.setattr("epic_memory.pipeline.on_demand.written", broken)
         assert not any(stances(found(memory)).values())
     assert all(stances(found(memory)).values())
 

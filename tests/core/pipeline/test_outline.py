@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from epic_core import EpicMemory, Item, Stance
-from epic_core.errors import InvalidInputError
+from epic_memory import EpicMemory, Item, Stance
+from epic_memory.errors import InvalidInputError
 
 AVOIDS, LIKES = "I avoid hotels with on-site casinos.", "I like quiet hotels near the sea."
 GOLDEN, STEAM = "The Golden Ace is a hotel with an on-site casino.", "The steam engine was improved by James Watt."

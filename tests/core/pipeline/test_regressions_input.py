@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_core import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, Verdict
-from epic_core.encoders import default_encoder
-from epic_core.errors import InvalidInputError, UnknownItemError, UnknownPreferenceError
-from epic_core.storage.store import Store
-from epic_core.text.chunking import ConversationChunker
-from epic_core.types import Candidate
+from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, Verdict
+from epic_memory.encoders import default_encoder
+from epic_memory.errors import InvalidInputError, UnknownItemError, UnknownPreferenceError
+from epic_memory.storage.store import Store
+from epic_memory.text.chunking import ConversationChunker
+from epic_memory.types import Candidate
 from helpers import Answering, HashEncoder, KeepAll, keep
 
 WINE = "red wine"

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_core import EpicMemory, Item, Preference, Verdict
-from epic_core.errors import DamagedError, InvalidInputError, StoreError, UnknownItemError, VerifierError
-from epic_core.pipeline import preferences, reencode
-from epic_core.retention import Held
-from epic_core.storage.memory_schema import ITEMS
-from epic_core.storage.store import Store
-from epic_core.text.chunking import WordChunker
-from epic_core.types import BuildReport, Candidate
+from epic_memory import EpicMemory, Item, Preference, Verdict
+from epic_memory.errors import DamagedError, InvalidInputError, StoreError, UnknownItemError, VerifierError
+from epic_memory.pipeline import preferences, reencode
+from epic_memory.retention import Held
+from epic_memory.storage.memory_schema import ITEMS
+from epic_memory.storage.store import Store
+from epic_memory.text.chunking import WordChunker
+from epic_memory.types import BuildReport, Candidate
 from helpers import Answering, HashEncoder, KeepAll, keep
 from scripted import WINE
 
@@ -280,7 +280,7 @@ def test_a_document_is_forgotten_without_its_chunker(path: Path) -> None:
 
 @pytest.mark.slow
 def test_each_batch_is_reported_by_a_report_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 60.0)
+    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
     reports: list[BuildReport] = []
     memory = EpicMemory([TEA], encoder=HashEncoder(), verifier=KeepAll())
     last = memory.add((f"tea cups {n}" for n in range(1100)), progress=reports.append)
@@ -302,7 +302,7 @@ async def test_a_coroutine_that_is_told_of_batches_is_awaited() -> None:
 
 
 async def test_what_a_slow_stream_gave_is_committed_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.runtime.batching._WAIT", 0.01)
+    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 0.01)
     memory = EpicMemory([TEA], encoder=HashEncoder(), verifier=KeepAll())
 
     async def committed(count: int) -> None:

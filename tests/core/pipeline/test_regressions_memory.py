@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Filter, Item, Preference
-from epic_core.errors import EncoderError, InvalidInputError
-from epic_core.text.chunking import WordChunker
-from epic_core.types import Candidate, FloatArray
-from epic_core.verification import EmbeddedVerifier
+from epic_memory import EpicMemory, Filter, Item, Preference
+from epic_memory.errors import EncoderError, InvalidInputError
+from epic_memory.text.chunking import WordChunker
+from epic_memory.types import Candidate, FloatArray
+from epic_memory.verification import EmbeddedVerifier
 from helpers import DiscardAll, HashEncoder, KeepAll, UndecidedAll
 
 WINE, TRAIN, SEA = "red wine", "night train", "blue sea"

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epic_core import EpicMemory, Item
-from epic_core.errors import InvalidInputError
-from epic_core.reranking import LearnedReranker
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import InvalidInputError
+from epic_rerank import LearnedReranker
 from helpers import HashEncoder, KeepAll
 
 WORDS = ("tea", "wine", "bread", "cheese", "soup", "cake", "rice", "bean", "fish", "apple", "pear", "plum")

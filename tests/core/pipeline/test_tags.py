@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Filter, Item
-from epic_core.errors import InvalidInputError
-from epic_core.text.tagging import Tags
+from epic_memory import EpicMemory, Filter, Item
+from epic_memory.errors import InvalidInputError
+from epic_memory.text.tagging import Tags
 from helpers import HashEncoder, KeepAll
 
 WINES = ["red wine from Porto", "red wine from Bordeaux", "red wine with cheese"]

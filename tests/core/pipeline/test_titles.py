@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from epic_core import EpicMemory, Item
-from epic_core.cli.sources import Sources
-from epic_core.types.items import content_of
+from epic_apps.cli.sources import Sources
 from epic_langchain import EpicVectorStore
+from epic_memory import EpicMemory, Item
+from epic_memory.types.items import content_of
 from helpers import KeepAll
 
 OTHERS = (

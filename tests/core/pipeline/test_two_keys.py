@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_core import EpicMemory, Stance
-from epic_core.storage.vector_index import VectorTable
-from epic_core.text.lexical_index import LexicalIndex
+from epic_memory import EpicMemory, Stance
+from epic_memory.storage.vector_index import VectorTable
+from epic_memory.text.lexical_index import LexicalIndex
 from helpers import HashEncoder, KeepAll
 
 WINE = "red wine"

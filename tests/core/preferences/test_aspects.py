@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.errors import InvalidInputError
-from epic_core.preferences.parser import firmness_of, parse_aspects
+from epic_memory.errors import InvalidInputError
+from epic_memory.preferences.parser import firmness_of, parse_aspects
 
 # (preference, in the liked side, in the avoided side); None: that side is empty.
 SENTENCES = [

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import Preference
-from epic_core.encoders import StaticEncoder, default_encoder
-from epic_core.encoders.base import Encoder
-from epic_core.preferences.evidence import (
+from epic_memory import Preference
+from epic_memory.encoders import StaticEncoder, default_encoder
+from epic_memory.encoders.base import Encoder
+from epic_memory.preferences.evidence import (
     FEATURES,
     GROUPS,
     WEIGHTS,
@@ -25,9 +25,9 @@ from epic_core.preferences.evidence import (
     stance_scores,
     worded,
 )
-from epic_core.runtime.effects import arun
-from epic_core.text.stems import words_of
-from epic_core.types.preferences import Aspects, Expansion
+from epic_memory.runtime.effects import arun
+from epic_memory.text.stems import words_of
+from epic_memory.types.preferences import Aspects, Expansion
 from helpers import HashEncoder
 
 

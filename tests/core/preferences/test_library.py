@@ -6,17 +6,17 @@ from importlib.resources import files
 
 import pytest
 
-from epic_core import Preference
-from epic_core.encoders import default_encoder
-from epic_core.preferences.evidence import embed_aspects
-from epic_core.preferences.library import borrowed, default_library
+from epic_memory import Preference
+from epic_memory.encoders import default_encoder
+from epic_memory.preferences.evidence import embed_aspects
+from epic_memory.preferences.library import borrowed, default_library
 
 
 def test_the_library_is_as_large_as_promised_and_small_in_the_wheel() -> None:
     library = default_library()
     assert len(library.known) >= 1500
     assert all(len(part) >= 5 for one in library.known for part in one[1:])
-    assert len((files("epic_core") / "data" / "library.txt.xz").read_bytes()) <= 700_000
+    assert len((files("epic_memory") / "data" / "library.txt.xz").read_bytes()) <= 700_000
 
 
 def test_what_is_near_and_of_the_same_side_is_borrowed() -> None:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.errors import InvalidInputError
-from epic_core.retention.policies import ByValue, Held, RetentionPolicy, choose
-from epic_core.types import Stance
+from epic_memory.errors import InvalidInputError
+from epic_memory.retention.policies import ByValue, Held, RetentionPolicy, choose
+from epic_memory.types import Stance
 
 DAY = 86_400.0
 NOW = 1_800_000_000.0
@@ -142,7 +142,7 @@ class TestByValue:
         entries = any_held(count, seed)
         plain = ByValue(redundancy=0.0).values(entries, NOW)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("epic_core.retention.policies._BLOCK", block)
+            patch.setattr("epic_memory.retention.policies._BLOCK", block)
             values = ByValue(near=0.5, redundancy=1.0).values(entries, NOW)
         for position in range(count):
             better = (plain > plain[position]) & (entries.preferences == entries.preferences[position])
@@ -152,7 +152,7 @@ class TestByValue:
 
     def test_of_too_many_the_least_valuable_are_compared(self, monkeypatch: pytest.MonkeyPatch) -> None:
         entries = held(10, confidence=np.linspace(0.1, 1.0, 10), vectors=np.ones((10, 1)))
-        monkeypatch.setattr("epic_core.retention.policies._COMPARED", 30)
+        monkeypatch.setattr("epic_memory.retention.policies._COMPARED", 30)
         lost = ByValue(redundancy=0.0).values(entries, NOW) - ByValue().values(entries, NOW)
         assert lost.tolist() == pytest.approx([0.5] * 3 + [0.0] * 7)
 

@@ -14,9 +14,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from epic_core import Candidate, EpicMemory, Verdict
-from epic_core.errors import EpicError, VerifierError
-from epic_core.integrations.tools import memory_tools
+from epic_memory import Candidate, EpicMemory, Verdict
+from epic_memory.errors import EpicError, VerifierError
+from epic_plugins.tools import memory_tools
 
 AVOIDS = "I avoid hotels with on-site casinos."
 ITEMS = ["The Golden Ace is a hotel with an on-site casino.", "Steam engines need water."]
@@ -79,7 +79,7 @@ def test_building_verifying_and_searching_are_spans_with_counts_and_seconds(span
 
 
 def test_no_text_of_the_user_is_in_a_span_or_a_log(spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "epic_core"), EpicMemory([AVOIDS]) as memory:
+    with caplog.at_level(logging.DEBUG, "epic_memory"), EpicMemory([AVOIDS]) as memory:
         memory.add(ITEMS)
         memory.search(QUESTION)
         search, remember, *_ = memory_tools(memory, allowed=True)
@@ -88,7 +88,7 @@ def test_no_text_of_the_user_is_in_a_span_or_a_log(spans: Spans, caplog: pytest.
         report = memory.add(["Another hotel has an on-site casino too."])
         with pytest.raises(EpicError):
             memory.add([5])  # type: ignore[list-item]
-    with caplog.at_level(logging.DEBUG, "epic_core"):
+    with caplog.at_level(logging.DEBUG, "epic_memory"):
         assert "error" in search(query="Xanthippe")
     everything = caplog.text + "".join(span.to_json() for span in spans().values())
 
@@ -103,7 +103,7 @@ def test_an_error_leaves_its_type(spans: Spans, caplog: pytest.LogCaptureFixture
         yield ITEMS[0]
         raise VerifierError("Xanthippe")
 
-    with caplog.at_level(logging.DEBUG, "epic_core"), EpicMemory([AVOIDS]) as memory, pytest.raises(VerifierError):
+    with caplog.at_level(logging.DEBUG, "epic_memory"), EpicMemory([AVOIDS]) as memory, pytest.raises(VerifierError):
         memory.add(broken())
     build = spans()["epic.build"]
 
@@ -115,8 +115,8 @@ def test_an_error_leaves_its_type(spans: Spans, caplog: pytest.LogCaptureFixture
 def test_the_core_is_silent_by_default_and_does_not_import_opentelemetry() -> None:
     code = (
         "import sys\n"
-        "from epic_core import EpicMemory\n"
-        "from epic_core.integrations.tools import memory_tools\n"
+        "from epic_memory import EpicMemory\n"
+        "from epic_plugins.tools import memory_tools\n"
         "memory = EpicMemory(['I like tea.'])\n"
         "tool = memory_tools(memory)[0]\n"
         "memory.close()\n"

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import EpicMemory
-from epic_core.steering.question_kind import KINDS, QuestionKind, by_preference, question_kind, recalls
+from epic_memory import EpicMemory
+from epic_memory.steering.question_kind import KINDS, QuestionKind, by_preference, question_kind, recalls
 
 WRITTEN = Path(__file__).parents[3] / "shared/tools/written"
 # Written by somebody who saw no code, and never fitted on.

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import Preference
-from epic_core.steering.ranking import Verdicts, stances_in
-from epic_core.types import Stance
+from epic_memory import Preference
+from epic_memory.steering.ranking import Verdicts, stances_in
+from epic_memory.types import Stance
 
 ALLERGIC, RATHER = Preference(text="I'm allergic to wool."), Preference(text="I'd rather take the train.")
 BOTH = (ALLERGIC, RATHER)

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import EpicMemory, Preference, QuerySteering
-from epic_core.encoders import StaticEncoder, default_encoder
-from epic_core.preferences.evidence import embed_aspects
-from epic_core.preferences.library import borrowed
-from epic_core.steering.query_steering import SteeredQuery, Steerings
-from epic_core.steering.question_kind import question_kind
-from epic_core.steering.relevance import Nearness, default_relevant, known_samples, sample_texts, samples_of
-from epic_core.steering.signed import Chosen
-from epic_core.types import FloatArray
-from epic_core.types.modes import Mode
-from epic_core.types.preferences import Expansion
+from epic_memory import EpicMemory, Preference, QuerySteering
+from epic_memory.encoders import StaticEncoder, default_encoder
+from epic_memory.preferences.evidence import embed_aspects
+from epic_memory.preferences.library import borrowed
+from epic_memory.steering.query_steering import SteeredQuery, Steerings
+from epic_memory.steering.question_kind import question_kind
+from epic_memory.steering.relevance import Nearness, default_relevant, known_samples, sample_texts, samples_of
+from epic_memory.steering.signed import Chosen
+from epic_memory.types import FloatArray
+from epic_memory.types.modes import Mode
+from epic_memory.types.preferences import Expansion
 from helpers import HashEncoder, KeepAll
 
 PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I prefer trains over flights.")

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import Preference, QuerySteering
-from epic_core.encoders import default_encoder
-from epic_core.encoders.cache import TextVectors
-from epic_core.errors import DuplicatePreferenceError, EncoderError, InvalidInputError
-from epic_core.steering.vector_stores import Found, SteeredSearch, Target, checked_k
-from epic_core.types import FloatArray, Stance
+from epic_memory import Preference, QuerySteering
+from epic_memory.encoders import default_encoder
+from epic_memory.encoders.cache import TextVectors
+from epic_memory.errors import DuplicatePreferenceError, EncoderError, InvalidInputError
+from epic_memory.steering.vector_stores import Found, SteeredSearch, Target, checked_k
+from epic_memory.types import FloatArray, Stance
 from helpers import HashEncoder, both
 
 CASINO, QUIET, BANK = (

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from epic_core import Preference, QuerySteering
-from epic_core.encoders import StaticEncoder, default_encoder
-from epic_core.errors import DuplicatePreferenceError, InvalidInputError
-from epic_core.preferences.evidence import AspectEmbeddings, worded
-from epic_core.preferences.parser import parse_aspects
-from epic_core.steering.query_steering import SteeredQuery, Steerings
-from epic_core.steering.question_kind import QuestionKind, question_kind
-from epic_core.text.stems import words_of
-from epic_core.types import FloatArray
-from epic_core.types.modes import Mode
-from epic_core.types.preferences import Aspects
+from epic_memory import Preference, QuerySteering
+from epic_memory.encoders import StaticEncoder, default_encoder
+from epic_memory.errors import DuplicatePreferenceError, InvalidInputError
+from epic_memory.preferences.evidence import AspectEmbeddings, worded
+from epic_memory.preferences.parser import parse_aspects
+from epic_memory.steering.query_steering import SteeredQuery, Steerings
+from epic_memory.steering.question_kind import QuestionKind, question_kind
+from epic_memory.text.stems import words_of
+from epic_memory.types import FloatArray
+from epic_memory.types.modes import Mode
+from epic_memory.types.preferences import Aspects
 from helpers import HashEncoder
 
 PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I prefer trains over flights.")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.storage.codecs import code_length, packed, rounded, unpacked
-from epic_core.types import FloatArray
+from epic_memory.storage.codecs import code_length, packed, rounded, unpacked
+from epic_memory.types import FloatArray
 
 DIMENSIONS = st.integers(1, 70)
 SEEDS = st.integers(0, 2**20)

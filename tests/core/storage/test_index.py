@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.errors import InvalidInputError
-from epic_core.storage.vector_index import EntryIndex
+from epic_memory.errors import InvalidInputError
+from epic_memory.storage.vector_index import EntryIndex
 
 
 def unit(count: int, dimension: int = 8, seed: int = 0) -> np.ndarray:

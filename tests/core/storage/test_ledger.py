@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Item
-from epic_core.storage.tables.items import version_of
-from epic_core.types import Candidate, Decision, Verdict
+from epic_memory import EpicMemory, Item
+from epic_memory.storage.tables.items import version_of
+from epic_memory.types import Candidate, Decision, Verdict
 from helpers import Answering, DiscardAll, HashEncoder, KeepAll, UndecidedAll, keep
 
 WINE, SEA = "red wine", "blue sea"

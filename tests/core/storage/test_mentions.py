@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Item
-from epic_core.storage.mentions import Mentions
-from epic_core.types import Alignment, Decision, Preference, Verdict
+from epic_memory import EpicMemory, Item
+from epic_memory.storage.mentions import Mentions
+from epic_memory.types import Alignment, Decision, Preference, Verdict
 from helpers import Clock, FakeVerifier, HashEncoder
 
 REMOVED, STAYING = "I take Zyprexolin against seizures.", "I like lakeside cabins."

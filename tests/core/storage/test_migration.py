@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory
-from epic_core.errors import DamagedError, StoreError
-from epic_core.storage import memory_schema
-from epic_core.storage.codecs import checksum
-from epic_core.storage.memory_schema import MEMORY, PREFERENCES
-from epic_core.storage.sqlite.connection import Table
-from epic_core.storage.sqlite.database import Database
-from epic_core.storage.sqlite.tables import META, Schema
-from epic_core.storage.store import Store
-from epic_core.storage.tables.collections import COLLECTION, CollectionTables
+from epic_memory import EpicMemory
+from epic_memory.errors import DamagedError, StoreError
+from epic_memory.storage import memory_schema
+from epic_memory.storage.codecs import checksum
+from epic_memory.storage.memory_schema import MEMORY, PREFERENCES
+from epic_memory.storage.sqlite.connection import Table
+from epic_memory.storage.sqlite.database import Database
+from epic_memory.storage.sqlite.tables import META, Schema
+from epic_memory.storage.store import Store
+from epic_memory.storage.tables.collections import COLLECTION, CollectionTables
 from helpers import HashEncoder
 
 NOTES_1 = Schema(
@@ -168,8 +168,8 @@ def uses_of_the_present(step: FunctionType) -> set[str]:
         for name in names_in(function.__code__):
             value = function.__globals__.get(name)
             statements = isinstance(value, str) and "CREATE TABLE" in value
-            module = isinstance(value, ModuleType) and value.__name__.startswith("epic_core")
-            if isinstance(value, Table | Schema) or statements or module or name.startswith("epic_core"):
+            module = isinstance(value, ModuleType) and value.__name__.startswith("epic_memory")
+            if isinstance(value, Table | Schema) or statements or module or name.startswith("epic_memory"):
                 found.add(name)
             elif isinstance(value, FunctionType) and value not in seen:
                 seen.add(value)
@@ -185,7 +185,7 @@ def statement_of(table: str) -> str:
 
 
 def imports_it(db: sqlite3.Connection) -> None:
-    from epic_core.storage.memory_schema import ITEMS
+    from epic_memory.storage.memory_schema import ITEMS
 
     db.execute(f"SELECT {ITEMS.select} FROM items")
 
@@ -195,7 +195,7 @@ FORBIDDEN: dict[Any, str] = {
     lambda db: [db.execute(PREFERENCES.insert, row) for row in db.execute("SELECT * FROM preferences")]: "PREFERENCES",
     lambda db: db.execute(MEMORY.statements): "MEMORY",
     lambda db: db.execute(memory_schema.ITEMS.insert): "memory_schema",
-    imports_it: "epic_core.storage.memory_schema",
+    imports_it: "epic_memory.storage.memory_schema",
 }
 
 

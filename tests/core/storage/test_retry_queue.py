@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from epic_core import BuildReport, EpicMemory, Item
-from epic_core.errors import RetryQueueFullError
+from epic_memory import BuildReport, EpicMemory, Item
+from epic_memory.errors import RetryQueueFullError
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, contents, documents, held, memory_of, opened
 
 BROKEN = "Perhaps, perhaps not."
@@ -124,7 +124,7 @@ def test_a_full_queue_is_an_error_that_says_how_many_and_what_to_do() -> None:
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_a_full_queue_loses_nothing(bound: int, concurrency: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # All answers come in one batch, however slow the machine is.
-    monkeypatch.setattr("epic_core.runtime.streaming._MOMENT", 60.0)
+    monkeypatch.setattr("epic_memory.runtime.streaming._MOMENT", 60.0)
     items = documents(6)
     fresh = memory_of(Scripted())
     fresh.add(items)

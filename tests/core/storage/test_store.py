@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epic_core.errors import InvalidInputError, MemoryClosedError, StoreError
-from epic_core.storage.codecs import code_length, deflated
-from epic_core.storage.memory_schema import MEMORY, USES
-from epic_core.storage.sizes import sizes
-from epic_core.storage.store import Store
-from epic_core.storage.tables.entries import NewEntry
-from epic_core.storage.tables.items import version_of
-from epic_core.types import Item, MemoryEntry, Preference, Stance
-from epic_core.types.digests import DIGEST_BYTES
+from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
+from epic_memory.storage.codecs import code_length, deflated
+from epic_memory.storage.memory_schema import MEMORY, USES
+from epic_memory.storage.sizes import sizes
+from epic_memory.storage.store import Store
+from epic_memory.storage.tables.entries import NewEntry
+from epic_memory.storage.tables.items import version_of
+from epic_memory.types import Item, MemoryEntry, Preference, Stance
+from epic_memory.types.digests import DIGEST_BYTES
 
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
 NAMESPACE = "default"
@@ -254,7 +254,7 @@ def test_a_new_file_is_made_whole_or_not_at_all(path: Path, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("epic_core.storage.sqlite.tables.Schema.make", interrupted)
+        patched.setattr("epic_memory.storage.sqlite.tables.Schema.make", interrupted)
         with pytest.raises(KeyboardInterrupt):
             Store(path)
     assert list(path.parent.iterdir()) == []
@@ -316,7 +316,7 @@ def test_removed_text_is_gone_from_the_file(path: Path, text: str) -> None:
 
 
 def test_a_file_being_written_elsewhere_is_a_clear_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_core.storage.sqlite.database._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("epic_memory.storage.sqlite.database._BUSY_SECONDS", 0.05)
     one, other = Store(path), Store(path)
     with (
         one.transaction(),

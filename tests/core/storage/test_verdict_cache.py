@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import helpers
-from epic_core import BuildReport, EpicMemory, Item, Stance
-from epic_core.errors import EncoderError, LMError
-from epic_core.lm.prompting import prompt_of
-from epic_core.text.chunking import WordChunker
-from epic_core.verification import EmbeddedVerifier, LMVerifier
+from epic_memory import BuildReport, EpicMemory, Item, Stance
+from epic_memory.errors import EncoderError, LMError
+from epic_memory.lm.prompting import prompt_of
+from epic_memory.text.chunking import WordChunker
+from epic_memory.verification import EmbeddedVerifier, LMVerifier
 from helpers import HashEncoder, KeepAll
 from scripted import (
     BOTH,
@@ -469,7 +469,7 @@ async def test_a_cancelled_build_keeps_what_was_decided_before(
     monkeypatch: pytest.MonkeyPatch, concurrency: int, stop: int
 ) -> None:
     # Nothing is committed before the cancellation, which would otherwise come in the middle of it under load.
-    monkeypatch.setattr("epic_core.runtime.streaming._MOMENT", math.inf)
+    monkeypatch.setattr("epic_memory.runtime.streaming._MOMENT", math.inf)
     items = documents()
     expected, calls = built(items)
     lm = Hanging(concurrency=concurrency)
@@ -526,7 +526,7 @@ def test_a_keyboard_interrupt_of_an_event_loop_keeps_what_was_decided_before() -
 
 KILLED = """
 import itertools, sys
-from epic_core.runtime import streaming
+from epic_memory.runtime import streaming
 from scripted import Scripted, documents, opened
 from pathlib import Path
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.errors import InvalidInputError
-from epic_core.text.chunking import ConversationChunker, WordChunker, count_words, sentences
+from epic_memory.errors import InvalidInputError
+from epic_memory.text.chunking import ConversationChunker, WordChunker, count_words, sentences
 
 # Any text, and text that is rich in what the chunkers look at.
 ANY_TEXT = st.text(max_size=400) | st.lists(

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import Aspects, EpicMemory, Expansion, Item, Preference, Stance
-from epic_core.cli.main import main
-from epic_core.encoders import Encoder, OllamaEncoder, StaticEncoder, default_encoder
-from epic_core.errors import InvalidInputError
-from epic_core.preferences.evidence import embed_aspects
-from epic_core.preferences.parser import aspects_of, language_not_read, parse_aspects
-from epic_core.steering import QuerySteering
-from epic_core.text import language
-from epic_core.text.language import foreign_among, language_of, languages_of, named
-from epic_core.types import BuildReport, Candidate
-from epic_core.verification import CrossEncoderVerifier, EmbeddedVerifier
+from epic_apps.cli.main import main
+from epic_memory import Aspects, EpicMemory, Expansion, Item, Preference, Stance
+from epic_memory.encoders import Encoder, OllamaEncoder, StaticEncoder, default_encoder
+from epic_memory.errors import InvalidInputError
+from epic_memory.preferences.evidence import embed_aspects
+from epic_memory.preferences.parser import aspects_of, language_not_read, parse_aspects
+from epic_memory.steering import QuerySteering
+from epic_memory.text import language
+from epic_memory.text.language import foreign_among, language_of, languages_of, named
+from epic_memory.types import BuildReport, Candidate
+from epic_memory.verification import CrossEncoderVerifier, EmbeddedVerifier
 from helpers import HashEncoder, KeepAll
 
 OURS = Path(__file__).parents[3] / "shared" / "tools"
@@ -211,7 +211,7 @@ def test_texts_are_sampled() -> None:
 
 @pytest.mark.slow
 def test_nothing_is_loaded_by_an_import() -> None:
-    asked = "import sys, epic_core, epic_core.memory; print('py3langid' in sys.modules)"
+    asked = "import sys, epic_memory, epic_memory.memory; print('py3langid' in sys.modules)"
 
     assert subprocess.check_output([sys.executable, "-c", asked], text=True).strip() == "False"
 
@@ -437,7 +437,7 @@ def test_which_languages_encoders_know(tmp_path: Path) -> None:
 
 
 def default_encoder_folder() -> Path:
-    from epic_core.encoders.static import BUNDLED
+    from epic_memory.encoders.static import BUNDLED
 
     return BUNDLED
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from epic_core.preferences.evidence import embed_aspects
-from epic_core.text.lexicon import Concept, Lexicon, default_lexicon, opposites
-from epic_core.text.stems import stems
+from epic_memory.preferences.evidence import embed_aspects
+from epic_memory.text.lexicon import Concept, Lexicon, default_lexicon, opposites
+from epic_memory.text.stems import stems
 from helpers import HashEncoder
 
-LINES = bz2.decompress((files("epic_core") / "data" / "lexicon.tsv.bz2").read_bytes()).decode().splitlines()
+LINES = bz2.decompress((files("epic_memory") / "data" / "lexicon.tsv.bz2").read_bytes()).decode().splitlines()
 ROWS = [[column.split(";") for column in line.split("\t")] for line in LINES]
 
 
@@ -151,12 +151,13 @@ print(any(path.endswith("lexicon.tsv.bz2") for path in opened))
 @pytest.mark.parametrize(
     ("code", "read"),
     [
-        ("import epic_core", False),
+        ("import epic_memory", False),
         (
-            "import epic_core.steering.query_steering, epic_core.preferences.evidence, epic_core.verification.embedded",
+            "import epic_memory.steering.query_steering, epic_memory.preferences.evidence;"
+            " import epic_memory.verification.embedded",
             False,
         ),
-        ("from epic_core.text.lexicon import default_lexicon; default_lexicon()", True),
+        ("from epic_memory.text.lexicon import default_lexicon; default_lexicon()", True),
     ],
 )
 def test_the_file_is_read_when_it_is_first_needed(code: str, read: bool) -> None:

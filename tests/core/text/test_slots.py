@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.text.slots import asked_slot, is_same_subject, slot_of
-from epic_core.text.statements import statement_of
+from epic_memory.text.slots import asked_slot, is_same_subject, slot_of
+from epic_memory.text.statements import statement_of
 
 
 @pytest.mark.parametrize(

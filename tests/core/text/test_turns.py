@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epic_core.text.turns import Turns
+from epic_memory.text.turns import Turns
 
 QUESTION, ANSWER = "Do you have any cats?", "Two, Oscar and Bailey."
 

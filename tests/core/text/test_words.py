@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.text.stems import LONGEST_RUN, content_stems, stem, stems, words_of
+from epic_memory.text.stems import LONGEST_RUN, content_stems, stem, stems, words_of
 
 # Letters, marks, negations and turns in any order: what the scope of a negation is made of.
 _PARTS = (

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import Filter
-from epic_core.errors import InvalidInputError
+from epic_memory import Filter
+from epic_memory.errors import InvalidInputError
 
 OPERATORS = ["eq", "ne", "gt", "ge", "lt", "le"]
 VALUES = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, 1.0]) | st.sampled_from(["a", "b", ""])

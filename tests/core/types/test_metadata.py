@@ -10,8 +10,8 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from epic_core import EpicMemory, Filter, Item
-from epic_core.errors import InvalidInputError
+from epic_memory import EpicMemory, Filter, Item
+from epic_memory.errors import InvalidInputError
 
 VALUES = {
     "date": (date(2026, 5, 9), "2026-05-09"),

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from epic_core.lm import Completion, Message, Token
-from epic_core.types import Candidate, Decision, Verdict
+from epic_memory.lm import Completion, Message, Token
+from epic_memory.types import Candidate, Decision, Verdict
 from scripted import Own, candidate, patient
 
 CASINO, QUIET, VEGAN = "I avoid hotels with on-site casinos.", "I love quiet rooms.", "I follow a vegan diet."

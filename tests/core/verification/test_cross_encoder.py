@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_core import EpicMemory, Item, Preference
-from epic_core.encoders.base import embed
-from epic_core.errors import EncoderError, InvalidInputError, MissingExtraError
-from epic_core.types import Candidate, Decision, Stance, Verdict
-from epic_core.verification import CrossEncoderVerifier, Verifier
+from epic_memory import EpicMemory, Item, Preference
+from epic_memory.encoders.base import embed
+from epic_memory.errors import EncoderError, InvalidInputError, MissingExtraError
+from epic_memory.types import Candidate, Decision, Stance, Verdict
+from epic_memory.verification import CrossEncoderVerifier, Verifier
 from helpers import HashEncoder
 
 CASINOS = "I avoid hotels with casinos."

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import EpicMemory, Preference
-from epic_core.encoders import Encoder, StaticEncoder, default_encoder
-from epic_core.encoders.base import embed
-from epic_core.errors import InvalidInputError
-from epic_core.preferences.evidence import embed_aspects
-from epic_core.preferences.parser import parse_aspects
-from epic_core.text.stems import words_of
-from epic_core.types import Alignment, Candidate, Decision, Item, Stance, Verdict
-from epic_core.types.preferences import Aspects, Expansion
-from epic_core.verification import EmbeddedVerifier
-from epic_core.verification.base import checked_verdict
-from epic_core.verification.embedded import DEFAULT_THRESHOLD, shipped_weights
-from epic_core.verification.features import (
+from epic_memory import EpicMemory, Preference
+from epic_memory.encoders import Encoder, StaticEncoder, default_encoder
+from epic_memory.encoders.base import embed
+from epic_memory.errors import InvalidInputError
+from epic_memory.preferences.evidence import embed_aspects
+from epic_memory.preferences.parser import parse_aspects
+from epic_memory.text.stems import words_of
+from epic_memory.types import Alignment, Candidate, Decision, Item, Stance, Verdict
+from epic_memory.types.preferences import Aspects, Expansion
+from epic_memory.verification import EmbeddedVerifier
+from epic_memory.verification.base import checked_verdict
+from epic_memory.verification.embedded import DEFAULT_THRESHOLD, shipped_weights
+from epic_memory.verification.features import (
     MEASURES,
     STANCE_MEASURES,
     SURE_MEASURES,
@@ -34,12 +34,12 @@ from epic_core.verification.features import (
     measured,
     stance_measured,
 )
-from epic_core.verification.wording import worded_instruction
+from epic_memory.verification.wording import worded_instruction
 from helpers import HashEncoder
 from hostile_chunks import CHUNKS
 
 WRITTEN = Path(__file__).parents[3] / "shared/tools/written"
-DATA = (files("epic_core") / "data" / "verifier.json").read_bytes()
+DATA = (files("epic_memory") / "data" / "verifier.json").read_bytes()
 PREFERENCES = ("I avoid hotels with casinos.", "I love quiet mountain trails.", "I don't eat pork.", "I am vegan.")
 TEXTS = (
     "The Bellmore is a quiet hotel off the Strip without a casino.",
@@ -553,7 +553,7 @@ def test_a_memory_keeps_what_it_keeps(encoder: StaticEncoder) -> None:
 
 def test_the_weights_are_small_and_of_known_measures() -> None:
     # With the lexicon, which steering uses, too.
-    assert len(DATA) + len((files("epic_core") / "data" / "lexicon.tsv.bz2").read_bytes()) <= 105_000
+    assert len(DATA) + len((files("epic_memory") / "data" / "lexicon.tsv.bz2").read_bytes()) <= 105_000
     shipped = json.loads(DATA)
     linear = {name for name in shipped if isinstance(shipped[name], dict) and "weights" in shipped[name]}
     of = {"relevance": MEASURES, "stance": STANCE_MEASURES, "sure": SURE_MEASURES, "sure_of_note": SURE_MEASURES}

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core import Item
-from epic_core.errors import InvalidInputError
-from epic_core.lm import Completion, Message, Token
-from epic_core.lm.prompting import Prompt
-from epic_core.types import Candidate, Decision, Stance, Verdict
-from epic_core.verification import LMVerifier
+from epic_memory import Item
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm import Completion, Message, Token
+from epic_memory.lm.prompting import Prompt
+from epic_memory.types import Candidate, Decision, Stance, Verdict
+from epic_memory.verification import LMVerifier
 from scripted import (
     DISCARDED,
     EXPECTED,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from epic_core import EpicMemory, Item
-from epic_core.errors import InvalidInputError, LMUnavailableError
-from epic_core.lm import Completion
-from epic_core.types import Candidate, Decision, Preference
-from epic_core.verification import EmbeddedVerifier
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import InvalidInputError, LMUnavailableError
+from epic_memory.lm import Completion
+from epic_memory.types import Candidate, Decision, Preference
+from epic_memory.verification import EmbeddedVerifier
 from helpers import HashEncoder
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, memory_of, opened, rows, verifier_of
 
@@ -53,7 +53,7 @@ def test_copies_do_not_ask_a_server_that_is_down_again_and_again() -> None:
 async def test_a_cancellation_that_comes_with_the_last_answer_is_not_swallowed(
     monkeypatch: pytest.MonkeyPatch, concurrency: int
 ) -> None:
-    monkeypatch.setattr("epic_core.runtime.streaming._MOMENT", 0.0)  # each answer is committed as it comes
+    monkeypatch.setattr("epic_memory.runtime.streaming._MOMENT", 0.0)  # each answer is committed as it comes
 
     class Cancelling(Scripted):
         task: asyncio.Task[Any] | None = None

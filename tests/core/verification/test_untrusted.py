@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_core.lm import Message, prompting
-from epic_core.lm.prompting import Prompt, numbered, quoted, section
-from epic_core.types import Decision, Verdict
-from epic_core.verification.lm import LMVerifier
+from epic_memory.lm import Message, prompting
+from epic_memory.lm.prompting import Prompt, numbered, quoted, section
+from epic_memory.types import Decision, Verdict
+from epic_memory.verification.lm import LMVerifier
 from hostile_chunks import CHUNKS
 from scripted import Own, candidate
 
@@ -118,7 +118,9 @@ def verdict(model: Own, text: str) -> Verdict:
 def unquoted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks enter prompts as they are."""
     monkeypatch.setattr(prompting, "quoted", lambda text: text)
-    monkeypatch.setattr("epic_core.verification.lm.section", lambda text, name="chunk": f"<{name}>\n{text}\n</{name}>")
+    monkeypatch.setattr(
+        "epic_memory.verification.lm.section", lambda text, name="chunk": f"<{name}>\n{text}\n</{name}>"
+    )
 
 
 def test_no_hostile_chunk_can_talk_its_way_into_the_memory() -> None:

@@ -1,0 +1,52 @@
+"""Commands that use what is known of the user: `epic fill` fills in a form, `epic due` lists what is coming up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option, Typer
+
+from epic_apps.cli.options import InFile, Model, command
+
+
+def add_commands(app: Typer) -> None:
+    """Add the commands."""
+    command(app)(fill)
+    command(app)(due)
+
+
+def fill(
+    file: InFile,
+    model: Model,
+    form: Annotated[
+        str, Argument(metavar="FORM", help='JSON: {"fields": [{"name": ..., "question": ..., "type": ...}]}')
+    ],
+    out: Annotated[str | None, Option(metavar="FILE", help="write the values into this file, as JSON by name")] = None,
+) -> None:
+    """Fill in a form from what is held, each value with its memory."""
+    from epic_learn.forms import Form
+    from epic_memory.storage.sqlite.files import new_file
+
+    asked = Form.of(form)
+    with file.open(model) as memory:
+        filled = memory.fill(asked)
+    count = sum(each.state == "filled" for each in filled)
+    file.show(filled.fields, *map(str, filled), f"{count} of {len(filled.fields)} fields filled in.")
+    if out:
+        with new_file(Path(out), overwrite=False) as made:
+            Path(made).write_text(json.dumps(filled.values, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def due(
+    file: InFile,
+    before: Annotated[
+        str | None, Option(metavar="DAY", help="up to which day, like 2027-03-31 (default: 30 days from now)")
+    ] = None,
+) -> None:
+    """List the facts that name a day that is coming up, and what expires by then."""
+    with file.open() as memory:
+        found = memory.due(before)
+    nothing = "No fact names a day that is coming up, and nothing expires by then."
+    file.show(found, *(map(str, found) if found else [nothing]))

@@ -1,0 +1,180 @@
+"""Commands that learn from what is said: onboard, learn, proposals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from typer import Argument, Option, Typer
+
+from epic_apps.cli.options import InFile, Model, command
+from epic_apps.cli.printing import show, visible, warn
+from epic_memory.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from epic_learn.onboarding import Question
+    from epic_memory.memory import EpicMemory
+    from epic_memory.types.proposals import Proposal
+
+
+def add_commands(app: Typer) -> None:
+    """Add the commands."""
+    for function in (onboard, learn, proposals):
+        command(app)(function)
+
+
+def _read_json(name: str) -> Any:
+    try:
+        return json.loads(Path(name).read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{name} is no JSON: {error}.") from None
+
+
+def onboard(
+    file: InFile,
+    model: Model,
+    answers: Annotated[
+        str | None,
+        Option(metavar="FILE", help="answers by the ids of the questions, as JSON; accepted as given"),
+    ] = None,
+    questions: Annotated[str | None, Option(metavar="FILE", help="your own questions, as JSON")] = None,
+) -> None:
+    """Answer questions, each of them optional; makes a new memory."""
+    from epic_learn.onboarding import QUESTIONS, Onboarding, Question, read_questions, send
+
+    asked = QUESTIONS if questions is None else read_questions(_read_json(questions))
+    reply = _Terminal() if answers is None else _Answers(_read_json(answers), asked, shown=not file.json)
+    with file.open_or_make(model) as memory:
+        asking = Onboarding(asked).start(memory)
+        step, accepted = next(asking, None), 0
+        try:
+            while step is not None:
+                answer = reply.answer(step) if isinstance(step, Question) else reply.decide(step)
+                accepted += not isinstance(step, Question) and bool(answer)
+                step = send(asking, answer)
+        except EOFError:
+            show("")
+        lists = f"epic preferences {file.memory} list shows preferences."
+        file.show({"accepted": accepted}, f"{file.memory}: {accepted} answers are kept. {lists}")
+
+
+class _Terminal:
+    """Somebody who answers at a terminal."""
+
+    def __init__(self) -> None:
+        self._category = ""
+        show("Every question can be skipped by Enter; b goes back; Ctrl-C ends, and keeps what was answered.")
+
+    def answer(self, question: Question) -> str:
+        from epic_learn.onboarding import BACK
+
+        if question.category != self._category:
+            self._category = question.category
+            show(f"\n{question.category}")
+        answer = input(f"  {visible(question.text)}\n  > ")
+        return BACK if answer.strip() == "b" else answer
+
+    def decide(self, proposal: Proposal) -> bool | str:
+        show(f"    {_told(proposal)}")
+        answer = input("    keep it? [Y]es, [n]o, or in other words: ").strip()
+        return True if answer.casefold() in ("", "y", "yes") else False if answer.casefold() in ("n", "no") else answer
+
+
+class _Answers:
+    """Answers that a file holds, all of which are meant."""
+
+    def __init__(self, answers: Any, questions: Sequence[Question], *, shown: bool) -> None:
+        known = {question.id for question in questions}
+        if not isinstance(answers, dict) or not all(isinstance(each, str) for each in answers.values()):
+            raise InvalidInputError('Answers are an object of texts: {"work": "I am a nurse."}')
+        if unknown := sorted(answers.keys() - known):
+            raise InvalidInputError(f"There is no question {unknown[0]!r}. There are: {', '.join(sorted(known))}.")
+        self._answers: dict[str, str] = answers
+        self._shown = shown
+
+    def answer(self, question: Question) -> str:
+        return self._answers.get(question.id, "")
+
+    def decide(self, proposal: Proposal) -> bool:
+        if self._shown:
+            show(_told(proposal))
+        return True
+
+
+def _told(proposal: Proposal) -> str:
+    """Return a proposal on one line; a preference with what it likes and avoids."""
+    from epic_memory.preferences.parser import parse_aspects
+
+    likes = f"   ({parse_aspects(proposal.text)})" if proposal.about_preference and proposal.text else ""
+    return f"{proposal}{likes}"
+
+
+def learn(
+    file: InFile,
+    model: Model,
+    chat: Annotated[str, Argument(metavar="CHAT", help="a chat log: .json (an export, too), .jsonl or .txt")],
+    user: Annotated[list[str], Option(metavar="NAME", help="a speaker who is the user")] = [],  # noqa: B006
+    auto: Annotated[
+        float | None, Option(metavar="CONFIDENCE", help="accept additions from this confidence on, as 0.9")
+    ] = None,
+) -> None:
+    """Read a chat for what it says of the user, as proposals."""
+    from epic_apps.cli.sources import read_messages
+
+    messages = read_messages(chat)
+    with file.open_or_make(model) as memory:
+        made = memory.propose(messages, auto=auto, user=user)
+    accepted = [f"accepted  {each}\n          {each.quote!r}" for each in made.report.accepted]
+    waiting = [f"Nothing of this is in force yet: epic proposals {file.memory} accept ID ..."] if made else []
+    file.show(
+        {"proposals": list(made), "report": made.report},
+        *(_lines(each) for each in made),
+        *accepted,
+        str(made.report),
+        *waiting,
+    )
+
+
+def _lines(proposal: Proposal) -> str:
+    return f"{proposal.id[:8]}  {proposal}\n          {proposal.origin}"
+
+
+def proposals(
+    file: InFile,
+    model: Model,
+    action: Annotated[Literal["list", "accept", "reject"], Argument(help="what to do")] = "list",
+    ids: Annotated[list[str], Argument(metavar="ID...", help="the beginning of an id, or all")] = [],  # noqa: B006
+    text: Annotated[str | None, Option(help="accept one in these words")] = None,
+) -> None:
+    """List what is proposed; accept or reject it."""
+    with file.open(model) as memory:
+        if action == "list":
+            waiting = memory.proposals()
+            file.show(waiting, *map(_lines, waiting), f"{len(waiting)} proposals wait for a decision.")
+            return
+        chosen = _chosen(memory, ids)
+        if text is not None and (action != "accept" or len(chosen) != 1):
+            raise InvalidInputError("--text is the wording of one proposal that is accepted.")
+        for proposal in chosen:
+            if action == "reject":
+                memory.reject(proposal)
+                continue
+            for warning in memory.accept(proposal, text).warnings:
+                warn(warning)
+        file.show(chosen, *(f"{action}ed  {proposal}" for proposal in chosen))
+
+
+def _chosen(memory: EpicMemory, ids: Sequence[str]) -> list[Proposal]:
+    """Return the open proposals whose ids begin like those given."""
+    waiting = memory.proposals()
+    chosen: dict[str, Proposal] = {}
+    for begin in ids:
+        found = [each for each in waiting if begin == "all" or each.id.startswith(begin)]
+        if not found or (len(found) > 1 and begin != "all"):
+            raise InvalidInputError(f"{len(found)} open proposals have an id that begins with {begin!r}.")
+        chosen |= {each.id: each for each in found}
+    if not ids:
+        raise InvalidInputError("Say which: the beginnings of their ids, or all.")
+    return list(chosen.values())

@@ -1,0 +1,315 @@
+"""Command line: epic build, add, ask and more; the other modules of this package add the other commands."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from epic_apps.cli import apps, asking, facts, files, forms, learning, preferences, rerank
+from epic_apps.cli.options import Common, InFile, Judging, Model, command, new_app
+from epic_apps.cli.printing import fail, show, warn
+from epic_memory import __version__
+from epic_memory.errors import EpicError, InvalidInputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from epic_memory.memory import EpicMemory
+    from epic_memory.types.reports import BuildReport
+
+app = new_app(help="A memory that keeps what matters to one user.")
+# What the command line itself refuses: an unknown command or option, or a value that cannot be.
+_UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
+_COMPLETE = "_EPIC_COMPLETE"
+# Files that are gone from their folder, and are named.
+_MOST_GONE = 20
+_PANELS = {
+    "Build and ask": "demo build add ask list show explain",
+    "What it knows of you": "preferences onboard learn proposals note facts fill due",
+    "The file": "stats namespaces not-kept retry verify compact backup export import reencode forget",
+    "More": "rerank eval mcp inspect",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0; 2 for an error that the user can correct; 130 after Ctrl-C."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed before the start, as by `>&-`
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open as long as the process
+    try:
+        try:
+            return _run(sys.argv[1:] if arguments is None else list(arguments))
+        finally:
+            if not sys.stdout.closed:  # as version 1 of the SDK of MCP leaves it
+                sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as ended:
+        if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        # The reader has gone (`epic ask ... | head`): print nothing more, and avoid a traceback at exit.
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
+    program = typer.main.get_command(app)
+    if _COMPLETE in os.environ:
+        program(prog_name="epic")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a character shows a question mark, not a traceback.
+        sys.stdout.reconfigure(errors="replace")
+    logger = logging.getLogger("epic_memory")
+    logged = logger.level, logger.handlers
+    try:
+        with program.make_context("epic", arguments) as context:
+            program.invoke(context)
+    except typer.Exit as ended:
+        return ended.exit_code
+    except _UsageError as error:
+        fail(_refusal(error))
+        return 2
+    except EpicError as error:
+        fail(error)
+        return 2
+    except KeyboardInterrupt:
+        fail("stopped. What was committed before is kept; run it again to go on.")
+        return 130
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        fail(f"{error.filename or 'a file'}: {error.strerror or error}")
+        return 2
+    finally:
+        logger.level, logger.handlers = logged
+    return 0
+
+
+def _refusal(error: Any) -> str:
+    """Return what is wrong with a command line, what may have been meant, and where the help is."""
+    message = error.format_message()
+    likely = getattr(error, "possibilities", None)
+    if "Did you mean" in error.message:
+        message = error.message
+    elif likely:
+        message = f"{error.message.rstrip('.')}. Did you mean {', '.join(likely)}?"
+    return f"{message}\nHelp: {error.ctx.command_path if error.ctx else 'epic'} --help"
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        show(f"epic-memory {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _epic(
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="show the version")] = False,
+) -> None:
+    pass
+
+
+@command(app)
+def demo(
+    model: Model,
+    out: Annotated[str | None, Option(metavar="FILE", help="keep the memory in this file")] = None,
+) -> None:
+    """Build a memory from a bundled corpus, and ask it and plain retrieval the same questions."""
+    from epic_apps.cli.demo import run_demo
+
+    for part in run_demo(out, **model.options()):
+        show(part)
+
+
+@command(app)
+def build(
+    common: Common,
+    judging: Judging,
+    sources: Annotated[
+        list[str], Argument(metavar="SOURCE...", help="notes, documents, .jsonl, .json, or folders of them")
+    ],
+    out: Annotated[str, Option(metavar="FILE", help="the memory's file")],
+    preferences: Annotated[
+        str | None, Option(metavar="FILE", help="one preference a line; needed for a new memory")
+    ] = None,
+    sync: Annotated[bool, Option("--sync", help="change the file's preferences to those given")] = False,
+    tau: Annotated[float | None, Option(help="threshold of the coarse filter, a cosine")] = None,
+    keep_rate: Annotated[
+        float | None, Option(help="share of the first items that shall pass it, above 0, at most 1")
+    ] = None,
+    reserve: Annotated[
+        str | None,
+        Option(metavar="SIZE", help='up to which size the file keeps what was not kept as text (default "1 MB")'),
+    ] = None,
+    budget: Annotated[str | None, Option(metavar="SIZE", help='bytes the file never exceeds, such as "1 MB"')] = None,
+    tags: Annotated[bool, Option("--tags", help="give items tags: names and noun phrases, for `ask --tag`")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="no progress bar, which only a terminal gets")] = False,
+) -> None:
+    """Build a memory, or add to it."""
+    from epic_apps.cli.roots import Roots
+    from epic_apps.cli.sources import Sources, read_preferences
+    from epic_graph import PhraseTagger
+    from epic_memory.memory import EpicMemory
+
+    if tau is not None and keep_rate is not None:
+        raise InvalidInputError("--keep-rate is not allowed with --tau. Give one of them.")
+    given = None if preferences is None else read_preferences(preferences)
+    read = Sources(sources)
+    read.files()  # a wrong path has to fail before anything is written
+    new = not Path(out).exists()
+    if given is None and new:
+        made = f"give --preferences FILE to make it, or make it by answering questions: epic onboard {out}"
+        raise InvalidInputError(f"{out} does not exist yet: {made}.")
+    with EpicMemory.open(
+        out,
+        given,
+        sync=sync,
+        encoder=common.encoder,
+        namespace=common.namespace,
+        tau=tau,
+        keep_rate=keep_rate,
+        budget=budget,
+        reserve=reserve,
+        tagger=PhraseTagger() if tags else None,
+        **judging.options(),
+    ) as memory:
+        _warn(memory)
+        read.roots = Roots(memory)
+        try:
+            report = memory.add(read, progress=not quiet and sys.stderr.isatty())
+        except EpicError:
+            _remove_empty(memory, new)
+            raise
+        for skipped in read.skipped:
+            warn(skipped, "skipped")
+        for failure in read.failures:
+            warn(failure, "skipped")
+        if read.failures and not report.seen:
+            _remove_empty(memory, new)
+            raise InvalidInputError("Nothing could be read.")
+        gone, going = read.roots.left_by(list(map(Path, sources)), read.whole, read.places)
+        if going:
+            memory.forget(*going)
+        read.roots.write()
+        _report(common, memory, report, skipped=read.skipped, failures=read.failures, gone=gone)
+        if read.failures:
+            raise InvalidInputError(f"{out} holds all of the sources but what could not be read.")
+
+
+@command(app)
+def add(
+    file: InFile,
+    judging: Judging,
+    texts: Annotated[
+        list[str], Argument(metavar="TEXT...", help="what may be kept; - reads a text from standard input")
+    ],
+) -> None:
+    """Offer texts to a memory, which decides what it keeps."""
+    from epic_apps.cli.readers.base import standard_input
+    from epic_memory.text.chunking import WordChunker
+
+    pieces = [piece for text in texts for piece in (WordChunker().chunks(standard_input()) if text == "-" else [text])]
+    with file.open(judging) as memory:
+        _report(file, memory, memory.add(pieces))
+
+
+def _report(common: Common, memory: EpicMemory, report: BuildReport, **sources: Sequence[str]) -> None:
+    """Print what was taken in, what left with its sources, and what the memory holds then."""
+    size = memory.stats().bytes["total"]
+    opened = memory.opening_report
+    lines = []
+    if opened.read or opened.unread or opened.expanded:
+        expanded = f", {opened.expanded} expanded" if opened.expanded else ""
+        asked = f" ({opened.usage.calls} calls)"
+        lines.append(f"{opened.read} preferences read by the model, {len(opened.unread)} not{expanded}{asked}")
+    gone = sources.get("gone", ())
+    lines += [str(report), *(f"{name} is gone, and its items left the memory" for name in gone[:_MOST_GONE])]
+    lines += [f"{len(gone) - _MOST_GONE} more files are gone"] if len(gone) > _MOST_GONE else []
+    lines.append(f"{memory.path}: {len(memory)} items, {size / 1e6:.3f} MB")
+    common.show({"report": report, "items": len(memory), "bytes": size, **sources}, *lines)
+
+
+def _warn(memory: EpicMemory) -> None:
+    """Print the warnings from making or opening a memory."""
+    for warning in memory.opening_report.warnings:
+        warn(warning)
+
+
+def _remove_empty(memory: EpicMemory, new: bool) -> None:
+    """Remove a new file in which only the preferences were committed: the user has those."""
+    counts = memory.stats().counts
+    if new and memory.path is not None and not (counts["items"] or counts["light"] or counts["pending"]):
+        memory.close()
+        memory.path.unlink()
+
+
+@command(app)
+def retry(file: InFile, judging: Judging) -> None:
+    """Verify the undecided items again, and read the preferences that wait to be read."""
+    with file.open(judging) as memory:
+        made_by = memory.stats().verified_by
+        if judging.llm is None and made_by is not None:
+            raise InvalidInputError(
+                f"These items wait for a language model ({made_by}). Say which decides: epic retry FILE --llm MODEL"
+            )
+        file.show(memory.retry(progress=sys.stderr.isatty()))
+
+
+@command(app)
+def reencode(file: InFile) -> None:
+    """Embed a memory anew with the encoder given."""
+    from epic_memory.memory import EpicMemory
+
+    with EpicMemory.open(
+        file.memory, encoder=file.encoder, namespace=file.namespace, must_exist=True, reencode=True
+    ) as memory:
+        file.show(memory.stats())
+
+
+@command(app)
+def import_(
+    common: Common,
+    export: Annotated[str, Argument(metavar="EXPORT", help="the lines of JSON")],
+    memory: Annotated[str, Argument(metavar="FILE", help="the memory's file")],
+) -> None:
+    """Make a memory of what `epic export` wrote."""
+    from epic_memory.memory import EpicMemory
+
+    with EpicMemory.import_(export, memory, encoder=common.encoder, namespace=common.namespace) as made:
+        _warn(made)
+        common.show({"items": len(made)}, f"{memory}: {len(made)} items")
+
+
+# What follows `eval` is for another package, which the core does not know, and which has options of its own.
+@app.command(
+    "eval",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False},
+)
+def evaluate(context: typer.Context) -> None:
+    """Run the papers' evaluation, or that of your own memory (extra: eval)."""
+    try:
+        run: Callable[[Sequence[str]], None] = import_module("epic_eval.cli").main
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "epic_eval", "eval") from None
+    run(context.args)
+
+
+for module in (asking, files, learning, facts, forms, apps):
+    module.add_commands(app)
+app.add_typer(preferences.app, name="preferences")
+app.add_typer(rerank.app, name="rerank")
+for panel, names in _PANELS.items():
+    listed: list[Any] = [*app.registered_commands, *app.registered_groups]
+    for each in listed:
+        if each.name in names.split():
+            each.rich_help_panel = panel
+
+if __name__ == "__main__":
+    sys.exit(main())

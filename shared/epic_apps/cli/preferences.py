@@ -1,0 +1,230 @@
+"""Commands about preferences: epic preferences FILE list, show, add, remove, replace, set, edit, reread."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from typer import Argument, Option
+
+from epic_apps.cli.options import Group, InFile, Judging, command, new_app
+from epic_apps.cli.printing import warn
+from epic_memory.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from epic_memory.memory import EpicMemory
+    from epic_memory.types.preferences import Aspects
+
+_READ_BY = {
+    "parser": "read by the parser",
+    "model": "read by a language model",
+    "user": "set by the user",
+    "unread": "not read by the parser; say what it likes and avoids by `set`, or use --llm",
+}
+
+_WRITTEN_BY = {
+    "bundled": "borrowed from the bundled library",
+    "model": "written by a language model",
+    "user": "set by the user",
+}
+_WIDTH = 12
+
+
+class _Actions(Group):
+    """Actions that are named behind the file: `epic preferences FILE list`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the action in front; without one, list."""
+        place = next((place for place, word in enumerate(args) if word in self.commands), None)
+        if place is None and args and not args[0].startswith("-"):
+            # What stands behind the file is no action, and is refused by its name.
+            place = 1 if len(args) > 1 and not args[1].startswith("-") else None
+            args = args if place else ["list", *args]
+        if place:
+            args = [args[place], *args[:place], *args[place + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+app = new_app(
+    cls=_Actions,
+    help="List, show, add, remove, replace or correct preferences: epic preferences FILE ACTION.",
+    subcommand_metavar="FILE [ACTION] [ARGS]...",
+)
+Which = Annotated[str, Argument(metavar="PREFERENCE", help="its text or id")]
+Phrases = list[str] | None
+
+
+@command(app)
+def _list(file: InFile) -> None:
+    """List them with what each likes and avoids, and who read it."""
+    with file.open() as memory:
+        unread = memory.unread
+        listed = [
+            {"id": each.id, "text": each.text, "expires_at": each.expires_at, "aspects": memory.aspects(each)}
+            for each in memory.preferences
+        ]
+        lines = []
+        for preference in memory.preferences:
+            ends = preference.expires_at
+            until = "" if ends is None else f"  (until {ends:%Y-%m-%d %H:%M} UTC)"
+            lines.append(f"{preference.id}  {preference}{until}")
+            lines.append(_line(memory.aspects(preference), again=preference.text in unread))
+    file.show(listed, *(lines or ["It has no preferences."]))
+
+
+@command(app)
+def _show(file: InFile, text: Which) -> None:
+    """Show what one likes and avoids, what it means in practice, and who said so."""
+    with file.open() as memory:
+        _print(file, memory, text)
+
+
+@command(app)
+def _add(
+    file: InFile,
+    judging: Judging,
+    text: Annotated[str, Argument(metavar="TEXT", help="the preference")],
+    expires: Annotated[
+        str | None, Option(metavar="WHEN", help="until when it counts, like 2027-03-31T12:00:00+01:00")
+    ] = None,
+) -> None:
+    """Add one; the items that are held are matched with it, too."""
+    from epic_memory.types import Preference
+    from epic_memory.types.validation import checked_moment
+
+    ends = None if expires is None else checked_moment(expires)
+    preference = Preference(text=text, expires_at=ends)
+    with file.open(judging) as memory:
+        file.show(memory.add_preference(preference, progress=sys.stderr.isatty()))
+
+
+@command(app)
+def _remove(file: InFile, judging: Judging, text: Which) -> None:
+    """Remove one, with the items that nothing else holds."""
+    with file.open(judging) as memory:
+        report = memory.remove_preference(text)
+        for warning in report.warnings:
+            warn(warning)
+        file.show({"items": len(memory)}, f"removed; {len(memory)} items are left")
+
+
+@command(app)
+def _replace(
+    file: InFile, judging: Judging, old: Which, new: Annotated[str, Argument(metavar="NEW", help="the new preference")]
+) -> None:
+    """Put another in its place."""
+    with file.open(judging) as memory:
+        file.show(memory.replace_preference(old, new, progress=sys.stderr.isatty()))
+
+
+@command(app)
+def _set(
+    file: InFile,
+    text: Which,
+    likes: Annotated[Phrases, Option(metavar="PHRASE", help="once or more; '' for nothing")] = None,
+    avoids: Annotated[Phrases, Option(metavar="PHRASE", help="once or more; '' for nothing")] = None,
+    firmness: Annotated[Literal["strict", "strong", "mild"] | None, Option(help="how firmly it is meant")] = None,
+    scope: Annotated[str | None, Option(help="when or where it holds; '' for always")] = None,
+) -> None:
+    """Say what it likes and avoids; what is not given stays."""
+    from epic_memory.types.preferences import FIRMNESS, Aspects
+
+    with file.open() as memory:
+        held = memory.aspects(text)
+        corrected = Aspects(
+            liked=_corrected(likes, held.liked),
+            avoided=_corrected(avoids, held.avoided),
+            firmness=held.firmness if firmness is None else FIRMNESS[firmness],
+            scope=held.scope if scope is None else scope.strip(),
+            source="user",
+        )
+        memory.set_aspects(text, corrected)
+        file.show(memory.aspects(text), _line(memory.aspects(text)))
+
+
+@command(app)
+def _edit(
+    file: InFile,
+    text: Which,
+    question: Annotated[
+        Phrases, Option(metavar="PHRASE", help="what the user might ask for which it matters; '' for nothing")
+    ] = None,
+    follows: Annotated[Phrases, Option(metavar="PHRASE", help="what suits the user; '' for nothing")] = None,
+    breaks: Annotated[Phrases, Option(metavar="PHRASE", help="what it rules out; '' for nothing")] = None,
+) -> None:
+    """Say what it means in practice; what is not given stays."""
+    from epic_memory.types.preferences import Expansion
+
+    if question is follows is breaks is None:
+        raise InvalidInputError("Say what it means in practice: --question, --follows or --breaks, each once or more.")
+    with file.open() as memory:
+        held = memory.expansions(text)
+        known = ((), (), ()) if held is None else (held.questions, held.follows, held.breaks)
+        parts = [_corrected(*both) for both in zip((question, follows, breaks), known, strict=True)]
+        edited = Expansion(questions=parts[0], follows=parts[1], breaks=parts[2], source="user")
+        memory.set_expansion(text, edited)
+        _print(file, memory, text)
+
+
+@command(app)
+def _reread(file: InFile, judging: Judging, text: Which) -> None:
+    """Have what it likes and avoids read anew, by --llm, --expand or the parser."""
+    with file.open(judging) as memory:
+        report = memory.set_aspects(text, None)
+        held = memory.expansions(text)
+        if held is not None and held.source == "user" and not report.unread and (judging.llm or judging.expand):
+            # The model's own expansion was rewritten with the aspects; the user's is reset here, as the user's
+            # aspects are.
+            report = memory.set_expansion(text, None)
+        for reason in report.unread.values():
+            warn(reason)
+        file.show(memory.aspects(text), _line(memory.aspects(text), again=bool(report.unread)))
+
+
+def _corrected(given: Phrases, known: tuple[str, ...]) -> tuple[str, ...]:
+    return known if given is None else tuple(phrase for phrase in given if phrase.strip())
+
+
+def _print(file: InFile, memory: EpicMemory, text: str) -> None:
+    """Print the aspects and the expansion of a preference."""
+    value = {"aspects": memory.aspects(text), "expansion": memory.expansions(text)}
+    file.show(value, *_shown(memory, text))
+
+
+def _shown(memory: EpicMemory, text: str) -> Iterator[str]:
+    """Yield lines that show the aspects and the expansion of a preference."""
+    from epic_memory.types import Preference
+
+    aspects, expansion = memory.aspects(text), memory.expansions(text)
+    preference = next(each for each in memory.preferences if each.id in (text, Preference(text=text).id))
+    yield f"{preference.id}  {preference}"
+    yield from _row("likes", aspects.liked)
+    yield from _row("avoids", aspects.avoided)
+    if aspects.understood:
+        yield from _row("firmness", (f"{aspects.firmness:g}",))
+    if aspects.scope:
+        yield from _row("scope", (aspects.scope,))
+    yield from _row("read", (_READ_BY[aspects.source],))
+    yield ""
+    if expansion is None:
+        yield "It has no expansion of its own."
+    else:
+        yield from _row("questions", expansion.questions)
+        yield from _row("follows", expansion.follows)
+        yield from _row("breaks", expansion.breaks)
+        yield from _row("written", (_WRITTEN_BY[expansion.source],))
+    if preference.text in memory.unread:
+        yield "A language model failed to read it, and is asked again."
+
+
+def _row(name: str, phrases: tuple[str, ...]) -> Iterator[str]:
+    """Yield a name with its phrases, one a line."""
+    for number, phrase in enumerate(phrases):
+        # A line break in a user's phrase must not make it look like another row.
+        yield f"{'' if number else name:{_WIDTH}}{' '.join(phrase.split())}"
+
+
+def _line(aspects: Aspects, *, again: bool = False) -> str:
+    failed = "; a language model failed, and is asked again" if again else ""
+    return f"    {aspects}  ({_READ_BY[aspects.source]}{failed})"

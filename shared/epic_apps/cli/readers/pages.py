@@ -1,0 +1,123 @@
+"""Readers of HTML by its headings, and of EPUB books, which are HTML in an archive."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from epic_apps.cli.readers.base import Left, Outline, Section, archive_of, content_of, library
+from epic_memory.errors import InvalidInputError
+
+# The parser stops at texts of this length, without a word.
+_LARGEST_PAGE = 9_000_000
+_LEVELS = {f"h{level}": level for level in range(1, 7)}
+_UNSEEN = {"script", "style", "noscript", "template", "svg", "math", "iframe", "object"}
+_INLINE = {"a", "abbr", "b", "bdi", "cite", "code", "em", "font", "i", "kbd", "mark", "q", "s", "small", "span"} | {
+    *("strong", "sub", "sup", "time", "u", "var", "wbr", "img", "ins", "del", "label")
+}
+_CONTAINER = "META-INF/container.xml"
+
+
+class _Page:
+    """A target of the parser's events: the text of a page, cut at its headings."""
+
+    def __init__(self) -> None:
+        self.title = ""
+        self.sections: list[Section] = []
+        self._outline = Outline()
+        self._words: list[str] = []
+        self._unseen = 0
+
+    def start(self, tag: Any, attributes: Any) -> None:
+        """Begin an element."""
+        self._unseen += tag in _UNSEEN
+        if tag not in _INLINE:
+            self._break()
+
+    def end(self, tag: Any) -> None:
+        """End an element."""
+        self._unseen -= tag in _UNSEEN
+        if tag == "title" and not self.title:
+            self.title = " ".join("".join(self._words).split())[:500]
+            self._words = []
+        elif tag in _LEVELS:
+            self.sections += self._outline.heading(_LEVELS[tag], "".join(self._words))
+            self._words = []
+        elif tag not in _INLINE:
+            self._break()
+
+    def data(self, text: str) -> None:
+        """Add text."""
+        if not self._unseen:
+            self._words.append(text)
+
+    def close(self) -> _Page:
+        """End the page."""
+        self._break()
+        self.sections += self._outline.end()
+        return self
+
+    def _break(self) -> None:
+        if line := " ".join("".join(self._words).split()):
+            self._outline.line(line)
+        self._words = []
+
+
+def page_of(content: bytes, encoding: str | None = None) -> tuple[str, list[Section]]:
+    """Return the title and the sections of an HTML page.
+
+    Raises:
+        InvalidInputError: for a page that is too large.
+    """
+    etree = library("lxml.etree")
+    if len(content) > _LARGEST_PAGE:
+        raise InvalidInputError(f"It has more than {_LARGEST_PAGE // 1_000_000} MB of HTML. Divide it first.")
+    if encoding is None:
+        try:
+            content.decode("utf-8")
+            encoding = "utf-8"
+        except UnicodeDecodeError:
+            pass  # as the page says itself
+    if not content.strip():
+        return "", []
+    page: _Page = etree.fromstring(content, etree.HTMLParser(target=_Page(), encoding=encoding, no_network=True))
+    return page.title, page.sections
+
+
+def read_html(path: Path) -> Iterator[Section | Left]:
+    """Read a page as a section for each heading that has a text; scripts and styles are no text."""
+    title, sections = page_of(content_of(path))
+    for section in sections:
+        yield replace(section, metadata={"title": title} if title else {})
+
+
+def read_epub(path: Path) -> Iterator[Section | Left]:
+    """Read a book's pages in their order."""
+    etree = library("lxml.etree")
+    with archive_of(path) as archive:
+
+        def xml(name: str) -> Any:
+            parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+            return etree.fromstring(archive.read(name), parser)
+
+        try:
+            root = next(xml(_CONTAINER).iter("{*}rootfile")).get("full-path")
+            package = xml(root)
+            pages = {item.get("id"): item.get("href") for item in package.iter("{*}item")}
+            order = [pages[each.get("idref")] for each in package.iter("{*}itemref")]
+        except (KeyError, StopIteration, TypeError, etree.XMLSyntaxError) as error:
+            raise InvalidInputError(f"{path} is no EPUB book that can be read ({error}).") from None
+        title = next((" ".join((each.text or "").split()) for each in package.iter("{*}title")), "")[:500]
+        for href in dict.fromkeys(order):
+            name = posixpath.normpath(posixpath.join(posixpath.dirname(root), unquote(href)))
+            try:
+                _, sections = page_of(archive.read(name))
+            except Exception as error:
+                yield Left(f"{path}: its page {name} cannot be read ({error})")
+                continue
+            for section in sections:
+                yield replace(section, metadata={"title": title} if title else {})

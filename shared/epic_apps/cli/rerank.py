@@ -1,0 +1,140 @@
+"""Commands that train a reranker: rerank collect, train, eval, forget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from epic_apps.cli.options import InFile, Server, command, new_app
+from epic_memory.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from epic_memory.lm import Scorer
+
+app = new_app(help="Train what orders the results of a search.")
+
+
+@command(app)
+def _collect(
+    file: InFile,
+    server: Server,
+    asked: Annotated[str, Argument(metavar="QUESTIONS", help='lines of JSON: {"question": ..., "reference": ...}')],
+    scorer: Annotated[
+        str, Option(metavar="MODEL", help="openai:MODEL on vLLM, llama.cpp:FILE.gguf, or any with --metric")
+    ],
+    out: Annotated[str, Option(metavar="LOG", help="the log; an interrupted one is continued")],
+    metric: Annotated[bool, Option("--metric", help="let the model answer, and compare words")] = False,
+    lists: Annotated[int, Option(min=2, help="lists tried for a question")] = 16,
+    k: Annotated[int, Option("-k", min=1, help="results in a list")] = 5,
+) -> None:
+    """Score lists of results by a model, into a log."""
+    from tqdm import tqdm
+
+    from epic_apps.cli.sources import read_records
+    from epic_rerank.collecting import Candidates, collect
+    from epic_rerank.reranker import CANDIDATES
+
+    questions = []
+    for number, value in read_records(Path(asked)):
+        if isinstance(value, InvalidInputError):
+            raise value
+        if not value.keys() >= {"question", "reference"}:
+            raise InvalidInputError(f'{asked}, line {number} is not {{"question": "...", "reference": "..."}}.')
+        questions.append((str(value["question"]), str(value["reference"])))
+    scoring = _scorer(server, scorer, metric=metric)
+    with file.open() as memory:
+
+        def find(question: str) -> Candidates:
+            hits = memory.search(question, CANDIDATES, reranker=True, min_score=None)
+            if hits.ranking is None:
+                return Candidates(ids=[], texts=[], features=[])
+            # What was learnt before must not change what is tried.
+            places = sorted(range(len(hits)), key=lambda place: hits.ranking.order[place])  # type: ignore[union-attr]
+            return Candidates(
+                ids=[hits[place].item.id for place in places],
+                texts=[hits[place].text for place in places],
+                features=hits.ranking.features,
+            )
+
+        with tqdm(total=len(questions) * lists, unit=" lists") as bar:
+            made = collect(
+                questions,
+                find,
+                scoring,
+                Path(out),
+                lists=lists,
+                k=k,
+                on_scored=lambda done: bar.update(done - bar.n),
+            )
+    file.show({"lists": made}, f"{out}: {made} lists were scored.")
+
+
+def _scorer(server: Server, name: str, *, metric: bool) -> Scorer:
+    from epic_memory.lm import LlamaCppScorer, MetricScorer, OpenAICompatibleLM, VllmScorer
+
+    kind, _, path = name.partition(":")
+    if kind == "llama.cpp" and not metric:
+        return LlamaCppScorer(path)
+    lm = server.model(name)
+    if metric:
+        return MetricScorer(lm)
+    if not isinstance(lm, OpenAICompatibleLM):
+        raise InvalidInputError(f"{name} gives no log-probabilities of a prompt. Add --metric.")
+    return VllmScorer(lm)
+
+
+@command(app)
+def _train(
+    file: InFile,
+    log: Annotated[str, Argument(metavar="LOG", help="what collect wrote")],
+    out: Annotated[str | None, Option(metavar="FILE", help="write it into this file instead of the memory")] = None,
+) -> None:
+    """Train on a log, and keep the reranker in the memory."""
+    from epic_rerank.collecting import read_log
+    from epic_rerank.reranker import LearnedReranker
+
+    examples = read_log(Path(log))
+    with file.open() as memory:
+        told = {"questions": len(examples), "lists": sum(len(example.lists) for example in examples)}
+        fresh = LearnedReranker(encoder=memory.encoder.fingerprint, trained_on=told)
+        reranker = fresh.train(examples)
+        if out:
+            reranker.save(out)
+        else:
+            memory.reranker = reranker
+    file.show(told, f"{out or file.memory}: trained on {told['questions']} questions with {told['lists']} lists.")
+
+
+@command(app)
+def _eval(
+    file: InFile,
+    log: Annotated[str, Argument(metavar="LOG", help="a log of questions that it was not trained on")],
+    reranker_file: Annotated[
+        str | None, Option("--reranker", metavar="FILE", help="a reranker in a file instead of the memory's")
+    ] = None,
+) -> None:
+    """Compare the memory's reranker with retrieval on a log."""
+    from epic_rerank.collecting import compared, read_log
+    from epic_rerank.reranker import LearnedReranker
+
+    examples = read_log(Path(log))
+    with file.open() as memory:
+        reranker = memory.reranker
+        if reranker_file:
+            reranker = LearnedReranker.load(reranker_file, encoder=memory.encoder.fingerprint)
+    gains, (low, high) = compared(reranker, examples)
+    file.show(
+        {"questions": len(gains), "gain": gains.mean(), "low": low, "high": high},
+        f"{len(gains)} questions: expected reward {gains.mean():+.4f} [{low:+.4f}, {high:+.4f}] against retrieval"
+        " (in standard deviations of a question's rewards, 95 % interval).",
+    )
+
+
+@command(app)
+def _forget(file: InFile) -> None:
+    """Forget what was learnt by training and of feedback."""
+    with file.open() as memory:
+        forgot = memory.forget_learnt()
+    file.show({"forgot": forgot}, "What was learnt is forgotten." if forgot else "Nothing had been learnt.")

@@ -1,0 +1,114 @@
+"""Roots: the folders and files that a memory was built from, and the names that they give to what is in them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from itertools import chain, count
+from pathlib import Path
+
+from epic_memory.errors import decoding
+from epic_memory.memory import EpicMemory
+
+# What follows the name of a file in the ids of its items.
+_NUMBERS = re.compile(r"(?::\d+)?(?:#\d+)?$")
+
+
+class Roots:
+    """Names of files that are the same wherever a build is started from.
+
+    A root is a folder or file that was named in a build. A file is called by the name of the nearest root above it and
+    the way from there, such as `notes/trips/oslo.md`. The memory keeps where each root is, so that another folder
+    `notes` gets another name. A folder that was moved keeps its name: nothing is where it was, and every file that
+    items are held from is in it.
+
+    Args:
+        memory: The memory that is built; without one, roots are forgotten.
+    """
+
+    def __init__(self, memory: EpicMemory | None = None) -> None:
+        self._memory = memory
+        self._paths: dict[str, Path] = {}
+        if memory is not None:
+            self._key = f"sources/{memory.namespace}"
+            with decoding(memory.path):
+                known = memory._session.store.meta().get(self._key, {})
+                self._paths = {str(name): Path(path) for name, path in known.items()}
+        self._names = {path: name for name, path in self._paths.items()}
+
+    def name(self, file: Path, given: Path) -> str:
+        """Return the name of a file, which is in the folder that was given, or is what was given."""
+        top, whole = given.resolve(), file.resolve()
+        root = next((each for each in (whole, *whole.parents) if each in self._names), top)
+        if root not in self._names:
+            name = self._free_name(root)
+            self._names.pop(self._paths.get(name, root), None)
+            self._names[root], self._paths[name] = name, root
+        return Path(self._names[root], whole.relative_to(root)).as_posix()
+
+    def _free_name(self, root: Path) -> str:
+        """Return a name that no other root has, and no item but those of the same files."""
+        folder = root.is_dir()
+        own, suffix = (root.name, "") if folder else (root.stem, root.suffix)
+        for name in chain([root.name or "root"], (f"{own}-{number}{suffix}" for number in count(2))):
+            other = self._paths.get(name)
+            inside = [root.joinpath(*parts[1:]) for file in self._held if (parts := file.split("/"))[0] == name]
+            if (other is None or (folder and not other.exists())) and all(path.exists() for path in inside):
+                break
+        return name
+
+    @cached_property
+    def _held(self) -> set[str]:
+        """The names of the files that items are held from."""
+        return {name for _, name in self._origins()}
+
+    def write(self) -> None:
+        """Write the roots that items are held from into the memory's file."""
+        if self._memory is None:
+            return
+        held = {name.split("/")[0] for _, name in self._origins()}
+        kept = {name: str(path) for name, path in self._paths.items() if name in held}
+        session = self._memory._session
+        with session.lock, session.store.transaction():
+            if kept != session.store.meta().get(self._key, {}):
+                session.store.set_meta(**{self._key: kept or None})
+
+    def left_by(
+        self, given: Sequence[Path], read: Collection[str], made: Collection[str]
+    ) -> tuple[list[str], list[str]]:
+        """Find files that are gone, and the items of which nothing is left in a file.
+
+        Args:
+            given: The folders and files that were named in this build.
+            read: The names of the files that were read whole.
+            made: The ids of the items that were made of them.
+
+        Returns:
+            The names of the files that are gone, and the ids of all items that are to go.
+        """
+        tops = {path.resolve() for path in given}
+        gone, going = set(), set()
+        for item_id, name in self._origins():
+            root, *way = name.split("/")
+            path = self._paths[root].joinpath(*way) if root in self._paths else None
+            if path and tops & {path, *path.parents} and not os.path.lexists(path):
+                gone.add(name)
+                going.add(item_id)
+            elif name in read and item_id not in made and f"{item_id}#0" not in made:
+                going.add(item_id)
+        return sorted(gone), sorted(going)
+
+    def _origins(self) -> Iterator[tuple[str, str]]:
+        """Yield the ids of the items that files gave, also of those not kept, with the names of the files."""
+        if self._memory is None:
+            return
+        items = {item.id: item for item in (*self._memory.items(waiting=True), *self._memory.items())}
+        for item_id, item in items.items():
+            name = _NUMBERS.sub("", item_id)
+            if item.metadata.get("source") == name and not item.fact:
+                yield item_id, name
+        for record in self._memory.not_kept():
+            if record.item_id not in items:
+                yield record.item_id, _NUMBERS.sub("", record.item_id)

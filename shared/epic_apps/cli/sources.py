@@ -1,0 +1,408 @@
+"""Sources of the command line: notes, documents, corpora and chat logs, as items; what cannot be read is reported."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from epic_apps.cli.readers import READERS
+from epic_apps.cli.readers.base import Section, opened, text_of
+from epic_apps.cli.roots import Roots
+from epic_learn.conversations import conversation_items, read_conversation, unusable_lines
+from epic_memory.errors import InvalidInputError, MissingExtraError
+from epic_memory.text.chunking import ConversationChunker, WordChunker
+from epic_memory.types import Item, Preference
+from epic_memory.types.metadata import dumped_metadata
+
+LINES_SUFFIX = ".jsonl"
+EXPORT_SUFFIX = ".json"
+_LONGEST_LINE = 100_000_000
+# Reasons of one file that are told; the others are counted.
+_MOST_REASONS = 20
+_MOST_LINKS = 5
+_SPEAKERS = ("role", "content", "sender", "speaker", "author", "name", "from")
+
+
+class _Record(BaseModel):
+    """A record of a corpus."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    text: str
+    id: str | int | None = None
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass
+class Sources:
+    """Items read from files and folders as they are iterated over, in chunks.
+
+    Folders are read recursively, in the order of names: documents of the kinds in `READERS`, and .jsonl; hidden files
+    are left out, and links that lead out of the folder are not followed. A .jsonl file is a chat log if its first
+    record has a role and a content, else a corpus. A .json file, which has to be named itself, is an array of records,
+    or an exported conversation or several. A file or record that cannot be read is reported, and the rest goes on.
+
+    Attributes:
+        paths: Files and folders.
+        chunker: The chunker for documents.
+        conversations: The chunker for chat logs.
+        skipped: Filled while reading: what holds no text, or is of a kind that is not read.
+        failures: Filled while reading: what should have been readable, and was not, with the reason.
+        roots: What names the files, with which the ids of their items begin.
+        whole: Filled while reading: the names of the files that were read without a failure.
+        places: Filled while reading: item id to the file it was read from, and the line.
+    """
+
+    paths: Iterable[str | Path]
+    chunker: WordChunker = field(default_factory=WordChunker)
+    conversations: ConversationChunker = field(default_factory=ConversationChunker)
+    skipped: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    roots: Roots = field(default_factory=Roots)
+    whole: set[str] = field(default_factory=set, repr=False)
+    places: dict[str, str] = field(default_factory=dict, repr=False)
+    # How many reasons of the file that is being read there are in each list.
+    _failed: int = field(default=0, repr=False)
+    _left: int = field(default=0, repr=False)
+    # Items so far, bytes that they were made of, and bytes of all files: what is left is estimated by them.
+    _made: int = field(default=0, repr=False)
+    _taken: int = field(default=0, repr=False)
+    _size: int = field(default=0, repr=False)
+
+    def __length_hint__(self) -> int:
+        """Return how many items there will be: so many for the bytes that were read so far, then the number."""
+        return round(self._made * self._size / self._taken) if self._taken else 0
+
+    def files(self) -> list[tuple[Path, str]]:
+        """Return every file, with its name.
+
+        Raises:
+            InvalidInputError: for a path that does not exist, or a file of another kind.
+        """
+        return self._found()[0]
+
+    def _found(self) -> tuple[list[tuple[Path, str]], list[str]]:
+        """Return the files with their names, and what folders hold besides."""
+        found: dict[Path, str] = {}
+        others: list[str] = []
+        for path in map(Path, self.paths):
+            if path.is_dir():
+                inside, kinds, links = _inside(path)
+                if links:
+                    told = ", ".join([*links[:_MOST_LINKS], *(["..."] if links[_MOST_LINKS:] else [])])
+                    others.append(f"{path}: links that lead out of it are not followed, {len(links)} ({told})")
+                if not inside:
+                    raise InvalidInputError(". ".join([f"{path} holds no {_kinds()} file", *others]) + ".")
+                if kinds:
+                    counts = ", ".join(f"{count} {kind or 'without a suffix'}" for kind, count in sorted(kinds.items()))
+                    others.append(f"{path}: files of kinds that are not read from folders ({counts})")
+                found |= {file: self.roots.name(file, path) for file in inside}
+            elif not path.exists():
+                raise InvalidInputError(f"There is no file or folder {path}.")
+            elif not path.is_file():
+                raise InvalidInputError(f"{path} is no ordinary file. Give a file or a folder.")
+            elif path.suffix.lower() not in (*READERS, LINES_SUFFIX, EXPORT_SUFFIX):
+                raise InvalidInputError(f"{path} is no {_kinds()} file. Convert it to one of these first.")
+            else:
+                found[path] = self.roots.name(path, path)
+        # One file can be named in several ways.
+        return [(path, name) for name, path in {name: path for path, name in found.items()}.items()], others
+
+    def __iter__(self) -> Iterator[Item]:
+        self.places.clear()
+        self.whole.clear()
+        self.skipped.clear()
+        self.failures.clear()
+        files, others = self._found()
+        self.skipped += others
+        sizes = {path: path.stat().st_size for path, _ in files}
+        self._made, self._taken, self._size = 0, 0, sum(sizes.values())
+        before = 0
+        for path, name in files:
+            self._failed = self._left = 0
+            try:
+                for item in self._read(path, name):
+                    self._made += 1
+                    yield item
+            except (InvalidInputError, MissingExtraError) as error:
+                told = str(error)
+                self._fail(told if str(path) in told else f"{path}: {told}")
+            except Exception as error:
+                # A library's own, for a file that is not as its kind should be.
+                told = " ".join(str(error).split())[:200]
+                self._fail(f"{path} cannot be read ({type(error).__name__}: {told})")
+            if not self._failed:
+                self.whole.add(name)
+            for reasons, count in ((self.failures, self._failed), (self.skipped, self._left)):
+                if count > _MOST_REASONS:
+                    reasons.append(f"{path}: {count - _MOST_REASONS} more")
+            before = self._taken = before + sizes[path]
+
+    def _take(self, size: int) -> None:
+        self._taken += size
+
+    def _fail(self, reason: str) -> None:
+        self._failed += 1
+        if self._failed <= _MOST_REASONS:
+            self.failures.append(reason)
+
+    def _skip(self, reason: str) -> None:
+        self._left += 1
+        if self._left <= _MOST_REASONS:
+            self.skipped.append(reason)
+
+    def _read(self, path: Path, name: str) -> Iterator[Item]:
+        suffix = path.suffix.lower()
+        if suffix == LINES_SUFFIX:
+            yield from self._lines(path, name)
+        elif suffix == EXPORT_SUFFIX:
+            messages = read_messages(path)
+            if _is_corpus(messages):
+                yield from self._corpus(((f"{path}, record {n}", n, each) for n, each in enumerate(messages, 1)), name)
+            else:
+                yield from self._conversation(path, name, messages)
+        else:
+            yield from self._document(path, name)
+
+    def _document(self, path: Path, name: str) -> Iterator[Item]:
+        sections: list[tuple[Section, int]] = []
+        for part in READERS[path.suffix.lower()](path):
+            if isinstance(part, Section):
+                # Cut twice: the pieces of a large document would take more memory than itself.
+                sections.append((part, sum(1 for _ in self.chunker.stream(part.text))))
+            elif part.failed:
+                self._fail(part.reason)
+            else:
+                self._skip(part.reason)
+        total = sum(count for _, count in sections)
+        if not (total or self._failed or self._left):
+            self._skip(f"{path} is empty")
+        number = 0
+        for section, _ in sections:
+            heading = {"heading": section.heading} if section.heading else {}
+            metadata = {**section.metadata, **heading, "source": name}
+            for piece in self.chunker.stream(section.text):
+                numbered = {**metadata, "chunk": number, "chunks": total} if total > 1 else metadata
+                item_id = f"{name}#{number}" if total > 1 else name
+                yield self._item(str(path), item_id, _titled(section.heading, piece), numbered)
+                number += 1
+
+    def _item(self, place: str, item_id: str, text: str, metadata: dict[str, Any]) -> Item:
+        """Make an item and check that its metadata is JSON and its id is new."""
+        try:
+            item = Item(id=item_id, text=text, metadata=metadata)
+            dumped_metadata(item.metadata, item.id)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{place}: {error}") from None
+        if item_id in self.places:
+            raise InvalidInputError(
+                f"{place}: the id {item_id!r} is taken by {self.places[item_id]}. Ids must differ; change one."
+            )
+        self.places[item_id] = place
+        return item
+
+    def _chunks(self, place: str, text: str, item_id: str, metadata: dict[str, Any], title: str = "") -> Iterator[Item]:
+        count = sum(1 for _ in self.chunker.stream(text))
+        several = count > 1
+        for number, piece in enumerate(self.chunker.stream(text)):
+            yield self._item(
+                place,
+                f"{item_id}#{number}" if several else item_id,
+                _titled(title, piece),
+                {**metadata, "chunk": number, "chunks": count} if several else metadata,
+            )
+
+    def _lines(self, path: Path, name: str) -> Iterator[Item]:
+        lines = read_records(path, self._take)
+        first = next(lines, None)
+        if first is None:
+            self._skip(f"{path} is empty")
+            return
+        everything = itertools.chain([first], lines)
+        if isinstance(first[1], dict) and {"role", "content"} <= first[1].keys():
+            yield from self._conversation(path, name, self._usable(everything))
+        else:
+            yield from self._corpus(((f"{path}, line {line}", line, record) for line, record in everything), name)
+
+    def _usable(self, lines: Iterator[tuple[int, Any]]) -> Iterator[dict[str, Any]]:
+        for _, record in lines:
+            if isinstance(record, InvalidInputError):
+                self._fail(str(record))
+            else:
+                yield record
+
+    def _corpus(self, records: Iterable[tuple[str, int, Any]], name: str) -> Iterator[Item]:
+        """Yield the chunks of records, each with its place and number; report those that cannot be used."""
+        for place, number, record in records:
+            try:
+                if isinstance(record, InvalidInputError):
+                    raise record
+                yield from self._record(place, number, record, name)
+            except InvalidInputError as error:
+                self._fail(str(error))
+
+    def _record(self, place: str, number: int, record: Any, name: str) -> Iterator[Item]:
+        parsed = _parsed(_Record, record, place)
+        if not parsed.text.strip():
+            raise InvalidInputError(f"{place}: the text is empty. Remove the record, or give it a text.")
+        item_id = f"{name}:{number}" if parsed.id in (None, "") else str(parsed.id)
+        metadata = {"source": name, **({"title": parsed.title} if parsed.title else {}), **(parsed.metadata or {})}
+        yield from self._chunks(place, parsed.text, item_id, metadata, (parsed.title or "").strip())
+
+    def _conversation(self, path: Path, name: str, messages: Any) -> Iterator[Item]:
+        conversation = read_conversation(messages)
+        for item in conversation_items(conversation, self.conversations):
+            number = item.metadata["window"]
+            metadata = {key: value for key, value in item.metadata.items() if key not in ("kind", "window")}
+            yield self._item(str(path), f"{name}#{number}", item.text, {**metadata, "source": name, "chunk": number})
+        for line in unusable_lines(conversation.unusable):
+            self._skip(f"{path}: {line}")
+
+
+def read_messages(path: str | Path) -> Any:
+    """Read the messages of a chat log: JSON, lines of JSON, or a text with "Name: words" lines.
+
+    Raises:
+        InvalidInputError: if there is no such file, or it cannot be read.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"There is no file {path}. Give a chat log: .json, .jsonl or .txt.")
+    if path.suffix.lower() == LINES_SUFFIX:
+        records = []
+        for _, record in read_records(path):
+            if isinstance(record, InvalidInputError):
+                raise record
+            records.append(record)
+        return records
+    text = text_of(path)
+    if path.suffix.lower() != EXPORT_SUFFIX:
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{path}: {_broken(error)}. Export it anew.") from None
+
+
+def read_preferences(path: str | Path) -> list[Preference]:
+    """Read preferences from a text file, one a line; empty lines and lines that begin with # are skipped.
+
+    Raises:
+        InvalidInputError: if there is no such file, it holds no preference, or one twice.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"There is no file {path}. Write one preference a line into it.")
+    seen: dict[str, int] = {}
+    preferences = []
+    text = text_of(path)
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            preference = Preference(text=line)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}, line {number}: {error}") from None
+        if preference.id in seen:
+            raise InvalidInputError(
+                f"{path}, line {number}: this preference stands on line {seen[preference.id]} too. Remove one."
+            )
+        seen[preference.id] = number
+        preferences.append(preference)
+    if not preferences:
+        raise InvalidInputError(f"{path} holds no preference. Write one a line into it.")
+    return preferences
+
+
+def _kinds() -> str:
+    return f"{', '.join(READERS)} or {LINES_SUFFIX}"
+
+
+def _titled(title: str, text: str) -> str:
+    """Put a title in front of a chunk: a later chunk of a document rarely names its topic."""
+    return f"{title}{'' if title[-1] in '.!?' else '.'} {text}" if title else text
+
+
+def _is_corpus(messages: Any) -> bool:
+    """Tell an array of records from an exported conversation, whose messages say who speaks."""
+    first = messages[0] if isinstance(messages, list) and messages else None
+    return isinstance(first, dict) and isinstance(first.get("text"), str) and not any(key in first for key in _SPEAKERS)
+
+
+def _inside(folder: Path) -> tuple[list[Path], Counter[str], list[str]]:
+    """Return the readable files in a folder, sorted, how many others there are, and the links that lead out of it.
+
+    Hidden ones are left out, and so is what is behind a link that leads out.
+    """
+
+    def refused(error: OSError) -> None:
+        raise InvalidInputError(f"{error.filename} cannot be read: {error.strerror}.") from None
+
+    top = folder.resolve()
+    found, links = [], []
+    for parent, folders, names in os.walk(folder, onerror=refused):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in (*folders, *names):
+            path = Path(parent, name)
+            if name.startswith("."):
+                continue
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(top):
+                links.append(str(path.relative_to(folder)))
+            elif name not in folders:
+                found.append(path)
+    readable = [f for f in found if f.suffix.lower() in (*READERS, LINES_SUFFIX) and f.is_file()]
+    return sorted(readable), Counter(f.suffix.lower() for f in set(found) - set(readable)), sorted(links)
+
+
+def read_records(
+    path: Path, take: Callable[[int], None] = lambda size: None
+) -> Iterator[tuple[int, dict[str, Any] | InvalidInputError]]:
+    """Yield the record of each line with its number, or what is wrong with it; tell `take` the bytes that were read."""
+    with opened(path) as lines:
+        number = 0
+        while raw := lines.readline(_LONGEST_LINE):
+            number += 1
+            take(len(raw))
+            if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
+                while (rest := lines.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):
+                    pass
+                yield number, InvalidInputError(f"{path}, line {number}: more than {_LONGEST_LINE // 1_000_000} MB.")
+                continue
+            try:
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                yield number, InvalidInputError(f"{path}, line {number}: this is not UTF-8. Convert the file first.")
+                continue
+            if not text.strip():
+                continue
+            try:
+                record = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                yield number, InvalidInputError(f"{path}, line {number}: {_broken(error)}. Mend or remove the line.")
+                continue
+            if isinstance(record, dict):
+                yield number, record
+            else:
+                yield number, InvalidInputError(f"{path}, line {number}: a record must be a JSON object.")
+
+
+def _broken(error: Exception) -> str:
+    return "JSON nested too deeply" if isinstance(error, RecursionError) else f"broken JSON ({error})"
+
+
+def _parsed(model: type[Any], record: dict[str, Any], place: str) -> Any:
+    try:
+        return model.model_validate(record)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"]) or "record"
+        raise InvalidInputError(f"{place}: {where}: {problem['msg']}.") from None

@@ -1,6 +1,0 @@
-"""Forms filled from a memory, and reminders of what it holds about coming days (EMG-RAG, section 5)."""
-
-from epic_core.forms.fields import Field, FilledField, FilledForm, Form
-from epic_core.forms.reminders import Due
-
-__all__ = ["Due", "Field", "FilledField", "FilledForm", "Form"]

@@ -1,0 +1,461 @@
+"""GraphMemory: an embedded graph RAG over the items of a memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypedDict
+
+from typing_extensions import Unpack
+
+from epic_graph.extraction.base import Extractor, PhraseExtractor, checked_extractor, entity_key
+from epic_graph.ingest import Work, grow
+from epic_graph.loaded import LoadedGraph
+from epic_graph.reports import GraphReport, Neighbour
+from epic_graph.search import GraphHits, Reader, Walk, search
+from epic_memory.context import ALLOWANCE, format_context, told_in_context
+from epic_memory.errors import InvalidInputError, UnknownEntityError
+from epic_memory.filters import Filter
+from epic_memory.memory import EpicMemory, Options
+from epic_memory.pipeline.choice import Select, checked_choice
+from epic_memory.pipeline.search import Keys, checked_search
+from epic_memory.pipeline.session import Session
+from epic_memory.runtime.batching import Items
+from epic_memory.runtime.effects import Clock, Effects, arun, run
+from epic_memory.runtime.progress import Progress
+from epic_memory.storage.store import Store
+from epic_memory.storage.tables.entries import verifier_number
+from epic_memory.types import BuildReport, Item, Preference, checked_text
+from epic_memory.types.modes import MinScore, Mode, StancePolicy
+from epic_rerank import LearnedReranker
+from epic_rerank.selection import GRAPH
+
+
+class OpenOptions(Options, total=False):
+    """The keyword arguments of `EpicMemory.open`."""
+
+    sync: bool
+    reencode: bool
+    must_exist: bool
+    read_only: bool
+
+
+class SearchOptions(TypedDict, total=False):
+    """The keyword arguments of `GraphMemory.search`."""
+
+    filter: Filter | None
+    steering: Mode | None
+    preferences: Iterable[str | Preference] | None
+    stance_policy: StancePolicy
+    keys: Keys
+    min_score: MinScore
+    reranker: LearnedReranker | bool | None
+    select: Select
+
+
+class GraphMemory:
+    """Graph RAG in one file: passages, entities and facts, kept and searched by one user's preferences.
+
+        graph = GraphMemory.open("me.epic", preferences=["I follow a strict vegan diet."])
+        graph.add(["Oscar turns forty on Friday ...", "Oscar cannot eat nuts ..."])
+        for hit in graph.search("What can I bake for the man who turns forty?"):
+            print(hit.score, hit.item.text)
+
+    A memory decides what is kept, and for which preferences: `graph.memory` is a full `EpicMemory`. `coarse=False`,
+    `fine=False` and `steering="off"` switch its three stages off one by one; without the first two everything is kept,
+    and no preferences are needed. The graph is in the same file, and follows all changes to the memory's items.
+
+    Args:
+        preferences: The user's preferences.
+        memory: An existing memory, instead of `preferences` and options.
+        extractor: Finds entities and facts in passages: by default a `PhraseExtractor`, which needs no model; or an
+            `LMExtractor`.
+        synonymy: The cosine from which two entities' names are synonyms, in (0, 1]; None for no such edges.
+        damping: The probability that the walk goes on along an edge instead of restarting, in [0, 1).
+        passage_weight: The weight of the passage nearest to the query as a start of the walk; an entity's is at most 1.
+        **options: As for `EpicMemory`.
+
+    Raises:
+        InvalidInputError: if an argument is invalid.
+        ReadOnlyError: if the memory has no graph yet and cannot be written.
+    """
+
+    def __init__(
+        self,
+        preferences: Iterable[str | Preference] = (),
+        *,
+        memory: EpicMemory | None = None,
+        extractor: Extractor | None = None,
+        synonymy: float | None = 0.8,
+        damping: float = 0.5,
+        passage_weight: float = 0.05,
+        **options: Unpack[Options],
+    ) -> None:
+        self.extractor, self._synonymy, self._walk = _checked(extractor, synonymy, damping, passage_weight)
+        if memory is None:
+            memory = EpicMemory(preferences, **options)
+        elif not isinstance(memory, EpicMemory):
+            raise InvalidInputError(f"memory must be an EpicMemory, not a {type(memory).__name__}.")
+        elif options or preferences != ():
+            raise InvalidInputError("With memory=, preferences and options are the memory's own: give them to it.")
+        self.memory = memory
+        self._phrases = PhraseExtractor()
+        self._reader = Reader(memory.encoder)
+        self._loaded: LoadedGraph | None = None
+        # The last row that was offered to the graph: `add` skips those before it that did not fit, `update` does not.
+        self._offered = 0
+        if self._store.writable:
+            self._store.graph.begin()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        preferences: Iterable[str | Preference] | None = None,
+        *,
+        extractor: Extractor | None = None,
+        synonymy: float | None = 0.8,
+        damping: float = 0.5,
+        passage_weight: float = 0.05,
+        **options: Unpack[OpenOptions],
+    ) -> GraphMemory:
+        """Open the graph memory in a file, or make it. Use it in a `with`, or `close()` it.
+
+        A memory's file without a graph gets one: `update()` adds the items that it holds.
+
+        Args:
+            path, preferences, **options: As for `EpicMemory.open`.
+            extractor, synonymy, damping, passage_weight: As for `GraphMemory`.
+
+        Raises:
+            EpicError: as `EpicMemory.open`.
+        """
+        # First, so that an invalid argument leaves no file behind.
+        _checked(extractor, synonymy, damping, passage_weight)
+        memory = EpicMemory.open(path, preferences, **options)
+        try:
+            return cls(
+                memory=memory,
+                extractor=extractor,
+                synonymy=synonymy,
+                damping=damping,
+                passage_weight=passage_weight,
+            )
+        except BaseException:
+            memory.close()
+            raise
+
+    # building
+
+    def add(self, items: Items, *, progress: bool = False) -> GraphReport:
+        """Offer items: coarse filter, fine verification, index; the kept items are added to the graph.
+
+        The memory and the graph are committed batch by batch; after an interruption in between, `update` completes the
+        graph.
+
+        Args:
+            items: As for `EpicMemory.add`.
+            progress: Show a progress bar.
+
+        Raises:
+            EpicError: as `EpicMemory.add`.
+        """
+        report, clock = _begun()
+        with Progress(shown=progress) as bar:
+            report.memory = self.memory.add(
+                items, progress=lambda _: run(self._growing(report, clock, bar, after=self._offered), clock)
+            )
+        return report
+
+    async def aadd(self, items: Items | AsyncIterable[str | Item], *, progress: bool = False) -> GraphReport:
+        """Do the same as `add` without blocking the event loop; also takes an asynchronous iterable."""
+        report, clock = _begun()
+        with Progress(shown=progress) as bar:
+            report.memory = await self.memory.aadd(
+                items, progress=lambda _: arun(self._growing(report, clock, bar, after=self._offered), clock)
+            )
+        return report
+
+    def update(self, *, progress: bool = False) -> GraphReport:
+        """Add the items that the memory holds and the graph does not, such as items added to the memory itself."""
+        return self._grown(progress=progress)
+
+    async def aupdate(self, *, progress: bool = False) -> GraphReport:
+        """Do the same as `update` without blocking the event loop."""
+        return await self._agrown(progress=progress)
+
+    def retry(self, *, progress: bool = False) -> GraphReport:
+        """Verify undecided items again, as `EpicMemory.retry` does, and extract again where the extractor failed."""
+        return self._grown(self.memory.retry(progress=progress), failed=True, progress=progress)
+
+    async def aretry(self, *, progress: bool = False) -> GraphReport:
+        """Do the same as `retry` without blocking the event loop."""
+        return await self._agrown(await self.memory.aretry(progress=progress), failed=True, progress=progress)
+
+    def reextract(self, *, progress: bool = False) -> GraphReport:
+        """Extract passages of other extractors again: after a change of `extractor`."""
+        return self._grown(others=True, progress=progress)
+
+    async def areextract(self, *, progress: bool = False) -> GraphReport:
+        """Do the same as `reextract` without blocking the event loop."""
+        return await self._agrown(others=True, progress=progress)
+
+    def _grown(
+        self, memory: BuildReport | None = None, *, progress: bool, failed: bool = False, others: bool = False
+    ) -> GraphReport:
+        report, clock = _begun(memory)
+        with Progress(shown=progress) as bar:
+            run(self._growing(report, clock, bar, failed=failed, others=others), clock)
+        return report
+
+    async def _agrown(
+        self, memory: BuildReport | None = None, *, progress: bool, failed: bool = False, others: bool = False
+    ) -> GraphReport:
+        report, clock = _begun(memory)
+        with Progress(shown=progress) as bar:
+            await arun(self._growing(report, clock, bar, failed=failed, others=others), clock)
+        return report
+
+    def _growing(
+        self,
+        report: GraphReport,
+        clock: Clock,
+        bar: Progress,
+        *,
+        failed: bool = False,
+        others: bool = False,
+        after: int = 0,
+    ) -> Effects[None]:
+        """Add passages after some row that are outside the graph, failed ones, and those of other extractors."""
+        self._store.check_writable()
+        namespace, graph = self.memory.namespace, self._store.graph
+        graph.begin()
+        with self._session.lock, self._store.reading():
+            rows = set(graph.outside(namespace, after))
+            if failed:
+                rows.update(row for row, *_ in graph.failed_passages(namespace))
+            if others:
+                rows.update(graph.extracted_by_others(namespace, verifier_number(self.extractor.name)))
+        work = Work(
+            session=self._session,
+            hold=self._looked,
+            extractor=self.extractor,
+            synonymy=self._synonymy,
+            report=report,
+            clock=clock,
+        )
+        yield from grow(work, sorted(rows), bar)
+        self._offered = max(rows | {self._offered})
+
+    # retrieving
+
+    def search(self, query: str, k: int = 5, **options: Unpack[SearchOptions]) -> GraphHits:
+        """Return the k passages that a walk from the query visits most, under the user's preferences.
+
+        Args:
+            query, k, filter, steering, preferences, stance_policy: As for `EpicMemory.search`.
+            keys, min_score: As for `EpicMemory.search`; a query that names an entity always counts as relevant.
+            reranker, select: As for `EpicMemory.search`; scores are the walk's.
+
+        Returns:
+            Hits, best first. A score is the passage's share of the walk, with 1 for the most visited passage, times a
+            factor for its stance. In signed mode, unless the stance policy is "any", each of the first 20 gains 0.35
+            times its `QuerySteering.score_texts` score less the lowest of the 20. If the query names no entity of the
+            graph, hits and scores are those of `EpicMemory.search`.
+
+        Raises:
+            InvalidInputError: as `EpicMemory.search`.
+            UnknownPreferenceError: for a preference that the memory does not have.
+        """
+        clock = Clock()
+        return run(self._searching(query, k, clock, **options), clock)
+
+    async def asearch(self, query: str, k: int = 5, **options: Unpack[SearchOptions]) -> GraphHits:
+        """Do the same as `search` without blocking the event loop."""
+        clock = Clock()
+        return await arun(self._searching(query, k, clock, **options), clock)
+
+    def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
+        """Return the context for a model, as `EpicMemory.context` does, from this graph's `search`."""
+        told, options = told_in_context(options)
+        found, every = self.search(query, k, **options), "min_score" in options
+        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
+
+    async def acontext(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
+        """Do the same as `context` without blocking the event loop."""
+        told, options = told_in_context(options)
+        found, every = await self.asearch(query, k, **options), "min_score" in options
+        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
+
+    def _searching(
+        self,
+        query: str,
+        k: int,
+        clock: Clock,
+        *,
+        filter: Filter | None = None,
+        steering: Mode | None = None,
+        preferences: Iterable[str | Preference] | None = None,
+        stance_policy: StancePolicy = "prefer",
+        keys: Keys = "both",
+        min_score: MinScore = "auto",
+        reranker: LearnedReranker | bool | None = None,
+        select: Select = "k",
+    ) -> Effects[GraphHits]:
+        asked = checked_search(
+            self._session,
+            query,
+            k,
+            filter=filter,
+            steering=steering,
+            preferences=preferences,
+            stance_policy=stance_policy,
+            namespace=None,
+            keys=keys,
+            min_score=min_score,
+            choice=checked_choice(
+                self._session,
+                reranker,
+                select,
+                namespace=None,
+                plain=keys == "both",
+                policy=GRAPH,
+            ),
+        )
+        if self._reader.encoder is not self._session.encoder:
+            self._reader = Reader(self._session.encoder)
+        return search(self._session, self._looked, self._phrases, self._reader, self._walk, asked, clock)
+
+    # inspection
+
+    def entities(self, item_id: str | None = None) -> list[str]:
+        """Return the names of all entities, or of those in one item, in the order they were added.
+
+        Raises:
+            InvalidInputError: for an id that is not a string.
+        """
+        with self._session.lock, self._store.reading():
+            held = self._looked()
+            row = None if item_id is None else self._passage(item_id)
+            if held is None or (item_id is not None and row is None):
+                return []
+            name_of = held.names.name_of
+            rows = name_of if row is None else self._store.graph.mentions_and_facts([row])[0][:, 1].tolist()
+            return [name_of[one] for one in rows]
+
+    def facts(self, item_id: str) -> list[tuple[str, str, str]]:
+        """Return the facts in an item: subject, relation, object.
+
+        A relation is empty if the item only names both entities together.
+        """
+        with self._session.lock, self._store.reading():
+            held, row = self._looked(), self._passage(item_id)
+            if held is None or row is None:
+                return []
+            name_of = held.names.name_of
+            return [
+                (name_of[one], relation, name_of[other]) for one, relation, other in self._store.graph.relations(row)
+            ]
+
+    def neighbours(self, entity: str) -> list[Neighbour]:
+        """Return the entities that share a fact with an entity or have a similar name; the heaviest edge first.
+
+        Raises:
+            UnknownEntityError: if the graph has no entity of that name.
+        """
+        key = entity_key(checked_text(entity, "The entity"))
+        with self._session.lock, self._store.reading():
+            held = self._looked()
+            if held is None or key not in held.names.row_of:
+                raise UnknownEntityError(f"The graph has no entity {entity!r}. graph.entities() lists those it has.")
+            found = held.network.neighbours(held.names.row_of[key])
+            pairs = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+            return [Neighbour(name=held.names.name_of[other], weight=weight) for other, weight in pairs]
+
+    def failures(self) -> dict[str, str]:
+        """Return item id to reason for all passages the extractor failed for; `retry` extracts them again."""
+        with self._session.lock, self._store.reading():
+            return {item_id: reason for _, item_id, reason in self._store.graph.failed_passages(self.memory.namespace)}
+
+    def counts(self) -> dict[str, int]:
+        """Count "passages", "entities", "edges", "failed" and "outside" (held, but not in the graph yet)."""
+        with self._session.lock, self._store.reading():
+            held = self._looked()
+            made = self._store.graph.counts(self.memory.namespace)
+            outside = len(self._store.graph.outside(self.memory.namespace))
+            return {**made, "edges": 0 if held is None else held.network.edges, "outside": outside}
+
+    # other methods
+
+    @property
+    def _session(self) -> Session:
+        return self.memory._session
+
+    @property
+    def _store(self) -> Store:
+        return self.memory._session.store
+
+    def _passage(self, item_id: object) -> int | None:
+        row: int | None = self._store.items.row(self.memory.namespace, checked_text(item_id, "The item's id"))
+        return row
+
+    def _looked(self) -> LoadedGraph | None:
+        """Return the graph in the file's current state; None if the file has none and cannot be written.
+
+        The caller holds the lock.
+        """
+        session = self._session
+        session.space()  # notices if another process has embedded the memory anew
+        if not self._store.graph.begun:
+            return None
+        if self._loaded is None or self._loaded.encoder is not session.encoder:
+            self._loaded = LoadedGraph(self._store, self.memory.namespace, session.encoder)
+        self._loaded.refresh()
+        return self._loaded
+
+    def __len__(self) -> int:
+        return len(self.memory)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<GraphMemory of {self.memory!r}, {self.extractor.name}>"
+
+    def close(self) -> None:
+        """Close the memory and its file; closing twice is fine."""
+        self._loaded = None
+        self.memory.close()
+
+    def __enter__(self) -> GraphMemory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _begun(memory: BuildReport | None = None) -> tuple[GraphReport, Clock]:
+    clock = Clock()
+    return GraphReport(memory=memory or BuildReport(), timings=clock.parts), clock
+
+
+def _checked(
+    extractor: Extractor | None, synonymy: float | None, damping: float, passage_weight: float
+) -> tuple[Extractor, float | None, Walk]:
+    extractor = PhraseExtractor() if extractor is None else checked_extractor(extractor)
+    walk = Walk(
+        damping=_between("damping", damping, 0.0, 1.0),
+        passage_weight=_between("passage_weight", passage_weight, 0.0, 1e6),
+    )
+    return extractor, None if synonymy is None else _between("synonymy", synonymy, 1e-6, 1.0, included=True), walk
+
+
+def _between(name: str, value: object, low: float, high: float, *, included: bool = False) -> float:
+    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("nan")
+    if not (low <= number < high or (included and number == high)):
+        span = f"above 0 and at most {high:g}" if included else f"at least {low:g} and below {high:g}"
+        raise InvalidInputError(f"{name} must be a number {span}, not {value!r}.")
+    return number

@@ -1,0 +1,334 @@
+"""Retrieval over the graph: a walk from the query's entities and nearest passages (HippoRAG 2), with steering.
+
+The walk starts at entities that the query names and, with a smaller weight, at the passages whose instructions or texts
+are nearest to the steered query; it ends at passages. If the query names no entity of the graph, those nearest
+passages are the result.
+
+Steering moves the second kind of start. In signed mode the most visited passages are also ranked by what their texts
+say for and against the preferences that are relevant to them all (`QuerySteering.score_texts`).
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import insort
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_graph.entity_linking import entity_seeds
+from epic_graph.extraction.base import PhraseExtractor, entity_key
+from epic_graph.loaded import LoadedGraph
+from epic_memory.encoders.base import Embed, Encoder
+from epic_memory.encoders.cache import TextVectors
+from epic_memory.pipeline import candidates as finding
+from epic_memory.pipeline.hits import fact_hits
+from epic_memory.pipeline.search import Search, best_entries, facts_by_text, found_near, hits_at, prepared
+from epic_memory.pipeline.session import Session
+from epic_memory.runtime.effects import Clock, Effects
+from epic_memory.steering.query_steering import QuerySteering, SteeredQuery, Steerings
+from epic_memory.steering.question_kind import recalls
+from epic_memory.steering.ranking import Verdicts
+from epic_memory.storage.namespace import Namespace
+from epic_memory.types import FloatArray, Hit, Hits, Preference, Stance
+from epic_memory.types.verdicts import PENALTY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """The parameters of the walk.
+
+    Attributes:
+        damping: The probability that it goes on along an edge instead of restarting, in [0, 1).
+        passage_weight: The weight of the nearest passage as a start, at least 0; an entity's is at most 1.
+    """
+
+    damping: float
+    passage_weight: float
+
+
+# At how many passages the walk starts.
+_STARTS = 50
+# Of how many of the most visited passages the texts are scored in signed mode, and the weight of these scores; a share
+# of the walk is at most 1.
+_SCORED, _TEXTS = 20, 0.35
+# Factors for shares under the stance policy "prefer". Cosines differ by a third, shares by orders of magnitude: a
+# memory subtracts a penalty, a share needs a factor.
+LEFT = {Stance.SUPPORTS: 1.0, Stance.NEUTRAL: 0.8, Stance.MIXED: 0.4, Stance.CONFLICTS: 0.1}
+
+
+class GraphHits(Hits):
+    """Hits with the start of the walk.
+
+    Attributes:
+        entities: Names of the entities it started at, with their shares of the start; empty if the query names no
+            entity of the graph, so that only similarity decided.
+    """
+
+    def __init__(self, hits: Iterable[Hit] = (), *, entities: Sequence[tuple[str, float]] = (), **about: Any) -> None:
+        super().__init__(hits, **about)
+        self.entities = list(entities)
+
+
+class Reader:
+    """Caches for scoring passages by their texts with one encoder: text embeddings, and steerings."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self.texts = TextVectors(encoder)
+        self.steerings = Steerings(encoder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visited:
+    """The result of a walk.
+
+    Attributes:
+        best: Entry rows of passages with their scores, best first.
+        cosines: Known cosines of entry rows with the steered query.
+        allowed: Entry rows that may be found; None for all.
+        steered: The steered query.
+        entities: The entities at which the walk began, with their shares.
+        texts: The texts of the first passages, if these are to be scored; else empty.
+        preferences: The preferences that may steer.
+        matters: The preferences by how much they matter, heaviest first, each with the chance that it does.
+    """
+
+    best: list[tuple[int, float]]
+    cosines: dict[int, float]
+    allowed: NDArray[np.int64] | None
+    steered: SteeredQuery
+    entities: list[tuple[str, float]]
+    texts: list[str]
+    preferences: tuple[Preference, ...]
+    matters: list[tuple[Preference, float]]
+
+
+def search(
+    session: Session,
+    hold: Callable[[], LoadedGraph | None],
+    phrases: PhraseExtractor,
+    reader: Reader,
+    walk: Walk,
+    asked: Search,
+    clock: Clock,
+) -> Effects[GraphHits]:
+    """Run stage 3 with the walk, and return the k best passages; without a start entity, the memory's own hits.
+
+    Args:
+        hold: Returns the graph in the file's current state, or None without one; the caller holds the lock.
+        reader: The caches for the memory's encoder.
+    """
+    encoder, started = session.encoder, time.perf_counter()
+    named = {key: name for name in phrases.names(asked.query) if (key := entity_key(name))}
+    with session.lock, session.store.reading():
+        held = hold()
+        unknown = [] if held is None or not len(held.names) else [k for k in named if k not in held.names.row_of]
+    clock.add("linking", started)
+    vectors: FloatArray | Sequence[FloatArray] = []
+    if unknown:
+        vectors = yield Embed(encoder, [named[key] for key in unknown], "linking")
+    (vector,) = yield Embed(encoder, [asked.query], "embedding", query=True)
+    yield from prepared(session, asked.namespace, asked.mode)
+    visited: Visited | None = None
+    with session.lock, session.store.reading():
+        held, started = hold(), time.perf_counter()
+        if held is not None and session.encoder is encoder:
+            seeds = entity_seeds(held.names, held.network, named, dict(zip(unknown, vectors, strict=True)))
+            clock.add("linking", started)
+            visited = _walked(session, held, walk, asked, vector, seeds, clock) if seeds else None
+    said: FloatArray | None = None
+    if visited is not None and visited.texts:
+        embeddings: FloatArray = yield from reader.texts.embedding(visited.texts, "telling apart")
+        steering: QuerySteering = yield from reader.steerings.steering(visited.preferences, asked.mode)
+        started = time.perf_counter()
+        said = steering.score_texts(vector, visited.texts, embeddings, scaled=False, kind=asked.kind)
+        clock.add("telling apart", started)
+    if session.encoder is not encoder:  # the memory was embedded anew meanwhile
+        return (yield from search(session, hold, phrases, Reader(session.encoder), walk, asked, clock))
+    if visited is None:
+        hits = yield from found_near(session, asked, encoder, vector, clock)
+        return GraphHits(hits, **vars(hits))
+    with session.lock, session.store.reading():
+        return _answered(session, asked, visited, said, clock)
+
+
+def _walked(
+    session: Session,
+    held: LoadedGraph,
+    walk: Walk,
+    asked: Search,
+    vector: FloatArray,
+    seeds: dict[int, float],
+    clock: Clock,
+) -> Visited:
+    started = time.perf_counter()
+    space = session.space(asked.namespace)
+    positions = None if asked.preferences is None else space.positions(asked.preferences)
+    steered = session.steering_of(space, asked.mode).steer_for_index(vector, only=positions, kind=asked.kind)
+    started = clock.add("steering", started)
+    allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
+    near, cosines = _near(session, space, replace(asked, k=max(asked.k, _STARTS)), steered.vector, allowed)
+    started = clock.add("index", started)
+    passages = _passage_seeds(space, near[:_STARTS], walk.passage_weight)
+    ids, shares = held.network.pagerank(seeds, passages, damping=walk.damping)
+    scores_texts = asked.mode == "signed" and bool(space.preferences) and asked.stance_policy != "any"
+    count = _fetched(asked)
+    count = max(count, _SCORED) if scores_texts else count
+    best = _best(space, replace(asked, k=count), steered.vector, near, cosines, allowed, ids, shares)
+    started = clock.add("walk", started)
+    texts: list[str] = []
+    if scores_texts:
+        rows = [space.item_of[row] for row, _ in best[:_SCORED]]
+        items = session.store.items.at(rows)
+        texts = [items[row].text for row in rows]
+        clock.add("index", started)
+    total = sum(seeds.values())
+    names = [(held.names.name_of[row], weight / total) for row, weight in seeds.items()]
+    return Visited(
+        best=best,
+        cosines=cosines,
+        allowed=allowed,
+        steered=steered,
+        entities=sorted(names, key=lambda pair: -pair[1]),
+        texts=texts,
+        matters=session.steering_of(space, "signed").matters(vector, only=positions) if asked.mode == "signed" else [],
+        preferences=tuple(space.preferences if positions is None else [space.preferences[row] for row in positions]),
+    )
+
+
+def _near(
+    session: Session, space: Namespace, asked: Search, vector: FloatArray, allowed: NDArray[np.int64] | None
+) -> tuple[list[tuple[int, float]], dict[int, float]]:
+    """Return the entry rows of the nearest passages with their scores, best first, and the known cosines.
+
+    A passage is found by its text and by its instructions, as in a memory's search.
+    """
+    if asked.keys == "instruction":
+        return best_entries(space, asked, vector, allowed)
+    items = None if allowed is None else frozenset(space.item_of[row] for row in allowed.tolist())
+    found = finding.candidates(space, asked.words, vector, asked.k, entries_allowed=allowed, items_allowed=items)
+    rows_of = _allowed_rows(space, allowed)
+    cosines: dict[int, float] = {}
+    near: list[tuple[int, float]] = []
+    for item, topic in zip(found.rows, found.topics.tolist(), strict=True):
+        if rows := rows_of(item):
+            row = _spoken_for(space, rows, vector, cosines)
+            near.append((row, topic - (PENALTY[space.stance_of[row]] if asked.stance_policy == "prefer" else 0.0)))
+    near.sort(key=lambda pair: -pair[1])
+    return near[: asked.k], cosines
+
+
+def _answered(session: Session, asked: Search, visited: Visited, said: FloatArray | None, clock: Clock) -> GraphHits:
+    started = time.perf_counter()
+    space, best, steered = session.space(asked.namespace), visited.best, visited.steered
+    if said is not None:
+        # Scoring a text never lowers its rank: passages that were not scored stay behind.
+        gained = (_TEXTS * (said - said.min(initial=np.inf))).tolist()
+        first = [(row, share + gain) for (row, share), gain in zip(best, gained, strict=False)]
+        best = sorted(first, key=lambda pair: -pair[1]) + best[len(first) :]
+    # Without passages that have gone meanwhile.
+    best = [(row, score) for row, score in best if row in space.item_of]
+    best = _yielding(space, asked, visited, best)[: _fetched(asked)]
+    hits = hits_at(session.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
+    vectors, shown = [space.index.vector(row) for row, _ in best], None
+    if asked.choice is not None:
+        shown = asked.choice.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
+        best, hits, vectors = shown.chosen(best, hits, vectors)
+    session.count_uses([row for row, _ in best])
+    facts = facts_by_text(session, space, asked, steered.query)
+    clock.add("index", started)
+    return GraphHits(
+        hits,
+        vector=steered.vector,
+        query=steered.query,
+        vectors=vectors,
+        timings=clock.parts,
+        steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
+        matters=visited.matters,
+        facts=fact_hits(session.store, space, steered.query, facts),
+        entities=visited.entities,
+        ranking=shown,
+    )
+
+
+def _yielding(
+    space: Namespace, asked: Search, visited: Visited, best: list[tuple[int, float]]
+) -> list[tuple[int, float]]:
+    """Return passages with those that conflict with a preference below others that answer, as in a memory."""
+    if asked.stance_policy == "any" or recalls(asked.kind) or not best:
+        return best
+    items = [space.item_of[row] for row, _ in best]
+    verdicts = Verdicts.of([space.stances(item) for item in items], visited.preferences, {})
+    places = space.texts.places(items)
+    topics = np.where(places < 0, 0.0, space.texts.cosines(visited.steered.query)[places]).astype(np.float32)
+    scores = verdicts.yielding(np.array([score for _, score in best], dtype=np.float32), topics)
+    order = np.argsort(-scores, kind="stable").tolist()
+    return [(best[place][0], float(scores[place])) for place in order]
+
+
+def _fetched(asked: Search) -> int:
+    return asked.k if asked.choice is None else asked.choice.fetched(asked.k)
+
+
+def _passage_seeds(space: Namespace, best: Sequence[tuple[int, float]], weight: float) -> dict[int, float]:
+    """Return item row to weight: from `weight` for the nearest passage down to 0 for the last."""
+    if not best:
+        return {}
+    scores = [score for _, score in best]
+    low, high = min(scores), max(scores)
+    return {space.item_of[row]: weight * ((score - low) / (high - low) if high > low else 1.0) for row, score in best}
+
+
+def _best(
+    space: Namespace,
+    asked: Search,
+    vector: FloatArray,
+    near: Sequence[tuple[int, float]],
+    cosines: dict[int, float],
+    allowed: NDArray[np.int64] | None,
+    ids: NDArray[np.int64],
+    shares: FloatArray,
+) -> list[tuple[int, float]]:
+    """Return the k best passages, each by its best entry row, with its share of the walk as score.
+
+    The most visited passage's share is 1; a share is multiplied by a factor for the stance. Passages that the walk does
+    not reach come last, by similarity.
+    """
+    rows_of = _allowed_rows(space, allowed)
+    reached = np.flatnonzero(shares > 0.0)
+    order = reached[np.lexsort((ids[reached], -shares[reached]))]
+    found: list[tuple[int, float]] = []
+    scores: list[float] = []
+    items = set()
+    for item, share in zip(ids[order].tolist(), (shares[order] / shares[order[:1]]).tolist(), strict=True):
+        if len(scores) >= asked.k and share <= scores[-asked.k]:
+            break  # no later passage can score higher
+        if rows := rows_of(item):
+            row = _spoken_for(space, rows, vector, cosines)
+            score = share * (LEFT[space.stance_of[row]] if asked.stance_policy == "prefer" else 1.0)
+            found.append((row, score))
+            insort(scores, score)
+            items.add(item)
+    found.sort(key=lambda pair: -pair[1])
+    found += [(row, 0.0) for row, _ in near if space.item_of[row] not in items]
+    return found[: asked.k]
+
+
+def _allowed_rows(space: Namespace, allowed: NDArray[np.int64] | None) -> Callable[[int], Sequence[int]]:
+    """Return a function of an item's row to those of its entries' rows that may be found."""
+    if allowed is None:
+        return lambda item: space.rows_of.get(item, ())
+    rows = set(allowed.tolist())
+    return lambda item: [row for row in space.rows_of.get(item, ()) if row in rows]
+
+
+def _spoken_for(space: Namespace, rows: Sequence[int], vector: FloatArray, cosines: dict[int, float]) -> int:
+    """Return the best-scoring entry of an item, as a memory's search does."""
+    for row in rows:
+        if row not in cosines:
+            cosines[row] = float(space.index.vector(row) @ vector)
+    return max(rows, key=lambda row: (cosines[row] - PENALTY[space.stance_of[row]], row))

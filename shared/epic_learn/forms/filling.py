@@ -1,0 +1,163 @@
+"""Filling of forms: for each field a search, the sentences found that answer, and the value that they agree on.
+
+Without a language model, which sentence answers a question is told by what tells it of facts
+(`pipeline.fact_matching`), and the value is read off it by the field's type. Sentences that state the same value add
+up; where they state different ones, or none is sure to answer, nothing is filled in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from epic_learn.forms.fields import Field, FilledField, FilledForm, Form, Value
+from epic_learn.forms.values import MINE, clauses, values_in, without_dates
+from epic_memory.lm.base import LanguageModel
+from epic_memory.pipeline.fact_matching import answer_scores, answering
+from epic_memory.runtime.effects import Effects
+from epic_memory.text.chunking import sentences
+from epic_memory.text.slots import asked_slot, is_same_subject, slot_of
+from epic_memory.text.statement_pairs import RELATIVES, of_others
+from epic_memory.text.statements import statement_of
+from epic_memory.text.stems import content_stems, stem
+from epic_memory.types import Hits, Item, Preference
+
+CANDIDATES = 8
+"""Most memories that are looked at for a field, facts apart."""
+# From which probability on a value is filled in.
+_SURE = 0.5
+_NO_STATEMENT = re.compile(
+    r"\?\W*$|\b(?:if|might|maybe|perhaps|probably|not sure|don[’']t know|(?:can[’']t|cannot) remember|forgot)\b"
+    r"|\b(?:used to|formerly|previously)\b",
+    re.I,
+)
+# What another person, or an assistant, says of themselves: "Tom: my number is ...".
+_SPEAKER = re.compile(r"\W*(?!user:)(?:[\w ]{0,20}\bfrom )?\w[\w.-]*(?: [A-Z][\w-]*)?:\s")
+_OWNER = re.compile(r"\W*(?:my|our|his|her|their) ([\w-]+)", re.I)
+_TITLE = re.compile(r"\b(?:Dr|Mrs?|Ms|Prof|St|No)\.$")
+# More characters than a sentence has: what has more is a table or code, and reading it would take long.
+_LONGEST = 1000
+_NOTHING = "nothing relevant is known"
+
+Sources: TypeAlias = Sequence[Item | Preference]
+"""What is held that may answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A sentence of what is held; `part` is the clause of it that states a value."""
+
+    text: str
+    source: Item | Preference
+    part: str = ""
+
+
+def fill(form: Form, search: Callable[[str], Effects[Hits]], lm: LanguageModel | None) -> Effects[FilledForm]:
+    """Fill a form.
+
+    Args:
+        form: The form.
+        search: Returns what is held about a question.
+        lm: A language model that reads the values, one call for each field that anything is found for; None for none.
+    """
+    found: list[Sources] = []
+    for field in form.fields:
+        hits = yield from search(field.question)
+        items = {hit.item.id: hit.item for hit in (*hits.facts, *hits)}
+        found.append([*items.values(), *(preference for preference, _ in hits.matters[:CANDIDATES])])
+    if lm is None:
+        return FilledForm(fields=tuple(map(read_field, form.fields, found)))
+    # Models and what asks them are imported where there is one.
+    from epic_learn.forms.lm_reader import read_fields
+
+    return (yield from read_fields(lm, form.fields, found))
+
+
+def read_field(field: Field, sources: Sources) -> FilledField:
+    """Return what memories say about a field."""
+    said = [Said(text=text, source=source) for source in sources for text in _sentences(source.text)]
+    said = [each for each in said if _may_answer(field.question, each.text)]
+    if not said:
+        return FilledField(field=field, reason=_NOTHING)
+    chances = answering(answer_scores(field.question, [each.text for each in said])).tolist()
+    shares: dict[Value, float] = {}
+    stated: dict[Value, tuple[float, Said]] = {}
+    for each, chance in zip(said, chances, strict=True):
+        for value, share, part in _stated(field, each.text, chance):
+            shares[value] = shares.get(value, 0.0) + share
+            if value not in stated or share > stated[value][0]:
+                stated[value] = share, replace(each, part=part)
+    best = max(shares, key=shares.__getitem__, default=None)
+    if best is None or shares[best] < _SURE / 2:
+        return FilledField(field=field, reason=_NOTHING)
+    rivals = [value for value in shares if value != best and _is_rival(field, stated[value], stated[best])]
+    if rivals:
+        told = ", ".join(dict.fromkeys(f'"{stated[value][1].text}"' for value in (best, *rivals)))
+        return FilledField(field=field, state="undecided", reason=f"several answers: {told}")
+    if shares[best] < _SURE:
+        return FilledField(
+            field=field, state="undecided", reason=f'not sure that this answers: "{stated[best][1].text}"'
+        )
+    source = stated[best][1].source
+    return FilledField(field=field, value=best, source=source, quote=stated[best][1].text, state="filled")
+
+
+def _is_rival(field: Field, other: tuple[float, Said], best: tuple[float, Said]) -> bool:
+    """Tell whether another sentence answers as well as the best: it has all that this shares with the question."""
+    if 2.0 * other[0] > best[0]:
+        return True
+    asked, text = set(content_stems(field.question)), other[1].part
+    if not asked & set(content_stems(best[1].part)) <= set(content_stems(text)):
+        return False
+    return float(answering(answer_scores(field.question, [text]))[0]) >= _SURE
+
+
+def _sentences(text: str) -> list[str]:
+    """Return the sentences of a text that somebody can have said; a title ("Dr.") ends none."""
+    made: list[str] = []
+    for part in sentences(text):
+        if made and len(made[-1]) <= _LONGEST and _TITLE.search(made[-1]):
+            made[-1] += f" {part}"
+        else:
+            made.append(part)
+    return [each for each in made if len(each) <= _LONGEST]
+
+
+def _stated(field: Field, text: str, chance: float) -> list[tuple[Value, float, str]]:
+    """Return the values that a sentence states, each with its share of the chance that it answers, and its clause."""
+    values = values_in(field, text)
+    if len(values) < 2:
+        return [(value, chance, text) for value in values]
+    parts = [(part, values_in(field, part)) for part in clauses(text)]
+    parts = [(part, stated) for part, stated in parts if len(stated) == 1]
+    if not parts:
+        return [(value, chance / len(values), text) for value in values]
+    shares = answering(answer_scores(field.question, [part for part, _ in parts]))
+    # "On 3 May and again on 4 June": the second says nothing else, and so is as good as the first.
+    for place, (part, _) in enumerate(parts):
+        if place and not without_dates(part):
+            shares[place] = shares[place - 1]
+    whole = float(shares.sum()) or 1.0
+    return [
+        (stated[0], chance * float(share) / whole, part) for (part, stated), share in zip(parts, shares, strict=True)
+    ]
+
+
+def _may_answer(question: str, text: str) -> bool:
+    """Tell whether a sentence states something, and of whom or what the question asks."""
+    if _NO_STATEMENT.search(text) or of_others(question, text):
+        return False
+    if (speaker := _SPEAKER.match(text)) and MINE.search(text[speaker.end() :]):
+        return False
+    wanted, slot = asked_slot(question), slot_of(text)
+    if wanted is not None and slot is not None and slot[1] == wanted[1] and not is_same_subject(slot[0], wanted[0]):
+        return False
+    about = set(content_stems(question))
+    owner, lead = _OWNER.match(text), statement_of(text).lead
+    is_named = statement_of(question).names & statement_of(text).all_names
+    if owner and not is_named and (whose := stem(owner[1].lower())) in RELATIVES and whose not in about:
+        return False
+    is_of_another = bool(lead) and slot is not None and about.isdisjoint(content_stems(lead))
+    return not (is_of_another and MINE.search(question) and not MINE.search(text))

@@ -1,0 +1,163 @@
+"""Proposals of a language model: one call for a few turns, and nothing that is not quoted from the user's own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, get_args
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from epic_learn.boundaries import doubtful_from, own_words
+from epic_learn.conversations import Turn
+from epic_learn.cues import DOUBTFUL, said_at
+from epic_learn.durations import end_of_day
+from epic_learn.references import Known, means_the_same
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm.answers import letters
+from epic_memory.lm.base import LanguageModel
+from epic_memory.lm.client import LMReader, readings_of
+from epic_memory.lm.prompting import one_line, section
+from epic_memory.lm.shapes import Line, Shape, valid
+from epic_memory.runtime.effects import Effects
+from epic_memory.text.language import ENGLISH, language_of
+from epic_memory.text.stems import content_stems
+from epic_memory.types.proposals import Proposal, ProposalKind, ProposalReport, plain
+
+_MOST_TOKENS = 900
+_MOST_PROPOSALS = 12
+_TURNS, _CHARACTERS = 12, 6000
+_MOST_KNOWN = 60
+_CONFIDENCE = 0.8
+_BEGINNING = 3  # letters
+
+_KINDS = {letters(kind): kind for kind in get_args(ProposalKind)}
+_SPACES = re.compile(r"\s+")
+
+
+_Kind = Annotated[Line, WithJsonSchema({"type": "string", "enum": list(get_args(ProposalKind))})]
+
+
+class Proposed(Shape):
+    """A proposal as a model makes it, unchecked."""
+
+    kind: _Kind
+    text: Line = ""
+    old: Line = ""
+    quote: Line
+    today_only: Annotated[bool, BeforeValidator(lambda given: given is True)] = False
+
+
+class Proposals(Shape):
+    """Proposals of a model after some turns."""
+
+    proposals: Annotated[
+        tuple[Proposed, ...],
+        BeforeValidator(lambda given: valid(Proposed, given, _MOST_PROPOSALS)),
+        Field(max_length=_MOST_PROPOSALS),
+    ]
+
+
+def proposed_by(
+    lm: LanguageModel, turns: Sequence[Turn], known: Sequence[Known], report: ProposalReport
+) -> Effects[list[Proposal]]:
+    """Return what a model proposes and the user's words bear out; the rest is dropped and counted."""
+    windows = [window for window in _windows(turns) if any(turn.role == "user" for turn in window)]
+    shown = "\n".join(f"- {one_line(each.text)}" for each in known[-_MOST_KNOWN:]) or "- nothing yet"
+    reader: LMReader[list[Turn], Proposals] = LMReader(
+        lm,
+        "proposals",
+        Proposals,
+        lambda window: {"known": shown, "conversation": _shown(window)},
+        max_tokens=_MOST_TOKENS,
+    )
+    readings, failure = yield from readings_of(lm, reader, windows, "conversations")
+    if failure:
+        report.failures.append(failure)
+    made: list[Proposal] = []
+    for place, reading in sorted(readings.items()):
+        report.usage.add(reading.usage)
+        if reading.value is None:
+            numbers = f"{windows[place][0].number} to {windows[place][-1].number}"
+            report.failures.append(f"turns {numbers} were not read by {lm.name}: {reading.failure}")
+        for proposed in reading.value.proposals if reading.value else ():
+            proposal, reason = _checked(proposed, windows[place], known, lm.name)
+            if proposal is None:
+                report.dropped[reason] += 1
+            else:
+                made.append(proposal)
+    return made
+
+
+def _shown(turns: Sequence[Turn]) -> str:
+    lines = "\n".join(f"turn {turn.number}, {one_line(turn.role)}: {turn.text}" for turn in turns)
+    return section(lines, "conversation")
+
+
+def _windows(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
+    window: list[Turn] = []
+    for turn in turns:
+        size = sum(len(each.text) for each in window)
+        if window and (len(window) == _TURNS or size + len(turn.text) > _CHARACTERS):
+            yield window
+            window = []
+        window.append(turn)
+    if window:
+        yield window
+
+
+def _checked(
+    proposed: Proposed, turns: Sequence[Turn], known: Sequence[Known], name: str
+) -> tuple[Proposal | None, str]:
+    """Return the proposal of a model if the user's own words bear it out, else the reason why not."""
+    kind = _KINDS.get(letters(proposed.kind))
+    if kind is None:
+        return None, "kinds that a model made up"
+    found = _quoted(proposed.quote, turns)
+    if found is None:
+        return None, "quotes that are not in a turn of the user's own words"
+    turn, quote, confidence = found
+    held = next((each.text for each in known if plain(each.text) == plain(proposed.old)), "") if proposed.old else ""
+    if not kind.startswith("add") and not held:
+        return None, "changes of what is not known"
+    try:
+        proposal = Proposal(
+            kind=kind,
+            text="" if kind in ("remove_preference", "end_fact") else proposed.text,
+            old="" if kind.startswith("add") else held,
+            quote=quote,
+            turn=turn.number,
+            confidence=confidence,
+            source=name,
+            expires_at=end_of_day(said_at(turn)) if proposed.today_only else None,
+        )
+    except InvalidInputError:
+        return None, "proposals without a text"
+    if not _bears_out(quote, f"{proposal.text} {proposal.old}"):
+        return None, "quotes that do not say what is drawn from them"
+    return (
+        (None, "known already") if any(means_the_same(each.text, proposal.text) for each in known) else (proposal, "")
+    )
+
+
+def _quoted(quote: str, turns: Sequence[Turn]) -> tuple[Turn, str, float] | None:
+    """Return the user's turn that holds a quote outside what they only cite, the quote as it stands there, and how
+    sure it is that the words are theirs.
+    """
+    words = r"\s+".join(map(re.escape, _SPACES.split(own_words(quote).strip())))
+    if not words:
+        return None
+    for turn in turns:
+        own = own_words(turn.text) if turn.role == "user" else ""
+        if match := re.search(words, own):
+            confidence = _CONFIDENCE if match.start() < doubtful_from(own) else DOUBTFUL
+            return turn, turn.text[match.start() : match.end()], confidence
+    return None
+
+
+def _bears_out(quote: str, text: str) -> bool:
+    """Tell whether a quote says something, and in one language shares words with what is drawn from it."""
+    said, drawn = ({stem for stem in content_stems(one) if len(stem) > 1} for one in (quote, text))
+    # Another form of a word begins alike: "veggie", "vegetarian".
+    alike = {stem[:_BEGINNING] for stem in said} & {stem[:_BEGINNING] for stem in drawn}
+    return bool(said) and bool(alike or language_of(quote) not in (None, ENGLISH))

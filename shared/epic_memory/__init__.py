@@ -1,0 +1,77 @@
+"""EPIC: preference-aligned memory construction for on-device RAG, free of any framework."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from epic_memory.errors import EpicError
+    from epic_memory.filters import Filter
+    from epic_memory.memory import EpicMemory
+    from epic_memory.retention.policies import ByValue
+    from epic_memory.steering.query_steering import QuerySteering
+    from epic_memory.types import (
+        Alignment,
+        BuildReport,
+        Candidate,
+        Decision,
+        Hit,
+        Hits,
+        Item,
+        MemoryEntry,
+        Preference,
+        Stance,
+        Verdict,
+    )
+    from epic_memory.types.preferences import Aspects, Expansion
+    from epic_memory.types.reports import NotKept
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Alignment",
+    "Aspects",
+    "BuildReport",
+    "ByValue",
+    "Candidate",
+    "Decision",
+    "EpicError",
+    "EpicMemory",
+    "Expansion",
+    "Filter",
+    "Hit",
+    "Hits",
+    "Item",
+    "MemoryEntry",
+    "NotKept",
+    "Preference",
+    "QuerySteering",
+    "Stance",
+    "Verdict",
+]
+
+# Imported when first used: `import epic_memory` costs next to nothing, and numpy only when something is done.
+_MODULES = {
+    "Aspects": "types",
+    "ByValue": "retention",
+    "NotKept": "types",
+    "Expansion": "types",
+    "EpicError": "errors",
+    "EpicMemory": "memory",
+    "Filter": "filters",
+    "QuerySteering": "steering",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'types')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

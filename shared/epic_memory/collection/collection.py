@@ -1,0 +1,475 @@
+"""Collection of documents, in one durable file or in RAM.
+
+Unlike a memory, a collection decides nothing: it keeps every record it is given. With preferences a search ranks as a
+memory's does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection as Several
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from epic_memory.collection.loaded import Condition, LoadedCollection, Match, Only
+from epic_memory.encoders.base import Embed, Encoder, checked_vector, described
+from epic_memory.encoders.by_name import bundled_encoder_of, encoder_of
+from epic_memory.errors import EncoderMismatchError
+from epic_memory.filters import Filter
+from epic_memory.pipeline import candidates as finding
+from epic_memory.pipeline import ranking
+from epic_memory.runtime.batching import unique_preferences
+from epic_memory.runtime.effects import Clock, Effects, arun, run
+from epic_memory.steering.query_steering import QuerySteering, Steerings
+from epic_memory.steering.question_kind import question_kind
+from epic_memory.steering.signed import QueryNames
+from epic_memory.storage.codecs import packed, rounded
+from epic_memory.storage.sqlite.files import encoder_in
+from epic_memory.storage.tables.collections import CollectionTables, Key, Record, keys_of
+from epic_memory.types import FloatArray, Preference, checked_k, checked_string
+from epic_memory.types.metadata import dumped_metadata
+from epic_memory.types.modes import Mode, checked_mode
+
+__all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record"]
+
+_STALE = -1
+
+
+class Matches(list[Match]):
+    """A list of matches, best first.
+
+    Attributes:
+        vector: The vector that was searched for, shape `(d,)`.
+        steered_by: The texts of the preferences that steered the query.
+    """
+
+    def __init__(self, matches: Iterable[Match], vector: FloatArray, steered_by: Sequence[str] = ()) -> None:
+        super().__init__(matches)
+        self.vector = vector
+        self.steered_by = list(steered_by)
+
+
+class Collection:
+    """Records under the embeddings of their keys.
+
+        collection = Collection(path="notes.vectors")
+        collection.add([Record(id="1", text="A vegan stew.")])
+        for match in collection.search("dinner", k=3):
+            print(match.score, match.record.text)
+
+    Safe to use from several threads; another process's changes are noticed.
+
+    Args:
+        encoder: Embeds keys and queries; also the name of an encoder, as for `EpicMemory`. The file remembers it.
+        path: The file; None for RAM.
+        preferences: Steer searches; without any, searches are by plain similarity.
+        steering: "signed", "paper" (Eq. 7-8) or "off".
+        kind: The kind of the records. The file remembers it, and cannot be opened as another kind.
+        must_exist: Refuse to make a new file.
+        read_only: Never write into the file.
+
+    Raises:
+        StoreError: if the file cannot be opened, or is not a collection of this kind.
+        DamagedError: if it is not as it was written.
+        EncoderMismatchError: if it was made with another encoder; when something is first embedded, if finding that out
+            takes a call to a model.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder | str | None = None,
+        path: str | Path | None = None,
+        *,
+        preferences: Iterable[str | Preference] = (),
+        steering: Mode = "signed",
+        kind: str = "documents",
+        must_exist: bool = False,
+        read_only: bool = False,
+    ) -> None:
+        if encoder is None and path is not None:
+            encoder = bundled_encoder_of(encoder_in(Path(path)))
+        self.encoder = encoder = encoder_of(encoder)
+        self.kind = kind
+        self.steering = checked_mode(steering)
+        self._preferences = _preferences(preferences)
+        self._steerings = Steerings(encoder)
+        self._tables = CollectionTables(path, must_exist=must_exist, read_only=read_only)
+        self._lock = threading.RLock()
+        try:
+            self._load()
+            made = self._loaded.made
+            if made is not None and self._loaded.vectors and made.get("name") != encoder.name:
+                raise self._mismatch(str(made.get("name")))
+        except BaseException:
+            self._tables.close()
+            raise
+
+    @property
+    def preferences(self) -> tuple[Preference, ...]:
+        """The preferences that steer searches; a change takes effect at the next search."""
+        return self._preferences
+
+    @preferences.setter
+    def preferences(self, preferences: Iterable[str | Preference]) -> None:
+        self._preferences = _preferences(preferences)
+
+    @property
+    def dimension(self) -> int | None:
+        """The dimension of the vectors it holds; None without any."""
+        with self._searching(checked=False):
+            return self._loaded.dimension
+
+    # loading the file into RAM
+
+    def _load(self) -> None:
+        with self._tables.reading():
+            # Until all of it is read, RAM counts as stale.
+            change, self._change = self._tables.changed_elsewhere(), _STALE
+            self._loaded = LoadedCollection(self._tables, self.kind)
+            self._change = change
+
+    def _refresh(self) -> None:
+        """Load changes that another process has written. The caller has to hold the lock."""
+        if self._tables.changed_elsewhere() != self._change:
+            self._load()
+
+    def _check_encoder(self) -> None:
+        """Refuse an encoder other than the file's; call it once something was embedded."""
+        made = self._loaded.made
+        if made is not None and self._loaded.vectors and made != described(self.encoder):
+            raise self._mismatch(f"{made.get('name')} ({made.get('dimension')} dimensions)")
+
+    def _mismatch(self, made: str) -> EncoderMismatchError:
+        return EncoderMismatchError(
+            f"{self.path or 'This vector store'} was made with the encoder {made}, and is used with"
+            f" {self.encoder.name}. Use that encoder, or make a new vector store with this one."
+        )
+
+    # writing
+
+    def add(self, records: Iterable[Record]) -> list[str]:
+        """Write records, all of them or none; one with a known id replaces the earlier one.
+
+        Returns:
+            Their ids, in order.
+
+        Raises:
+            InvalidInputError: for metadata that is not JSON.
+            EncoderError: if the encoder fails.
+            EncoderMismatchError: for an embedding of another dimension than the encoder's.
+        """
+        return run(self._add(records), Clock())
+
+    async def aadd(self, records: Iterable[Record]) -> list[str]:
+        """Do the same as `add` without blocking the event loop."""
+        return await arun(self._add(records), Clock())
+
+    def _add(self, records: Iterable[Record]) -> Effects[list[str]]:
+        given = list(records)
+        said = {record.id: dumped_metadata(record.metadata, record.id, "document", ordered=True) for record in given}
+        latest = {record.id: record for record in given}
+        keys = {record.id: keys_of(record) for record in latest.values()}
+        every = [key for several in keys.values() for key in several]
+        texts = list(dict.fromkeys(key.text for key in every if key.vector is None))
+        self._tables.check_writable()
+        embedded: Iterable[FloatArray] = (yield Embed(self.encoder, texts, "embedding")) if texts else ()
+        vector_of = dict(zip(texts, embedded, strict=True))
+        # Only with keys: a description of the encoder may ask a model for its dimension.
+        made = described(self.encoder) if every else None
+        self._check_dimension([key.vector for key in every if key.vector is not None])
+        vectors = np.asarray([vector_of[key.text] if key.vector is None else key.vector for key in every], np.float32)
+        codes = packed(vectors) if every else []
+        with self._lock:
+            written: dict[str, int] = {}
+            rows: list[int] = []
+            owners: list[int] = []
+            with self._changing() as change:
+                self._tables.set_meta(kind=self.kind)
+                if made is not None:
+                    self._check_encoder()
+                    if not self._loaded.vectors:
+                        self._loaded.begin(made)
+                        self._tables.set_meta(encoder=made)
+                for record in latest.values():
+                    its = codes[len(rows) : len(rows) + len(keys[record.id])]
+                    written[record.id], new = self._tables.put(record, said[record.id], its)
+                    rows += new
+                    owners += [written[record.id]] * len(new)
+            # RAM follows once the file is committed.
+            self._loaded.put(written, said, rows, owners, [key.stance for key in every], rounded(vectors))
+            self._change = change
+        return [record.id for record in given]
+
+    def _check_dimension(self, given: Sequence[Sequence[float] | FloatArray]) -> None:
+        for vector in given:
+            if len(vector) != self.encoder.dimension:
+                raise EncoderMismatchError(
+                    f"There is an embedding of {len(vector)} dimensions, and {self.encoder.name} makes"
+                    f" {self.encoder.dimension}. Use the same embedding model (embed_model) for the store and for the"
+                    " index over it."
+                )
+
+    def delete(self, ids: Iterable[str] | None = None) -> int:
+        """Remove records by their ids, or all of them; return how many there were."""
+        chosen = None if ids is None else list(dict.fromkeys(ids))
+        with self._lock:
+            with self._changing() as change:
+                held = (
+                    list(self._loaded.row_of)
+                    if chosen is None
+                    else [one for one in chosen if one in self._loaded.row_of]
+                )
+                if chosen is None:
+                    self._tables.drop_all()
+                else:
+                    self._tables.drop(held)
+            self._loaded.drop(held)
+            self._change = change
+            self._tables.give_back()
+        return len(held)
+
+    @contextmanager
+    def _changing(self) -> Iterator[int]:
+        """Open a transaction over the file's current state.
+
+        It yields the number of the change; until the caller sets `_change` to it, RAM counts as stale.
+        """
+        with self._tables.transaction():
+            self._refresh()
+            change, self._change = self._change, _STALE
+            yield change
+
+    # reading
+
+    def get(self, ids: Iterable[str]) -> list[Record]:
+        """Return the records with these ids, in order; unknown ids are left out."""
+        with self._searching(checked=False):
+            rows = [self._loaded.row_of[record_id] for record_id in ids if record_id in self._loaded.row_of]
+            found = self._tables.at(list(dict.fromkeys(rows)))
+        return [found[row] for row in rows]
+
+    def news(self) -> tuple[bool, dict[str, Record | None]]:
+        """Return what was written since the last call, for one user that keeps up with it.
+
+        Returns:
+            Whether the records are all there are; and the records by their ids, None for those that are gone.
+        """
+        with self._searching(checked=False):
+            touched = self._loaded.touched
+            if touched is None:
+                news: dict[str, Record | None] = {record.id: record for _, record in self._tables.all()}
+            else:
+                rows = {one: self._loaded.row_of[one] for one in touched if one in self._loaded.row_of}
+                found = self._tables.at(list(rows.values())) if rows else {}
+                news = {one: found[rows[one]] if one in rows else None for one in touched}
+            self._loaded.touched = {}
+        return touched is None, news
+
+    def ids(self, where: Condition | None = None) -> list[str]:
+        """Return the ids of all records that satisfy a condition, in the order they were written."""
+        with self._searching(checked=False):
+            if where is None:
+                return list(self._loaded.row_of)
+            rows = set(self._loaded.satisfying(where, None))
+            return [record_id for record_id, row in self._loaded.row_of.items() if row in rows]
+
+    def having(self, key: str, values: Several[str]) -> list[str]:
+        """Return the ids of records whose metadata has one of some texts under a key, in the order they were written.
+
+        Faster than a filter if the same key is asked for repeatedly with other values.
+        """
+        with self._searching(checked=False):
+            return self._loaded.having(key, values)
+
+    def records(self, where: Condition | None = None, *, ids: Iterable[str] | None = None) -> list[Record]:
+        """Return all records that satisfy a condition, optionally among some ids, in the order they were written."""
+        with self._searching(checked=False):
+            if ids is None and not isinstance(where, Filter):
+                return [record for _, record in self._tables.all() if where is None or where(record)]
+            rows = sorted(self._loaded.satisfying(where, ids))
+            found = self._tables.at(rows)
+        return [found[row] for row in rows]
+
+    def search(
+        self,
+        query: str | None = None,
+        k: int = 4,
+        *,
+        embedding: Sequence[float] | FloatArray | None = None,
+        where: Condition | None = None,
+        ids: Iterable[str] | None = None,
+        preferences: Iterable[str | Preference] | None = None,
+        steering: Mode | None = None,
+    ) -> Matches:
+        """Return the k records that fit a query best.
+
+        Args:
+            query: Any text; it may be left out if its embedding is given.
+            k: At least 1; as many distinct records are found, if there are so many.
+            embedding: The embedding of the query, shape `(d,)`, if known; then nothing is embedded.
+            where: A condition that records have to satisfy.
+            ids: The ids that records have to be among.
+            preferences: Used in place of the collection's own.
+            steering: Used in place of the collection's own mode.
+
+        Raises:
+            InvalidInputError: for a k below 1, an unknown mode, or an embedding of another dimension.
+            EncoderMismatchError: if the vectors are another encoder's.
+        """
+        return run(self._search(query, k, embedding, where, ids, preferences, steering), Clock())
+
+    async def asearch(
+        self,
+        query: str | None = None,
+        k: int = 4,
+        *,
+        embedding: Sequence[float] | FloatArray | None = None,
+        where: Condition | None = None,
+        ids: Iterable[str] | None = None,
+        preferences: Iterable[str | Preference] | None = None,
+        steering: Mode | None = None,
+    ) -> Matches:
+        """Do the same as `search` without blocking the event loop."""
+        return await arun(self._search(query, k, embedding, where, ids, preferences, steering), Clock())
+
+    def search_vector(
+        self, vector: Sequence[float] | FloatArray, k: int = 4, *, where: Condition | None = None
+    ) -> Matches:
+        """Return the k records nearest to a vector by cosine, without steering.
+
+        Args:
+            vector: Shape `(d,)`, of any length other than zero.
+            k: At least 1.
+            where: A condition that records have to satisfy.
+
+        Raises:
+            InvalidInputError: for a k below 1, or a vector of another dimension.
+        """
+        checked_k(k)
+        with self._searching(checked=False):
+            unit = self._unit(vector)
+            return Matches(self._loaded.nearest(unit, k, (where, None)), unit)
+
+    def _unit(self, vector: Sequence[float] | FloatArray) -> FloatArray:
+        held = self._loaded.dimension
+        # An empty collection has no dimension: any vector will do.
+        dimension = held if held is not None else len(vector) if isinstance(vector, Sized) else 0
+        return checked_vector(vector, dimension, self.path or "this vector store")
+
+    def _search(
+        self,
+        query: str | None,
+        k: int,
+        embedding: Sequence[float] | FloatArray | None,
+        where: Condition | None,
+        ids: Iterable[str] | None,
+        preferences: Iterable[str | Preference] | None,
+        steering: Mode | None,
+    ) -> Effects[Matches]:
+        checked_k(k)
+        mode = self.steering if steering is None else checked_mode(steering)
+        chosen = self.preferences if preferences is None else _preferences(preferences)
+        only = None if ids is None else set(ids)
+        if embedding is None:
+            text = checked_string(query, "The query")
+            vector: FloatArray = (yield Embed(self.encoder, [text], "embedding", query=True))[0]
+        else:
+            with self._searching(checked=False):
+                vector = self._unit(embedding)
+                if not self._loaded.vectors:  # an empty collection has no dimension to steer in
+                    return Matches([], vector)
+        chosen = tuple(preference for preference in chosen if not preference.expired)
+        if mode == "off" or not chosen:
+            with self._searching(checked=embedding is None):
+                return Matches(self._loaded.nearest(vector, k, (where, only)), vector)
+        steerer: QuerySteering = yield from self._steerings.steering(chosen, mode)
+        words = "" if query is None else query
+        names: list[str] = steerer.names_apart(words)
+        apart = QueryNames(tuple(names), (yield Embed(self.encoder, names, "embedding"))) if names else None
+        with self._searching(checked=True):
+            return self._steered(steerer, words, vector, apart, k, (where, only))
+
+    def _steered(
+        self, steerer: QuerySteering, query: str, vector: FloatArray, names: QueryNames | None, k: int, only: Only
+    ) -> Matches:
+        """Find the k best records as a memory ranks them; in the paper's mode those nearest to q~ by any key."""
+        if not self._loaded.vectors:
+            return Matches([], vector)
+        steered = steerer.steer_vector(vector)
+        if steerer.mode != "signed":
+            nearest = self._loaded.nearest(steered.vector, k, only, instructed=True)
+            return Matches(nearest, steered.vector, [one.preference.text for one in steered.preferences])
+        shelf, kind = self._loaded, question_kind(query) if query else None
+        records, entries = shelf.allowed(only)
+        found = finding.candidates(shelf, query, vector, k, entries_allowed=entries, items_allowed=records)
+        if not found.rows:
+            return Matches([], steered.vector)
+        chosen = ranking.chosen_for(shelf, found, steerer, vector, kind, names=names)
+        verdicts = ranking.verdicts_on(shelf, found, steerer, chosen, kind)
+        scores = ranking.ranked(shelf, found, steerer, vector, chosen, verdicts)
+        order = np.lexsort((np.array(found.rows), -scores))[:k].tolist()
+        rows = [found.rows[place] for place in order]
+        matches = shelf.matches(rows, scores[order].tolist(), list(finding.vectors_of(shelf, found, rows)))
+        return Matches(matches, steered.vector, [steerer.preferences[row].text for row in chosen.rows])
+
+    @contextmanager
+    def _searching(self, *, checked: bool) -> Iterator[None]:
+        """Hold one state of the file, loaded into RAM; `checked` if the encoder was used and has to be the file's."""
+        with self._lock, self._tables.reading():
+            self._refresh()
+            if checked:
+                self._check_encoder()
+            yield
+
+    # other methods
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None for RAM."""
+        return self._tables.path
+
+    def __len__(self) -> int:
+        with self._searching(checked=False):
+            return len(self._loaded.row_of)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def verify(self) -> int:
+        """Check every row of the file and return how many there are.
+
+        Raises:
+            DamagedError: if a row is not as it was written.
+        """
+        return self._tables.verify()
+
+    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a copy of the last committed state, whole or not at all.
+
+        Raises:
+            AlreadyThereError: if the file exists and `overwrite` is off.
+            StoreError: if it cannot be written.
+        """
+        self._tables.copy_to(Path(path), overwrite=overwrite)
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        with self._lock:
+            self._tables.close()
+
+    def __enter__(self) -> Collection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        where = "in RAM" if self.path is None else str(self.path)
+        return f"<Collection {where}{', closed' if self._tables.closed else ''}>"
+
+
+def _preferences(preferences: Iterable[str | Preference]) -> tuple[Preference, ...]:
+    return tuple(unique_preferences(preferences))

@@ -1,0 +1,259 @@
+"""Context given to a generator: the preferences that matter, then each hit's number, guidance and content."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from numbers import Real
+from typing import Any, Literal, TypeAlias, get_args
+
+from epic_memory.errors import InvalidInputError
+from epic_memory.types import Hit, Hits, MemoryEntry, Preference, Stance
+from epic_memory.types.validation import one_of
+from epic_memory.verification.wording import is_worded
+
+TellPreferences: TypeAlias = Literal["matter", "all", "none"]
+"""Which preferences a context opens with: those that matter to the query, all of the user's, or none, as in the paper.
+"""
+MATTERING = "The user's preferences, the most relevant first:"
+"""Heading of the preferences."""
+KNOWN = "What is known of the user:"
+"""Heading of the facts."""
+ALLOWANCE = 150
+"""Approximate number of tokens that the preferences of a context may take: about ten preferences."""
+
+# If any preference is likely to matter (chance of at least _ANY), each whose chance is at least _LEAST_CHANCE and this
+# share of the likeliest's gets a line: the model cannot follow one that is left out, while one that does not matter
+# costs only a few tokens.
+_LEAST_CHANCE, _LEAST_SHARE = 0.03, 0.06
+_ANY = 0.06
+_MOST_LISTED = 8
+# Share of the score of a first hit that suits the user from which on others are told beside it.
+_WORTH_TELLING = 0.3
+_CHARACTERS_A_TOKEN = 5
+
+# A heading counts wherever a model may see the beginning of a line.
+_LINE = re.compile(r"([^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
+# What a heading may be disguised with: marks, invisible characters and letters that look like nothing.
+_UNREAD = re.compile(r"[^\w\s:\uff1a\ufe55'\u2019,]+|[_\u115f\u1160\u3164\uffa0]+")
+_HEADING = re.compile(
+    r"\s*(?:document\s*\d+|interpretation\s+guidance|content|what\s+is\s+known\s+of\s+the\s+user"
+    r"|the\s+user.{0,2}s\s+preferences(?:,\s+the\s+most\s+relevant\s+first)?)\s*:"
+)
+_LONGEST_HEADING = 200
+# The blank line before every document but the first.
+_NEXT = re.compile(r"\n\n(?=Document \d+:\n)")
+# Characters that look like "<", and those that may be put between the letters of a tag's name to disguise it: no such
+# opening, as each begins a tag of its own.
+_OPENING = "<\uff1c\ufe64"
+_BETWEEN = rf"(?:[^\w>{_OPENING}]|[\u115f\u1160\u3164\uffa0])*"
+_WARNINGS = {
+    Stance.CONFLICTS: 'Steer clear: this conflicts with the preference "{}". ',
+    Stance.MIXED: 'Take only what suits the preference "{}". ',
+}
+
+
+def format_context(
+    hits: Iterable[Hit],
+    *,
+    preferences: TellPreferences = "matter",
+    allowance: int = ALLOWANCE,
+    every_hit: bool = False,
+) -> str:
+    """Format the paper's context: `Document i:`, `Interpretation Guidance:` and `Content:` for each hit.
+
+    The context opens with the preferences that matter to the query, whether or not a hit was kept for them, and with
+    the facts of the user that are relevant. A warning about content that conflicts with a preference comes before the
+    instruction, so that a model does not recommend it. But for the paper's context (`preferences="none"`), neutral
+    guidance is left out if it says nothing of its own or its preference does not matter to the query, and so are hits
+    that answer much worse than a first one that suits the user.
+
+    Args:
+        hits: The hits of a search; `Hits` also hold the preferences that matter.
+        preferences: Which preferences the context opens with.
+        allowance: Approximate number of tokens that the preferences may take; ignored for "all".
+        every_hit: Keep the hits that answer much worse than the first, as where a `min_score` was asked for.
+
+    Raises:
+        InvalidInputError: for an unknown value of `preferences`.
+    """
+    opening = format_preferences(hits, preferences=preferences, allowance=allowance)
+    numbered = numbered_hits(hits)
+    if isinstance(hits, Hits) and hits.matters and preferences != "none":
+        mattering = {str(one) for one in those_that_matter(hits.matters, len(hits.matters) * allowance)}
+        kept = numbered if every_hit else _worth_telling(numbered, mattering)
+        numbered = [(number, _to_the_point(hit, mattering)) for number, hit in kept]
+    return join_context([opening, *(format_hit(number, hit) for number, hit in numbered)])
+
+
+def numbered_hits(hits: Iterable[Hit]) -> list[tuple[int, Hit]]:
+    """Return hits in the order of a context: first the facts of the user that are relevant, numbered 0 and whether or
+    not they are among the hits, then the others, numbered from 1.
+    """
+    given = list(hits)
+    first = hits.facts if isinstance(hits, Hits) else []
+    facts = {hit.item.id: hit for hit in (*first, *given) if hit.tier == "fact"}
+    others = [hit for hit in given if hit.item.id not in facts]
+    return [*((0, hit) for hit in facts.values()), *enumerate(others, start=1)]
+
+
+def join_context(parts: Iterable[str]) -> str:
+    """Join the parts of a context, of which facts that follow each other share one heading."""
+    joined: list[str] = []
+    in_facts = False
+    for part in filter(None, parts):
+        is_fact = part.startswith(f"{KNOWN}\n")
+        if is_fact and in_facts:
+            joined[-1] += part.removeprefix(KNOWN)
+        else:
+            joined.append(part)
+        # The preferences may stand before the first of them, in one part.
+        in_facts = is_fact or f"\n\n{KNOWN}\n" in part
+    return "\n\n".join(joined)
+
+
+def format_preferences(
+    hits: Iterable[Hit], *, preferences: TellPreferences = "matter", allowance: int = ALLOWANCE
+) -> str:
+    """Format the opening of a context, one line for each preference; return an empty text if there is none to list.
+
+    Raises:
+        InvalidInputError: for an unknown value of `preferences`.
+    """
+    one_of("preferences of a context", preferences, get_args(TellPreferences))
+    if preferences == "none" or not isinstance(hits, Hits):
+        return ""
+    chosen = [one for one, _ in hits.matters] if preferences == "all" else those_that_matter(hits.matters, allowance)
+    if not chosen:
+        return ""
+    return "\n".join([MATTERING, *(f"- {_quoted(_one_line(one.text))}" for one in chosen)])
+
+
+def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: int = ALLOWANCE) -> list[Preference]:
+    """Choose the preferences to tell a model, heaviest first: as many as matter and fit, or none if none matters.
+
+    Args:
+        matters: Preferences, heaviest first, each with the chance that it matters.
+        allowance: Approximate number of tokens they may take. The first one chosen may take more.
+
+    Raises:
+        InvalidInputError: for an allowance that is no number.
+    """
+    if not isinstance(allowance, Real) or isinstance(allowance, bool):
+        raise InvalidInputError(f"allowance must be a number of tokens, not {allowance!r}.")
+    if not matters or max(chance for _, chance in matters) < _ANY:
+        return []
+    chosen: list[Preference] = []
+    left = allowance * _CHARACTERS_A_TOKEN
+    for preference, chance in matters[:_MOST_LISTED]:
+        left -= len(preference.text) + 3
+        if chosen and left < 0:
+            break
+        if chance >= max(_LEAST_CHANCE, _LEAST_SHARE * matters[0][1]):
+            chosen.append(preference)
+    return chosen
+
+
+def told_in_context(options: Mapping[str, Any]) -> tuple[TellPreferences, dict[str, Any]]:
+    """Split options into the preferences that the context opens with and the options of the search.
+
+    Both have an option called `preferences`; the values "matter", "all" and "none" are meant for the context.
+    """
+    given = options.get("preferences")
+    if isinstance(given, str) and given in get_args(TellPreferences):
+        return given, {name: value for name, value in options.items() if name != "preferences"}  # type: ignore[return-value]
+    return "matter", dict(options)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def documents_of_context(context: str) -> list[str]:
+    """Split a context into its hits as `format_hit` wrote them; the first part also holds the text before the first
+    hit.
+    """
+    return _NEXT.split(context)
+
+
+def without_tags(text: str, *names: str) -> str:
+    """Return a text that can neither open nor close a tag with one of the names, to be put between such tags.
+
+    The opening character of anything that looks like such a tag, also if its letters are disguised, becomes ‹. The text
+    still reads the same.
+    """
+    return _tags(names).sub("‹", text)
+
+
+@lru_cache(maxsize=64)
+def _tags(names: tuple[str, ...]) -> re.Pattern[str]:
+    spelled = (_BETWEEN.join(map(_forms, re.findall(r"\w", name))) for name in names)
+    return re.compile(f"[{_OPENING}](?={_BETWEEN}(?:{'|'.join(spelled)}))")
+
+
+def _forms(letter: str) -> str:
+    """Return a pattern for a letter in lower case, upper case and their full-width forms."""
+    forms = dict.fromkeys((letter, letter.lower(), letter.upper()))
+    wide = [chr(ord(form) + 0xFEE0) for form in forms if len(form) == 1 and "!" <= form <= "~"]
+    return f"(?:{'|'.join(map(re.escape, [*forms, *wide]))})"
+
+
+def _worth_telling(numbered: list[tuple[int, Hit]], mattering: set[str]) -> list[tuple[int, Hit]]:
+    """Return the numbered hits without those that answer much worse than a first one that suits the user.
+
+    What conflicts with a preference that matters stays: a model is warned of it.
+    """
+    first = next((hit for number, hit in numbered if number == 1), None)
+    if first is None or not any(entry.stance is Stance.SUPPORTS for entry in first.entries):
+        return numbered
+
+    def warns(hit: Hit) -> bool:
+        return any(entry.stance is Stance.CONFLICTS and entry.preference in mattering for entry in hit.entries)
+
+    least = _WORTH_TELLING * first.score
+    return [(number, hit) for number, hit in numbered if number < 2 or hit.score >= least or warns(hit)]
+
+
+def _to_the_point(hit: Hit, mattering: set[str]) -> Hit:
+    """Return a hit without neutral guidance that says nothing of its own, or is for preferences that do not matter."""
+
+    def tells(entry: MemoryEntry) -> bool:
+        neutral = entry.stance is Stance.NEUTRAL
+        return not neutral or (entry.preference in mattering and not is_worded(entry.instruction))
+
+    return replace(hit, entries=tuple(filter(tells, hit.entries)))
+
+
+def format_hit(number: int, hit: Hit) -> str:
+    """Format one hit of a context under its number; under the heading of what is known of the user if that is 0."""
+    if number == 0:
+        before = "; ".join(_one_line(_quoted(item.text)).rstrip(".") for item in hit.earlier)
+        return f"{KNOWN}\n- {_one_line(_quoted(hit.text))}" + (f" (said earlier: {before})" if before else "")
+    guidance = [line for line in map(_guidance, hit.entries) if line]
+    head = [f"Document {number}:"]
+    if guidance:
+        head += ["Interpretation Guidance:", *guidance]
+    return "\n".join([*head, "Content:", _quoted(hit.content)])
+
+
+def _quoted(text: str) -> str:
+    """Quote the lines that look like headings of a context, so that a text cannot begin a section of its own."""
+    return _LINE.sub(lambda line: f"> {line[0]}" if _is_heading(line[0]) else line[0], text)
+
+
+def _is_heading(line: str) -> bool:
+    if not any(colon in line for colon in ":\uff1a\ufe55"):
+        return False
+    plain = unicodedata.normalize("NFKC", _UNREAD.sub("", line).lstrip()[:_LONGEST_HEADING])
+    return bool(_HEADING.match(plain.casefold()))
+
+
+def _guidance(entry: MemoryEntry) -> str:
+    """Format the guidance for one entry: its instruction after a warning, if its stance calls for one."""
+    instruction = " ".join(entry.instruction.split())
+    warned = instruction.lower().startswith("steer clear")
+    warning = "" if warned else _WARNINGS.get(entry.stance, "").format(" ".join(entry.preference.split()))
+    return f"- {warning}{instruction}".rstrip() if warning or instruction else ""

@@ -1,0 +1,84 @@
+"""Encoders by name: "static", "minilm", "sentence-transformers/all-MiniLM-L6-v2" or "ollama/nomic-embed-text"."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from weakref import WeakValueDictionary
+
+from epic_memory.encoders.base import Encoder
+from epic_memory.encoders.minilm import MINILM_NAME, has_minilm, shared_minilm
+from epic_memory.encoders.ollama import OllamaEncoder
+from epic_memory.encoders.sentence_transformers import SentenceTransformerEncoder
+from epic_memory.encoders.static import BUNDLED_NAME, default_encoder
+from epic_memory.errors import InvalidInputError
+
+_loaded: WeakValueDictionary[str, SentenceTransformerEncoder] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def _transformer(model: str) -> SentenceTransformerEncoder:
+    """Return a model, which takes long to load and much RAM: it is shared for as long as something refers to it."""
+    with _lock:
+        known = _loaded.get(model)
+        if known is None:
+            known = _loaded[model] = SentenceTransformerEncoder(model)
+    return known
+
+
+_BUNDLED: dict[str, Callable[[], Encoder]] = {"static": default_encoder, "minilm": shared_minilm}
+"""Names of encoders whose weights come with a package."""
+_KINDS: dict[str, tuple[str, Callable[[str], Encoder]]] = {
+    "sentence-transformers": ("NAME_OR_FOLDER", _transformer),
+    "ollama": ("MODEL", OllamaEncoder),
+}
+"""Prefixes of names: what follows behind the slash, and the function that makes the encoder."""
+NAMES = "static, minilm (the default if installed), " + ", or ".join(
+    f"{kind}/{model}" for kind, (model, _) in _KINDS.items()
+)
+"""The known names, for messages and for help."""
+
+
+def encoder_of(encoder: Encoder | str | None) -> Encoder:
+    """Return the encoder with a name; return an encoder unchanged. None is "minilm" if it is installed, else "static".
+
+        encoder_of("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2")
+
+    Args:
+        encoder: One of `NAMES`. "sentence-transformers/" is followed by what `SentenceTransformerEncoder` takes, a name
+            or a folder; "ollama/" by the name of a model that the server at `OLLAMA_HOST` has.
+
+    Raises:
+        InvalidInputError: for any other name, and for an object that is not an encoder.
+        MissingExtraError: if the package that it needs is not installed.
+        EncoderError: if the model cannot be loaded.
+    """
+    if encoder is None:
+        return shared_minilm() if has_minilm() else default_encoder()
+    if not isinstance(encoder, str):
+        if isinstance(encoder, type) or not callable(getattr(encoder, "encode", None)):
+            # The message does not show the object itself, because its repr may contain a key.
+            kind = f"the class {encoder.__name__}" if isinstance(encoder, type) else type(encoder).__name__
+            raise InvalidInputError(
+                f"encoder must be an object with a method encode(...), or one of the names {NAMES}; not {kind}. A"
+                " model of LangChain or LlamaIndex goes in by an adapter, LangChainEncoder or LlamaIndexEncoder."
+            )
+        return encoder
+    if not is_encoder_name(encoder):
+        raise InvalidInputError(f"There is no encoder {encoder!r}. Use {NAMES}.")
+    kind, _, model = encoder.strip().partition("/")
+    return _KINDS[kind][1](model) if kind in _KINDS else _BUNDLED[kind]()
+
+
+def is_encoder_name(name: object) -> bool:
+    """Tell whether a value is the name of an encoder, whether or not its model can be loaded."""
+    if not isinstance(name, str):
+        return False
+    kind, _, model = name.strip().partition("/")
+    return bool(model) if kind in _KINDS else kind in _BUNDLED and not model
+
+
+def bundled_encoder_of(described: object) -> str | None:
+    """Return the name of the bundled encoder that a file was made with, by its description there; None for another."""
+    name = described.get("name") if isinstance(described, Mapping) else None
+    return {BUNDLED_NAME: "static", MINILM_NAME: "minilm"}.get(name)  # type: ignore[arg-type]

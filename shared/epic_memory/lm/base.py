@@ -1,0 +1,102 @@
+"""Protocol of language models, with the types of their messages and answers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+Schema: TypeAlias = Mapping[str, Any]
+"""A JSON schema that the answer should follow."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a conversation with a model."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Token(NamedTuple):
+    """A token of an answer and its natural log-probability, at most 0."""
+
+    text: str
+    logprob: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """The answer of a model.
+
+    Attributes:
+        text: The answer, without thinking that the server reports separately.
+        tokens: Its tokens in order, with log-probabilities; None if the server gives none.
+        prompt_tokens, completion_tokens: As the server counts them; 0 if it does not.
+        cut: Whether the answer ended because it grew too long.
+    """
+
+    text: str
+    tokens: tuple[Token, ...] | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cut: bool = False
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """Protocol of a model that answers messages.
+
+    Failures are raised as `epic_memory.errors.LMError`s, which say whether trying again can help; any other exception
+    is treated as temporary. The caller makes the retries, not the model.
+
+    Attributes:
+        name: Identifies the model; verdicts are cached under it.
+        concurrency: How many calls it takes at the same time, at least 1.
+        context: Tokens for prompt and answer together; None if not known.
+    """
+
+    name: str
+    concurrency: int
+    context: int | None
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        """Return the answer, of at most `max_tokens` tokens, in the form of `schema` if the model supports it."""
+        ...
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        """Return an answer as `complete` does, without blocking the event loop."""
+        ...
+
+
+def probability(tokens: Sequence[Token] | None, text: str, span: tuple[int, int] | None) -> float | None:
+    """Return the probability of a span of an answer, in [0, 1]: the product over all tokens of the span.
+
+    Return None if there are no log-probabilities, or if the tokens of the span cannot be identified.
+    """
+    if not tokens or span is None or span[0] >= span[1]:
+        return None
+    joined = "".join(token.text for token in tokens)
+    begin = joined.rfind(text)
+    if begin < 0:
+        # Tokens that are parts of a character do not add up to the text, so the words are counted instead.
+        word = re.compile(re.escape(text[slice(*span)]))
+        spans = [match.span() for match in word.finditer(joined)]
+        if len(spans) != len(word.findall(text)):
+            return None
+        first, last = spans[len(word.findall(text[: span[0]]))]
+    else:
+        first, last = begin + span[0], begin + span[1]
+    total, place = 0.0, 0
+    for token in tokens:
+        end = place + len(token.text)
+        if end > first and place < last:
+            total += token.logprob
+        place = end
+    return None if math.isnan(total) else math.exp(min(total, 0.0))

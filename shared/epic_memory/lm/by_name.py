@@ -1,0 +1,104 @@
+"""Language models by name: "ollama:qwen3:4b", "openai:MODEL@URL", "llama.cpp:model.gguf", or "auto"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm.base import LanguageModel
+from epic_memory.lm.llamacpp import LlamaCppLM
+from epic_memory.lm.local import local_lm
+from epic_memory.lm.ollama import OllamaLM
+from epic_memory.lm.openai_compatible import OpenAICompatibleLM
+
+NAMES = "ollama:MODEL, openai:MODEL@URL, llama.cpp:FILE.gguf, or auto"
+"""The known names, for messages."""
+
+L = TypeVar("L", bound=LanguageModel)
+
+
+def _adapter_of(model: object) -> Callable[[Any], Any] | None:
+    """Return the adapter that a plugin registered for the framework that a model is of, or None.
+
+    A distribution names it under the entry points `epic_memory.models`, by the framework's package.
+    """
+    packages = {kind.__module__.partition(".")[0] for kind in type(model).__mro__}
+    found = next((point for point in entry_points(group="epic_memory.models") if point.name in packages), None)
+    return None if found is None else found.load()
+
+
+def lm_of(
+    model: L | str,
+    *,
+    url: str | None = None,
+    api_key: str | None = None,
+    timeout: float | None = None,
+    concurrency: int | None = None,
+) -> L | OllamaLM | OpenAICompatibleLM | LlamaCppLM:
+    """Return the language model with a name; return a model unchanged.
+
+        lm_of("ollama:qwen3:4b")
+        lm_of("openai:qwen3-4b@http://localhost:8000/v1")
+        lm_of("llama.cpp:models/qwen3-4b.gguf")
+
+    "auto" asks the servers of this machine at once, and takes a model that one of them has (`local_lm`). For all other
+    names nothing is sent before the model is used.
+
+    Args:
+        model: A model, or one of `NAMES`.
+        url: The server, if the name does not hold it. An Ollama server's default is `OLLAMA_HOST`, else Ollama's own.
+        api_key: Sent to a named server as a bearer token.
+        timeout: Seconds for an answer; default: the model's own.
+        concurrency: How many calls the server gets at once; default: one.
+
+    Raises:
+        InvalidInputError: for any other name, "openai:MODEL" without a url, invalid settings, or an object that is not
+            a language model.
+        MissingExtraError: for "llama.cpp:FILE.gguf" without llama-cpp-python.
+        LMSetupError: for a file that is no GGUF file, or "auto" if nothing answers.
+    """
+    if not isinstance(model, str):
+        if not isinstance(model, type) and (adapter := _adapter_of(model)) is not None:
+            adapted: L = adapter(model)
+            return adapted
+        if isinstance(model, type) or not callable(getattr(model, "complete", None)):
+            found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+            raise InvalidInputError(
+                f"A language model is an object with a method complete(...), or a name: {NAMES}; not {found}."
+            )
+        return model
+    limits: dict[str, Any] = {"timeout": timeout, "concurrency": concurrency}
+    limits = {name: value for name, value in limits.items() if value is not None}
+    kind, _, rest = model.strip().partition(":")
+    name, address = _split(rest)
+    if address is not None and url is not None:
+        raise InvalidInputError(f"The server of {model!r} was given twice: in the name, and as url={url!r}.")
+    if kind == "ollama" and name:
+        if re.search(r"@(?!sha256:)", name):
+            raise InvalidInputError(f"The address in {model!r} must be whole, such as http://localhost:11434.")
+        return OllamaLM(name, host=address or url, api_key=api_key, **limits)
+    if kind == "openai" and name:
+        if (server := address or url) is None:
+            raise InvalidInputError(
+                "openai:MODEL needs the server's address: openai:MODEL@http://localhost:8000/v1, or url= (--llm-url on"
+                " the command line)."
+            )
+        return OpenAICompatibleLM(server, name, api_key=api_key, **limits)
+    if url is not None and (kind == "llama.cpp" or model.strip() == "auto"):
+        raise InvalidInputError(f"{model!r} takes no address of a server (url=).")
+    if kind == "llama.cpp" and rest:
+        if limits.pop("concurrency", 1) != 1:
+            raise InvalidInputError("A model in this process makes one call at a time: concurrency must be 1.")
+        return LlamaCppLM(rest, **limits)
+    if model.strip() == "auto":
+        return local_lm(**limits)
+    raise InvalidInputError(f"There is no model {model!r}. Use {NAMES}.")
+
+
+def _split(rest: str) -> tuple[str, str | None]:
+    """Return a model's own name, and the address behind it, if there is one."""
+    found = re.fullmatch(r"(.+)@(https?://\S+)", rest)
+    return (rest, None) if found is None else (found[1], found[2])

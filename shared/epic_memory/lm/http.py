@@ -1,0 +1,151 @@
+"""Helpers for models over HTTP: checks of arguments, messages that can be sent, and settings of clients."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextvars import copy_context
+from functools import cache
+from ipaddress import IPv6Address, ip_address
+from numbers import Real
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm.base import Message
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+R = TypeVar("R")
+
+_KEY = re.compile(r"[!-~]+")
+# One class from Python 3.11 on.
+_TIMEOUTS = (TimeoutError, FutureTimeout)
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """Return the TLS context that httpx would make anew for each client, at a cost of some 50 ms."""
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+def client_settings(address: httpx.URL, *, timeout: float, concurrency: int, key: str | None = None) -> dict[str, Any]:
+    """Return the settings with which clients of a server are made.
+
+    By default httpx allows at most 100 calls at once, and sends requests to this machine, and keys without TLS, through
+    a proxy that the environment names. Ollama's client follows redirects to another server, and sends any server the
+    key in `OLLAMA_API_KEY`.
+    """
+    import httpx
+
+    def authorize(request: httpx.Request) -> httpx.Request:
+        """Put the key, and no other one, into a request."""
+        request.headers.pop("Authorization", None)
+        if key is not None:
+            request.headers["Authorization"] = f"Bearer {key}"
+        return request
+
+    encrypted = address.scheme == "https"
+    return {
+        "timeout": timeout,
+        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=concurrency),
+        "verify": tls_context(),
+        "trust_env": not is_this_machine(address.host) and (encrypted or key is None),
+        "follow_redirects": False,
+        "auth": authorize,
+    }
+
+
+def within(seconds: float, call: Callable[[], R]) -> R:
+    """Return what a call to a server returns.
+
+    The time limits of httpx hold for each piece that arrives, and a server can send one byte of a header after the
+    other. So the call has a thread of its own, which is left alone when the time is over.
+
+    Raises:
+        httpx.ReadTimeout: if it takes longer.
+    """
+    done: Future[R] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=copy_context().run, args=(work,), daemon=True).start()
+    try:
+        return done.result(seconds)
+    except _TIMEOUTS as error:
+        raise (error if done.done() else _too_late()) from None
+
+
+async def awithin(seconds: float, call: Awaitable[R]) -> R:
+    """Return what a call returns as `within` does; it is cancelled when the time is over."""
+    task = asyncio.ensure_future(call)
+    try:
+        # Before Python 3.12 `wait_for` loses a cancellation that comes with the answer.
+        await asyncio.wait([task], timeout=seconds)
+        if not task.done():
+            raise _too_late()
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _too_late() -> httpx.ReadTimeout:
+    import httpx
+
+    return httpx.ReadTimeout("the answer is not complete in time")
+
+
+def without_key(text: str, key: str | None) -> str:
+    """Return a server's text without the key, which it may have repeated."""
+    return text if key is None else text.replace(key, "***")
+
+
+def is_this_machine(host: str) -> bool:
+    """Tell whether a host is a name or an address of this machine itself, in any spelling that reaches it."""
+    host = host.strip("[]").rstrip(".").lower()
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        try:
+            address = ip_address(socket.inet_aton(host))  # short forms, such as 127.1
+        except OSError:
+            return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    return address.is_loopback or address.is_unspecified
+
+
+def sendable(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Return messages as dicts, as both protocols have them; lone surrogates, which UTF-8 cannot hold, are replaced."""
+    return [{"role": each.role, "content": each.content.encode("utf-8", "replace").decode()} for each in messages]
+
+
+def count(given: Any) -> int:
+    """Return a number of tokens as a server counts them, or 0 for a value that is not a possible count."""
+    return int(given) if isinstance(given, (int, float)) and 0 < given < 2**53 else 0
+
+
+def check_model(kind: str, model: object, api_key: object, timeout: float) -> None:
+    """Raise an `InvalidInputError` for a model's name, a key or a timeout that cannot be used."""
+    if not isinstance(model, str) or not model.strip():
+        raise InvalidInputError(f"{kind} needs the name of a model, such as 'qwen3:4b', not {model!r}.")
+    if api_key is not None and not (isinstance(api_key, str) and _KEY.fullmatch(api_key)):
+        raise InvalidInputError("api_key must be printable ASCII without spaces or line ends. (It is not shown here.)")
+    if not isinstance(timeout, Real) or isinstance(timeout, bool) or not 0.0 < timeout < float("inf"):
+        raise InvalidInputError(f"timeout must be a number of seconds above 0, not {timeout!r}.")

@@ -1,0 +1,231 @@
+"""Scorers: how good a prompt is for a model, by the reference answer that should follow it."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from epic_memory.errors import InvalidInputError, LMError, LMSetupError
+from epic_memory.lm.base import LanguageModel, Message
+from epic_memory.lm.http import sendable
+from epic_memory.lm.llamacpp import checked_file, loaded, package, prompt_of, tokens_of
+from epic_memory.lm.openai_compatible import OpenAICompatibleLM
+
+Metric: TypeAlias = Callable[[str, str], float]
+"""How well an answer agrees with a reference, in [0, 1]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """The score of a reference.
+
+    Attributes:
+        value: log p(reference | messages), the sum of the natural log-probabilities of its tokens; or the metric of a
+            `MetricScorer`, in [0, 1]. Only values of one scorer and one reference can be compared.
+        tokens: How many tokens the reference has; 0 for a metric.
+    """
+
+    value: float
+    tokens: int = 0
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Protocol of what tells how good a prompt is: log p(reference | prompt), Eq. 4 of PURPLE, or a substitute.
+
+    Failures are raised as `LMError`s, as by a `LanguageModel`. A scorer that got no log-probabilities raises
+    `LMSetupError`: a score of 0 would be the best of all.
+
+    Attributes:
+        name: Identifies model and measure; scores are stored under it.
+        concurrency: Optional: how many scores may be asked for at once. Default: 1.
+    """
+
+    name: str
+
+    def score(self, messages: Sequence[Message], reference: str) -> Scored:
+        """Return the score of a reference as the answer to messages."""
+        ...
+
+
+class VllmScorer:
+    """Scorer that asks vLLM for the log-probabilities of a reference: `VllmScorer(lm_of("openai:qwen3", url=...))`.
+
+    The reference is sent as the beginning of the model's own answer, and the probabilities of the prompt's tokens are
+    asked for (`prompt_logprobs`, a field of vLLM). Other servers leave them out, and are refused: llama.cpp's and
+    Ollama's report generated tokens only, and so does OpenAI.
+
+    Args:
+        lm: The server and the model.
+    """
+
+    def __init__(self, lm: OpenAICompatibleLM) -> None:
+        if not isinstance(lm, OpenAICompatibleLM):
+            raise InvalidInputError(f"lm must be an OpenAICompatibleLM, not {type(lm).__name__}.")
+        self.name = f"logprob:{lm.name}"
+        self.concurrency = lm.concurrency
+        self._lm = lm
+
+    def score(self, messages: Sequence[Message], reference: str) -> Scored:
+        """Return log p(reference | messages).
+
+        Raises:
+            LMSetupError: if the server gives no log-probabilities of a prompt.
+            LMError: if it fails, or its tokens do not spell the reference.
+        """
+        return _scored(self._lm.post("/chat/completions", _request(messages, reference)), reference)
+
+
+def _check_reference(reference: str) -> None:
+    if not reference.strip():
+        raise InvalidInputError("The reference to be scored is empty.")
+
+
+def _request(messages: Sequence[Message], reference: str) -> dict[str, Any]:
+    _check_reference(reference)
+    return {
+        "messages": sendable([*messages, Message("assistant", reference)]),
+        "max_tokens": 1,
+        "temperature": 0,
+        "prompt_logprobs": 0,
+        # The prompt has to end with the reference: no end of turn behind it, and no beginning of an answer.
+        "add_generation_prompt": False,
+        "continue_final_message": True,
+    }
+
+
+def _scored(body: Any, reference: str) -> Scored:
+    """Add up the log-probabilities of the last tokens of a prompt, those that spell the reference."""
+    given = body.get("prompt_logprobs") if isinstance(body, Mapping) else None
+    if not isinstance(given, Sequence) or isinstance(given, str) or not any(given):
+        raise LMSetupError(
+            "The server gave no log-probabilities of the prompt, so it cannot score a reference. Use vLLM (its field"
+            " prompt_logprobs), or a MetricScorer, which lets the model answer and compares."
+        )
+    wanted, spelt, total = reference.strip(), "", 0.0
+    for count, position in enumerate(reversed(given), start=1):
+        try:
+            # The first entry of a position is the prompt's own token; others are alternatives.
+            token = next(iter(position.values()))
+            piece, logprob = str(token["decoded_token"]), float(token["logprob"])
+        except (AttributeError, StopIteration, KeyError, TypeError, ValueError):
+            break
+        if not -math.inf < logprob <= 1e-6:
+            raise LMError(f"The server gave {logprob} as the log-probability of {piece!r}.")
+        spelt, total = piece + spelt, total + logprob
+        if spelt.strip() == wanted:
+            return Scored(value=total, tokens=count)
+        if len(spelt.strip()) > len(wanted):
+            break
+    raise LMError(
+        f"The tokens that the server scored end in {spelt[-80:]!r}, which is not the reference {wanted[-80:]!r}."
+    )
+
+
+class LlamaCppScorer:
+    """Scorer that computes log p(reference | messages) in this process: `LlamaCppScorer("smollm2.gguf")`.
+
+    Messages are put into the file's own chat template; those of a file without one are joined by blank lines. One score
+    is computed at a time.
+
+    Args:
+        model: A `llama_cpp.Llama` made with `logits_all=True`, or the path of a GGUF file.
+        context: For a path: how many tokens prompt and reference may have.
+        name: Identifies the model in a log; default: the file's name.
+
+    Raises:
+        MissingExtraError: without llama-cpp-python.
+        LMSetupError: for a file that it cannot load.
+    """
+
+    def __init__(self, model: Any, *, context: int = 4096, name: str | None = None) -> None:
+        if isinstance(model, (str, Path)):
+            model = loaded(checked_file(model), n_ctx=context, logits_all=True)
+        elif not isinstance(model, package().Llama):
+            raise InvalidInputError(f"model must be a llama_cpp.Llama or a path, not {type(model).__name__}.")
+        self.name = f"logprob:llama.cpp:{name or Path(model.model_path).name}"
+        self._model = model
+        self._lock = threading.Lock()
+
+    def score(self, messages: Sequence[Message], reference: str) -> Scored:
+        """Return log p(reference | messages).
+
+        Raises:
+            LMSetupError: for a model that was made without `logits_all=True`, and so has no log-probabilities.
+            LMError: if prompt and reference are longer than the model's context, or it fails.
+        """
+        _check_reference(reference)
+        prompt, has_special = prompt_of(self._model, messages)
+        with self._lock:
+            before = tokens_of(self._model, prompt, add_bos=not has_special)
+            tokens = tokens_of(self._model, prompt + reference.strip(), add_bos=not has_special)
+            # The last token of the prompt may be another one with the reference behind it.
+            pairs = enumerate(zip(before, tokens, strict=False))
+            start = next((place for place, (one, other) in pairs if one != other), len(before))
+            count = len(tokens) - start
+            if not 0 < start < len(tokens):
+                raise LMError("The reference has no tokens of its own after this prompt.")
+            if len(tokens) > self._model.n_ctx():
+                raise LMError(
+                    f"Prompt and reference have {len(tokens)} tokens, the model's context {self._model.n_ctx()}."
+                    " Give it more: LlamaCppScorer(path, context=...)."
+                )
+            try:
+                self._model.reset()
+                self._model.eval(tokens)
+            except RuntimeError as error:
+                raise LMError(f"llama.cpp failed: {error}") from None
+            # A row predicts the token that follows it.
+            rows = np.array(self._model.scores[start - 1 : len(tokens) - 1], dtype=np.float64)
+        if len(rows) != count or not np.isfinite(rows).all() or not np.ptp(rows, axis=1).all():
+            raise LMSetupError(
+                "The model has no log-probabilities of the prompt. Make it with Llama(..., logits_all=True), or give"
+                " LlamaCppScorer the path of the file."
+            )
+        top = rows.max(axis=1)
+        given = rows[np.arange(count), tokens[start:]] - top - np.log(np.exp(rows - top[:, None]).sum(axis=1))
+        return Scored(value=float(given.sum()), tokens=count)
+
+
+class MetricScorer:
+    """Scorer that has a model answer and compares with the reference, for servers without log-probabilities.
+
+    The weaker reward of the paper's ablation (Table 2), and slower, as an answer has to be generated.
+
+    Args:
+        lm: Answers.
+        metric: Compares answer and reference; default: `token_f1`.
+        max_tokens: Of an answer; None for no limit.
+    """
+
+    def __init__(self, lm: LanguageModel, metric: Metric | None = None, *, max_tokens: int | None = 256) -> None:
+        self.metric: Metric = token_f1 if metric is None else metric
+        self.name = f"{getattr(self.metric, '__name__', 'metric')}:{lm.name}"
+        self.concurrency = max(1, int(getattr(lm, "concurrency", 1)))
+        self._lm = lm
+        self._most = max_tokens
+
+    def score(self, messages: Sequence[Message], reference: str) -> Scored:
+        """Return the metric of the model's answer, in [0, 1]."""
+        return self._compared(self._lm.complete(messages, max_tokens=self._most).text, reference)
+
+    def _compared(self, answer: str, reference: str) -> Scored:
+        value = float(self.metric(answer, reference))
+        if not 0.0 <= value <= 1.0:
+            raise InvalidInputError(f"The metric gave {value}, which is not between 0 and 1.")
+        return Scored(value=value)
+
+
+def token_f1(answer: str, reference: str) -> float:
+    """Return the F1 of the words of an answer and a reference, in [0, 1]; case and punctuation do not count."""
+    given, wanted = (Counter(re.findall(r"\w+", text.casefold())) for text in (answer, reference))
+    shared = (given & wanted).total()
+    return 2.0 * shared / (given.total() + wanted.total()) if shared else 0.0

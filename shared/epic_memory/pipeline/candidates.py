@@ -1,0 +1,354 @@
+"""Candidates for a query: the texts whose topic is nearest, and from which nearness on they are relevant.
+
+With T(x) the cosine of the query with a text and L(x) the text's share of the query's telling words
+(`text.lexical_index`),
+
+    topic(q, x) = T(x) + WORDED L(x).
+
+An instruction quotes the preference and is near whatever the preference is near, whatever it says: it finds only items
+without an embedding of their own. (`keys="instruction"`, the paper's way, searches by nothing else.)
+
+The topic decides whether anything held is relevant at all, and with a lift what is a candidate. Turns of conversations
+have one (`text.turns`), as questions about what was said use its words. With x' the question that x answers, whose
+words count as its own, and N(x) how many of its speaker and month the query names,
+
+    lift(q, x) = (1 - w) (SAID L(x) + ANSWERED max(0, T(x'))) + NAMED N(x),
+
+with w, how much a preference matters to the query: there evidence ranks (`pipeline.ranking`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_memory.pipeline.fact_history import held_back
+from epic_memory.pipeline.fact_matching import answer_scores, answering
+from epic_memory.steering.question_kind import QuestionKind
+from epic_memory.steering.relevance import default_relevant
+from epic_memory.storage.texts import Texts
+from epic_memory.storage.vector_index import EntryIndex
+from epic_memory.text.turns import names_month
+from epic_memory.types import FloatArray
+from epic_memory.types.verdicts import Stances
+
+# What sharing all telling words adds.
+WORDED = 0.15
+# What a fact gains that surely answers the question: "We moved to Braga" of "Where do I live?".
+ASKED = 0.7
+# What ranks a turn of a conversation besides: all telling words, the topic of the question that it answers, and being
+# by a speaker or of a month that the query names.
+SAID = 0.85
+ANSWERED = 0.4
+NAMED = 0.2
+# How many candidates are looked at for k hits, at least.
+_LEAST_CANDIDATES = 40
+# A topic so far below what is relevant is none, however sure the best is.
+_LEAST_RELEVANT = 0.13
+# How the topic that is nearest by chance grows with the logarithm of the number of items, beyond a few.
+_BY_CHANCE = 0.02
+_FEW = 40
+_LEAST_FEW = 0.2
+# What the best topic has to be more, by the kind of the question: for any; less for log-odds that the memory is needed,
+# more for log-odds that it is not, and for chat.
+_ASIDE = 0.04
+_SURELY = 0.025
+_HARDLY = 0.035
+_CHAT = 0.25
+# Beside an item that answers, one with less than this share of its topic has to be relevant by itself.
+_LEAST_SHARE = 0.4
+# What nobody has verified needs more.
+_LEAST_LIGHT = 0.05
+# What is told beside the hits has to fit better.
+_LEAST_FACT = 0.05
+
+
+class Shelf(Protocol):
+    """Searchable rows: the items of a memory's namespace, or the records of a collection."""
+
+    @property
+    def texts(self) -> Texts:
+        """E(x), by item row."""
+
+    @property
+    def index(self) -> EntryIndex:
+        """The embeddings of instructions, by entry row."""
+
+    @property
+    def item_of(self) -> Mapping[int, int]:
+        """Item row, by entry row."""
+
+    @property
+    def facts(self) -> AbstractSet[int]:
+        """Rows of the items that are facts of the user."""
+
+    def cosines(self, vector: FloatArray) -> FloatArray:
+        """Return the cosine of each text with a unit vector, in the order of `texts.rows`."""
+
+    def bare_entries(self) -> NDArray[np.int64]:
+        """Return the rows of the entries whose items have no E(x)."""
+
+    def stances(self, row: int) -> Stances:
+        """Return the stances of an item."""
+
+    def light(self, row: int) -> bool:
+        """Tell whether an item was not verified for any preference."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """Items that may answer a query, by their topic and lift, best first.
+
+    Attributes:
+        rows: Item rows, shape `(n,)`.
+        topics: topic(q, x) of each, shape `(n,)`.
+        lifts: lift(q, x) of each in two parts, shape `(2, n)`: what a preference that matters takes away, and the rest.
+        bare: Item row to entry row, of items without E(x), which are found by an instruction.
+        earlier: Row of a fact to the rows of those that are held back, oldest first, as it may have replaced them.
+    """
+
+    rows: list[int]
+    topics: FloatArray
+    lifts: FloatArray
+    bare: dict[int, int] = field(default_factory=dict)
+    earlier: dict[int, list[int]] = field(default_factory=dict)
+
+    def only(self, keep: NDArray[np.bool_]) -> Candidates:
+        """Return some of the candidates."""
+        if keep.all():
+            return self
+        places = np.flatnonzero(keep).tolist()
+        rows = [self.rows[place] for place in places]
+        return replace(self, rows=rows, topics=self.topics[places], lifts=self.lifts[:, places])
+
+
+def candidates(
+    shelf: Shelf,
+    query: str,
+    vector: FloatArray,
+    k: int,
+    *,
+    entries_allowed: NDArray[np.int64] | None,
+    items_allowed: AbstractSet[int] | None,
+) -> Candidates:
+    """Find the items whose topic is nearest to a query, and the turns with its words.
+
+    Args:
+        shelf: What is searched.
+        query: The query's words; empty to leave them out of account.
+        vector: What is searched for, shape `(d,)`.
+        k: How many hits are wanted.
+        entries_allowed: Entry rows that may be found; None for all.
+        items_allowed: Item rows that may be found; None for all.
+    """
+    wanted = max(_LEAST_CANDIDATES, 2 * k + 8)
+    rows = shelf.texts.rows
+    topics = shelf.cosines(vector)
+    exact, lifts = _exact_words(shelf, query, topics)
+    topics += np.float32(WORDED) * exact
+    earlier = _with_facts(shelf, query, topics, items_allowed) if shelf.facts and query else {}
+    if items_allowed is not None:
+        keep = np.isin(rows, np.fromiter(items_allowed, dtype=np.int64, count=len(items_allowed)))
+        rows, topics, lifts = rows[keep], topics[keep], lifts[:, keep]
+    bare = _bare(shelf, vector, wanted, entries_allowed)
+    if bare:
+        rows = np.concatenate([rows, np.array(list(bare), dtype=np.int64)])
+        topics = np.concatenate([topics, np.array([cosine for _, cosine in bare.values()], dtype=np.float32)])
+        lifts = np.concatenate([lifts, np.zeros((2, len(bare)), dtype=np.float32)], axis=1)
+    ranks = topics + lifts.sum(axis=0)
+    if len(ranks) > wanted:
+        best = np.argpartition(-ranks, wanted - 1)[:wanted]
+        rows, topics, lifts, ranks = rows[best], topics[best], lifts[:, best], ranks[best]
+    order = np.lexsort((rows, -ranks))
+    return Candidates(
+        rows=rows[order].tolist(),
+        topics=topics[order],
+        lifts=lifts[:, order],
+        bare={item: entry for item, (entry, _) in bare.items()},
+        earlier=earlier,
+    )
+
+
+def _bare(
+    shelf: Shelf, vector: FloatArray, wanted: int, allowed: NDArray[np.int64] | None
+) -> dict[int, tuple[int, float]]:
+    """Return the items without E(x) that are nearest by an instruction: item row to entry row and cosine."""
+    searched = shelf.bare_entries()
+    if allowed is not None and len(searched):
+        searched = np.intersect1d(searched, allowed)
+    if not len(searched):
+        return {}
+    found: dict[int, tuple[int, float]] = {}
+    entries, cosines = shelf.index.search(vector, wanted, allowed=searched)
+    for entry, cosine in zip(entries.tolist(), cosines.tolist(), strict=True):
+        found.setdefault(shelf.item_of[entry], (entry, cosine))
+    return found
+
+
+def _with_facts(shelf: Shelf, query: str, topics: FloatArray, allowed: AbstractSet[int] | None) -> dict[int, list[int]]:
+    """Add to the topics how surely facts answer a query, and hold back those that later ones may have replaced.
+
+    Returns:
+        Row of a fact to the rows of those that are held back for it. It takes over the best of their topics.
+    """
+    facts = sorted(shelf.facts)
+    said = dict(zip(facts, shelf.texts.contents(facts), strict=True))
+    places = shelf.texts.places(facts)
+    scores = answer_scores(query, list(said.values()))
+    topics[places] += np.float32(ASKED) * answering(scores)
+    keep = [place for place, row in enumerate(facts) if allowed is None or row in allowed]
+    shown = [facts[place] for place in keep]
+    replaced = held_back(query, [said[row] for row in shown], scores[keep])
+    earlier: dict[int, list[int]] = {}
+    for old, new in sorted(replaced.items()):
+        before, after = shelf.texts.place(shown[old]), shelf.texts.place(shown[new])
+        topics[after] = max(topics[after], topics[before])
+        topics[before] = -1.0
+        earlier.setdefault(shown[new], []).extend([*earlier.pop(shown[old], []), shown[old]])
+    return earlier
+
+
+def of_months(shelf: Shelf, query: str) -> frozenset[int] | None:
+    """Return the rows of the items that a query asks for by a month and no topic; None if it does not."""
+    return shelf.texts.turns().of_months(query) if names_month(query) else None
+
+
+def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return L(x) of each text, shape `(n,)`, and lift(q, x) in two parts, shape `(2, n)`."""
+    lifts = np.zeros((2, len(cosines)), dtype=np.float32)
+    if not query or not len(index := shelf.texts.lexical()):
+        return lifts[0], lifts
+    texts = shelf.texts
+    shares = index.shares(query)
+    has = np.zeros((len(shares), len(cosines)), dtype=bool)
+    if shares:
+        having = [rows for rows, _ in shares]
+        words = np.repeat(np.arange(len(shares)), [len(rows) for rows in having])
+        has[words, texts.places(np.concatenate(having))] = True
+    rows = texts.turns().rows()
+    turns, answers, questions = (texts.places(some) if len(some) else some for some in rows)
+    if len(answers):
+        has[:, answers] |= has[:, questions]
+        lifts[0, answers] = np.float32(ANSWERED) * np.maximum(cosines[questions], 0.0)
+    exact: FloatArray = (np.array([share for _, share in shares], dtype=np.float32)[:, None] * has).sum(axis=0)
+    if len(turns):
+        lifts[0, turns] += np.float32(SAID) * exact[turns]
+        for named in texts.turns().named(query):
+            lifts[1, texts.places(named)] += np.float32(NAMED)
+    return exact, lifts
+
+
+def vectors_of(shelf: Shelf, found: Candidates, items: Sequence[int] | None = None) -> FloatArray:
+    """Return E(x) of the candidates, or of some of their items, shape `(n, d)`.
+
+    Of one without it is the embedding of its nearest instruction.
+    """
+    items = found.rows if items is None else items
+    places = shelf.texts.places(items)
+    if not (places < 0).any():
+        return shelf.texts.vectors[places]
+    rows = [
+        shelf.texts.vectors[place] if place >= 0 else shelf.index.vector(found.bare[item])
+        for place, item in zip(places.tolist(), items, strict=True)
+    ]
+    return np.stack(rows)
+
+
+def least_topic(
+    encoder: object,
+    topics: FloatArray,
+    count: int,
+    min_score: float | str | None,
+    kind: QuestionKind | None = None,
+    mattering: float = 0.0,
+) -> float:
+    """Return from which topic on items are relevant; infinite if none is.
+
+    The best topic decides whether the query is about anything that is held. The surer it is, the less the others need,
+    but what has less than two fifths of its topic has to be relevant by itself. Among many texts one is near to any
+    query by chance, so the best one's topic has to grow with the logarithm of their number.
+
+    Args:
+        encoder: Whose cosines they are.
+        topics: Of the candidates.
+        count: How many items there are.
+        min_score: The least topic; "auto" for the encoder's own, None for none.
+        kind: Of the question. One that needs no memory ("How do I boil an egg?") has to be nearer to be answered by it.
+        mattering: How much a preference matters to it, in [0, 1]: then the memory has something to say.
+    """
+    if min_score is None:
+        return -np.inf
+    if isinstance(min_score, float):
+        return min_score
+    enough = default_relevant(encoder)
+    best = float(topics.max(initial=-np.inf))
+    if best < enough + _BY_CHANCE * math.log(max(_LEAST_FEW, count / _FEW)) + _impersonal(kind, mattering):
+        return float(np.inf)
+    return max(enough - _LEAST_RELEVANT, 2.0 * enough - best, min(enough, _LEAST_SHARE * best))
+
+
+def _impersonal(kind: QuestionKind | None, mattering: float) -> float:
+    """Return how much nearer than others the best text has to be for a question of this kind, in [-0.06, 0.5]."""
+    if kind is None:
+        return 0.0
+    personal = kind.personal if kind.personal > 0.0 else kind.personal * (1.0 - mattering)
+    return _ASIDE - _SURELY * min(max(personal, 0.0), 4.0) + _HARDLY * min(max(-personal, 0.0), 6.0) + _CHAT * kind.chat
+
+
+def facts_among(shelf: Shelf, found: Candidates, encoder: object) -> list[tuple[int, float]]:
+    """Return the facts of the user that are worth telling among candidates: item rows with their topics, best first."""
+    least = default_relevant(encoder) + _LEAST_FACT
+    topics = zip(found.rows, found.topics.tolist(), strict=True)
+    return [(row, float(topic)) for row, topic in topics if row in shelf.facts and topic >= least]
+
+
+def facts_by_text(
+    shelf: Shelf,
+    encoder: object,
+    query: str,
+    vector: FloatArray,
+    kind: QuestionKind | None,
+    allowed: Callable[[], AbstractSet[int]] | None,
+) -> list[tuple[int, float]]:
+    """Return the facts of the user that are relevant by their text alone: item rows with their topics, best first."""
+    facts = shelf.facts if allowed is None or not shelf.facts else shelf.facts & allowed()
+    if not facts:
+        return []
+    found = candidates(
+        shelf, query, vector, 1, entries_allowed=np.empty(0, dtype=np.int64), items_allowed=frozenset(facts)
+    )
+    least = least_topic(encoder, found.topics, len(shelf.texts), "auto", kind)
+    return facts_among(shelf, worth_ranking(shelf, found, least, encoder, "auto"), encoder)
+
+
+def worth_ranking(
+    shelf: Shelf,
+    found: Candidates,
+    least: float,
+    encoder: object,
+    min_score: float | str | None,
+    fitting: FloatArray | None = None,
+) -> Candidates:
+    """Leave out items with less topic than `least`, and those of the light tier that are barely about the topic.
+
+    Args:
+        shelf: What was searched.
+        found: The candidates.
+        least: As `least_topic` gives it.
+        encoder: Whose cosines they are.
+        min_score: As for `least_topic`.
+        fitting: The topic of each with what it gains by the preferences that it suits, shape `(n,)` (`Verdicts.fits`).
+    """
+    keep = found.topics >= least
+    if min_score == "auto":
+        if fitting is not None:
+            keep |= fitting >= least
+        light = np.array([shelf.light(row) for row in found.rows], dtype=bool)
+        keep &= ~light | (found.topics >= np.float64(default_relevant(encoder) - _LEAST_LIGHT))
+    return found.only(keep)

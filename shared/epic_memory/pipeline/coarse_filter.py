@@ -1,0 +1,172 @@
+"""Stage 1, semantic-based coarse filtering (Eq. 1-2): P_rel(x) = {p : Sim(E(x), E(p)) >= tau}.
+
+A preference that is expanded is compared by what it means in practice: with F and B the phrases that follow and break
+it, and Q the questions for which it matters,
+
+    Sim(x, p) = (mean of the three highest Sim(E(x), E(f)), f in F or B, + mean of the two highest Sim(E(x), E(q))) / 2.
+
+Where the expansion is borrowed, Q is the preference itself. A text that names what breaks a preference by an expansion
+of its own passes at any rate. `shared/tools/fit_coarse.py` measures which tau lets which share of what matters pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_memory.errors import InvalidInputError
+from epic_memory.preferences.evidence import broken_by
+from epic_memory.text.stems import stems
+from epic_memory.types import Candidate, FloatArray, Item, Preference
+from epic_memory.types.validation import checked_keep_rate, checked_tau
+
+_BLOCK = 8192
+_NEAREST_PHRASES, _NEAREST_QUESTIONS = 3, 2
+
+
+class Expanded(NamedTuple):
+    """Embeddings of what a preference means in practice; both are empty for one without an expansion.
+
+    Attributes:
+        phrases: What follows and breaks it, shape `(f, d)`.
+        questions: For which it matters, shape `(n, d)`.
+    """
+
+    phrases: FloatArray
+    questions: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoarseMatches:
+    """The pairs (x, p) that the coarse filter lets through.
+
+    Attributes:
+        items: Row of the item, shape `(pairs,)`, ascending.
+        preferences: Row of the preference, shape `(pairs,)`.
+        similarities: Sim(E(x), E(p)), shape `(pairs,)`, in [-1, 1].
+    """
+
+    items: NDArray[np.intp]
+    preferences: NDArray[np.intp]
+    similarities: FloatArray
+
+    @property
+    def passed(self) -> NDArray[np.intp]:
+        """Rows of the items that passed, each once, ascending."""
+        return np.unique(self.items)
+
+
+def similarity(
+    embeddings: FloatArray, preferences: FloatArray, expanded: Sequence[Expanded] | None = None
+) -> FloatArray:
+    """Return Sim(x, p) of items and preferences, shape `(n, m)`: a cosine, or by the expansions as above."""
+    similarities: FloatArray = embeddings @ preferences.T
+    for number, (phrases, questions) in enumerate(expanded or ()):
+        if len(phrases):
+            similarities[:, number] = 0.5 * _highest(embeddings @ phrases.T, _NEAREST_PHRASES)
+            similarities[:, number] += 0.5 * _highest(embeddings @ questions.T, _NEAREST_QUESTIONS)
+    return similarities
+
+
+def _highest(cosines: FloatArray, count: int) -> FloatArray:
+    """Return the mean of the highest values of each row, shape `(n,)`."""
+    count = min(count, cosines.shape[1])
+    cosines.partition(cosines.shape[1] - count, axis=1)
+    mean: FloatArray = cosines[:, cosines.shape[1] - count :].mean(axis=1)
+    return mean
+
+
+def broken_in(texts: Sequence[str], preferences: Sequence[Preference]) -> NDArray[np.bool_] | None:
+    """Return which texts name what breaks a preference by its own expansion, shape `(n, m)`; None if none has one."""
+    broken = [broken_by(preference.expansion) for preference in preferences]
+    if not any(broken):
+        return None
+    said = [f" {' '.join(stems(text))} " for text in texts]
+    return np.array([[any(f" {run} " in text for run in runs) for runs in broken] for text in said], dtype=bool)
+
+
+def coarse_filter(
+    embeddings: FloatArray,
+    preferences: FloatArray,
+    tau: float | FloatArray,
+    *,
+    expanded: Sequence[Expanded] | None = None,
+    named: NDArray[np.bool_] | None = None,
+) -> CoarseMatches:
+    """Match items with preferences.
+
+    Args:
+        embeddings: Unit vectors E(x), shape `(n, d)`.
+        preferences: Unit vectors E(p), shape `(m, d)`.
+        tau: Threshold in [-1, 1], or one for each preference, shape `(m,)`; a pair at exactly tau passes.
+        expanded: What each preference means in practice.
+        named: Pairs that pass whatever their similarity, shape `(n, m)` (`broken_in`).
+
+    Raises:
+        InvalidInputError: for shapes that do not fit, or tau outside [-1, 1].
+    """
+    threshold = tau if isinstance(tau, np.ndarray) else np.float32(checked_tau(tau))
+    if embeddings.ndim != 2 or preferences.ndim != 2 or embeddings.shape[1] != preferences.shape[1]:
+        raise InvalidInputError(
+            f"Embeddings {embeddings.shape} and preferences {preferences.shape} must be (n, d) and (m, d)."
+        )
+    rows, columns, values = [], [], []
+    for start in range(0, len(embeddings), _BLOCK):
+        block = embeddings[start : start + _BLOCK]
+        similarities = similarity(block, preferences, expanded)
+        passing = similarities >= threshold
+        if named is not None:
+            passing |= named[start : start + _BLOCK]
+        row, column = np.nonzero(passing)
+        rows.append(row + start)
+        columns.append(column)
+        values.append(similarities[row, column])
+    return CoarseMatches(
+        items=np.concatenate(rows) if rows else np.empty(0, dtype=np.intp),
+        preferences=np.concatenate(columns) if columns else np.empty(0, dtype=np.intp),
+        similarities=np.concatenate(values) if values else np.empty(0, dtype=np.float32),
+    )
+
+
+def candidate_of(
+    item: Item, embedding: FloatArray, rows: Sequence[int], preferences: Sequence[Preference], vectors: FloatArray
+) -> Candidate:
+    """Return an item as a candidate under the preferences in some rows, most similar first."""
+    near = vectors[list(rows)]
+    similarities = near @ embedding
+    order = np.argsort(-similarities, kind="stable")
+    return Candidate(
+        item=item,
+        embedding=embedding,
+        preferences=tuple(preferences[rows[position]] for position in order),
+        similarities=tuple(float(similarities[position]) for position in order),
+        preference_embeddings=near[order],
+    )
+
+
+def tau_for_keep_rate(
+    embeddings: FloatArray,
+    preferences: FloatArray,
+    keep_rate: float,
+    expanded: Sequence[Expanded] | None = None,
+) -> float:
+    """Return the tau at which a share of a sample passes.
+
+    Args:
+        embeddings: The sample, shape `(n, d)`, n >= 1.
+        preferences: Shape `(m, d)`, m >= 1.
+        keep_rate: The share wanted, in (0, 1].
+        expanded: As `coarse_filter` takes it.
+
+    Raises:
+        InvalidInputError: for a share outside (0, 1] or an empty sample.
+    """
+    checked_keep_rate(keep_rate)
+    if not len(embeddings) or not len(preferences) or embeddings.shape[1:] != preferences.shape[1:]:
+        raise InvalidInputError("keep_rate needs at least one item and one preference of the same dimension.")
+    highest = np.sort(similarity(embeddings, preferences, expanded).max(axis=1))[::-1]
+    return float(np.clip(highest[max(1, round(keep_rate * len(highest))) - 1], -1.0, 1.0))

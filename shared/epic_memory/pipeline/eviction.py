@@ -1,0 +1,427 @@
+"""Writing under a byte budget: room is made for each part of a batch before it is committed.
+
+What goes is shortened, judged again, or removed (docs/memory.md, "A budget").
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_memory.encoders.base import Embed
+from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError, decoding
+from epic_memory.pipeline.commit import KeptItem, WriteBatch, write
+from epic_memory.pipeline.light_tier import admitted, item_bytes, leave
+from epic_memory.pipeline.session import Session
+from epic_memory.pipeline.verify import VerdictBatches, batch_of, forget_gone, remember
+from epic_memory.retention.policies import Held, Positions, choose
+from epic_memory.runtime.effects import Clock, Effects
+from epic_memory.storage.codecs import code_length, unpacked
+from epic_memory.storage.namespace import CommittedRows
+from epic_memory.storage.tables.entries import verifier_number
+from epic_memory.storage.tables.items import HeldItem, version_of
+from epic_memory.storage.tables.seen import EVICTED
+from epic_memory.text.extract import shortened
+from epic_memory.types import BuildReport, Candidate, FloatArray, Stance
+from epic_memory.types.reports import NotKept
+from epic_memory.verification.base import base_verifier
+
+_ROUNDS = 30
+# The share of the budget that the light tier frees at least when there is no room.
+_LIGHT_SHARE = 20
+_ROW = 120
+_LONG = 300
+_WORTH = 0.75
+_JUDGED_AGAIN = 16
+_STANCES = {str(stance): number for number, stance in enumerate(Stance)}
+# What is written needs besides its columns: pages are not full, and the SQL indexes take some.
+_FILLING = 1.3
+_SLACK = 6_000
+_VERDICT = 300
+_ATTEMPTS = 4
+
+Coming: TypeAlias = tuple[str, Any, int]
+"""Something to be written: the attribute of `WriteBatch` it belongs to, the thing, and its bytes in the file."""
+
+
+# writing
+
+
+def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
+    """Write a batch; under a budget part by part, each after room has been made for it.
+
+    Raises:
+        RetryQueueFullError: as `write`.
+        BudgetError: if the budget has no room for a single entry.
+    """
+    if batch.rejected:
+        with session.lock, session.store.reading():
+            batch.light, batch.leaving = admitted(session, session.space(), batch.rejected)
+        report.light += len(batch.light)
+        report.no_room += len(batch.rejected) - len(batch.light)
+    if session.budget is None:
+        write(session, batch, report, clock)
+        return
+    if batch.verdicts:
+        needed = _SLACK + _VERDICT * min(len(batch.verdicts), session.store.verdicts.kept)
+        yield from make_room(session, needed, report, clock)
+        remember(session, batch)
+    for part, coming in _parts(session, batch):
+        yield from _fitted(session, part, coming, report, clock)
+    forget_gone(session, batch.asked)
+
+
+def _parts(session: Session, batch: WriteBatch) -> Iterator[tuple[WriteBatch, list[Coming]]]:
+    """Cut a batch so that each part has room within the budget: first what goes, then what comes."""
+    empty = replace(
+        batch, kept=[], light=[], leaving=[], undecided=[], discarded=[], stale=[], verdicts=[], asked=[], records=[]
+    )
+    code, small = (code_length(session.encoder.dimension, small=small) for small in (False, True))
+    if batch.stale or batch.leaving:
+        yield replace(empty, stale=batch.stale, leaving=batch.leaving), []
+    # Before they are noted as discarded: an item that waits is held before it leaves the retry queue.
+    light: list[Coming] = [("light", pair, item_bytes(pair[0]) + small) for pair in batch.light]
+    yield from ((empty, coming) for coming in _cut(session, light))
+    if batch.discarded or batch.records:
+        yield replace(empty, discarded=batch.discarded, records=batch.records), []
+    coming: list[Coming] = [
+        ("undecided", triple, item_bytes(triple[0]) + len(triple[1].encode()) + 200) for triple in batch.undecided
+    ]
+    coming += [("kept", kept, item_bytes(kept.item) + small + _entry_bytes(kept, code)) for kept in batch.kept]
+    yield from ((empty, part) for part in _cut(session, coming))
+
+
+def _entry_bytes(kept: KeptItem, code: int) -> int:
+    texts = [text for entry in kept.entries for text in (entry.instruction, entry.rationale)]
+    return sum(len(text.encode()) for text in texts) + len(kept.entries) * (code + 160)
+
+
+def _cut(session: Session, coming: Sequence[Coming]) -> Iterator[list[Coming]]:
+    """Collect things into parts of about as many bytes as are written at once."""
+    assert session.budget is not None
+    part: list[Coming] = []
+    octets = 0
+    for one in coming:
+        octets += one[2]
+        if part and _FILLING * octets > session.budget.written_at_once:
+            yield part
+            part, octets = [], one[2]
+        part.append(one)
+    if part:
+        yield part
+
+
+def _fitted(
+    session: Session, part: WriteBatch, coming: list[Coming], report: BuildReport, clock: Clock
+) -> Effects[None]:
+    """Write a part with what comes; halve what SQLite refuses."""
+    assert session.budget is not None
+    octets = sum(size for *_, size in coming)
+    octets += 8 * len(part.discarded) + 600 * min(len(part.records), session.store.seen.records_room())
+    needed = int(_FILLING * octets) + _SLACK
+    whole = replace(part, kept=[], light=[], undecided=[])
+    for kind, one, _ in coming:
+        getattr(whole, kind).append(one)
+    if not coming:
+        yield from make_room(session, needed, report, clock)
+        write(session, whole, report, clock)
+        return
+    if len(coming) > 1 or needed - _SLACK <= session.budget.largest_item:
+        for attempt in range(_ATTEMPTS):
+            if not (yield from make_room(session, needed << attempt, report, clock)):
+                break
+            try:
+                write(session, whole, report, clock)
+                return
+            except BudgetError:
+                if len(coming) > 1:
+                    break
+                continue  # its pages take more than was reckoned
+    if len(coming) > 1:
+        middle = len(coming) // 2
+        for half in (coming[:middle], coming[middle:]):
+            yield from _fitted(session, part, half, report, clock)
+        return
+    _turn_down(session, whole, needed - _SLACK, report, clock)
+
+
+def _turn_down(session: Session, part: WriteBatch, octets: int, report: BuildReport, clock: Clock) -> None:
+    """Record an item that does not fit into the budget.
+
+    Raises:
+        BudgetError: if nothing at all fits.
+        RetryQueueFullError: if it is undecided, and must not be lost.
+    """
+    assert session.budget is not None
+    item = part.items()[0]
+    if part.undecided:
+        raise RetryQueueFullError(
+            f"The budget of {session.budget.total} bytes has no room for item {item.id!r} in the retry queue. It and"
+            f" the items after it were not taken in. The reason was: {part.undecided[0][1][:300]} Mend it, call"
+            " memory.retry(), then add the same items again."
+        )
+    with session.lock:
+        empty = not len(session.space().index)
+    if octets <= session.budget.largest_item and empty:
+        raise BudgetError(
+            f"The budget of {session.budget.total} bytes has no room for item {item.id!r} ({len(item.text)}"
+            f" characters): the file takes {session.store.file_bytes()}. Raise the budget."
+        )
+    record = NotKept(item_id=item.id, text=item.text, stage=EVICTED, reason="it does not fit into the budget")
+    report.kept += len(part.kept)
+    report.evicted += max(1, sum(len(kept.entries) for kept in part.kept))
+    noted = replace(part, kept=[], light=[], discarded=[item], records=[(version_of(item), record)])
+    write(session, noted, report, clock)
+
+
+# making room
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighed:
+    """The entries of a namespace with what each weighs.
+
+    Attributes:
+        held: The entries.
+        sizes: Bytes that each frees, shape `(n,)`; an item's bytes are shared by its entries.
+        verifiers: Numbers of those that decided, shape `(n,)`.
+    """
+
+    held: Held
+    sizes: NDArray[np.int64]
+    verifiers: NDArray[np.int64]
+
+
+def missing_bytes(session: Session, needed: int) -> int:
+    """Return how many of the bytes needed are not free; negative if there is room."""
+    assert session.budget is not None
+    count, free, page = session.store.pages()
+    return (count - free) * page + needed - session.budget.pages(page) * page
+
+
+def make_room(session: Session, needed: int, report: BuildReport, clock: Clock | None = None) -> Effects[bool]:
+    """Free so many bytes, and tell whether they are free now.
+
+    The history of facts goes first, the oldest edits before others, and then the light tier. What goes next is chosen
+    by the retention policy, its share at a time. Of that, the entries the verifier was least sure of are judged again
+    if a language model has not judged them yet, and their items are shortened; only then they go.
+    """
+    assert session.budget is not None
+    started, room = time.perf_counter(), False
+    for _ in range(_ROUNDS):
+        with session.lock:
+            missing = missing_bytes(session, needed)
+            while missing > 0 and (gone := _drop_edits(session, missing)):
+                report.history += gone
+                missing = missing_bytes(session, needed)
+            # More than is missing, so that the next items find room, too. What goes leaves gaps, too small for a page.
+            while missing > 0 and (gone := leave(session, max(missing, session.budget.total // _LIGHT_SHARE))):
+                report.no_room += gone
+                missing = missing_bytes(session, needed)
+        room = missing <= 0
+        if room:
+            break
+        session.write_uses()
+        with session.lock, session.store.reading():
+            weighed = weigh(session)
+        doomed = _doomed(session, weighed, missing)
+        if not len(doomed):
+            break
+        spared = yield from _judge_again(session, weighed, doomed, report)
+        spared |= _shorten(session, weighed, doomed, report)
+        rows = [int(row) for row in weighed.held.rows[doomed] if int(row) not in spared]
+        report.evicted += evict(session, rows)
+    if clock is not None:
+        clock.add("making room", started)
+    return room or missing_bytes(session, needed) <= 0
+
+
+def _drop_edits(session: Session, missing: int) -> int:
+    """Remove the oldest edits of facts, to free so many bytes; return how many went."""
+    with session.store.transaction():
+        return session.store.edits.drop_oldest(session.namespace, missing)
+
+
+def weigh(session: Session) -> Weighed:
+    """Return the entries of the own namespace, as a retention policy sees them."""
+    store = session.store
+    live = {None, *session.space().preference_rows}
+    found = [entry for entry in store.entries.stored(session.namespace) if entry["preference"] in live]
+    uses = store.entries.uses()
+    used = [uses.get(entry["row"], (0, np.nan)) for entry in found]
+
+    def column(name: str, kind: type, missing: float = np.nan) -> NDArray[Any]:
+        return np.array([missing if entry[name] is None else entry[name] for entry in found], dtype=kind)
+
+    items = column("item", np.int64)
+    _, place, shared = np.unique(items, return_inverse=True, return_counts=True)
+    with decoding(store.path):
+        vectors = unpacked([entry["vector"] for entry in found], session.encoder.dimension)
+    held = Held(
+        rows=column("row", np.int64),
+        items=items,
+        preferences=column("preference", np.int64, missing=-1),
+        stances=np.array([_STANCES[entry["stance"]] for entry in found], dtype=np.int8),
+        confidence=column("confidence", np.float32),
+        similarity=column("similarity", np.float32),
+        uses=np.array([count for count, _ in used], dtype=np.int64),
+        used=np.array([last for _, last in used], dtype=np.float64),
+        added=column("added", np.float64),
+        vectors=vectors,
+    )
+    own = column("text_bytes", np.int64) + (code_length(session.encoder.dimension) + _ROW)
+    texts = column("item_bytes", np.int64) + _ROW
+    return Weighed(
+        held=held,
+        sizes=own + texts // shared[place.reshape(-1)] if found else own,
+        verifiers=column("verifier", np.int64),
+    )
+
+
+def _doomed(session: Session, weighed: Weighed, missing: int) -> Positions:
+    held = weighed.held
+    try:
+        order = np.asarray(session.retention.order(held, time.time())).astype(np.intp, casting="same_kind")
+    except TypeError as error:
+        raise InvalidInputError(
+            f"The retention policy {session.retention.name!r} must return positions, whole numbers; {error}."
+        ) from None
+    # Sizes are estimates. Where much is missing, half of it goes, and the rest is reckoned anew: no more than has to.
+    assert session.budget is not None
+    part = max(missing // 2, min(missing, session.budget.written_at_once))
+    goal = max(part, int(session.retention.share * int(weighed.sizes.sum())))
+    # Floors that took more than half of what is held would leave no room for anything new.
+    preferences = max(1, len(np.unique(held.preferences)))
+    floor = min(session.floor, len(held) // 2 // preferences)
+    return choose(order, held, weighed.sizes, goal, floor)
+
+
+def _unsure(weighed: Weighed, doomed: Positions) -> Positions:
+    """Return the entries that the verifier was less sure of than of the median entry."""
+    confidence = weighed.held.confidence
+    known = confidence[~np.isnan(confidence)]
+    middle = float(np.median(known)) if len(known) else 1.0
+    return doomed[~(confidence[doomed] >= middle)]
+
+
+def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> set[int]:
+    """Shorten the items of entries that would go, and return the rows of the entries that stay therefore."""
+    rows = {int(weighed.held.items[position]) for position in _unsure(weighed, doomed)}
+    spared: set[int] = set()
+    store = session.store
+    with session.lock, store.reading():
+        long = [row for row, held in store.items.held_at(sorted(rows)).items() if len(held.item.text) >= _LONG]
+    if not long:
+        return spared
+    with session.changing(session.encoder):
+        for row, held in store.items.held_at(long).items():
+            entries = store.entries.lines(row)
+            text = _shorter(held, [columns["instruction"] for _, columns in entries])
+            if text is None:
+                continue
+            store.verdicts.forget_chunks(session.namespace, [held.item.content])
+            store.shorten(row, text)
+            report.shortened += 1
+            spared.update(entry for entry, _ in entries)
+    return spared
+
+
+def _shorter(held: HeldItem, instructions: Sequence[str]) -> str | None:
+    """Return a shorter text if it saves enough; None if not, or if the text was shortened before."""
+    text = held.item.text
+    if len(text) < _LONG or not all(instructions) or version_of(held.item) != held.digest:
+        return None
+    less = shortened(text, instructions)
+    return less if len(less) <= _WORTH * len(text) else None
+
+
+def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
+    """Let a language model judge what another verifier kept, and return the rows of the entries that stay therefore."""
+    verifier = session.verifier
+    if not base_verifier(verifier).cached:
+        return set()
+    other = _unsure(weighed, doomed)
+    other = other[weighed.verifiers[other] != verifier_number(verifier.name)][:_JUDGED_AGAIN]
+    held = weighed.held
+    with session.lock, session.store.reading():
+        space = session.space()
+        position_of = {row: position for position, row in enumerate(space.preference_rows)}
+        items = session.store.items.at([int(row) for row in held.items[other]])
+        asked = [
+            (items[int(held.items[place])], position_of[int(held.preferences[place])], float(held.similarity[place]))
+            for place in other.tolist()
+            if int(held.items[place]) in items and int(held.preferences[place]) in position_of
+        ]
+        preferences, vectors = list(space.preferences), space.vectors
+    embeddings: FloatArray = yield Embed(session.encoder, [item.content for item, _, _ in asked], "embedding")
+    candidates = [
+        Candidate(
+            item=item,
+            embedding=embedding,
+            preferences=(preferences[place],),
+            similarities=(similarity,),
+            preference_embeddings=vectors[[place]],
+        )
+        for (item, place, similarity), embedding in zip(asked, embeddings, strict=True)
+    ]
+    kept: set[tuple[str, str | None]] = set()
+    again = BuildReport(usage=report.usage)
+    verdicts = VerdictBatches(session, candidates, again)
+    while (decided := (yield from verdicts.next_batch())) is not None:
+        batch = yield from batch_of(session, session.encoder, verdicts.verifier, decided, again, retried=True)
+        # What it does not keep goes anyway; what it cannot say stays as it was judged.
+        batch.discarded, batch.undecided, batch.records, batch.rejected = [], [], [], []
+        batch.queued = True
+        try:
+            write(session, batch, BuildReport(), Clock())
+        except BudgetError:
+            continue  # no room for what it says: then they go
+        kept.update((each.item.id, entry.preference_id) for each in batch.kept for entry in each.entries)
+    with session.lock, session.store.reading():
+        spared: set[int] = set()
+        for item_id, preference_id in kept:
+            item_row = session.store.items.row(session.namespace, item_id)
+            if item_row is not None:
+                entries = session.store.entries.preferences_of(item_row)
+                spared |= {entries[preference_id]} if preference_id in entries else set()
+        return spared
+
+
+def evict(session: Session, rows: Sequence[int]) -> int:
+    """Remove entries, and the items nothing else holds, in one transaction; return how many went."""
+    if not rows:
+        return 0
+    store, namespace = session.store, session.namespace
+    with session.changing(session.encoder, committed := CommittedRows()):
+        known = store.preferences.at(namespace)
+        found = store.entries.stored(namespace, rows)
+        items = store.items.held_at(sorted({entry["item"] for entry in found}))
+        committed.gone = [entry["row"] for entry in found]
+        store.entries.remove(committed.gone)
+        store.drop_orphans(list(items))
+        left = store.items.present(list(items))
+        committed.gone_items = [row for row in items if row not in left]
+        gone = [items[row] for row in committed.gone_items]
+        committed.seen = [held.digest for held in gone]
+        committed.forgotten = store.seen.add(namespace, committed.seen) > 0
+        store.verdicts.forget_chunks(namespace, [held.item.content for held in gone])
+        reason = f"the least valuable by {session.retention.name} when there was no room"
+        records = []
+        for entry in found:
+            held, preference = items[entry["item"]], entry["preference"]
+            record = NotKept(
+                item_id=held.item.id,
+                text=held.item.text,
+                stage=EVICTED,
+                reason=reason,
+                preference=known[preference].text if preference in known else "",
+                similarity=float(entry["similarity"]),
+            )
+            records.append((held.digest, record))
+        store.seen.put_records(namespace, records, {each.text: row for row, each in known.items()})
+    return len(found)

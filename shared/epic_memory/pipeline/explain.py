@@ -1,0 +1,105 @@
+"""Explanations, entries, embeddings and sizes: why an item is held, and what the file holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from epic_memory.errors import UnknownItemError
+from epic_memory.pipeline.session import MODEL_BUDGET, Session
+from epic_memory.storage.sizes import sizes
+from epic_memory.types import Item, MemoryEntry, Outline
+from epic_memory.types.reports import Explanation, Stats
+
+LIGHT = "In the light tier, held by its text only."
+"""Reason given for an item of the light tier if it is not on record why it was not kept."""
+NOT_HELD = "Not held."
+FACT = "A fact of the user, which is held whatever the preferences are."
+
+
+def explain(session: Session, item_id: str) -> Explanation:
+    """Explain why an item is held."""
+    store, namespace = session.store, session.namespace
+    row = store.items.row(namespace, item_id)
+    if row in session.space().expired_items:
+        row = None  # it goes with the next change
+    record = next((one for one in store.seen.records(namespace) if one.item_id == item_id), None)
+    for item, reason, _ in store.retry_queue.waiting(namespace):
+        if item.id == item_id and item.ends > time.time():
+            note = f"Undecided, in the retry queue: {reason}"
+            if row is None:
+                return Explanation(item=item, entries=(), note=note)
+            break
+    else:
+        note = ""
+    if row is not None:
+        entries = tuple(store.entries.of_item(namespace, row))
+        item = store.items.at([row])[row]
+        if not entries and not note:
+            note = f"{LIGHT[:-1]}: {record.why}." if record else FACT if item.fact else LIGHT
+        return Explanation(item=item, entries=entries, note=note)
+    if record is not None:
+        return Explanation(item=Item(id=item_id, text=record.text), entries=(), note=f"{NOT_HELD} {record.why}.")
+    raise UnknownItemError(
+        f"No item with the id {item_id!r} is held: it was never added, or it was not kept, and is not in the sample"
+        " of those whose reason is on record. `epic explain FILE TEXT` says why a text is not kept."
+    )
+
+
+def entries(session: Session, item_ids: Sequence[str]) -> dict[str, list[MemoryEntry]]:
+    """Return item id to the entries of that item, oldest first, for those of some items that have any."""
+    space, store = session.space(), session.store
+    rows = {item_id: store.items.row(space.namespace, item_id) for item_id in item_ids}
+    own = {item_id: space.rows_of[row] for item_id, row in rows.items() if row is not None and row in space.rows_of}
+    found = store.entries.of(space.namespace, sorted(row for each in own.values() for row in each))
+    return {item_id: [found[row] for row in sorted(each)] for item_id, each in own.items()}
+
+
+def outline(session: Session) -> Outline:
+    """Return what a memory holds, without texts."""
+    space, store = session.space(), session.store
+    ids = {row: each for row, each in store.items.ids(space.namespace).items() if row not in space.expired_items}
+    place = {row: position for position, row in enumerate(ids)}
+    vectors = np.zeros((len(ids), session.encoder.dimension), dtype=np.float32)
+    embedded = space.texts.rows.tolist()
+    vectors[[place[row] for row in embedded]] = space.texts.vectors
+    preference = {row: position for position, row in enumerate(space.preference_rows)}
+    rows = sorted(space.item_of)
+    added = store.entries.added(space.namespace)
+    pairs = [(place[space.item_of[row]], preference.get(space.preference_of[row], -1)) for row in rows]
+    return Outline(
+        items=list(ids.values()),
+        facts=np.array([row in space.facts for row in ids], dtype=bool),
+        vectors=vectors,
+        preferences=[each.id for each in space.preferences],
+        preference_vectors=space.vectors.copy(),
+        entries=np.array(pairs, dtype=np.int64).reshape(-1, 2),
+        stances=[space.stance_of[row] for row in rows],
+        added=np.array([added[row] for row in rows], dtype=np.float64),
+    )
+
+
+def stats(session: Session) -> Stats:
+    """Return counts and sizes."""
+    return Stats(
+        counts=session.store.counts(session.namespace),
+        bytes=sizes(session.store),
+        encoder=session.encoder.name,
+        verifier=session.verifier.name,
+        tau=session.tau,
+        verified_by=session.verified_by,
+        budget=None if session.budget is None else session.budget.total,
+        unread=len(session.store.preferences.unread(session.namespace)),
+        model_use=_model_use(session),
+    )
+
+
+def _model_use(session: Session) -> str | None:
+    record = session.store.meta().get(MODEL_BUDGET)
+    if record is None:
+        return None
+    from epic_memory.lm.budget import used_today
+
+    return used_today(record)

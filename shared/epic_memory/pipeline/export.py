@@ -1,0 +1,336 @@
+"""Exports: a memory as lines of JSON, to read, to keep, or to move to another encoder or version.
+
+The first line describes the memory, then come its preferences, its items with their entries, what waits in the retry
+queue, its proposals, what its reranker learnt, and a last line that counts them, so that a file that was cut is
+noticed. Embeddings are not written: whoever reads the lines embeds the texts with an encoder of their own. Nor are the
+history of facts and what has expired.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from epic_memory.encoders.base import Embed, described
+from epic_memory.errors import InvalidInputError, StoreError
+from epic_memory.pipeline.aspects import asks_model, read_preferences
+from epic_memory.pipeline.facts import check_length
+from epic_memory.pipeline.session import Session
+from epic_memory.runtime.effects import Effects
+from epic_memory.storage.sqlite.files import check_name, check_path, new_file
+from epic_memory.storage.tables.entries import NewEntry
+from epic_memory.storage.tables.items import HeldItem
+from epic_memory.storage.tables.proposals import checked_line
+from epic_memory.types import FloatArray, Item, Preference, Stance
+from epic_memory.types.digests import DIGEST_BYTES
+from epic_memory.types.metadata import dumped_metadata
+from epic_memory.types.validation import checked_tau
+from epic_rerank import LearnedReranker
+
+FORMAT = 1
+
+
+@dataclass(kw_only=True)
+class Portable:
+    """The checked content of an export.
+
+    Attributes:
+        header: What the memory was made with.
+        preferences: In the user's order.
+        unread: The ids of those that a model is still to read.
+        items: As they were stored, with their entries.
+        pending: Undecided items with the reason and the ids of their preferences.
+        proposals: Columns of the table of proposals.
+        reranker: What was learnt of feedback; None for nothing.
+    """
+
+    header: dict[str, Any] = field(default_factory=dict)
+    preferences: list[Preference] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)
+    items: list[tuple[HeldItem, list[dict[str, Any]]]] = field(default_factory=list)
+    pending: list[tuple[Item, str, list[str]]] = field(default_factory=list)
+    proposals: list[dict[str, Any]] = field(default_factory=list)
+    reranker: dict[str, Any] | None = None
+
+
+def lines_of(session: Session) -> Iterator[str]:
+    """Yield a namespace line by line, all from one state of the file."""
+    store, namespace = session.store, session.namespace
+    with session.lock, store.reading():
+        meta = store.meta()
+        header = {
+            "kind": "epic-memory",
+            "format": FORMAT,
+            "namespace": namespace,
+            "encoder": described(session.encoder),
+            **{name: meta.get(f"{name}/{namespace}") for name in ("tau", "verifier")},
+        }
+        yield json.dumps(header, ensure_ascii=False)
+        known, unread = store.preferences.at(namespace), store.preferences.unread(namespace)
+        for preference in known.values():
+            mark = {"unread": True} if preference.id in unread else {}
+            yield json.dumps({"kind": "preference", **preference.as_object(), **mark}, ensure_ascii=False)
+        uses, items = store.entries.uses(), 0
+        now = time.time()
+        for row, held in store.items.held(namespace):
+            if held.item.ends <= now:
+                continue
+            items += 1
+            yield json.dumps(_item_line(held, store.entries.lines(row), known, uses), ensure_ascii=False)
+        waiting = [triple for triple in store.retry_queue.waiting(namespace) if triple[0].ends > now]
+        for item, reason, preferences in waiting:
+            pending = {"kind": "pending", **_item(item), "reason": reason, "preferences": preferences}
+            yield json.dumps(pending, ensure_ascii=False)
+        proposals = store.proposals.exported(namespace)
+        for columns in proposals:
+            yield json.dumps({**columns, "proposal": columns["kind"], "kind": "proposal"}, ensure_ascii=False)
+        if (reranker := store.learnt.reranker(namespace)) is not None:
+            yield json.dumps({"kind": "reranker", "reranker": reranker}, ensure_ascii=False)
+        counts = {"preferences": len(known), "items": items, "pending": len(waiting), "proposals": len(proposals)}
+        yield json.dumps({"kind": "end", **counts})
+
+
+def export(session: Session, path: Path, *, overwrite: bool) -> int:
+    """Write a namespace into a file, whole or not at all; return how many items it has."""
+    items = 0
+    check_path(path)
+    session.store.check_other(path)
+    with new_file(path, overwrite=overwrite) as made, Path(made).open("w", encoding="utf-8") as lines:
+        for line in lines_of(session):
+            lines.write(line + "\n")
+            items += line.startswith('{"kind": "item"')
+    return items
+
+
+def _item(item: Item) -> dict[str, Any]:
+    line: dict[str, Any] = {"id": item.id, "text": item.text, "metadata": dict(item.metadata)}
+    if item.expires_at is not None:
+        line["expires_at"] = item.expires_at.isoformat()
+    return {**line, "fact": True} if item.fact else line
+
+
+def _item_line(
+    held: HeldItem,
+    entries: Iterable[tuple[int, Mapping[str, Any]]],
+    known: Mapping[int, Preference],
+    uses: Mapping[int, tuple[int, int]],
+) -> dict[str, Any]:
+    made = []
+    for row, columns in entries:
+        count, used = uses.get(row, (0, None))
+        preference = known.get(columns["preference"])
+        made.append({**columns, "preference": preference and preference.id, "uses": count, "used": used})
+    line = {"kind": "item", **_item(held.item), "version": held.digest.hex(), "light": not made and not held.item.fact}
+    return {**line, "entries": made}
+
+
+def read_export(path: Path) -> Portable:
+    """Read and check an export.
+
+    Raises:
+        InvalidInputError: naming the line that is none, or saying that the end is missing.
+        StoreError: if the file cannot be read.
+    """
+    read, ended = Portable(), False
+    check_name(path)
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if ended:
+                    raise InvalidInputError(f"{path}, line {number}: there is something after the end.")
+                try:
+                    ended = _take(read, json.loads(line), first=number == 1)
+                except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+                    what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+                    raise InvalidInputError(f"{path}, line {number}: {what[:300]}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{path} is not UTF-8 text ({error.reason}): it is no export of a memory.") from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if not ended:
+        raise InvalidInputError(f"{path} has no end: it is no export of a memory, or was cut. Export it again.")
+    return read
+
+
+def _take(read: Portable, line: Any, *, first: bool) -> bool:
+    """Read one line, and tell whether it was the last."""
+    kind = line["kind"]
+    json.dumps(line, ensure_ascii=False).encode()  # JSON can spell what is no text
+    if first:
+        if kind != "epic-memory" or line["format"] != FORMAT:
+            raise ValueError("this is no export of a memory, or one of a newer version")
+        read.header = dict(line)
+        if line.get("tau") is not None:
+            checked_tau(line["tau"], "tau")
+        if not isinstance(line.get("verifier"), (str, NoneType)):
+            raise ValueError("the verifier is no name")
+    elif kind == "preference":
+        _take_preference(read, line)
+    elif kind == "item":
+        _take_item(read, line)
+    elif kind == "pending":
+        item = _checked_item(line)
+        read.pending.append((item, str(line["reason"]), [str(key) for key in line["preferences"]]))
+    elif kind == "proposal":
+        read.proposals.append(checked_line({**line, "kind": line["proposal"]}))
+    elif kind == "reranker":
+        read.reranker = LearnedReranker.from_object(line["reranker"]).as_object()
+    elif kind == "end":
+        counted = {name: len(getattr(read, name)) for name in ("preferences", "items", "pending", "proposals")}
+        if any(line[name] != count for name, count in counted.items()):
+            raise ValueError(f"there should be {line['items']} items, and are {counted['items']}: lines are missing")
+        return True
+    else:
+        raise ValueError(f"there is no kind {kind!r}")
+    return False
+
+
+def _take_preference(read: Portable, line: Any) -> None:
+    preference = Preference(
+        id=line["id"],
+        text=line["text"],
+        expires_at=line["expires_at"],
+        aspects=line.get("aspects"),
+        expansion=line.get("expansion"),
+    )
+    if preference.id in {each.id for each in read.preferences}:
+        raise ValueError(f"the preference {preference.text!r} is there twice")
+    read.preferences.append(preference)
+    if line.get("unread") and (preference.aspects is None or preference.expansion is None):
+        read.unread.add(preference.id)
+
+
+def _checked_item(line: Mapping[str, Any]) -> Item:
+    item = Item(
+        id=line["id"],
+        text=line["text"],
+        metadata=line["metadata"],
+        expires_at=line.get("expires_at"),
+        fact=bool(line.get("fact", False)),
+    )
+    dumped_metadata(item.metadata, item.id)
+    if item.fact:
+        check_length(item.text)
+    return item
+
+
+def _entry(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "preference": None if line["preference"] is None else str(line["preference"]),
+        "stance": Stance(line["stance"]),
+        "confidence": None if line["confidence"] is None else _share(line["confidence"], 0.0),
+        "similarity": _share(line["similarity"], -1.0),
+        "added": _whole(line["added"]),
+        "verifier": _whole(line["verifier"]),
+        "instruction": str(line["instruction"]),
+        "rationale": str(line["rationale"]),
+        "uses": _whole(line["uses"]),
+        "used": None if line["used"] is None else _whole(line["used"]),
+    }
+
+
+def _take_item(read: Portable, line: Any) -> None:
+    held = HeldItem(
+        item=_checked_item(line),
+        digest=bytes.fromhex(line["version"]),
+    )
+    if len(held.digest) != DIGEST_BYTES:
+        raise ValueError("its version is none")
+    entries = [_entry(entry) for entry in line["entries"]]
+    if bool(entries) + bool(line["light"]) + held.item.fact != 1:
+        raise ValueError("an item has entries, is in the light tier, or is a fact of the user")
+    read.items.append((held, entries))
+
+
+def _share(value: Any, low: float) -> float:
+    if not low - 1e-3 <= value <= 1.0 + 1e-3:
+        raise ValueError(f"{value!r} is not between {low} and 1")
+    return float(value)
+
+
+def _whole(value: Any) -> int:
+    if not -(2**53) < value < 2**53 or int(value) != value:
+        raise ValueError(f"{value!r} is no whole number that can be stored")
+    return int(value)
+
+
+def take_in(session: Session, read: Portable) -> Effects[None]:
+    """Write an export into an empty namespace, in one transaction.
+
+    Raises:
+        StoreError: if it holds something.
+    """
+    encoder = session.encoder
+    asked = {preference.id for preference in read.preferences if asks_model(session, preference)}
+    stated = yield from read_preferences(session, read.preferences, session.opened)
+    preferences: FloatArray = yield Embed(encoder, [preference.text for preference in read.preferences], "embedding")
+    texts = _embedded(read)
+    vectors: FloatArray = yield Embed(encoder, texts, "embedding instructions")
+    vector_of = dict(zip(texts, vectors, strict=True))
+    store, namespace = session.store, session.namespace
+    with session.lock, store.transaction():
+        if namespace in store.preferences.namespaces():
+            raise StoreError(
+                f"{store.path} holds something in the namespace {namespace!r} already. Give another file or namespace."
+            )
+        session.mark_stale()
+        if "encoder" not in store.meta():
+            store.set_meta(encoder=described(encoder))
+        same = read.header.get("encoder") == described(encoder)
+        for name in ("tau", "verifier"):
+            # A threshold belongs to the encoder it was found with.
+            if read.header.get(name) is not None and (same or name == "verifier"):
+                store.set_meta(**{f"{name}/{namespace}": read.header[name]})
+        rows = {
+            preference.id: store.preferences.add(
+                namespace,
+                preference,
+                vector,
+                unread=unread or preference.id in read.unread - asked,
+            )
+            for (preference, unread), vector in zip(stated, preferences, strict=True)
+        }
+        for held, entries in read.items:
+            _write(session, held, entries, vector_of, rows)
+        for item, reason, ids in read.pending:
+            store.retry_queue.put(namespace, item, reason, ids)
+        store.proposals.import_(namespace, read.proposals)
+        if read.reranker is not None and read.reranker["encoder"] in ("", encoder.fingerprint):
+            store.learnt.put(namespace, read.reranker)
+
+
+def _embedded(read: Portable) -> list[str]:
+    texts: dict[str, None] = {}
+    for held, entries in read.items:
+        for entry in entries:
+            texts.setdefault(entry["instruction"] or held.item.content)
+        texts.setdefault(held.item.content)
+    return list(texts)
+
+
+def _write(
+    session: Session,
+    held: HeldItem,
+    entries: list[dict[str, Any]],
+    vector_of: Mapping[str, FloatArray],
+    rows: Mapping[str, int],
+) -> None:
+    store, namespace = session.store, session.namespace
+    item_row = store.items.put(namespace, held.item, vector_of[held.item.content], version=held.digest)
+    for columns in entries:
+        entry = dict(columns)
+        uses, used = entry.pop("uses"), entry.pop("used")
+        preference = entry.pop("preference")
+        if preference is not None and preference not in rows:
+            raise InvalidInputError(f"Item {held.item.id!r} is held for a preference that is not in the export.")
+        vector = vector_of[entry["instruction"] or held.item.content]
+        row = store.entries.add(
+            item_row, rows.get(preference or ""), NewEntry(preference_id=preference, vector=vector, **entry)
+        )
+        if uses:
+            store.entries.add_uses({row: (uses, used or 0)})

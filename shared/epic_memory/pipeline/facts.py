@@ -1,0 +1,321 @@
+"""Facts of the user: held whatever the preferences are, and edited by what is said later.
+
+A fact bypasses coarse filter and verification: "I work night shifts" matters although no preference is near it. It is
+found by its text and by exact words, and never evicted. A new fact that surely updates an older one replaces it; one
+that says that it is over ends it; one that says the same again changes nothing (`pipeline.fact_matching`). Where words
+do not tell, the memory's language model is asked, if it has one; else both are held, and the change is proposed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from epic_memory.encoders.base import Embed
+from epic_memory.errors import BudgetError, InvalidInputError
+from epic_memory.pipeline.eviction import make_room
+from epic_memory.pipeline.expiry import drop_expired
+from epic_memory.pipeline.fact_matching import matched
+from epic_memory.pipeline.light_tier import item_bytes
+from epic_memory.pipeline.session import Session
+from epic_memory.runtime.effects import Clock, Effects
+from epic_memory.storage.namespace import CommittedRows, Namespace
+from epic_memory.storage.tables.proposals import was_decided
+from epic_memory.text.statements import CHANGES, statement_of
+from epic_memory.types import BuildReport, FloatArray, Item
+from epic_memory.types.edits import Edit, EditKind
+from epic_memory.types.metadata import dumped_metadata
+from epic_memory.types.proposals import Proposal, plain
+from epic_memory.types.validation import checked_moment
+from epic_memory.verification.base import base_verifier
+
+if TYPE_CHECKING:
+    from epic_memory.lm.base import LanguageModel
+    from epic_memory.pipeline.fact_reader import Relation
+
+MOST_FACTS = 100
+"""Most facts of a namespace: they are not evicted, so they are few."""
+LONGEST_FACT = 1000
+"""Most characters of a fact."""
+_FILLING, _SLACK = 2, 6_000
+
+
+def made_fact(
+    fact: str | Item,
+    type: str,
+    subclass: str,
+    metadata: Mapping[str, Any] | None,
+    expires_at: datetime | str | None,
+) -> Item:
+    """Return a fact of the user as an item, from the arguments of `EpicMemory.add_fact`.
+
+    Raises:
+        InvalidInputError: for arguments that cannot be.
+    """
+    item = Item.of(fact)
+    more = {"memory_type": type, "memory_subclass": subclass}
+    for name, value in more.items():
+        if not isinstance(value, str):
+            raise InvalidInputError(f"{name} must be a text, not {value!r}.")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise InvalidInputError(f"metadata must be a mapping, not {metadata!r}.")
+    return replace(
+        item,
+        metadata={**item.metadata, **(metadata or {}), **{name: value for name, value in more.items() if value}},
+        expires_at=item.expires_at if expires_at is None else checked_moment(expires_at),
+        fact=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    row: int
+    item: Item
+    vector: FloatArray
+
+
+def add_facts(session: Session, items: Sequence[Item], report: BuildReport, clock: Clock) -> Effects[None]:
+    """Take facts in, each edited into those that are held, in one transaction.
+
+    Raises:
+        InvalidInputError: for a text that is too long for a fact.
+        BudgetError: if there are too many facts, or the budget has no room; nothing is written then.
+    """
+    for item in items:
+        dumped_metadata(item.metadata, item.id)
+        check_length(item.text)
+    drop_expired(session)
+    encoder = session.encoder
+    vectors: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
+    if session.budget is not None:
+        needed = _FILLING * sum(2 * item_bytes(item) for item in items) + _SLACK
+        yield from make_room(session, needed, report, clock)
+    answers = yield from _asked(session, items, vectors, report)
+    started = time.perf_counter()
+    edits: list[Edit] = []
+    with session.changing(encoder, rows := CommittedRows()) as space:
+        known = _facts(session, space)
+        for item, vector in zip(items, vectors, strict=True):
+            edit, gone, proposal = _decided(item, known)
+            if edit.kind == "insert" and item.id in answers:
+                edit, gone, proposal = _by_model(item, answers[item.id], known) or (edit, gone, proposal)
+            edits.append(_applied(session, edit, gone, vector, known, rows))
+            _propose(session, proposal)
+        _check_number(known)
+        rows.incomplete = any(edit.old is not None or edit.displaced is not None for edit in edits)
+    clock.add("index", started)
+    report.seen += len(items)
+    report.duplicates += sum(edit.kind == "duplicate" for edit in edits)
+    report.facts += sum(edit.kind in ("insert", "replace") for edit in edits)
+    report.edits += edits
+
+
+def _holds(known: Sequence[_Held], text: str) -> bool:
+    return any(plain(held.item.text) == plain(text) for held in known)
+
+
+def check_length(text: str) -> None:
+    """Raise InvalidInputError for a text that is too long for a fact."""
+    if len(text) > LONGEST_FACT:
+        raise InvalidInputError(
+            f"A fact is a short statement of at most {LONGEST_FACT} characters; {text[:40]!r}... has {len(text)}."
+            " Add it as an item: memory.add(...)."
+        )
+
+
+def facts_of(session: Session) -> list[Item]:
+    """Return the facts that are held, oldest first."""
+    with session.lock, session.store.reading():
+        return [held.item for held in _facts(session, session.space())]
+
+
+def change_fact(
+    session: Session, text: str, old: str, expires_at: datetime | None, also: Callable[[], None]
+) -> Effects[None]:
+    """Write a fact in place of a certain one, or end that one if the text is empty.
+
+    Args:
+        session: The memory's.
+        text: The new fact; empty for none.
+        old: The text of the fact that it takes the place of; empty for none.
+        expires_at: When the new fact stops to hold; None for never.
+        also: Called in the same transaction.
+
+    Raises:
+        InvalidInputError: for a text that is too long for a fact.
+    """
+    check_length(text)
+    new = [Item(text=text, fact=True, expires_at=expires_at)] if text else []
+    vectors: FloatArray = yield Embed(session.encoder, [item.content for item in new], "embedding")
+    with session.changing(session.encoder) as space:
+        known = _facts(session, space)
+        gone = next((held for held in known if held.item.text == old), None)
+        rows, unheld = CommittedRows(), list[str]()
+        for item, vector in zip(new, vectors, strict=True):
+            if gone is not None and item.id in (held.item.id for held in known):
+                continue
+            edit, other, proposal = _decided(item, known)
+            if gone is not None:
+                edit, other = Edit(kind="replace", item=item, old=gone.item, reason="the user said so"), gone
+            else:
+                _propose(session, proposal)
+            _applied(session, edit, other, vector, known, rows)
+            unheld += [text] if edit.kind in ("duplicate", "end") else []
+        if gone in known and gone.item.text != text:
+            # Nothing takes its place, or what does is held already.
+            over = Edit(kind="end", item=gone.item, old=gone.item, reason="the user said so")
+            _applied(session, over, gone, gone.vector, known, rows)
+        _check_number(known)
+        also()
+        # No words stay that no fact has, and that nobody could ask to forget.
+        session.store.proposals.withdraw(session.namespace, [each for each in unheld if not _holds(known, each)])
+
+
+def _check_number(known: Sequence[_Held]) -> None:
+    if len(known) > MOST_FACTS:
+        raise BudgetError(
+            f"{MOST_FACTS} facts are the most, and there would be {len(known)}. Nothing was written. Forget some:"
+            " memory.facts() lists them, memory.forget(id) removes one."
+        )
+
+
+def _asked(
+    session: Session, items: Sequence[Item], vectors: FloatArray, report: BuildReport
+) -> Effects[dict[str, tuple[Relation, str]]]:
+    """Ask the memory's language model, if it has one, about facts whose words do not tell what they change.
+
+    Returns:
+        Id of a new fact to what it does, and the id of the fact that it does that to.
+    """
+    reader = base_verifier(session.verifier).aspect_reader if session.expander is None else session.expander
+    lm: LanguageModel | None = getattr(reader, "lm", None)
+    if lm is None:
+        return {}
+    # Models and what asks them are imported where there is one.
+    from epic_memory.pipeline.fact_reader import MOST_SHOWN, read_facts
+
+    with session.lock, session.store.reading():
+        known = _facts(session, session.space())
+    unsure: list[tuple[Item, list[Item]]] = []
+    for item, vector in zip(items, vectors, strict=True) if known else ():
+        if _decided(item, known).edit.kind == "insert":
+            near = sorted(known, key=lambda held: -float(held.vector @ vector))[:MOST_SHOWN]
+            unsure.append((item, [held.item for held in near]))
+    if not unsure:
+        return {}
+    asked = [(item.text, [held.text for held in near]) for item, near in unsure]
+    readings = yield from read_facts(lm, asked, report)
+    return {
+        item.id: (reading.relation, near[reading.place].id)
+        for (item, near), reading in zip(unsure, readings, strict=True)
+        if reading.place >= 0
+    }
+
+
+def _by_model(item: Item, answer: tuple[Relation, str], known: Sequence[_Held]) -> _Decision | None:
+    """Return the edit that a model's answer calls for, or None if the fact it is about has gone in the meantime."""
+    relation, old_id = answer
+    held = next((held for held in known if held.item.id == old_id), None)
+    if held is None:
+        return None
+    if relation == "same":
+        return _Decision(
+            Edit(kind="duplicate", item=item, old=held.item, reason="the language model: it says the same")
+        )
+    if relation == "over":
+        over = "the language model: it says that this is over"
+        return _Decision(Edit(kind="end", item=item, old=held.item, reason=over), held)
+    return _Decision(Edit(kind="replace", item=item, old=held.item, reason="the language model: it changes this"), held)
+
+
+def _facts(session: Session, space: Namespace) -> list[_Held]:
+    rows = sorted(space.facts)
+    held = space.held(rows)
+    vectors = space.texts.vectors[space.texts.places(rows)]
+    return [
+        _Held(row=row, item=held[row].item, vector=vector.copy()) for row, vector in zip(rows, vectors, strict=True)
+    ]
+
+
+def _applied(
+    session: Session, edit: Edit, gone: _Held | None, vector: FloatArray, known: list[_Held], rows: CommittedRows
+) -> Edit:
+    """Write one edit, keep the list of facts in step, and return it with its number."""
+    if edit.kind == "duplicate":
+        return edit
+    store, namespace = session.store, session.namespace
+    if gone is not None:
+        store.items.remove(namespace, [gone.item.id])
+        known.remove(gone)
+        if edit.kind == "end" or plain(gone.item.text) != plain(edit.item.text):
+            store.proposals.withdraw(namespace, [gone.item.text])
+    if edit.kind != "end":
+        found = store.items.known(namespace, [edit.item.id]).get(edit.item.id)
+        if found is not None:
+            # What was held, or waited to be verified, as an item is a fact from now on.
+            edit = replace(edit, displaced=found.item)
+            store.items.remove(namespace, [edit.item.id])
+        row = store.items.put(namespace, edit.item, vector)
+        rows.texts.append(row)
+        known.append(_Held(row=row, item=edit.item, vector=vector))
+    edit = replace(edit, at=time.time())
+    return replace(edit, id=store.edits.put(namespace, edit))
+
+
+def _propose(session: Session, proposal: Proposal | None) -> None:
+    """Keep a proposal as open, unless it is open already or was decided before."""
+    store, namespace = session.store, session.namespace
+    if proposal is None or was_decided(proposal, store.proposals.decided(namespace)):
+        return
+    if store.proposals.find(namespace, proposal.id) is None:
+        store.proposals.put(namespace, proposal, "open")
+
+
+class _Decision(NamedTuple):
+    """Edit by a new fact, the held one that goes for it, and what is proposed besides."""
+
+    edit: Edit
+    gone: _Held | None = None
+    proposal: Proposal | None = None
+
+
+def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
+    """Return what a new fact does to those that are held."""
+    for held in known:
+        if held.item.id == item.id:
+            same = held.item.text == item.text and held.item.expires_at == item.expires_at
+            if same and held.item.metadata == item.metadata:
+                return _Decision(Edit(kind="duplicate", item=item, old=held.item, reason="it is held already"))
+            return _Decision(Edit(kind="replace", item=item, old=held.item, reason="it has the same id"), held)
+    match = matched(item.text, [held.item.text for held in known])
+    if match is None:
+        return _Decision(Edit(kind="insert", item=item, reason="nothing held is about the same thing"))
+    old = known[match.place]
+    reason = _reason(match.kind, item.text)
+    if match.sure:
+        gone = None if match.kind == "duplicate" else old
+        return _Decision(Edit(kind=match.kind, item=item, old=old.item, reason=reason), gone)
+    proposal = Proposal(
+        kind="end_fact" if match.kind == "end" else "update_fact",
+        text="" if match.kind == "end" else item.text,
+        old=old.item.text,
+        quote=item.text,
+        confidence=match.share,
+        source="facts",
+        expires_at=item.expires_at,
+    )
+    change = {"end": "ends", "duplicate": "repeats"}.get(match.kind, "changes")
+    unsure = f"perhaps it {change} {old.item.text!r}: a proposal waits"
+    return _Decision(Edit(kind="insert", item=item, reason=unsure), proposal=proposal)
+
+
+def _reason(kind: EditKind, text: str) -> str:
+    if kind == "duplicate":
+        return "it says the same"
+    signs = statement_of(text).signs
+    if kind == "end" or "ended" in signs:
+        return "it says it is over"
+    return "it says that this has changed" if signs & CHANGES else "it has another value for the same thing"

@@ -1,0 +1,155 @@
+"""The light tier: what verification turned away, held by its text alone while the file is under its reserve.
+
+What the first tier holds was verified, and has instructions. The rest is not lost as long as there is room: an item of
+the light tier takes its packed text and one small code. It is admitted best first, by its similarity to the nearest
+preference, gives way to what is better and to the first tier, is searched together with it, and is looked through again
+when a preference is added. `reserve=0` is the paper's memory, which forgets what it does not keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from epic_memory.pipeline.session import Session
+from epic_memory.storage.codecs import code_length, deflated
+from epic_memory.storage.namespace import CommittedRows, Namespace
+from epic_memory.types import FloatArray, Item
+from epic_memory.types.metadata import dumped_metadata
+
+# What the next items need besides: pages are not full, and the SQL indexes take some.
+_FILLING = 1.25
+_SLACK = 8_000
+# What each text costs that a preference has beyond its share, as a part of that share; a share is so many at least.
+_CROWDED = 0.1
+_LEAST_SHARE = 8
+
+
+def admitted(
+    session: Session, space: Namespace, rejected: Sequence[tuple[Item, FloatArray]]
+) -> tuple[list[tuple[Item, FloatArray]], list[int]]:
+    """Choose which rejected items the light tier takes, and the rows of the items that leave it for them.
+
+    Args:
+        session: The memory's. Call it under the lock.
+        space: Its namespace.
+        rejected: Items with E(x).
+    """
+    if session.reserve == 0 or not rejected:
+        return [], []
+    rows = _light_rows(space)
+    vectors = np.stack([vector for _, vector in rejected])
+    held_vectors = space.texts.vectors[space.texts.places(rows)]
+    every = _worth(space, np.concatenate([vectors, held_vectors]))
+    worth, of_held = every[: len(vectors)], every[len(vectors) :]
+    code = code_length(session.encoder.dimension, small=True)
+    sizes = [int(_FILLING * (item_bytes(item) + code)) for item, _ in rejected]
+    room = _limit(session) - _SLACK - used_bytes(session)
+    taken: list[int] = []
+    waiting: list[int] = []
+    for place in np.argsort(-worth, kind="stable").tolist():
+        if sizes[place] <= room:
+            room -= sizes[place]
+            taken.append(place)
+        else:
+            waiting.append(place)
+    going: list[int] = []
+    if waiting:
+        order = np.argsort(of_held, kind="stable").tolist()
+        rows, held = [rows[place] for place in order], [float(of_held[place]) for place in order]
+        octets = session.store.items.light_sizes(rows)
+        last = 0
+        for place in waiting:
+            leaving, freed = last, room
+            while freed < sizes[place] and leaving < len(rows) and held[leaving] < worth[place]:
+                freed += int(_FILLING * octets[rows[leaving]])
+                leaving += 1
+            if freed >= sizes[place]:
+                going += rows[last:leaving]
+                last, room = leaving, freed - sizes[place]
+                taken.append(place)
+    return [rejected[place] for place in sorted(taken)], going
+
+
+def trim(session: Session, needed: int = 0) -> int:
+    """Remove the least of the light tier until the file is within its reserve, less what is needed besides.
+
+    Returns:
+        How many items went.
+    """
+    excess = used_bytes(session) + needed + _SLACK - _limit(session)
+    return leave(session, excess) if excess > 0 else 0
+
+
+def leave(session: Session, octets: int) -> int:
+    """Remove the least of the light tier until so many bytes are free; return how many items went."""
+    with session.changing(session.encoder, committed := CommittedRows()) as space:
+        rows = _light_rows(space)
+        if not rows:
+            return 0
+        order = np.argsort(_worth(space, space.texts.vectors[space.texts.places(rows)]), kind="stable").tolist()
+        rows = [rows[place] for place in order]
+        sizes = session.store.items.light_sizes(rows)
+        going: list[int] = []
+        for row in rows:
+            if octets <= 0:
+                break
+            octets -= sizes[row]
+            going.append(row)
+        remove(session, going, committed)
+        return len(going)
+
+
+def remove(session: Session, going: Sequence[int], rows: CommittedRows) -> None:
+    """Remove items of the light tier. Call it inside a transaction."""
+    held = session.store.items.held_at(going)
+    digests = [one.digest for one in held.values()]
+    rows.gone_items += held
+    rows.seen += digests
+    rows.forgotten |= session.store.seen.add(session.namespace, digests) > 0
+    session.store.items.remove(session.namespace, [one.item.id for one in held.values()])
+
+
+def item_bytes(item: Item) -> int:
+    """Estimate the bytes of an item in the file: its text as it is packed, its metadata, its id, and the row."""
+    text = deflated(item.text)
+    metadata = dumped_metadata(item.metadata, item.id)
+    return len(text if isinstance(text, bytes) else text.encode()) + len((metadata + 2 * item.id).encode()) + 160
+
+
+def _limit(session: Session) -> int:
+    """Return how many bytes the file may have with the light tier in it."""
+    if session.budget is None:
+        return session.reserve
+    return min(session.reserve, session.budget.pages(page := session.store.pages()[2]) * page)
+
+
+def used_bytes(session: Session) -> int:
+    """Return how many bytes of the file are in use."""
+    count, free, page = session.store.pages()
+    return (count - free) * page
+
+
+def _worth(space: Namespace, vectors: FloatArray) -> FloatArray:
+    """Return how much each text may matter, shape `(n,)`.
+
+    That is its similarity to the nearest preference, less something for each that is nearer to the same preference
+    beyond that one's share: a broad preference leaves room for others.
+    """
+    if not len(space.vectors) or not len(vectors):
+        return np.zeros(len(vectors), dtype=np.float32)
+    similarities = vectors @ space.vectors.T
+    nearest, worth = similarities.argmax(axis=1), similarities.max(axis=1)
+    share = max(1.0, _LEAST_SHARE, len(vectors) / len(space.vectors))
+    for preference in np.unique(nearest):
+        places = np.flatnonzero(nearest == preference)
+        ranks = np.argsort(np.argsort(-worth[places], kind="stable"), kind="stable")
+        worth[places] -= np.float32(_CROWDED) * np.maximum(ranks / share - 1.0, 0.0).astype(np.float32)
+    weighed: FloatArray = worth
+    return weighed
+
+
+def _light_rows(space: Namespace) -> list[int]:
+    """Return the rows of what the light tier may let go, which facts of the user do not belong to."""
+    return sorted(set(space.texts.rows.tolist()).difference(space.rows_of, space.facts))

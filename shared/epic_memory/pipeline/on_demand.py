@@ -1,0 +1,208 @@
+"""Verification on demand: what a question finds, and nobody has judged under the preferences that matter to it.
+
+The first texts that a question finds are judged in one call, in a thread of their own, and what was judged is kept for
+good: this answer uses it if it comes in time, later ones do in any case. A pair of a text and a preference is asked
+about once, until its verdict is there or the model has failed; and only if it passes the coarse filter, as what does
+not pass seldom matters.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from numbers import Real
+from typing import TypeAlias
+
+from epic_memory.encoders.base import Encoder, default_tau, taus_for_recall
+from epic_memory.errors import EpicError, InvalidInputError, StoreError
+from epic_memory.pipeline.coarse_filter import Expanded, candidate_of, similarity
+from epic_memory.pipeline.commit import WriteBatch
+from epic_memory.pipeline.eviction import written
+from epic_memory.pipeline.expanded import expanded_phrases
+from epic_memory.pipeline.session import Session
+from epic_memory.pipeline.verify import VerdictBatches, batch_of
+from epic_memory.runtime.background import WaitFor
+from epic_memory.runtime.effects import Clock, Effects, StoppedError, run
+from epic_memory.storage.namespace import Namespace
+from epic_memory.types import BuildReport, Candidate, Decision, Preference
+from epic_memory.verification.base import base_verifier
+
+FOUND = 8
+"""How many of the texts found are judged."""
+_PREFERENCES = 3
+_LEAST_CHANCE = 0.15
+_MOST_WAITING = 4
+_MOST_REMEMBERED = 50_000
+# How long verdicts wait for another process that writes.
+_PAUSES, _PAUSE = 240, 0.25
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
+
+Unjudged: TypeAlias = Sequence[tuple[int, Sequence[Preference]]]
+"""Rows of items, each with the preferences under which nobody has judged it."""
+
+
+def checked_on_demand(on_demand: object) -> float | None:
+    """Return how many seconds an answer waits for verdicts; 0 in the background, None for none.
+
+    Raises:
+        InvalidInputError: for anything but "off", "background", or a time such as "300 ms" or a number of seconds.
+    """
+    if on_demand in ("off", "background"):
+        return None if on_demand == "off" else 0.0
+    seconds = math.inf
+    if isinstance(on_demand, str) and (match := _SECONDS.fullmatch(on_demand.strip())):
+        seconds = float(match[1]) / (1000.0 if match[2] == "ms" else 1.0)
+    elif isinstance(on_demand, Real) and not isinstance(on_demand, bool):
+        seconds = float(on_demand)
+    # Longer than this no thread can wait.
+    if 0.0 <= seconds <= threading.TIMEOUT_MAX:
+        return seconds
+    raise InvalidInputError(f'on_demand must be "off", "background" or a time such as "300 ms", not {on_demand!r}.')
+
+
+def judges_on_demand(session: Session) -> bool:
+    """Tell whether texts that a question finds are to be judged: there is a model, and its verdicts can be kept."""
+    return (
+        session.on_demand is not None
+        and session.fine
+        and base_verifier(session.verifier).cached
+        and session.store.writable
+        and session.store.verdicts.kept > 0
+    )
+
+
+def unjudged(
+    session: Session, space: Namespace, rows: Sequence[int], matters: Sequence[tuple[Preference, float]]
+) -> Unjudged:
+    """Return which of the texts found were not judged under the preferences that matter most. Call it under the lock.
+
+    Args:
+        session: The memory's.
+        space: The namespace that was searched.
+        rows: Item rows, best first.
+        matters: The preferences, heaviest first, each with the chance that it matters.
+    """
+    heavy = [preference for preference, chance in matters[:_PREFERENCES] if chance >= _LEAST_CHANCE]
+    pairs: list[tuple[int, list[Preference]]] = []
+    for row in rows[:FOUND] if heavy else ():
+        if row in space.facts or space.texts.place(row) < 0:
+            continue
+        known = space.stances(row)
+        open_ = [one for one in heavy if one.text not in known and (row, one.id) not in session.asked_on_demand]
+        if open_:
+            pairs.append((row, open_))
+    return pairs
+
+
+def judged_in_time(session: Session, encoder: Encoder, pairs: Unjudged) -> Effects[bool]:
+    """Have pairs judged, wait for the verdicts as long as an answer may, and tell whether they are there."""
+    preferences = list({one.id: one for _, several in pairs for one in several}.values())
+    expanded = yield from expanded_phrases(session, encoder, preferences)
+    with session.lock:
+        # A model that hangs is not to be waited for by ever more jobs.
+        busy = session.background.waiting >= _MOST_WAITING
+        pairs = [] if busy else _passing(session, encoder, pairs, preferences, expanded)
+        candidates = _candidates(session, encoder, pairs)
+    if not candidates or session.on_demand is None:
+        return False
+    job: Future[None] = session.background.submit(lambda stopped: _judge(session, encoder, candidates, pairs, stopped))
+    if session.on_demand == 0.0:
+        return False
+    return bool((yield WaitFor(job, session.on_demand)))
+
+
+def _passing(
+    session: Session, encoder: Encoder, pairs: Unjudged, preferences: Sequence[Preference], expanded: Sequence[Expanded]
+) -> Unjudged:
+    """Return the pairs that pass the coarse filter, with the thresholds by recall where the encoder has them."""
+    space = session.space()
+    column = {preference.id: number for number, preference in enumerate(space.preferences)}
+    known = [number for number, one in enumerate(preferences) if one.id in column]
+    pairs = [(row, several) for row, several in pairs if space.texts.place(row) >= 0]
+    if encoder is not session.encoder or not known or not pairs:
+        return []
+    similarities = similarity(
+        space.texts.vectors[[space.texts.place(row) for row, _ in pairs]],
+        space.vectors[[column[preferences[number].id] for number in known]],
+        [expanded[number] for number in known] if expanded else None,
+    )
+    by_recall = taus_for_recall(encoder, session.coarse_recall) if session.coarse_recall else None
+    own, other = by_recall or (default_tau(encoder), default_tau(encoder))
+    passing: list[tuple[int, list[Preference]]] = []
+    for (row, several), near in zip(pairs, similarities, strict=True):
+        passes = {
+            preferences[number].id
+            for number, value in zip(known, near, strict=True)
+            if value >= (other if preferences[number].expansion is None else own)
+        }
+        if passes:
+            passing.append((row, [one for one in several if one.id in passes]))
+    return passing
+
+
+def _candidates(session: Session, encoder: Encoder, pairs: Unjudged) -> list[Candidate]:
+    """Return the pairs whose verdict is not known yet as candidates; they count as asked about from now on."""
+    space = session.space()
+    place = {preference.id: row for row, preference in enumerate(space.preferences)}
+    items = session.store.items.at([row for row, _ in pairs])
+    made: list[Candidate] = []
+    if len(session.asked_on_demand) > _MOST_REMEMBERED:
+        session.asked_on_demand.clear()  # the cache of verdicts knows them, too
+    for row, preferences in pairs:
+        columns = [place[one.id] for one in preferences]
+        if row in items:
+            embedding = space.texts.vectors[space.texts.place(row)]
+            made.append(candidate_of(items[row], embedding, columns, space.preferences, space.vectors))
+        session.asked_on_demand.update((row, one.id) for one in preferences)
+    recalled = session.store.verdicts.recall(session.namespace, session.verifier.name, made)
+    return list(recalled.asked)
+
+
+def _judge(
+    session: Session, encoder: Encoder, candidates: Sequence[Candidate], pairs: Unjudged, stopped: threading.Event
+) -> None:
+    """Judge candidates and write the verdicts; what the model fails to judge is asked about again another time."""
+    report, clock = BuildReport(), Clock()
+    failed = True
+    try:
+        with suppress(EpicError, StoppedError):
+            run(_judging(session, encoder, candidates, report, clock, stopped), clock, stopped=stopped)
+            failed = report.undecided > 0
+        session.share_model_usage()
+    finally:
+        if failed:
+            with session.lock:
+                session.asked_on_demand.difference_update((row, one.id) for row, several in pairs for one in several)
+
+
+def _judging(
+    session: Session,
+    encoder: Encoder,
+    candidates: Sequence[Candidate],
+    report: BuildReport,
+    clock: Clock,
+    stopped: threading.Event,
+) -> Effects[None]:
+    _wait_for_file(session, stopped)
+    verdicts = VerdictBatches(session, candidates, report)
+    while (batch := (yield from verdicts.next_batch())) is not None:
+        report.undecided += sum(verdict.decision is Decision.UNDECIDED for _, verdict in batch.decided)
+        part = yield from batch_of(session, encoder, verdicts.verifier, batch, BuildReport(), retried=True)
+        # What is held stays, whatever was decided: only entries are added.
+        added = WriteBatch(encoder=encoder, kept=part.kept, version=part.version, retried=True, queued=True)
+        added.verdicts, added.asked = part.verdicts, part.asked
+        _wait_for_file(session, stopped)
+        yield from written(session, added, BuildReport(), clock)
+
+
+def _wait_for_file(session: Session, stopped: threading.Event) -> None:
+    """Wait until no other process writes the file, outside the lock: searches go on."""
+    for _ in range(_PAUSES):
+        with suppress(StoreError), session.lock, session.store.transaction(wait=False):
+            return
+        if stopped.wait(_PAUSE):
+            return

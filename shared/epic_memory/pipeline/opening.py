@@ -1,0 +1,203 @@
+"""Opening of a memory: what is written for a new one, and how a file and the arguments are brought together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from epic_memory.encoders.base import described, embed
+from epic_memory.errors import BudgetError, PreferencesMismatchError, StoreError
+from epic_memory.pipeline.aspects import read_preferences
+from epic_memory.pipeline.eviction import make_room, weigh
+from epic_memory.pipeline.export import Portable, take_in
+from epic_memory.pipeline.preferences import add_preference, remove_preference, replace_preference
+from epic_memory.pipeline.reencode import reencode_memory
+from epic_memory.pipeline.session import Session
+from epic_memory.preferences.foreign import warn_of_unread
+from epic_memory.retention.budget import DEFAULT_RESERVE, Budget
+from epic_memory.runtime.effects import Clock, run
+from epic_memory.runtime.progress import Progress
+from epic_memory.storage.sizes import sizes
+from epic_memory.types import BuildReport, Preference
+
+# An entry, its item and a preference, with what SQLite needs besides.
+_ROOM_FOR_AN_ENTRY = 10_000
+
+
+def found_namespace(session: Session, preferences: Sequence[Preference]) -> bool:
+    """Write the first rows of a new memory or namespace; return False if another process was faster."""
+    read = run(read_preferences(session, preferences, session.opened), Clock())
+    vectors = embed(session.encoder, [preference.text for preference in preferences])
+    warn_of_unread(session.opened, [preference for preference, _ in read], session.encoder)
+    with session.lock, session.store.transaction():
+        if session.namespace in session.store.preferences.namespaces():
+            return False
+        if "encoder" not in session.store.meta():
+            session.store.set_meta(encoder=described(session.encoder))
+        session.check_encoder()
+        for (preference, unread), vector in zip(read, vectors, strict=True):
+            session.store.preferences.add(session.namespace, preference, vector, unread=unread)
+        session.store.set_meta(**_settings(session))
+    session.mark_stale()
+    return True
+
+
+def take_up(session: Session, given: list[Preference] | None, *, sync: bool, reencode: bool) -> None:
+    """Bring a memory and the file it was opened on together.
+
+    Raises:
+        EncoderMismatchError: if the file was made with another encoder, and `reencode` is off.
+        PreferencesMismatchError: if it holds other preferences, and `sync` is off.
+    """
+    meta = session.store.meta()
+    if "encoder" not in meta:
+        if found_namespace(session, given or []):
+            return
+        meta = session.store.meta()
+    if reencode and session.other_encoder():
+        asked = session.own_tau
+        run(reencode_memory(session, session.encoder), Clock())
+        session.own_tau = asked
+        meta = session.store.meta()
+    session.check_encoder()
+    made_by = meta.get(f"verifier/{session.namespace}")
+    session.verified_by = made_by if isinstance(made_by, str) else None
+    if (
+        session.store.verdicts.kept == 0
+        and session.store.writable
+        and session.store.preferences.namespaces() == [session.namespace]
+    ):
+        session.store.verdicts.forget_all()
+    tau = meta.get(f"tau/{session.namespace}")
+    if tau is not None and (not isinstance(tau, (int, float)) or not -1.0 <= tau <= 1.0):
+        raise StoreError(f"{session.store.path} is damaged: its tau is {tau!r}, no cosine.")
+    if session.own_tau is None and tau is not None:
+        session.own_tau = float(tau)
+    shrink(session)
+    settings = _settings(session)
+    if session.store.writable and any(meta.get(key) != value for key, value in settings.items()):
+        with session.store.transaction():
+            session.store.set_meta(**settings)
+    # From the table: what is indexed is loaded with the first search.
+    held = session.store.preferences.load(session.namespace, session.encoder.dimension)[1]
+    warn_of_unread(session.opened, [preference for preference in held if not preference.expired], session.encoder)
+    if given is None:
+        return
+    now = time.time()
+    given = [p for p in given if p.expires_at is None or p.expires_at.timestamp() > now]
+    if session.namespace in session.store.preferences.namespaces() or not found_namespace(session, given):
+        _reconcile(session, given, sync=sync)
+
+
+def hold_to(session: Session, octets: int | None, reserve: int | None = None) -> None:
+    """Hold a memory to the budget and the reserve given, or to those its file remembers; a budget of 0 lifts it."""
+    known = session.store.meta().get("reserve")
+    if known is not None and (not isinstance(known, int) or known < 0):
+        raise StoreError(f"{session.store.path} is damaged: its reserve is {known!r}, no number of bytes.")
+    session.reserve = reserve if reserve is not None else DEFAULT_RESERVE if known is None else known
+    remembered = session.store.meta().get("budget")
+    if octets is None:
+        octets = remembered if isinstance(remembered, int) and remembered > 0 else 0
+    budget = Budget(octets) if octets else None
+    if budget is not None:
+        count, free, page = session.store.pages()
+        least = _ROOM_FOR_AN_ENTRY + (count - free) * page
+        if octets < least and not session.store.holds_anything():
+            raise BudgetError(f"A budget of {octets} bytes has no room for an entry. It takes {least} at least.")
+    session.limit(budget)
+
+
+def shrink(session: Session) -> None:
+    """Bring a file that is larger than the budget within it; for that time it may be larger still.
+
+    Raises:
+        BudgetError: if what would have to go is not all of the own namespace's.
+    """
+    budget, store = session.budget, session.store
+    if budget is None or not store.writable:
+        return
+    count, free, page = store.pages()
+    if count <= budget.pages(page):
+        return
+    store.limit_pages(0)
+    parts = sizes(store)
+    with session.lock, store.reading():
+        mine = int(weigh(session).sizes.sum()) + store.items.light_bytes(session.namespace)
+        share = mine / max(mine, store.items.raw_bytes())
+    content = parts["documents"] + parts["index"] + parts["instructions"] + parts["graph"]
+    least = (count - free) * page - int(share * content) - parts["verdicts"] - parts["ledger"]
+    if least <= budget.pages(page) * page:
+        with session.lock, store.transaction():
+            store.seen.trim(session.namespace, budget.verdicts)
+            session.mark_stale()
+        # Written anew first: what the gaps take need not be evicted.
+        store.compact()
+        run(make_room(session, 0, BuildReport()), Clock())
+        store.compact()
+    session.limit(budget)
+    if store.file_bytes() > budget.total:
+        raise BudgetError(
+            f"{store.path} takes {store.file_bytes()} bytes, and cannot be brought within the budget of {budget.total}"
+            f" by what the namespace {session.namespace!r} may let go. Raise the budget."
+        )
+
+
+def take_over(session: Session, read: Portable) -> None:
+    """Write an export into a memory, and open it.
+
+    Raises:
+        StoreError: if its namespace holds something.
+    """
+    if "encoder" in session.store.meta():
+        session.check_encoder()
+    tau = read.header.get("tau") if read.header.get("encoder") == described(session.encoder) else None
+    if session.own_tau is None and tau is not None:
+        session.own_tau = float(tau)
+    run(take_in(session, read), Clock())
+    take_up(session, None, sync=False, reencode=False)
+
+
+def _settings(session: Session) -> dict[str, Any]:
+    """Return the settings of a namespace's filters, as the file remembers them."""
+    settings: dict[str, Any] = {
+        "budget": None if session.budget is None else session.budget.total,
+        "reserve": session.reserve,
+    }
+    if session.own_tau is not None:
+        settings[f"tau/{session.namespace}"] = session.own_tau
+    return settings
+
+
+def _reconcile(session: Session, given: list[Preference], *, sync: bool) -> None:
+    held = {preference.id: preference for preference in session.space().preferences}
+    wanted = {preference.id: preference for preference in given}
+    missing = [preference for key, preference in held.items() if key not in wanted]
+    added = [preference for key, preference in wanted.items() if key not in held]
+    if not sync and (missing or added):
+        lines = [f"  only in the file: {p}" for p in missing] + [f"  only given: {p}" for p in added]
+        raise PreferencesMismatchError(
+            f"{session.store.path} holds other preferences than those given:\n" + "\n".join(lines) + "\n"
+            "Leave preferences out to use the file's, or open it with sync=True (`epic build --sync`) to change them."
+        )
+    for preference in added:
+        run(add_preference(session, preference, session.opened, Clock(), Progress()), Clock())
+    for preference in wanted.values() if sync else ():
+        known = held.get(preference.id)
+        if known is not None and not _as_stated(known, preference):
+            steps = replace_preference(session, known, preference, session.opened, Clock(), Progress())
+            run(steps, Clock())
+    for preference in missing:
+        run(remove_preference(session, preference, session.opened, Clock(), Progress()), Clock())
+    if not sync or [preference.id for preference in session.space().preferences] == list(wanted):
+        return
+    with session.lock, session.store.transaction():
+        session.mark_stale()
+        for position, preference in enumerate(given):
+            session.store.preferences.move(session.namespace, preference.id, position)
+
+
+def _as_stated(held: Preference, given: Preference) -> bool:
+    """Tell whether a held preference is the one given; without aspects or expansion it leaves those that are held."""
+    same = (held.text, held.expires_at) == (given.text, given.expires_at)
+    return same and given.aspects in (None, held.aspects) and given.expansion in (None, held.expansion)

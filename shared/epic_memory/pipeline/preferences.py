@@ -1,0 +1,272 @@
+"""Preferences added to, replaced in and removed from a memory that holds items."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from epic_memory.encoders.base import Embed
+from epic_memory.errors import DuplicatePreferenceError, EpicError, InvalidInputError, RetryQueueFullError
+from epic_memory.pipeline.aspects import read_preferences, reread_preferences, restate
+from epic_memory.pipeline.coarse_filter import Expanded, broken_in, candidate_of, coarse_filter
+from epic_memory.pipeline.commit import WriteBatch
+from epic_memory.pipeline.eviction import written
+from epic_memory.pipeline.expanded import expanded_phrases
+from epic_memory.pipeline.expiry import drop_expired, take_away
+from epic_memory.pipeline.ingest import settle
+from epic_memory.pipeline.session import Session
+from epic_memory.pipeline.verify import VerdictBatches, batch_of, remember, unverified
+from epic_memory.preferences.foreign import warn_of_unread
+from epic_memory.runtime.effects import Clock, Effects
+from epic_memory.runtime.progress import Progress
+from epic_memory.storage.codecs import rounded
+from epic_memory.storage.namespace import Namespace
+from epic_memory.types import BuildReport, Candidate, FloatArray, Item, Preference
+
+
+class NewPreference(NamedTuple):
+    """A preference to be written, with E(p), whether a model is still to read it, and the one it replaces.
+
+    `also` is called in the transaction in which it comes into force.
+    """
+
+    preference: Preference
+    vector: FloatArray
+    unread: bool
+    replacing: Preference | None
+    also: Callable[[], None] | None
+
+
+def add_preference(
+    session: Session,
+    preference: Preference,
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+    *,
+    also: Callable[[], None] | None = None,
+) -> Effects[None]:
+    """Add a preference, and match the held items with it; call `also` in the transaction that puts it in force."""
+    yield from _introduce(session, preference, None, report, clock, progress, also)
+
+
+def replace_preference(
+    session: Session,
+    old: str | Preference,
+    preference: Preference,
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+    *,
+    also: Callable[[], None] | None = None,
+) -> Effects[None]:
+    """Put a preference in another's place as `add_preference` adds one."""
+    with session.lock:
+        space = session.space()
+        replacing = space.preferences[space.find(old)]
+    if replacing.id == preference.id and replacing.means(preference):
+        # Another spelling, or another end: what is held for it stays, and what was said of it that it does not bring.
+        encoder = session.encoder
+        vectors: FloatArray = yield Embed(encoder, [preference.text], "embedding")
+        with session.changing(encoder) as space:
+            session.store.set_preference(session.namespace, preference, vectors[0])
+            restate(session, space, preference)
+            if also is not None:
+                also()
+    else:
+        yield from _introduce(session, preference, replacing, report, clock, progress, also)
+
+
+def remove_preference(
+    session: Session,
+    preference: str | Preference,
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+    *,
+    also: Callable[[], None] | None = None,
+) -> Effects[None]:
+    """Remove a preference, its entries, and the items nothing else holds; call `also` in the same transaction."""
+    drop_expired(session)
+    with session.lock:
+        space = session.space()
+        found = space.preferences[space.find(preference)]
+    take_away(session, found, also=also)
+    session.store.give_back()
+    yield from ()
+
+
+def _introduce(
+    session: Session,
+    preference: Preference,
+    replacing: Preference | None,
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+    also: Callable[[], None] | None,
+) -> Effects[None]:
+    _check_end(preference)
+    drop_expired(session)
+    with session.lock:
+        _check_new(session.space(), preference, replacing)
+        encoder, items = session.encoder, _texts(session)
+        if also is not None and session.budget is not None and session.reserve:
+            # It comes into force at once, and what it holds piece by piece: all items are as if they came late, and
+            # the light tier has those of the old one meanwhile.
+            items = []
+    yield from reread_preferences(session, report)
+    ((preference, unread),) = yield from read_preferences(session, [preference], report)
+    warn_of_unread(report, [preference], encoder)
+    # As the file will give it back: later items are matched with that.
+    vectors: FloatArray = rounded((yield Embed(encoder, [preference.text], "embedding")))
+    embeddings: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
+    expanded = yield from expanded_phrases(session, encoder, [preference])
+    started = time.perf_counter()
+    candidates = _matching(session, items, embeddings, preference, vectors, expanded)
+    started = clock.add("coarse filter", started)
+    report.seen, report.passed = len(items), len(candidates)
+    batch = WriteBatch(encoder=encoder)
+    progress.expect(len(candidates))
+    if session.fine:
+        verdicts = VerdictBatches(session, candidates, report)
+        while (decided := (yield from verdicts.next_batch())) is not None:
+            part = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=True)
+            # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
+            remember(session, part)
+            batch.kept += part.kept
+            batch.undecided += part.undecided
+            progress.advance(len(decided.decided))
+    else:
+        batch.kept = [unverified(candidate) for candidate in candidates]
+    new = NewPreference(preference, vectors[0], unread, replacing, also)
+    yield from _put_in_force(session, new, batch, report, clock)
+    # Items that came while the others were being verified.
+    seen = {item.id: item for item in items}
+    with session.lock:
+        late = [item for item in _texts(session) if seen.get(item.id) != item]
+    embeddings = yield Embed(encoder, [item.content for item in late], "embedding")
+    late_candidates = _matching(session, late, embeddings, preference, vectors, expanded)
+    yield from settle(
+        session, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True
+    )
+
+
+def _texts(session: Session) -> list[Item]:
+    """Return what is held and may be kept for a preference: all items but the facts of the user."""
+    return [item for item in session.store.items.all(session.namespace) if not item.fact]
+
+
+def _put_in_force(
+    session: Session, new: NewPreference, batch: WriteBatch, report: BuildReport, clock: Clock
+) -> Effects[None]:
+    """Write a preference with all that it holds, in place of another's: at once, or under a budget piece by piece.
+
+    In pieces the old preference goes last. Whatever happens in between, nothing that is held is lost: until the end
+    the old preference is in force too.
+    """
+    started, replacing = time.perf_counter(), new.replacing
+    # Two of one id cannot stand side by side.
+    same = replacing is not None and replacing.id == new.preference.id
+    at_once = session.budget is None or (new.also is not None and session.reserve > 0) or same
+    with session.changing(batch.encoder) as space:
+        _check_new(space, new.preference, replacing)
+        _check_queue(session, new.preference, batch)
+        if at_once:
+            _write(session, space, new, batch, report)
+        else:
+            _write(session, space, new._replace(replacing=None, also=None), WriteBatch(encoder=batch.encoder), report)
+            if replacing is not None:
+                _place_after(session, space, replacing, new.preference)
+    clock.add("index", started)
+    if at_once:
+        if replacing is not None:
+            session.store.give_back()
+        return
+    batch.retried = True
+    try:
+        yield from written(session, batch, report, clock)
+    except BaseException:
+        # As if it had not been begun. After a kill, both are in force.
+        with suppress(EpicError):
+            take_away(session, new.preference)
+        raise
+    if replacing is not None:
+        take_away(session, replacing, also=new.also)
+    elif new.also is not None:
+        with session.lock, session.store.transaction():
+            new.also()
+
+
+def _place_after(session: Session, space: Namespace, first: Preference, then: Preference) -> None:
+    order = [held.id for held in space.preferences]
+    position = space.find(first) + 1
+    for place, held_id in enumerate([*order[:position], then.id, *order[position:]]):
+        session.store.preferences.move(session.namespace, held_id, place)
+
+
+def _matching(
+    session: Session,
+    items: list[Item],
+    embeddings: FloatArray,
+    preference: Preference,
+    vectors: FloatArray,
+    expanded: Sequence[Expanded],
+) -> list[Candidate]:
+    if not items or not (session.coarse or session.fine):
+        return []
+    tau = session.taus([preference]) if session.coarse else -1.0
+    named = broken_in([item.content for item in items], [preference])
+    rows = coarse_filter(embeddings, vectors, tau, expanded=expanded, named=named).passed
+    return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in rows]
+
+
+def _write(session: Session, space: Namespace, new: NewPreference, batch: WriteBatch, report: BuildReport) -> None:
+    """Write a preference and what it holds, and take out the one it replaces."""
+    store, namespace = session.store, session.namespace
+    position: int | None = None
+    left: list[int] = []
+    if new.replacing is not None:
+        old = space.preference_rows[space.find(new.replacing)]
+        position, left = store.take_out(namespace, old, new.replacing.id)
+    preference = store.preferences.add(namespace, new.preference, new.vector, position=position, unread=new.unread)
+    # What was discarded was discarded under the others.
+    store.seen.clear(namespace)
+    for kept in batch.kept:
+        known = store.items.known(namespace, [kept.item.id]).get(kept.item.id)
+        row = store.items.row(namespace, kept.item.id)
+        if row is None or known is None or known.item.text != kept.item.text:
+            continue  # gone, or another text by now
+        store.items.promote(row)
+        report.kept += 1
+        for entry in kept.entries:
+            store.entries.add(row, preference, entry)
+            report.entries += 1
+    for item, reason, ids in batch.undecided:
+        store.retry_queue.put(namespace, item, reason, ids)
+    # Last: an item that only the old preference held may be held by the new one.
+    store.drop_orphans(left, keep_texts=session.reserve > 0)
+    if new.also is not None:
+        new.also()
+
+
+def _check_queue(session: Session, preference: Preference, batch: WriteBatch) -> None:
+    waiting = session.store.retry_queue.count(session.namespace)
+    if batch.undecided and waiting + len(batch.undecided) > session.retry_queue:
+        raise RetryQueueFullError(
+            f"{len(batch.undecided)} held items are undecided under {preference.text!r}, and the retry queue takes"
+            f" {session.retry_queue}. Nothing was changed. The last reason was: {batch.undecided[-1][1][:300]} Mend it,"
+            " and do it again: what was decided is remembered."
+        )
+
+
+def _check_end(preference: Preference) -> None:
+    if preference.expires_at is not None and preference.expires_at.timestamp() <= time.time():
+        raise InvalidInputError(f"The preference {preference.text!r} has expired already.")
+
+
+def _check_new(space: Namespace, preference: Preference, replacing: Preference | None) -> None:
+    held = {each.id for each in space.preferences} - {None if replacing is None else replacing.id}
+    if preference.id in held:
+        raise DuplicatePreferenceError(f"The preference {preference.text!r} is held already.")

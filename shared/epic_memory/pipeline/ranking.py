@@ -1,0 +1,158 @@
+"""Ranking of candidates: what they say for and against the preferences that matter, and what was judged of them.
+
+The topic finds (`pipeline.candidates`); the evidence in the texts (`steering.signed`) and their stances
+(`steering.ranking`) rank. A memory and a collection are ranked by the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_memory.pipeline.candidates import Candidates, Shelf, least_topic, vectors_of
+from epic_memory.steering.query_steering import QuerySteering
+from epic_memory.steering.question_kind import QuestionKind, recalls
+from epic_memory.steering.ranking import Verdicts, votes
+from epic_memory.steering.signed import Chosen, QueryNames
+from epic_memory.text.turns import SOURCE
+from epic_memory.types import FloatArray
+
+# Texts this near to a better hit say the same.
+_SAME = 0.985
+# One in so many hits is of another source, where others are relevant, too.
+_OTHERS = 4
+
+
+def chosen_for(
+    shelf: Shelf,
+    found: Candidates,
+    steering: QuerySteering,
+    query: FloatArray,
+    kind: QuestionKind | None,
+    *,
+    only: NDArray[np.intp] | None = None,
+    names: QueryNames | None = None,
+) -> Chosen:
+    """Choose the preferences that matter to a query, by what there is to choose from.
+
+    Args:
+        shelf: What was searched.
+        found: The candidates; those that are relevant to the query help to tell.
+        steering: By the preferences.
+        query: E(q), shape `(d,)`.
+        kind: Of the question.
+        only: Rows of the preferences that may matter; None for all.
+        names: The query's, if preferences are called by others.
+    """
+    least = least_topic(steering.encoder, found.topics, len(shelf.texts), "auto", kind)
+    relevant = found.only(found.topics >= least)
+    if not relevant.rows:
+        return steering.choose(query, only=only, names=names, kind=kind)
+    stances = [shelf.stances(row) for row in relevant.rows]
+    return steering.choose(
+        query,
+        only=only,
+        candidates=vectors_of(shelf, relevant),
+        names=names,
+        kind=kind,
+        votes=votes(stances, relevant.topics, steering.preferences),
+    )
+
+
+def verdicts_on(
+    shelf: Shelf,
+    found: Candidates,
+    steering: QuerySteering,
+    chosen: Chosen,
+    kind: QuestionKind | None,
+    *,
+    only: NDArray[np.intp] | None = None,
+) -> Verdicts:
+    """Return the stances of candidates to the preferences of a search.
+
+    Args:
+        shelf: What was searched.
+        found: The candidates.
+        steering: By the preferences.
+        chosen: Those that matter to the query.
+        kind: Of the question.
+        only: Rows of the preferences that count; None for all.
+    """
+    weights = {
+        steering.preferences[row].id: chosen.strength * weight
+        for row, weight in zip(chosen.rows, chosen.weights, strict=True)
+    }
+    stances = [shelf.stances(row) for row in found.rows]
+    return Verdicts.of(stances, steering.preferences, weights, not recalls(kind), only=only)
+
+
+def ranked(
+    shelf: Shelf,
+    found: Candidates,
+    steering: QuerySteering,
+    query: FloatArray,
+    chosen: Chosen,
+    verdicts: Verdicts | None,
+) -> FloatArray:
+    """Return the score of each candidate, shape `(n,)`.
+
+    Args:
+        shelf: What was searched.
+        found: The candidates.
+        steering: By the preferences.
+        query: E(q), shape `(d,)`.
+        chosen: The preferences that matter to it.
+        verdicts: The candidates' stances; None if neither stances nor evidence count.
+    """
+    if verdicts is None or not found.rows:
+        alone: FloatArray = found.topics + found.lifts.sum(axis=0)
+        return alone
+    # How surely a fact answers does not tell how near the texts beside it are to the topic.
+    facts = np.array([row in shelf.facts for row in found.rows], dtype=bool)
+    most = found.topics[~facts].max(initial=-np.inf) if not facts.all() else np.inf
+    topics = np.minimum(found.topics, np.where(facts, most, np.inf).astype(np.float32))
+    scores = steering.score_found(
+        query,
+        topics,
+        vectors_of(shelf, found),
+        lambda preference, sides: shelf.texts.worded(found.rows, preference, sides),
+        chosen,
+        verdicts.bounds,
+    )
+    lifts = np.float32(max(0.0, 1.0 - chosen.mattering)) * found.lifts[0] + found.lifts[1]
+    total: FloatArray = scores + lifts + (found.topics - topics)
+    return verdicts.ranked(total, topics)
+
+
+def distinct(shelf: Shelf, items: Sequence[int], order: Sequence[int], k: int) -> list[int]:
+    """Choose k places in an order; what repeats a better one or its source once too often only if there is no other.
+
+    Args:
+        shelf: What was searched.
+        items: Item rows.
+        order: Places in `items`, best first.
+        k: How many.
+    """
+    chosen: list[int] = []
+    same: list[int] = []
+    of_source: dict[str, int] = {}
+    taken = np.empty((min(k, len(items)), shelf.texts.dimension), dtype=np.float32)
+    for place in order:
+        at = shelf.texts.place(items[place])
+        if at >= 0 and chosen and float((taken[: len(chosen)] @ shelf.texts.vectors[at]).max()) >= _SAME:
+            same.append(place)
+            continue
+        source = shelf.texts.metadata(items[place]).get(SOURCE)
+        if isinstance(source, str):
+            of_source[source] = of_source.get(source, 0) + 1
+            if of_source[source] > k - k // _OTHERS:
+                same.append(place)
+                continue
+        taken[len(chosen)] = shelf.texts.vectors[at] if at >= 0 else 0.0
+        chosen.append(place)
+        if len(chosen) == k:
+            break
+    shown = set((chosen + same)[:k])
+    return [place for place in order if place in shown]

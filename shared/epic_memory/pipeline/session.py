@@ -1,0 +1,319 @@
+"""The session of a memory: its parts, its settings, its namespaces in RAM, and their steering."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from epic_memory.encoders.base import Encoder, default_tau, described, taus_for_recall
+from epic_memory.errors import EncoderError, EncoderMismatchError, StoreError
+from epic_memory.pipeline.coarse_filter import Expanded
+from epic_memory.preferences.evidence import borrows
+from epic_memory.retention.budget import Budget
+from epic_memory.retention.policies import ByValue, RetentionPolicy
+from epic_memory.runtime.background import Background
+from epic_memory.steering.query_steering import QuerySteering
+from epic_memory.storage.namespace import CommittedRows, Namespace
+from epic_memory.storage.store import Store
+from epic_memory.text.chunking import Chunker
+from epic_memory.text.tagging import Tagger
+from epic_memory.types import BuildReport, FloatArray, Preference
+from epic_memory.types.digests import digest
+from epic_memory.types.modes import Mode
+from epic_memory.verification.base import Verifier, base_verifier
+
+if TYPE_CHECKING:
+    from epic_memory.lm.base import LanguageModel
+    from epic_memory.lm.budget import ModelBudget
+    from epic_memory.preferences.lm_reader import Reader
+    from epic_rerank import LearnedReranker
+
+# A server that searches for many users holds so many of them in RAM.
+_SPACES_LOADED = 64
+# Uses are written after so many searches, and when the memory is closed.
+_SEARCHES_COUNTED = 64
+MODEL_BUDGET = "model_budget"
+"""Key under which a file remembers what of its model's daily budget is used."""
+
+
+@dataclass(kw_only=True)
+class Session:
+    """The inside of an `EpicMemory`; the arguments are explained there.
+
+    Attributes:
+        own_tau: The threshold set or resolved; None for the encoder's own, or one by recall.
+        coarse_recall: Which share of what matters is to pass the coarse filter where a model judges.
+        retry_queue: How many undecided items wait at most.
+        on_demand: Seconds that an answer waits for verdicts on what it finds; 0 in the background, None for none.
+        background: Where they are asked for.
+        lm: The language model for all that one can do; None if none was given.
+        model_budget: How much it may be asked a day.
+        asked_on_demand: The pairs of an item's row and a preference's id that were asked about.
+        retention: What goes first where the budget is reached.
+        floor: Entries that each preference keeps.
+        aspects: Who reads what preferences like and avoid.
+        expansions: Who says what preferences mean in practice.
+        expander: Reads and expands preferences in place of the verifier's model.
+        reserve: Bytes of the file up to which the light tier may fill it; 0 for no light tier.
+        tagger: Gives tags to what comes.
+        opened: What making or opening the memory did.
+        budget: Bytes on disk that are never exceeded.
+        verified_by: The name of the language model's verifier that decided last, if one did.
+        lock: Held while RAM and file are read or written, never while a model is waited for.
+        spaces: The namespaces that are loaded.
+        expanded: Embeddings of what follows and breaks preferences, by their expansions.
+        rerankers: What the namespaces have learnt, with the version that was read.
+    """
+
+    encoder: Encoder
+    verifier: Verifier
+    steering: Mode
+    chunker: Chunker | None
+    fallback: Any
+    namespace: str
+    coarse: bool
+    fine: bool
+    keep_rate: float | None
+    own_tau: float | None
+    retry_queue: int
+    coarse_recall: float | None
+    on_demand: float | None
+    lm: LanguageModel | None
+    model_budget: ModelBudget | None
+    store: Store
+    retention: RetentionPolicy = field(default_factory=ByValue)
+    floor: int = 3
+    aspects: Literal["auto", "parser", "model"] = "auto"
+    expansions: Literal["auto", "model", "bundled", "off"] = "auto"
+    expander: Reader | None = None
+    tagger: Tagger | None = None
+    reserve: int = 0
+    opened: BuildReport = field(default_factory=BuildReport)
+    budget: Budget | None = None
+    verified_by: str | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    spaces: dict[str, Namespace] = field(default_factory=dict)
+    _steering: dict[str, tuple[Sequence[Preference], dict[Mode, QuerySteering]]] = field(
+        default_factory=dict, repr=False
+    )
+    expanded: dict[Preference, Expanded] = field(default_factory=dict)
+    rerankers: dict[str, tuple[int | None, LearnedReranker]] = field(default_factory=dict, repr=False)
+    background: Background = field(default_factory=Background, repr=False)
+    asked_on_demand: set[tuple[int, str]] = field(default_factory=set, repr=False)
+    _seen_change: int = 0
+    _stamp: str = ""
+    _uses: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _searches: int = 0
+    _changing: bool = False
+
+    def __post_init__(self) -> None:
+        self._seen_change = self.store.changed_elsewhere()
+
+    @property
+    def tau(self) -> float:
+        """The coarse filter's threshold in force; for preferences that a model has expanded, if it goes by recall."""
+        by_recall = self._taus_by_recall
+        return (by_recall or (default_tau(self.encoder),))[0] if self.own_tau is None else self.own_tau
+
+    @property
+    def _taus_by_recall(self) -> tuple[float, float] | None:
+        """The thresholds with which a model judges a share of what matters; None where no model judges."""
+        by_model = self.own_tau is None and self.keep_rate is None and base_verifier(self.verifier).cached
+        return taus_for_recall(self.encoder, self.coarse_recall) if by_model and self.coarse_recall else None
+
+    def taus(self, preferences: Sequence[Preference]) -> FloatArray:
+        """Return the coarse filter's threshold for each preference, shape `(m,)`."""
+        expanded, others = self._taus_by_recall or (self.tau, self.tau)
+        return np.array([others if one.expansion is None else expanded for one in preferences], dtype=np.float32)
+
+    @property
+    def reader(self) -> Reader | None:
+        """The model that reads and expands preferences; None if there is none."""
+        return reader_among(self.verifier, self.expander)
+
+    @property
+    def borrows(self) -> bool:
+        """True if a preference without an expansion borrows from the bundled library."""
+        return self.expansions != "off" and borrows(self.encoder)
+
+    def space(self, namespace: str | None = None) -> Namespace:
+        """Return the loaded namespace, with what another process has written. Call it under the lock."""
+        with self.store.reading():
+            change = self.store.changed_elsewhere()
+            if change != self._seen_change:
+                self.check_encoder()
+                self._read_budget()
+                self._seen_change = change
+                self.mark_stale()
+                self._stamp = ""
+                self.store.verdicts.recount()
+            name = self.namespace if namespace is None else namespace
+            space = self.spaces.get(name)
+            if space is None:
+                if len(self.spaces) >= _SPACES_LOADED:
+                    least = next(other for other in self.spaces if other != self.namespace)
+                    self.spaces.pop(least)
+                    self._steering.pop(least, None)
+                space = Namespace(self.store, name, self.encoder, keep_texts=self.reserve > 0)
+            elif (space.stale or space.expires()) and not self._changing:
+                # Not there while it is read: half of it must not be taken for the whole.
+                del self.spaces[name]
+                space.refresh()
+            self.spaces[name] = space
+            return space
+
+    def steering_of(self, space: Namespace, mode: Mode) -> QuerySteering:
+        """Return the steering by a namespace's preferences, made when it is first asked for. Call it under the lock."""
+        preferences, made = self._steering.get(space.namespace, ((), {}))
+        if preferences is not space.preferences:
+            made = {}
+            self._steering[space.namespace] = (space.preferences, made)
+        if mode not in made:
+            made[mode] = QuerySteering(
+                self.encoder, space.preferences, mode, vectors=space.vectors, borrow=self.borrows
+            )
+        return made[mode]
+
+    def limit(self, budget: Budget | None) -> None:
+        """Hold the file to a byte budget, and what is bounded by number to its share of it."""
+        self.budget = budget
+        store = self.store
+        if budget is None:
+            store.limit_pages(0)
+            store.seen.most = store.seen.records_most = 2**31
+            return
+        store.limit_pages(budget.pages(store.pages()[2]))
+        store.verdicts.kept = min(store.verdicts.kept, budget.verdicts)
+        store.seen.most = budget.ledger
+        store.seen.records_most = budget.not_kept
+        self.retry_queue = min(self.retry_queue, budget.retry_queue)
+
+    def _read_budget(self) -> None:
+        """Adopt a budget that another process has given the file."""
+        octets = self.store.meta().get("budget")
+        budget = Budget(octets) if isinstance(octets, int) and octets > 0 else None
+        if budget != self.budget and not self._changing:
+            self.limit(budget)
+
+    def mark_stale(self) -> None:
+        """Have every namespace look at the file again before it is used."""
+        for space in self.spaces.values():
+            space.stale = True
+
+    @contextmanager
+    def changing(self, encoder: Encoder, rows: CommittedRows | None = None) -> Iterator[Namespace]:
+        """Open one transaction over the own namespace, and yield the namespace as the transaction sees it.
+
+        Waiting for another process's transaction can take a while: what was known before may be wrong. The
+        namespace looks at the file again afterwards, unless it is told which rows were added and removed.
+
+        Args:
+            encoder: Of the vectors to be written.
+            rows: Is filled in by the caller, inside the transaction.
+
+        Raises:
+            EncoderError: if the memory was embedded anew in the meantime.
+        """
+        with self.lock:
+            with self.store.transaction():
+                space = self.space()
+                if encoder is not self.encoder:
+                    raise EncoderError("The memory was embedded anew while this was going on. Do it again.")
+                self.mark_stale()
+                try:
+                    self._changing = True
+                    yield space
+                    added = None if rows is None or rows.incomplete else space.read(rows)
+                finally:
+                    self._changing = False
+            if rows is not None and added is not None:
+                space.apply(rows, added)
+
+    def count_uses(self, rows: Iterable[int]) -> None:
+        """Count that a search returned entries; written now and then. Call it under the lock."""
+        now = int(time.time())
+        for row in rows:
+            self._uses[row] = (self._uses.get(row, (0, 0))[0] + 1, now)
+        self._searches += 1
+        if self._searches >= _SEARCHES_COUNTED:
+            self.write_uses()
+
+    def write_uses(self) -> None:
+        """Write the counted uses if the file can be written at once: no search waits for it or fails by it."""
+        self._searches = 0
+        self.share_model_usage()
+        if not self._uses or self.store.closed or not self.store.writable:
+            return
+        with suppress(StoreError), self.lock:
+            with self.store.transaction(wait=False):
+                self.store.entries.add_uses(self._uses)
+            self._uses.clear()
+
+    def share_model_usage(self) -> None:
+        """Exchange with other processes what of the model's daily budget is used, if the file is free."""
+        budget, store = self.model_budget, self.store
+        if budget is None or store.closed:
+            return
+        with suppress(StoreError), self.lock:
+            if not (store.writable and budget.has_unwritten):
+                budget.exchange(store.meta().get(MODEL_BUDGET))
+                return
+            with store.transaction(wait=False):
+                budget.exchange(store.meta().get(MODEL_BUDGET), lambda record: store.set_meta(**{MODEL_BUDGET: record}))
+
+    def stamp_ledger(self) -> None:
+        """Clear the ledger if encoder, tau or verifier changed since it was written."""
+        threshold = base_verifier(self.verifier).threshold
+        how = (self.tau, self.coarse, self.fine, self.reserve)
+        settings = (self.encoder.fingerprint, *how, self.verifier.name, threshold)
+        stamp = digest(*map(str, settings), size=8).hex()
+        key = f"ledger/{self.namespace}"
+        if stamp == self._stamp or self.store.seen.kept == 0:
+            return
+        with self.lock:
+            if self.store.meta().get(key) != stamp:
+                with self.store.transaction():
+                    self.store.seen.clear(self.namespace)
+                    self.store.set_meta(**{key: stamp})
+                self.mark_stale()
+        self._stamp = stamp
+
+    def check_encoder(self) -> None:
+        """Refuse a file that was embedded by another encoder.
+
+        Raises:
+            EncoderMismatchError: if it was.
+        """
+        other = self.other_encoder()
+        if other:
+            raise EncoderMismatchError(
+                f"{self.store.path} was made with the encoder {_named(other)}, and is opened with"
+                f" {_named(described(self.encoder))}. Open it with that encoder, or embed it anew with this one:"
+                " EpicMemory.open(path, reencode=True), or `epic reencode`."
+            )
+
+    def other_encoder(self) -> dict[str, Any] | None:
+        """The encoder the file was made with, if it is another than this one.
+
+        Raises:
+            StoreError: if the file does not say.
+        """
+        made = self.store.meta().get("encoder")
+        if not isinstance(made, dict) or not {"name", "dimension", "fingerprint"} <= made.keys():
+            raise StoreError(f"{self.store.path} is damaged: it does not say which encoder it was made with.")
+        return None if made == described(self.encoder) else made
+
+
+def reader_among(verifier: Verifier, expander: Reader | None) -> Reader | None:
+    """Return the model that reads preferences: the expander, or else the verifier's."""
+    return base_verifier(verifier).aspect_reader if expander is None else expander
+
+
+def _named(encoder: Mapping[str, Any]) -> str:
+    return f"{encoder['name']} ({encoder['dimension']} dimensions, fingerprint {str(encoder['fingerprint'])[:8]})"

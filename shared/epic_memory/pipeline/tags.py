@@ -1,0 +1,64 @@
+"""Tags in a memory: written to the metadata of what comes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from epic_memory.errors import InvalidInputError
+from epic_memory.pipeline.session import Session
+from epic_memory.runtime.effects import Effect, Effects
+from epic_memory.text.tagging import PREFIX, Tagger, Tags, tag_metadata
+from epic_memory.types import BuildReport, Item
+
+
+@dataclass
+class _Tag(Effect):
+    """An effect whose result is the tags of texts."""
+
+    tagger: Tagger
+    texts: Sequence[str]
+    part: str = "tags"
+
+    def run(self, stopped: threading.Event | None) -> list[Tags | None]:
+        """Ask the tagger."""
+        return self.tagger.tag(self.texts)
+
+    async def arun(self) -> list[Tags | None]:
+        """Ask the tagger without blocking the event loop."""
+        return await self.tagger.atag(self.texts)
+
+
+def checked_tagger(tagger: Tagger | None) -> Tagger | None:
+    """Check a tagger.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if tagger is not None and (isinstance(tagger, type) or not isinstance(tagger, Tagger)):
+        raise InvalidInputError(
+            f"A tagger has a name, tag(texts) and atag(texts), such as epic_graph.PhraseTagger(); {tagger!r} is none."
+        )
+    return tagger
+
+
+def tagged(session: Session, tagger: Tagger, items: Sequence[Item], report: BuildReport) -> Effects[list[Item]]:
+    """Return items with their tags as metadata; what is held with the same text keeps those it has."""
+    with session.lock, session.store.reading():
+        store, namespace = session.store, session.namespace
+        rows = [store.items.row(namespace, item.id) for item in items]
+        held = store.items.at([row for row in rows if row is not None])
+    known = {item.id: (item.text, _tags_in(item)) for item in held.values()}
+    fresh = [item for item in items if not known.get(item.id, ("", {}))[1] or known[item.id][0] != item.text]
+    answers: list[Tags | None] = yield _Tag(tagger, [item.text for item in fresh])
+    if (without := sum(tags is None for tags in answers)) > 0:
+        report.warnings.append(f"{without} items have no tags: {tagger.name} failed. Add them again.")
+    tags_of = {key: tags for key, (_, tags) in known.items()}
+    tags_of |= {item.id: tag_metadata(tags or {}) for item, tags in zip(fresh, answers, strict=True)}
+    return [replace(item, metadata={**tags, **item.metadata}) if (tags := tags_of[item.id]) else item for item in items]
+
+
+def _tags_in(item: Item) -> dict[str, Any]:
+    return {key: value for key, value in item.metadata.items() if key.startswith(PREFIX)}

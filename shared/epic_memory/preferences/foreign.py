@@ -1,0 +1,51 @@
+"""Warnings about other languages: preferences that the parser cannot read, and items that the encoder does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+
+from epic_memory.encoders.base import Encoder
+from epic_memory.preferences.parser import language_not_read
+from epic_memory.text.language import ADVICE, ENGLISH, foreign_among, named
+from epic_memory.types import BuildReport, Item, Preference
+
+LOOKED_AT = 200
+"""Most items of a batch whose language is determined."""
+
+
+def languages_known(encoder: Encoder) -> AbstractSet[str] | None:
+    """Return the ISO codes of the languages that an encoder knows, or None if it does not state them."""
+    known: AbstractSet[str] | None = getattr(encoder, "languages", None)
+    return known
+
+
+def warn_of_unread(report: BuildReport, preferences: Iterable[Preference], encoder: Encoder) -> None:
+    """Add a warning to the report for each preference in a language that nobody could read, with what helps."""
+    known = languages_known(encoder)
+    for preference in preferences:
+        language = language_not_read(preference)
+        if language is None:
+            continue
+        why = "could not be read"
+        if language != ENGLISH:
+            why = f"is in {named(language)}, which the parser does not read"
+        warning = (
+            f"The preference {preference.text!r} {why}: what is kept for it is chosen by similarity, and nothing is"
+            " said to suit or to break it. Use a language model"
+            ' (verifier="ollama:qwen3:4b", or --llm on the command line), or say what it likes and avoids:'
+            " memory.set_aspects(...)."
+        )
+        if known is not None and language not in known:
+            warning += f" The encoder {encoder.name} does not know the language either: use {ADVICE}."
+        if warning not in report.warnings:
+            report.warnings.append(warning)
+
+
+def count_foreign(report: BuildReport, items: Sequence[Item], encoder: Encoder) -> None:
+    """Count in the report the items in languages that the encoder does not know, in a sample of at most `LOOKED_AT`."""
+    known = languages_known(encoder)
+    if known is None or not items:
+        return
+    for language, count in foreign_among([item.text for item in items], known, LOOKED_AT).items():
+        report.foreign[language] = report.foreign.get(language, 0) + count

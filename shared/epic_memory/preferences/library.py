@@ -1,0 +1,139 @@
+"""Bundled library of expanded preferences, from which a new preference borrows phrases of similar ones.
+
+It holds some 2,300 preferences of everyday life, each with questions for which it matters, things that follow it and
+things that break it. A preference without an expansion borrows from the nearest two, if they are near enough and point
+the same way: "I love casinos" borrows nothing from "I avoid hotels with casinos", and nobody borrows from a preference
+that likes what the own one avoids. Nearness is measured with the bundled static encoder, whatever the memory's own
+encoder is.
+
+`data/library.txt.xz` has four lines for each: the preference, questions, follows, breaks, with phrases separated by
+"|". `shared/tools/make_library.py` makes it.
+"""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.resources import files
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from epic_memory.encoders.base import embed
+from epic_memory.encoders.static import default_encoder
+from epic_memory.preferences.parser import aspects_of, parse_aspects
+from epic_memory.text.stems import content_stems
+from epic_memory.types import FloatArray, Preference
+from epic_memory.types.preferences import Aspects, Expansion
+
+NEAREST = 2
+"""Most preferences of the library that one preference borrows from."""
+LEAST_SIMILAR = 0.55
+"""Smallest cosine at which a preference of the library is near enough."""
+# Tolerance for liked phrases that lean towards what the other preference breaks, and for avoided ones that lean towards
+# what follows it.
+_LEAST_AGREEING = -0.1
+_LOOKED_AT = 8
+
+
+class Known(NamedTuple):
+    """A preference of the library with its phrases."""
+
+    text: str
+    questions: tuple[str, ...]
+    follows: tuple[str, ...]
+    breaks: tuple[str, ...]
+
+
+class Library:
+    """Expanded preferences, found by nearness and direction.
+
+    Args:
+        known: The preferences in it.
+    """
+
+    def __init__(self, known: Sequence[Known]) -> None:
+        self.known = known
+        self._encoder = default_encoder()
+        self._vectors = embed(self._encoder, [one.text for one in known])
+        self._sides: dict[int, tuple[FloatArray, FloatArray]] = {}
+        self._aspects: dict[int, Aspects] = {}
+
+    def borrow(self, preferences: Sequence[Preference]) -> list[Expansion | None]:
+        """Return an expansion for each preference, or None if no preference near enough points the same way."""
+        if not preferences or not self.known:
+            return [None] * len(preferences)
+        near = embed(self._encoder, [preference.text for preference in preferences]) @ self._vectors.T
+        return [self._borrowed(preference, row) for preference, row in zip(preferences, near, strict=True)]
+
+    def _borrowed(self, preference: Preference, near: FloatArray) -> Expansion | None:
+        aspects = aspects_of(preference)
+        if not aspects.understood:
+            return None  # it is unknown which phrases are liked and which are avoided
+        phrases = embed(self._encoder, [*aspects.liked, *aspects.avoided])
+        liked, avoided = phrases[: len(aspects.liked)], phrases[len(aspects.liked) :]
+        chosen: list[int] = []
+        for place in np.argsort(-near, kind="stable")[:_LOOKED_AT].tolist():
+            if near[place] < LEAST_SIMILAR or len(chosen) == NEAREST:
+                break
+            if _opposed(aspects, self._aspects_at(place)):
+                continue
+            follows, breaks = self._sides_at(place)
+            agreeing = 0.0
+            if len(liked):
+                agreeing += float((liked @ follows).mean() - (liked @ breaks).mean())
+            if len(avoided):
+                agreeing += float((avoided @ breaks).mean() - (avoided @ follows).mean())
+            if agreeing > _LEAST_AGREEING:
+                chosen.append(place)
+        if not chosen:
+            return None
+        from_ = [self.known[place] for place in chosen]
+        breaks_too = {phrase.casefold() for one in from_ for phrase in one.breaks}
+        follows_too = {phrase.casefold() for one in from_ for phrase in one.follows}
+        return Expansion(
+            questions=tuple(phrase for one in from_ for phrase in one.questions),
+            follows=tuple(phrase for one in from_ for phrase in one.follows if phrase.casefold() not in breaks_too),
+            breaks=tuple(phrase for one in from_ for phrase in one.breaks if phrase.casefold() not in follows_too),
+            source="bundled",
+        )
+
+    def _aspects_at(self, place: int) -> Aspects:
+        """Return what a preference likes and avoids."""
+        if place not in self._aspects:
+            self._aspects[place] = parse_aspects(self.known[place].text)
+        return self._aspects[place]
+
+    def _sides_at(self, place: int) -> tuple[FloatArray, FloatArray]:
+        """Return the embeddings of the phrases that follow a preference and of those that break it, each `(d,)`."""
+        if place not in self._sides:
+            one = self.known[place]
+            vectors = embed(self._encoder, [", ".join(one.follows), ", ".join(one.breaks)])
+            self._sides[place] = (vectors[0], vectors[1])
+        return self._sides[place]
+
+
+def _opposed(one: Aspects, other: Aspects) -> bool:
+    """Tell whether one preference likes what the other avoids: "loud places" and "loud, noisy places"."""
+    for mine, theirs in ((one.liked, other.avoided), (one.avoided, other.liked)):
+        for phrase, another in product(mine, theirs):
+            words, others = set(content_stems(phrase)), set(content_stems(another))
+            if words and others and (words <= others or others <= words):
+                return True
+    return False
+
+
+@lru_cache(maxsize=1)
+def default_library() -> Library:
+    """Return the bundled library, loaded once for each process."""
+    packed = (files("epic_memory") / "data" / "library.txt.xz").read_bytes()
+    lines = lzma.decompress(packed).decode().splitlines()
+    parts = [tuple(line.split("|")) for line in lines]
+    return Library([Known(lines[start], *parts[start + 1 : start + 4]) for start in range(0, len(lines), 4)])
+
+
+def borrowed(preferences: Sequence[Preference]) -> list[Expansion | None]:
+    """Return the expansion that the bundled library lends each preference, or None if it has none near enough."""
+    return default_library().borrow(preferences)

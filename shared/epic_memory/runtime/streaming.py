@@ -1,0 +1,217 @@
+"""Streams of answers, in batches that are committed as they come.
+
+A batch ends when it is large enough or 0.05 s have passed since it began: the answers of a slow model are committed at
+once, and those of a fast one in few commits. It also ends on a failure or an interruption; the answers received before
+are then handed out first, and the interruption is raised after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any, Generic, TypeVar
+
+from epic_memory.errors import VerifierError
+from epic_memory.runtime.effects import Effect
+from epic_memory.types.validation import writable
+
+R = TypeVar("R")
+
+LARGEST_BATCH = 256
+_MOMENT = 0.05
+
+
+@dataclass
+class Batch(Generic[R]):
+    """Some answers, each with the position of its question.
+
+    Attributes:
+        answers: Position and answer, in the order in which they came.
+        last: Whether there will be no more.
+        failure: Why some questions have no answer; only in the last batch, else None.
+        interruption: The exception that interrupted the stream from outside, or None.
+    """
+
+    answers: list[tuple[int, R]] = field(default_factory=list)
+    last: bool = False
+    failure: str | None = None
+    interruption: BaseException | None = None
+
+
+class AnswerStream(Generic[R]):
+    """Answers to a sequence of questions, each with its position, in the order in which they arrive.
+
+    Args:
+        count: Number of questions.
+        answers: Starts answering: returns an iterator of positions and answers.
+        aanswers: The same, asynchronously.
+        check: Returns an answer in its proper form, or raises VerifierError.
+        name: Name of the object that answers, for messages.
+        size: Number of answers after which a batch ends.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        answers: Callable[[], Iterator[tuple[int, Any]]],
+        aanswers: Callable[[], AsyncIterator[tuple[int, Any]]],
+        check: Callable[[int, Any], R],
+        name: str,
+        size: int = LARGEST_BATCH,
+    ) -> None:
+        self._open = set(range(count))
+        self._start = answers
+        self._astart = aanswers
+        self._check = check
+        self._name = name
+        self._size = max(1, size)
+        self._running: Iterator[tuple[int, Any]] | None = None
+        self._arunning: AsyncIterator[tuple[int, Any]] | None = None
+
+    def next_batch(self) -> Batch[R]:
+        """Return the next batch.
+
+        Raises:
+            VerifierError: for an answer that `check` refuses, or more answers than questions.
+        """
+        batch, began = Batch[R](), time.perf_counter()
+        try:
+            with self._ending(batch, BaseException):
+                self._running = self._running or self._start()
+                while not self._full(batch, began):
+                    self._take(batch, next(self._running, None))
+        except BaseException:
+            self.close()
+            raise
+        if batch.last or batch.interruption:
+            self.close()
+        return batch
+
+    async def anext_batch(self) -> Batch[R]:
+        """Return the next batch as `next_batch` does, without blocking the event loop."""
+        batch, began = Batch[R](), time.perf_counter()
+        try:
+            with self._ending(batch, asyncio.CancelledError):
+                self._arunning = self._arunning or self._astart()
+                while not self._full(batch, began):
+                    self._take(batch, await anext(self._arunning, None))
+        except BaseException:
+            await self.aclose()
+            raise
+        if batch.last or batch.interruption:
+            await self.aclose()
+        return batch
+
+    @contextmanager
+    def _ending(self, batch: Batch[R], interruption: type[BaseException]) -> Iterator[None]:
+        """End the batch where answering fails, and where it is interrupted after some answers."""
+        try:
+            yield
+        except VerifierError:
+            raise
+        except Exception as error:
+            batch.last = True
+            batch.failure = writable(f"{type(error).__name__}: {error}")
+        except interruption as stop:
+            if not batch.answers:
+                raise
+            batch.interruption = stop
+
+    def close(self) -> None:
+        """Close the running iterator now instead of when it is garbage-collected."""
+        if isinstance(self._running, GeneratorType):
+            self._running.close()
+
+    async def aclose(self) -> None:
+        """Close the running asynchronous iterator, as `close` does."""
+        if isinstance(self._arunning, AsyncGeneratorType):
+            await self._arunning.aclose()
+
+    def _full(self, batch: Batch[R], began: float) -> bool:
+        if batch.last:
+            return True
+        many = len(batch.answers)
+        if not self._open:
+            return False  # the next step shows how the stream ends: well, or with an interruption
+        return many >= self._size or (many > 0 and time.perf_counter() - began >= _MOMENT)
+
+    def _take(self, batch: Batch[R], answered: tuple[int, Any] | None) -> None:
+        """Take an answer with its position into the batch; None is the end of the stream."""
+        if answered is None:
+            batch.last = True
+            batch.failure = f"{self._name} gave no verdict" if self._open else None
+            return
+        position, answer = answered
+        if position not in self._open:
+            raise VerifierError(f"{self._name} gave more answers than it was asked for.")
+        batch.answers.append((position, self._check(position, answer)))
+        self._open.discard(position)
+
+
+@dataclass
+class NextBatch(Effect, Generic[R]):
+    """An effect whose result is the next `Batch` of a stream."""
+
+    stream: AnswerStream[R]
+    part: str = "verification"
+
+    def run(self, stopped: threading.Event | None) -> Batch[R]:
+        """Wait for the batch."""
+        return self.stream.next_batch()
+
+    async def arun(self) -> Batch[R]:
+        """Wait for the batch without blocking the event loop."""
+        return await self.stream.anext_batch()
+
+    def interruption(self, result: Batch[R]) -> BaseException | None:
+        """Return the exception that interrupted the batch from outside, or None."""
+        return result.interruption
+
+    def close(self) -> None:
+        """End the stream."""
+        self.stream.close()
+
+    async def aclose(self) -> None:
+        """End the stream."""
+        await self.stream.aclose()
+
+
+def streamed(
+    source: Any,
+    given: Sequence[Any],
+    kind: type[R] | tuple[type[R], ...],
+    name: str,
+    *,
+    sound: Callable[[R], bool] = lambda _: True,
+) -> AnswerStream[R]:
+    """Return the stream of what a source's `stream` and `astream` yield for the values `given`.
+
+    Args:
+        source: An object with the methods `stream` and `astream`.
+        given: The values to pass to them.
+        kind: The type that every answer must have.
+        name: Name of the source, for messages.
+        sound: Tells whether an answer of that type is valid.
+    """
+
+    def checked(_: int, answer: Any) -> R:
+        if not isinstance(answer, kind):
+            wanted = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+            raise VerifierError(f"The {name} must yield {wanted} objects, not {type(answer).__name__}.")
+        if not sound(answer):
+            raise VerifierError(f"The {name} yielded an object of {type(answer).__name__} that does not hold texts.")
+        return answer
+
+    return AnswerStream(
+        len(given),
+        answers=lambda: source.stream(given),
+        aanswers=lambda: source.astream(given),
+        check=checked,
+        name=name,
+    )

@@ -1,0 +1,85 @@
+"""Telemetry of building, verifying and searching: log lines and OpenTelemetry spans; counts and seconds, never texts.
+
+A span is made only where the application itself has imported OpenTelemetry; nothing is sent from here.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from epic_memory.runtime.effects import Clock
+from epic_memory.types import BuildReport, Hits
+
+_logger = logging.getLogger("epic_memory")
+# Silent unless the application asks for it.
+_logger.addHandler(logging.NullHandler())
+_COUNTED = ("seen", "duplicates", "known", "waiting", "passed", "kept", "discarded", "undecided", "cached", "evicted")
+
+
+def counts_of(report: BuildReport) -> dict[str, int]:
+    """Return the counts of a report that its span carries."""
+    return {name: getattr(report, name) for name in _COUNTED} | {"calls": report.usage.calls}
+
+
+def counts_of_search(hits: Hits, k: int) -> dict[str, int]:
+    """Return the counts of a search that its span carries."""
+    return {"k": k, "hits": len(hits), "facts": len(hits.facts), "steered_by": len(hits.steered_by)}
+
+
+def measures(counts: Mapping[str, int], seconds: Mapping[str, float]) -> dict[str, int | float]:
+    """Return counts and seconds by part under the names that a span's attributes have, such as "epic.hits"."""
+    told: dict[str, int | float] = {f"epic.{key}": value for key, value in counts.items()}
+    return told | {f"epic.seconds.{part.replace(' ', '_')}": value for part, value in seconds.items()}
+
+
+@contextmanager
+def span(name: str, clock: Clock) -> Iterator[dict[str, int]]:
+    """Measure what happens inside a `with`, as a span `epic.NAME` and a log line of the logger "epic_memory".
+
+    It gives a dictionary for counts. An error leaves its type's name, not its message, which may quote a text.
+
+    Args:
+        name: "build", "verify" or "search".
+        clock: The operation's; it holds the span that is under way, above those that begin inside, and the seconds.
+    """
+    counts: dict[str, int] = {}
+    above, before, started = clock.span, dict(clock.parts), time.perf_counter()
+    clock.span = made = _begun(name, above)
+    failure = ""
+    try:
+        yield counts
+    except BaseException as error:
+        failure = type(error).__name__
+        raise
+    finally:
+        clock.span = above
+        seconds = {part: spent for part, total in clock.parts.items() if (spent := total - before.get(part, 0.0))}
+        if made is not None:
+            _ended(made, counts, seconds, failure)
+        if _logger.isEnabledFor(logging.DEBUG):
+            told = ", ".join(f"{key} {value}" for key, value in counts.items())
+            ended = f"ended with {failure}" if failure else "done"
+            _logger.debug("%s %s in %.4f s: %s", name, ended, time.perf_counter() - started, told)
+
+
+def _begun(name: str, above: Any) -> Any:
+    """Begin a span below another; return None if the application does not use OpenTelemetry."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    # Given, not taken from the context: what is between two effects runs in other threads.
+    context = None if above is None else trace.set_span_in_context(above)
+    return trace.get_tracer("epic_memory").start_span(f"epic.{name}", context)
+
+
+def _ended(made: Any, counts: Mapping[str, int], seconds: Mapping[str, float], failure: str) -> None:
+    made.set_attributes(measures(counts, seconds))
+    if failure:
+        made.set_attribute("error.type", failure)
+        made.set_status(sys.modules["opentelemetry.trace"].StatusCode.ERROR)
+    made.end()

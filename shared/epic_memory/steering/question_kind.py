@@ -1,0 +1,115 @@
+"""Kind of a question: a choice, something to recall, general knowledge or a task, or chat.
+
+Preferences matter to a choice ("Where could we stay in Porto?"), and not to what stands in a note ("What's our wifi
+password?") or to "Thanks!". A memory is needed for the first two, seldom for "How do I boil an egg?" or "Translate good
+morning into French". A multinomial logistic regression tells the kinds apart, by words, pairs of words, and the bundled
+encoder's embedding, whatever encoder a memory uses. `shared/tools/fit_question_kind.py` fitted it on questions written
+by people who saw no code, and says how it does on questions that it never saw.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from epic_memory.encoders.static import default_encoder
+from epic_memory.types import FloatArray
+
+KINDS = ("choice", "recall", "general", "chat")
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+|[?!]")
+# What comes later in a long message does not tell what is asked.
+_READ = 400
+# Below this share of known words a question is in another language.
+_LEAST_KNOWN = 0.3
+_CENTS = 100.0
+# From this lead of its chance over that of a choice on, a question is rather one that recalls.
+_RATHER = 0.25
+# Between these chances a question of a kind to which no preference matters becomes surely one.
+_UNSURE, _SURE = 0.4, 0.9
+
+
+class QuestionKind(NamedTuple):
+    """The chances that a question is of each kind; they sum to one."""
+
+    choice: float
+    recall: float
+    general: float
+    chat: float
+
+    @property
+    def personal(self) -> float:
+        """Log-odds that the user's own memory is needed, in [-8, 8]."""
+        needed = self.choice + self.recall
+        return max(-8.0, min(8.0, math.log(max(needed, 1e-9) / max(1.0 - needed, 1e-9))))
+
+
+def by_preference(kind: QuestionKind | None) -> float:
+    """Return the chance that the answer depends on what the user prefers, in [0, 1]; 1 where the kind is unknown."""
+    return 1.0 if kind is None else 1.0 - max(_surely(kind.recall), _surely(kind.chat))
+
+
+def recalls(kind: QuestionKind | None) -> bool:
+    """Tell whether a question rather asks for what stands in a note than for a choice."""
+    return kind is not None and kind.recall - kind.choice > _RATHER
+
+
+def _surely(chance: float) -> float:
+    """Return how much a chance counts: nothing while the question may as well be of another kind."""
+    return max(0.0, min(1.0, (chance - _UNSURE) / (_SURE - _UNSURE)))
+
+
+def features_of(question: str) -> list[str]:
+    """Return the words of a question, its pairs of words, its beginning, and how long it is."""
+    words = ["0" if word.isdigit() else word.replace("’", "'") for word in _WORD.findall(question[:_READ].casefold())]
+    if not words:
+        return []
+    return list(
+        dict.fromkeys(
+            [
+                *words,
+                *map(" ".join, pairwise(words)),
+                f"^{words[0]}",
+                f"^{' '.join(words[:2])}",
+                f"#{min(4, len(words) // 3)}",
+            ]
+        )
+    )
+
+
+class _Model(NamedTuple):
+    words: Mapping[str, FloatArray]
+    embedding: FloatArray
+    bias: FloatArray
+
+
+@lru_cache(maxsize=1)
+def _model() -> _Model:
+    shipped = json.loads((files("epic_memory") / "data" / "question_kind.json").read_text(encoding="utf-8"))
+    return _Model(
+        words={word: np.array(cents, dtype=np.float32) / _CENTS for word, cents in shipped["words"].items()},
+        embedding=np.array(shipped["embedding"], dtype=np.float32) / _CENTS,
+        bias=np.array(shipped["bias"], dtype=np.float32),
+    )
+
+
+@lru_cache(maxsize=1024)
+def question_kind(question: str) -> QuestionKind | None:
+    """Return the kind of a question; None if too few of its words are known, as in another language."""
+    model, found = _model(), features_of(question)
+    single = [word for word in found if " " not in word and word[0] not in "^#?!"]
+    if not single or sum(word in model.words for word in single) < _LEAST_KNOWN * len(single):
+        return None
+    odds = model.bias + default_encoder().encode([question[:_READ]])[0] @ model.embedding
+    for word in found:
+        if word in model.words:
+            odds = odds + model.words[word]
+    chances = np.exp(odds - odds.max())
+    return QuestionKind(*(chances / chances.sum()).tolist())

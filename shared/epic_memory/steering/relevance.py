@@ -1,0 +1,288 @@
+"""Relevance of preferences to a query: rel(p), the log-odds that p matters to the person who asks.
+
+Similarity alone is a poor measure. "Where should I stay in Las Vegas?" is not near "I avoid hotels with casinos", but
+it is near the questions of its expansion, and the things that follow or break it. And some preferences are near to
+anything: "I try to keep Sundays free" to whatever names a day. So the nearness of a preference to a direction z is
+
+    near(p, z) = n(p, z) - mean of n(p, b) over a background of everyday texts b,
+    n(p, z) = (Sim(z, p) + a top2 Sim(z, questions) + b top2 Sim(z, follows and breaks)) / (1 + a + b),
+
+where top2 is the mean of the two highest. It is computed for the query and, if the texts to choose from are known, for
+the mean direction c of the candidates nearest to the query, whose share is a little larger. Who asks for general
+knowledge has nothing to choose; to them a preference about explanations and values matters:
+
+    rel(p) = w0 + w1 near(p) + w2 choice(q) + w3 general(q) explains(p).
+
+choice(q) and general(q) are the chances that the question is of that kind (`question_kind`), explains(p) how much p
+sounds like such a preference. `shared/tools/fit_relevance.py` fitted the weights on queries and preferences of our own.
+Nearness alone decides which of several preferences is the heaviest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+from weakref import ReferenceType, ref
+
+import numpy as np
+
+from epic_memory.encoders.base import Embed, Encoder
+from epic_memory.encoders.static import BUNDLED_NAME
+from epic_memory.preferences.evidence import AspectEmbeddings, highest_two
+from epic_memory.runtime.effects import Effects, run
+from epic_memory.steering.question_kind import QuestionKind
+from epic_memory.types import FloatArray
+
+DEFAULT_FLOOR = 0.2
+# Distance above the floor from which a text answers a query.
+_ABOVE_FLOOR = 0.05
+RELEVANT = DEFAULT_FLOOR + _ABOVE_FLOOR
+# How many of the nearest candidates determine what a query is about.
+NEAREST = 8
+_APART = 0.2
+FEATURES = ("near", "choice", "explains")
+# Weights of an expansion's questions and of its other phrases next to the preference itself: for an expansion written
+# for the preference, and for a borrowed one.
+_WRITTEN = (2.0, 1.0)
+_BORROWED = (0.25, 0.25)
+# An expansion written for the preference is nearer to any query than a borrowed one; this corrects for it.
+_NEARER = 0.05
+# Share of the texts to choose from, the rest being the query's.
+_CHOICE = np.float32(0.6)
+# The chance of a choice where the kind of a question is unknown.
+_UNKNOWN = 0.5
+# Samples: everyday texts, preferences about explanations and values, and preferences about things.
+SAMPLES = (
+    ("The meeting is on Tuesday at ten in the small room.", "A soup with carrots, ginger and a little cream.",
+     "The train leaves from platform four at noon.", "Her birthday is in March, she will be forty.",
+     "The hotel has thirty rooms and a view of the harbour.", "A novel about two sisters who inherit a farm.",
+     "The new phone costs four hundred and comes in blue.", "He plays football on Saturdays with friends from school.",
+     "The doctor said to rest for a week and drink water.", "The council will repair the bridge next summer.",
+     "A jacket with a hood, machine washable.", "The parcel will be delivered on Friday morning.",
+     "The concert was sold out within an hour.", "The garden needs watering in the evening.",
+     "The bank has changed the fee for the account.", "The dog barked at the postman again.",
+     "A documentary about the history of the railway.", "The children start school at half past eight.",
+     "The flat is on the third floor, without a lift.", "The exam covers chapters one to six.",
+     "The company hired twenty people last year.", "The museum is closed on Mondays.",
+     "The printer is out of paper.", "Rain is expected in the afternoon."),
+    ("I prefer explanations that focus on one thing rather than another.",
+     "I believe in an approach that prioritizes principles.", "I value a perspective over arguments."),
+    ("I don't like it.", "I avoid them because I dislike them.", "I love this and only buy that."),
+)  # fmt: skip
+
+
+class Weights(NamedTuple):
+    """Weights with which rel(p) is linear in its features, shape `(f,)`, and the constant term."""
+
+    features: FloatArray
+    bias: float
+
+
+def _weights(bias: float, **features: float) -> Weights:
+    return Weights(np.array(list(features.values()), dtype=np.float32), bias)
+
+
+# Without and with candidates: for the bundled encoder, and for others, fitted with all-MiniLM-L6-v2.
+_STATIC = (
+    _weights(-3.89, near=15.07, choice=0.88, explains=4.59),
+    _weights(-4.32, near=16.09, choice=1.09, explains=5.48),
+)
+_OTHER = (
+    _weights(-4.83, near=18.01, choice=1.10, explains=6.07),
+    _weights(-5.34, near=19.04, choice=1.34, explains=6.83),
+)
+
+
+class Samples(NamedTuple):
+    """The samples of an encoder: everyday texts, shape `(b, d)`, and the direction towards preferences about
+    explanations, shape `(d,)`.
+    """
+
+    background: FloatArray
+    explanation: FloatArray
+
+    @classmethod
+    def of(cls, vectors: FloatArray) -> Samples:
+        """Return the samples from the embeddings of all their texts, in order, shape `(n, d)`."""
+        background, explanations, things = np.split(vectors, np.cumsum([len(sample) for sample in SAMPLES])[:-1])
+        return cls(background=background, explanation=_direction(explanations) - _direction(things))
+
+
+def _direction(vectors: FloatArray) -> FloatArray:
+    mean = vectors.mean(axis=0)
+    direction: FloatArray = mean / np.float32(max(float(np.linalg.norm(mean)), 1e-6))
+    return direction
+
+
+# Keyed by the encoder's id, for as long as the encoder lives.
+_known: dict[int, tuple[ReferenceType[Encoder], Samples]] = {}
+
+
+def known_samples(encoder: Encoder) -> Samples | None:
+    """Return an encoder's samples if they were kept, else None."""
+    found = _known.get(id(encoder))
+    return found[1] if found is not None and found[0]() is encoder else None
+
+
+def samples_of(encoder: Encoder) -> Samples:
+    """Return an encoder's samples, encoded once for as long as it lives."""
+    return run(encoding_samples(encoder))
+
+
+def encoding_samples(encoder: Encoder) -> Effects[Samples]:
+    """Encode an encoder's samples as `samples_of` does, in effects."""
+    known = known_samples(encoder)
+    if known is not None:
+        return known
+    vectors: FloatArray = yield Embed(encoder, sample_texts(), "steering")
+    samples, key = Samples.of(vectors), id(encoder)
+    with suppress(TypeError):  # the encoder cannot be referred to weakly
+        _known[key] = (ref(encoder, lambda _: _known.pop(key, None)), samples)
+    return samples
+
+
+def sample_texts() -> list[str]:
+    """Return the texts that an encoder has to embed once."""
+    return [text for sample in SAMPLES for text in sample]
+
+
+def default_relevant(encoder: object) -> float:
+    """Return the cosine with a query from which a text is relevant: the encoder's own, else 0.05 above its floor."""
+    return float(getattr(encoder, "relevant", default_floor(encoder) + _ABOVE_FLOOR))
+
+
+def default_floor(encoder: object) -> float:
+    """Return the similarity below which a query matches no preference: the encoder's own `floor`, else 0.2."""
+    return float(getattr(encoder, "floor", DEFAULT_FLOOR))
+
+
+class Nearness:
+    """The nearness of directions to preferences.
+
+    Args:
+        vectors: E(p) of each, shape `(m, d)`.
+        sides: Their expansions.
+        background: Everyday texts, shape `(b, d)`.
+    """
+
+    def __init__(self, vectors: FloatArray, sides: Sequence[AspectEmbeddings], background: FloatArray) -> None:
+        self._vectors = vectors
+        self._questions = _Groups([one.questions for one in sides], vectors)
+        self._phrases = _Groups([one.expanded for one in sides], vectors)
+        counts = [(_BORROWED if one.borrowed else _WRITTEN) if len(one.expanded) else (0.0, 0.0) for one in sides]
+        shares = np.array(counts, dtype=np.float32).reshape(-1, 2)
+        shares[~self._questions.there, 0] = 0.0
+        self._shares = shares
+        self._nearer = np.where(shares[:, 1] == _WRITTEN[1], np.float32(_NEARER), np.float32(0.0))
+        self._whole = 1.0 + shares.sum(axis=1)
+        self._expanded = bool(shares.any())
+        self._common = self._raw(background).mean(axis=0)
+
+    def of(self, directions: FloatArray) -> FloatArray:
+        """Return near(p, z) of each preference for a unit vector z, shape `(m,)`; for several `(n, d)`, `(n, m)`."""
+        near: FloatArray = self._raw(directions) - self._common
+        return near
+
+    def _raw(self, directions: FloatArray) -> FloatArray:
+        """Return n(p, z) of each preference."""
+        near: FloatArray = directions @ self._vectors.T
+        if self._expanded:
+            near = near + self._shares[:, 0] * self._questions.highest_two(directions)
+            near += self._shares[:, 1] * self._phrases.highest_two(directions)
+            near = near / self._whole - self._nearer
+        return near
+
+
+class _Groups:
+    """Rows of vectors in groups, for the mean of the two highest cosines of each group."""
+
+    def __init__(self, parts: Sequence[FloatArray], like: FloatArray) -> None:
+        self._rows = np.concatenate([like[:0], *parts])
+        sizes = [len(part) for part in parts]
+        self.there = np.array([size > 0 for size in sizes], dtype=bool)
+        # Each group is padded to the longest; the padding refers to a cosine below any other.
+        self._places = np.full((len(parts), max(2, *sizes, 2)), len(self._rows), dtype=np.intp)
+        start = 0
+        for number, size in enumerate(sizes):
+            self._places[number, :size] = np.arange(start, start + size)
+            if size == 1:
+                self._places[number, 1] = start
+            start += size
+
+    def highest_two(self, directions: FloatArray) -> FloatArray:
+        """Return the mean of the two highest cosines of each group with directions `(..., d)`, shape `(..., m)`.
+
+        It is 0 for a group without rows.
+        """
+        cosines = np.empty((*directions.shape[:-1], len(self._rows) + 1), dtype=np.float32)
+        np.matmul(directions, self._rows.T, out=cosines[..., :-1])
+        cosines[..., -1] = -2.0
+        highest = highest_two(cosines[..., self._places])
+        highest[..., ~self.there] = 0.0
+        return highest
+
+
+def features(
+    query: FloatArray,
+    vectors: FloatArray,
+    samples: Samples,
+    to: Nearness,
+    candidates: FloatArray | None = None,
+    kind: QuestionKind | None = None,
+) -> list[FloatArray]:
+    """Return `FEATURES` of each preference, each shape `(m,)`.
+
+    Args:
+        query: E(q), shape `(d,)`.
+        vectors: E(p) of the preferences, shape `(m, d)`.
+        samples: The encoder's.
+        to: Measures nearness.
+        candidates: Embeddings of the texts to choose from, shape `(n, d)`; None if these are unknown.
+        kind: Of the question; None if it is unknown.
+    """
+    choice, general = (_UNKNOWN, 0.0) if kind is None else (kind.choice, kind.general)
+    return [
+        nearness(query, to, candidates),
+        np.full(len(vectors), choice, dtype=np.float32),
+        np.float32(general) * (vectors @ samples.explanation),
+    ]
+
+
+def nearness(query: FloatArray, to: Nearness, candidates: FloatArray | None) -> FloatArray:
+    """Return near(p) of each preference, shape `(m,)`: to the query, and to what there is to choose from."""
+    if candidates is None or not len(candidates):
+        return to.of(query)
+    of_query, of_choice = to.of(np.stack([query, center(query, candidates)]))
+    near: FloatArray = (1.0 - _CHOICE) * of_query + _CHOICE * of_choice
+    return near
+
+
+def relevance(encoder: Encoder, found: Sequence[FloatArray], *, candidates: bool) -> FloatArray:
+    """Return rel(p) of each preference, shape `(m,)`, from `FEATURES`: a preference matters from 0 on.
+
+    The weights depend on the encoder, and on whether the texts to choose from were known.
+    """
+    bundled = encoder.name == BUNDLED_NAME
+    weights = (_STATIC if bundled else _OTHER)[candidates]
+    stacked = np.stack(found)
+    if not bundled:
+        # Another model's cosines lie higher or lower.
+        stacked[0] -= np.float32(default_floor(encoder) - DEFAULT_FLOOR)
+    odds: FloatArray = weights.features @ stacked + np.float32(weights.bias)
+    return odds
+
+
+def center(query: FloatArray, candidates: FloatArray) -> FloatArray:
+    """Return the mean direction of the candidates nearest to a query, shape `(d,)`."""
+    near = candidates @ query
+    # A candidate much further than the nearest is about something else. All candidates as near as the last one count,
+    # so that their order does not matter.
+    least = float(near.max()) - _APART
+    if len(candidates) > NEAREST:
+        least = max(least, float(np.partition(near, -NEAREST)[-NEAREST]))
+    candidates = candidates[near >= least]
+    total = candidates.sum(axis=0)
+    length = float(np.linalg.norm(total))
+    # Candidates that cancel each other out add nothing to the query.
+    return total / np.float32(length) if length > 1e-6 else query

@@ -1,0 +1,375 @@
+"""Namespace: one user's memory in RAM, with preferences, indexes, and the relations between rows."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_memory.encoders.base import Encoder
+from epic_memory.errors import InvalidInputError, UnknownPreferenceError
+from epic_memory.filters import Filter
+from epic_memory.storage.store import Store
+from epic_memory.storage.tables.entries import EntryRows
+from epic_memory.storage.tables.items import HeldItem
+from epic_memory.storage.tables.seen import numbers
+from epic_memory.storage.texts import Texts
+from epic_memory.storage.vector_index import EntryIndex
+from epic_memory.types import FloatArray, MemoryEntry, Preference, Stance
+from epic_memory.types.verdicts import PENALTY, Stances
+
+_FILTERS_KEPT = 64
+_NOTED = 20_000
+# The number of items whose texts are kept in RAM.
+_ITEMS_KEPT = 4096
+
+# Stances that a search with `supporting` leaves out.
+_CLASHING = frozenset({Stance.CONFLICTS, Stance.MIXED})
+
+
+Sums: TypeAlias = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(kw_only=True)
+class CommittedRows:
+    """Rows that a change added and removed.
+
+    Attributes:
+        entries, texts: Rows of the entries, and of the items with E(x), that it added.
+        gone, gone_items: Entry rows, and rows of items, that it removed.
+        seen: Digests that were added to the ledger; `forgotten` if others had to leave it.
+        incomplete: Whether rows were changed that are not listed, so that all have to be compared with the file.
+    """
+
+    entries: list[int] = field(default_factory=list)
+    texts: list[int] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    gone_items: list[int] = field(default_factory=list)
+    seen: list[bytes] = field(default_factory=list)
+    forgotten: bool = False
+    incomplete: bool = False
+
+
+class AddedRows(NamedTuple):
+    """The rows that a change added, as they were read back.
+
+    Attributes:
+        entries: The entries.
+        text_crcs, text_vectors: The items' checksums by row, and their vectors of E(x).
+        facts, ends: Which of the items are facts, and when items expire, by row.
+        sums: `Store.sums` after the change.
+    """
+
+    entries: EntryRows
+    text_crcs: dict[int, int]
+    text_vectors: FloatArray
+    facts: set[int]
+    ends: dict[int, float]
+    sums: Sums
+
+
+class Namespace:
+    """One namespace of a store, loaded into RAM.
+
+    Attributes:
+        preferences: The live preferences in the user's order.
+        expired: The expired preferences.
+        vectors: E(p) of the live ones, shape `(m, d)`.
+        index: The entries' embeddings, by entry row.
+        texts: E(x) of the items of both tiers, by item row.
+        item_of, preference_of, stance_of: Item row, preference row and stance, by entry row.
+        rows_of: Entry rows, by item row.
+        facts: Rows of the items that are facts of the user.
+        expired_items: Rows of the items whose time is over; they are in none of the others.
+        stale: Whether the file may have changed since it was read.
+    """
+
+    def __init__(self, store: Store, namespace: str, encoder: Encoder, *, keep_texts: bool = True) -> None:
+        self.namespace = namespace
+        self._keep_texts = keep_texts
+        self._store = store
+        self._encoder = encoder
+        self._clear()
+        self.refresh()
+
+    def _clear(self) -> None:
+        self.index = EntryIndex(self._encoder.dimension)
+        self.texts = Texts(self._encoder.dimension, self._contents)
+        self._held: dict[int, HeldItem] = {}
+        self._entries: dict[int, MemoryEntry] = {}
+        self._text_crc_of: dict[int, int] = {}
+        self.item_of: dict[int, int] = {}
+        self.rows_of: dict[int, list[int]] = {}
+        self.preference_of: dict[int, int] = {}
+        self.stance_of: dict[int, Stance] = {}
+        self._stances: dict[int, Stances] = {}
+        self._bare: NDArray[np.int64] | None = None
+        self._crc_of: dict[int, int] = {}
+        self._filtered: dict[Hashable, frozenset[int]] = {}
+        self._sums: Sums = ()
+        self._expiry = math.inf
+        self.facts: set[int] = set()
+        self.expired_items: set[int] = set()
+
+    def refresh(self) -> None:
+        """Read the rows of the file that have changed. Call it inside a transaction or `Store.reading`."""
+        sums = self._store.sums()
+        now = time.time()
+        if sums != self._sums or now >= self._expiry:
+            self._read_preferences(now)
+            self._read_marks(now)
+            self._read_entries()
+            self._read_texts()
+            self._seen: NDArray[np.uint64] | None = None
+            self._noted: set[int] = set()
+            self._filtered.clear()
+            self._sums = sums
+        # The sums do not cover texts: one may have been shortened for a budget.
+        self._entries.clear()
+        self._held.clear()
+        self.texts.forget_words()
+        self._bare = None
+        self.stale = False
+
+    def expires(self) -> bool:
+        """Tell whether a preference or an item has expired since the last refresh."""
+        return self._expiry < math.inf and time.time() >= self._expiry
+
+    def _read_preferences(self, now: float) -> None:
+        rows, preferences, vectors = self._store.preferences.load(self.namespace, self._encoder.dimension)
+        ends = [math.inf if p.expires_at is None else p.expires_at.timestamp() for p in preferences]
+        live = [position for position, end in enumerate(ends) if end > now]
+        self.preference_rows = [rows[position] for position in live]
+        self.preferences = [preferences[position] for position in live]
+        self.expired = [p for p, end in zip(preferences, ends, strict=True) if end <= now]
+        self._expired_rows = [row for row, end in zip(rows, ends, strict=True) if end <= now]
+        self.vectors = vectors[live]
+        self._expiry = min((ends[position] for position in live), default=math.inf)
+        self._stances.clear()
+
+    def _read_marks(self, now: float) -> None:
+        self.facts, ends = self._store.items.marks(self.namespace)
+        self.expired_items = {row for row, end in ends.items() if end <= now}
+        self.facts -= self.expired_items
+        self._expiry = min([self._expiry, *(end for end in ends.values() if end > now)])
+
+    def _read_entries(self) -> None:
+        live = {-1, *self.preference_rows}
+        dimension = self._encoder.dimension
+        if not self._crc_of and not self.expired_items:
+            self._enter(self._store.entries.rows(self.namespace, dimension, under=live))
+            return
+        current = {
+            row: crc
+            for row, (crc, preference, item) in self._store.entries.crcs(self.namespace).items()
+            if preference in live and item not in self.expired_items
+        }
+        self._leave([row for row, crc in self._crc_of.items() if current.get(row) != crc])
+        new = [row for row, crc in current.items() if row not in self._crc_of]
+        self._enter(self._store.entries.rows(self.namespace, dimension, under=live, rows=new))
+
+    def _read_texts(self) -> None:
+        dimension = self._encoder.dimension
+        hidden = set(self.expired_items)
+        if not self._keep_texts:
+            # Items that only an expired preference holds leave with the next change, and are hidden until then.
+            hidden |= {
+                item for row in self._expired_rows for item in self._store.entries.items_under(row)
+            } - self.rows_of.keys()
+        if not self._text_crc_of and not hidden:
+            self._text_crc_of, vectors = self._store.items.texts_in(self.namespace, dimension)
+            self.texts.add(list(self._text_crc_of), vectors)
+            return
+        current = {row: crc for row, crc in self._store.items.text_crcs(self.namespace).items() if row not in hidden}
+        self._leave_texts([row for row, crc in self._text_crc_of.items() if current.get(row) != crc])
+        new = [row for row in current if row not in self._text_crc_of]
+        self.texts.add(new, self._store.items.texts_at(new, dimension)[1])
+        self._text_crc_of = current
+
+    def _leave_texts(self, rows: Sequence[int]) -> None:
+        self.texts.remove(rows)
+        for row in rows:
+            self._text_crc_of.pop(row, None)
+            self._held.pop(row, None)
+
+    def _contents(self, rows: Sequence[int]) -> dict[int, tuple[str, Mapping[str, Any]]]:
+        return {row: (held.item.content, held.item.metadata) for row, held in self.held(rows).items()}
+
+    def held(self, rows: Sequence[int]) -> dict[int, HeldItem]:
+        """Return stored items by their rows, each read and checked once for as long as it does not change."""
+        missing = [row for row in rows if row not in self._held]
+        if missing:
+            found = self._store.items.held_at(missing)
+            if len(self._held) + len(found) > _ITEMS_KEPT:
+                self._held.clear()
+            # A change of an item without E(x) would not be noticed, so it is not kept.
+            self._held.update((row, held) for row, held in found.items() if row in self.texts)
+            return {
+                row: self._held[row] if row in self._held else found[row]
+                for row in rows
+                if row in self._held or row in found
+            }
+        return {row: self._held[row] for row in rows}
+
+    def entries(self, scores: Mapping[int, float], held: Mapping[int, HeldItem]) -> dict[int, MemoryEntry]:
+        """Return entries by their rows, each read and checked once for as long as it does not change."""
+        missing = [row for row in scores if row not in self._entries]
+        if missing:
+            if len(self._entries) + len(missing) > _ITEMS_KEPT:
+                self._entries.clear()
+                missing = list(scores)
+            preferences = dict(zip(self.preference_rows, self.preferences, strict=True))
+            found = self._store.entries.at({row: scores[row] for row in missing}, held, preferences, self.namespace)
+            self._entries.update(found)
+        return {row: self._entries[row] for row in scores}
+
+    def stances(self, row: int) -> Stances:
+        """Return the stances of an item, by the texts of the preferences."""
+        known = self._stances.get(row)
+        if known is None:
+            text_of = {number: one.text for number, one in zip(self.preference_rows, self.preferences, strict=True)}
+            known = self._stances[row] = {
+                text_of.get(self.preference_of[entry]): self.stance_of[entry] for entry in self.rows_of.get(row, ())
+            }
+        return known
+
+    def cosines(self, vector: FloatArray) -> FloatArray:
+        """Return the cosine of each item's text with a unit vector, in the order of `texts.rows`."""
+        return self.texts.cosines(vector)
+
+    def bare_entries(self) -> NDArray[np.int64]:
+        """Return the rows of the entries whose items have no E(x)."""
+        if self._bare is None:
+            self._bare = np.array([row for row, item in self.item_of.items() if item not in self.texts], dtype=np.int64)
+        return self._bare
+
+    def light(self, row: int) -> bool:
+        """Tell whether an item belongs to the light tier: held by its text, without an entry, and no fact."""
+        return row not in self.rows_of and row not in self.facts
+
+    def _leave(self, rows: Sequence[int]) -> None:
+        self.index.remove(rows)
+        for row in rows:
+            item = self.item_of.pop(row)
+            self._stances.pop(item, None)
+            others = self.rows_of[item]
+            others.remove(row)
+            if not others:
+                del self.rows_of[item]
+            del self.preference_of[row], self.stance_of[row], self._crc_of[row]
+
+    def _enter(self, found: EntryRows) -> None:
+        self.index.add(found.rows, found.vectors, [PENALTY[stance] for stance in found.stances])
+        self.item_of.update(zip(found.rows, found.items, strict=True))
+        for row, item in zip(found.rows, found.items, strict=True):
+            self.rows_of.setdefault(item, []).append(row)
+            self._stances.pop(item, None)
+        self.preference_of.update(zip(found.rows, found.preferences, strict=True))
+        self.stance_of.update(zip(found.rows, found.stances, strict=True))
+        self._crc_of.update(zip(found.rows, found.crcs, strict=True))
+        self._filtered.clear()
+
+    def read(self, rows: CommittedRows) -> AddedRows:
+        """Read what a change has added, so that a search finds the same before and after the file is reopened.
+
+        Call it at the end of the transaction.
+        """
+        dimension, live = self._encoder.dimension, {-1, *self.preference_rows}
+        return AddedRows(
+            self._store.entries.rows(self.namespace, dimension, under=live, rows=rows.entries),
+            *self._store.items.texts_at(rows.texts, dimension),
+            *self._store.items.marks_at(rows.texts),
+            self._store.sums(),
+        )
+
+    def apply(self, rows: CommittedRows, added: AddedRows) -> None:
+        """Take over a change that was committed and has changed no other rows."""
+        self._leave([row for row in rows.gone if row in self.item_of])
+        self._leave_texts(rows.gone_items)
+        self.facts.difference_update(rows.gone_items)
+        self._enter(added.entries)
+        self.texts.add(rows.texts, added.text_vectors)
+        self._text_crc_of.update(added.text_crcs)
+        self.facts |= added.facts
+        self._expiry = min([self._expiry, *added.ends.values()])
+        self._noted.update(numbers(rows.seen).tolist())
+        if rows.forgotten or len(self._noted) > _NOTED:
+            self._seen = None  # read again when needed
+        self._sums = added.sums
+        self._bare = None
+        self.stale = False
+
+    def was_seen(self, digests: Sequence[bytes]) -> NDArray[np.bool_]:
+        """Return which items the ledger knows, by their digests."""
+        if self._seen is None:
+            self._seen = self._store.seen.digests(self.namespace)
+            self._noted = set()
+        asked = numbers(digests)
+        places = np.searchsorted(self._seen, asked)
+        known: NDArray[np.bool_] = np.zeros(len(asked), dtype=bool)
+        inside = places < len(self._seen)
+        known[inside] = self._seen[places[inside]] == asked[inside]
+        if self._noted:
+            known |= np.array([number in self._noted for number in asked.tolist()], dtype=bool)
+        return known
+
+    def find(self, preference: str | Preference) -> int:
+        """Return the position of a preference given by text, id or object.
+
+        Raises:
+            InvalidInputError: for anything else.
+            UnknownPreferenceError: if it is not held.
+        """
+        if not isinstance(preference, (str, Preference)):
+            raise InvalidInputError(f"A preference is a text or a Preference, not {type(preference).__name__}.")
+        wanted = {preference.id} if isinstance(preference, Preference) else {preference}
+        if isinstance(preference, str) and preference.strip():
+            wanted.add(Preference(text=preference).id)
+        for position, held in enumerate(self.preferences):
+            if held.id in wanted:
+                return position
+        listed = "".join(f"\n  {held.text}" for held in self.preferences) or " none"
+        raise UnknownPreferenceError(f"No preference {str(preference)!r} is held. Held are:{listed}")
+
+    def positions(self, preferences: Iterable[str | Preference]) -> NDArray[np.intp]:
+        """Return the positions of several preferences, ascending, each once."""
+        return np.unique(np.array([self.find(preference) for preference in preferences], dtype=np.intp))
+
+    def items_matching(self, condition: Filter) -> frozenset[int]:
+        """Return the rows of the items whose metadata satisfies a filter; cached until the namespace changes."""
+        key = condition.identity()
+        found = self._filtered.get(key)
+        if found is None:
+            metadata = self._store.items.metadata(self.namespace)
+            found = frozenset(row for row, said in metadata if condition.matches(said))
+            if len(self._filtered) >= _FILTERS_KEPT:
+                self._filtered.clear()
+            if key is not None:
+                self._filtered[key] = found
+        return found
+
+    def allowed(
+        self, condition: Filter | None, positions: NDArray[np.intp] | None, *, supporting: bool
+    ) -> NDArray[np.int64] | None:
+        """Return the entry rows a search may find, None for all; `supporting` leaves out items with conflicts."""
+        if condition is None and positions is None and not supporting:
+            return None
+        items = None if condition is None else self.items_matching(condition)
+        # An entry without a preference was kept for all of them.
+        preferences = None if positions is None else {-1, *(self.preference_rows[position] for position in positions)}
+        clashing = set() if not supporting else {self.item_of[r] for r, s in self.stance_of.items() if s in _CLASHING}
+        return np.array(
+            [
+                row
+                for row, item in self.item_of.items()
+                if (items is None or item in items)
+                and (preferences is None or self.preference_of[row] in preferences)
+                and item not in clashing
+            ],
+            dtype=np.int64,
+        )

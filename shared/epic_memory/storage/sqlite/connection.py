@@ -1,0 +1,333 @@
+"""Connection to one SQLite file: tables with checksums, statements, transactions, and the meaning of its errors."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from epic_memory.errors import BudgetError, DamagedError, MemoryClosedError, ReadOnlyError, StoreError
+from epic_memory.storage.codecs import checksum
+
+if TYPE_CHECKING:
+    from epic_memory.storage.sqlite.tables import Schema
+
+_VARIABLES = 900
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: the columns that `crc` covers, and those that `text_crc` covers."""
+
+    name: str
+    checked: tuple[str, ...]
+    texts: tuple[str, ...] = ()
+    numbered: bool = True
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, in the order of `values`."""
+        row = ("row",) if self.numbered else ()
+        return (*row, *self.checked, "crc", *((*self.texts, "text_crc") if self.texts else ()))
+
+    @cached_property
+    def insert(self) -> str:
+        """The statement that writes a row in place of one with the same key."""
+        marks = ", ".join("?" * len(self.columns))
+        return f"INSERT OR REPLACE INTO {self.name} ({', '.join(self.columns)}) VALUES ({marks})"
+
+    @cached_property
+    def update(self) -> str:
+        """The statement that changes all columns of a row."""
+        assigned = ", ".join(f"{name} = :{name}" for name in self.columns if name != "row")
+        return f"UPDATE {self.name} SET {assigned} WHERE row = :row"
+
+    @cached_property
+    def select(self) -> str:
+        """All columns, to be selected; without the texts it ends after `crc`."""
+        return ", ".join(f"{self.name}.{name} AS {name}" for name in self.columns)
+
+    @cached_property
+    def select_checked(self) -> str:
+        """The columns that `crc` covers, to be selected with it."""
+        return self.select.partition(f", {self.name}.{self.texts[0]} AS")[0] if self.texts else self.select
+
+    def values(self, columns: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the values of a row for `insert`: with new checksums, and with a new number if it has none."""
+        checked = [columns[name] for name in self.checked]
+        texts = [columns[name] for name in self.texts]
+        row = (columns.get("row"),) if self.numbered else ()
+        return (*row, *checked, checksum(*checked), *((*texts, checksum(*texts)) if texts else ()))
+
+    def verify(self, path: Path | None, crc: object, *values: object) -> None:
+        """Compare the columns of a row with its checksum.
+
+        Raises:
+            DamagedError: if they differ.
+        """
+        if checksum(*values) != crc:
+            raise DamagedError(path, f"a row of its table {self.name} is not as it was written")
+
+    def verify_rows(self, path: Path | None, rows: Sequence[sqlite3.Row], *, texts: bool) -> None:
+        """Compare rows, with or without their texts, with their checksums, as `verify` does."""
+        first = int(self.numbered)
+        last = first + len(self.checked)
+        for row in rows:
+            self.verify(path, row[last], *row[first:last])
+        if texts and self.texts:
+            for row in rows:
+                self.verify(path, row["text_crc"], *[row[name] for name in self.texts])
+
+
+class Connection:
+    """Statements and transactions of one file, or of a database in memory.
+
+    Attributes:
+        schema: The schema of this kind of file.
+        path: The path as it was given; None for memory.
+        place: The resolved path.
+        read_only: Whether it is never written.
+        page_limit: How many pages the file may have, for a byte budget; 0 for any number.
+    """
+
+    schema: Schema
+
+    def __init__(self, path: Path | None, *, read_only: bool) -> None:
+        self.path = path
+        # Resolved, because the working directory may change, and SQLite keeps its journal next to the target of a link.
+        self.place: Path | None = None
+        self.read_only = read_only
+        self.page_limit = 0
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._written = False
+        self._identity: tuple[int, int] | None = None
+
+    def _explained(self, error: sqlite3.Error) -> StoreError:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            return StoreError(f"{self.path} is being written by another process. Try again when it has finished.")
+        if "not a database" in text or "malformed" in text or "no such" in text or "corrupt" in text:
+            return StoreError(f"{self.path} is not a {self.schema.noun} of epic-memory, or it is damaged ({text}).")
+        if "readonly" in text and self.path is not None and Path(f"{self.place}-journal").exists():
+            return StoreError(
+                f"{self.path} was interrupted while it was written, and has to be opened for writing once. Do not copy"
+                f" it without {self.path.name}-journal."
+            )
+        if "readonly" in text:
+            return ReadOnlyError(f"No permission to write {self.path}. Change its permissions, or copy it.")
+        if "unable to open" in text and self.path is not None:
+            return StoreError(
+                f"{self.path} cannot be read or written ({text}): there is no permission to make a file beside it, or"
+                " it was interrupted while it was written and has to be opened for writing once."
+            )
+        if "decode" in text:
+            return DamagedError(self.path, "a text in it is none")
+        if "full" in text and self.page_limit:
+            return BudgetError(
+                f"The byte budget of {self.path or f'this {self.schema.noun}'} has no room for this, even after what"
+                " could go has gone. Raise the budget."
+            )
+        if "full" in text:
+            return StoreError(f"No space is left to write {self.path}. Its last state is intact; free some space.")
+        if "I/O" in text:
+            return StoreError(
+                f"{self.path} cannot be read or written ({text}). Is the disk full? Its last state is intact."
+            )
+        return StoreError(f"{self.path or f'The {self.schema.noun}'} cannot be read or written: {text}")
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection, while it is open."""
+        if self._connection is None:
+            raise MemoryClosedError(f"This {self.schema.noun} is closed. Open it again.")
+        return self._connection
+
+    @property
+    def writable(self) -> bool:
+        """True if the file may be written."""
+        return not self.read_only and (self.place is None or os.access(self.place, os.W_OK))
+
+    @property
+    def closed(self) -> bool:
+        """True after `close`."""
+        return self._connection is None
+
+    def check_writable(self) -> None:
+        """Raise an error if the file cannot be written.
+
+        Raises:
+            ReadOnlyError: with the reason.
+            StoreError: if the file was removed, or replaced by another file.
+        """
+        self.check_place()
+        if not self.closed and not self.writable:
+            raise ReadOnlyError(
+                f"{self.path} was opened for reading only. Open it for writing."
+                if self.read_only
+                else f"No permission to write {self.path}. Change its permissions, or copy it."
+            )
+
+    def check_place(self) -> None:
+        """Raise an error if the file is no longer at its place.
+
+        Raises:
+            StoreError: if it was removed, or replaced by another file.
+        """
+        if self.place is None or self._connection is None:
+            return
+        try:
+            found = self.place.stat()
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != self._identity:
+            what = "was removed" if found is None else "was replaced by another file"
+            raise StoreError(
+                f"{self.path} {what} while it was open, and cannot be written any more. What it held can still be"
+                " saved: backup('another file')."
+            )
+
+    def pages(self) -> tuple[int, int, int]:
+        """Return the number of pages of the file, the number of free ones, and the bytes of a page."""
+        return tuple(int(self.scalar(f"PRAGMA {name}")) for name in ("page_count", "freelist_count", "page_size"))  # type: ignore[return-value]
+
+    @contextmanager
+    def transaction(self, *, wait: bool = True) -> Iterator[None]:
+        """Make all changes inside the block take effect together or not at all; other threads wait.
+
+        Args:
+            wait: Whether to wait some seconds for another process that writes.
+
+        Raises:
+            ReadOnlyError: if the memory was opened for reading only, or may not be written.
+            StoreError: if another process keeps writing, the file is gone, or there is no space.
+        """
+        with self._lock:
+            db = self.connection
+            self.check_place()
+            self.check_writable()
+            waits = int(self.scalar("PRAGMA busy_timeout"))
+            if not wait:
+                db.execute("PRAGMA busy_timeout = 0")
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                yield
+                self.check_place()
+                db.execute("COMMIT")
+                self._written = True
+            except sqlite3.Error as error:
+                self._rollback()
+                raise self._explained(error) from error
+            except BaseException:
+                self._rollback()
+                raise
+            finally:
+                if not wait and self._connection is not None:
+                    db.execute(f"PRAGMA busy_timeout = {waits}")
+
+    def _rollback(self) -> None:
+        if self._connection is not None and self._connection.in_transaction:
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Make everything that is read inside the block come from one state of the file."""
+        with self._lock:
+            if self.connection.in_transaction:
+                yield
+                return
+            try:
+                self.connection.execute("BEGIN")
+            except sqlite3.Error as error:
+                raise self._explained(error) from error
+            try:
+                yield
+            finally:
+                self._rollback()
+
+    def read(self, sql: str, parameters: Sequence[Any] = (), *, named: bool = False) -> list[Any]:
+        """Return all rows of a statement, as tuples or with their columns by name."""
+        with self._lock:
+            try:
+                cursor = self.connection.cursor()
+                cursor.row_factory = sqlite3.Row if named else None
+                return cursor.execute(sql, parameters).fetchall()
+            except sqlite3.Error as error:
+                raise self._explained(error) from error
+            except UnicodeDecodeError as error:
+                raise DamagedError(self.path, str(error)) from None
+
+    def rows(
+        self,
+        table: Table,
+        tail: str = "",
+        *values: Any,
+        among: Sequence[Any] | None = None,
+        texts: bool = True,
+        also: str = "",
+    ) -> list[sqlite3.Row]:
+        """Return rows of a table with their columns by name, each compared with its checksums.
+
+        Args:
+            table: The table.
+            tail: The statement after the table's name.
+            *values: Its parameters.
+            among: For a statement that ends in IN, the values.
+            texts: Whether to read the columns that `text_crc` covers.
+            also: Further columns, "... AS name".
+
+        Raises:
+            DamagedError: if a row is not as it was written.
+        """
+        columns = table.select if texts else table.select_checked
+        sql = f"SELECT {columns}{also and ', ' + also} FROM {table.name} {tail}"
+        rows = self.read(sql, values, named=True) if among is None else self.among(sql, among, *values, named=True)
+        table.verify_rows(self.path, rows, texts=texts)
+        self.schema.check_types(self.path, table, rows, texts=texts)
+        return rows
+
+    def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """Return the first column of the first row of a statement; None without rows."""
+        rows = self.read(sql, parameters)
+        return rows[0][0] if rows else None
+
+    def changed_elsewhere(self) -> int:
+        """Return a number that changes when another connection commits to the file."""
+        return 0 if self.path is None else int(self.scalar("PRAGMA data_version"))
+
+    def among(self, sql: str, values: Sequence[Any], *before: Any, named: bool = False) -> list[Any]:
+        """Return the rows of a statement that ends in IN, read in blocks, because SQLite limits the variables."""
+        rows: list[Any] = []
+        for start in range(0, len(values), _VARIABLES):
+            block = values[start : start + _VARIABLES]
+            rows += self.read(f"{sql} ({','.join('?' * len(block))})", (*before, *block), named=named)
+        return rows
+
+    def insert(self, table: Table, **columns: Any) -> int:
+        """Write a row with its checksums, in place of one with the same key, and return its number."""
+        return int(self.connection.execute(table.insert, table.values(columns)).lastrowid or 0)
+
+    def insert_all(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Write rows as `insert` does."""
+        self.connection.executemany(table.insert, [table.values(row) for row in rows])
+
+    def update(self, table: Table, row: int, **columns: Any) -> None:
+        """Change columns of a row, and its checksums with them.
+
+        Raises:
+            DamagedError: if the row is not as it was written, so that no new checksum confirms it.
+        """
+        for held in self.rows(table, "WHERE row = ?", row):
+            self.insert_changed(table, row, {**dict(held), **columns})
+
+    def insert_changed(self, table: Table, row: int, columns: Mapping[str, Any]) -> None:
+        """Write a row's columns and new checksums; rows that refer to it stay."""
+        values = table.values({**columns, "row": row})
+        self.connection.execute(table.update, dict(zip(table.columns, values, strict=True)))

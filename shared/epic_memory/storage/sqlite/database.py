@@ -1,0 +1,335 @@
+"""Database: one SQLite file as a whole, made, opened, checked, migrated, compacted and copied."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from epic_memory.errors import AlreadyThereError, DamagedError, InvalidInputError, StoreError, decoding
+from epic_memory.storage.sqlite.connection import Connection
+from epic_memory.storage.sqlite.files import SIDE_FILES, check_path, new_file
+from epic_memory.storage.sqlite.tables import META, Schema
+
+_BUSY_SECONDS = 10.0
+# A row is some hundred bytes, and there are a dozen tables: small pages waste the least space in a small file.
+_PAGE = 512
+# A file of at most this many bytes is rewritten without gaps when it is closed, which takes milliseconds.
+_TIDIED = 2_000_000
+
+
+class Database(Connection):
+    """One SQLite file, or a database in memory.
+
+    Args:
+        path: The file, made if it does not exist; None for memory.
+        must_exist: Whether to refuse to make a new file.
+        read_only: Whether never to write into it.
+
+    Raises:
+        StoreError: if the file cannot be opened, is not of this kind, or has another schema version.
+        DamagedError: if it is not as it was written.
+    """
+
+    def __init__(self, path: str | Path | None, *, must_exist: bool = False, read_only: bool = False) -> None:
+        if path is not None and not isinstance(path, (str, PathLike)):
+            raise InvalidInputError(f"Give the name of a file, not {type(path).__name__}.")
+        super().__init__(None if path is None else Path(path), read_only=read_only)
+        self._made = False
+        if self.path is not None and "\x00" in str(self.path):
+            raise StoreError("The name of a file cannot hold a NUL character. Give another name.")
+        try:
+            target = ":memory:" if self.path is None else self._target(self.path, must_exist or read_only)
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{str(path)[:200]!r} cannot be a file: {error}. Give another name.") from None
+        try:
+            self._connection = _connect(target)
+            self._prepare()
+            weakref.finalize(self, self._connection.close)
+        except sqlite3.Error as error:
+            self.close()
+            raise self._explained(error) from error
+        except UnicodeDecodeError as error:
+            self.close()
+            raise DamagedError(self.path, str(error)) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _target(self, path: Path, must_exist: bool) -> str:
+        """Return the file's address for SQLite, after making the file if necessary."""
+        check_path(path, self.schema if must_exist else None)
+        self.place = place = path.resolve()
+        if not place.exists():
+            self._made = _make(place, self.schema)
+        if place.stat().st_size == 0:
+            raise StoreError(
+                f"{path} is empty: it is no {self.schema.noun}, or it was cut. Remove it to begin anew, or go back to a"
+                " copy."
+            )
+        found = place.stat()
+        self._identity = (found.st_dev, found.st_ino)
+        # A file without write permission can still be searched.
+        mode = "rw" if self.writable else "ro"
+        return f"{place.as_uri()}?mode={mode}"
+
+    def _prepare(self) -> None:
+        """Configure the connection, and check the file."""
+        db = self.connection
+        for pragma in (
+            "trusted_schema = OFF",
+            "foreign_keys = ON",
+            "recursive_triggers = ON",
+            "secure_delete = ON",
+            "synchronous = FULL",
+            "temp_store = MEMORY",
+            # A large change stays in RAM until it is committed, so that others can read meanwhile.
+            "cache_spill = OFF",
+        ):
+            db.execute(f"PRAGMA {pragma}")
+        if self.path is None:
+            _found(db, self.schema)
+        else:
+            if self.schema.check_version(db, self.path) < self.schema.version:
+                self._upgrade()
+            with self.reading():
+                self._check()
+            self._end_interrupted()
+            if self.writable and self.scalar("PRAGMA journal_mode") != "delete":
+                # Another program chose another mode, which would leave side files and defeat a byte budget.
+                with suppress(sqlite3.Error):
+                    db.execute("PRAGMA journal_mode = DELETE")
+        self.schema.keep_sums(db)
+
+    def _end_interrupted(self) -> None:
+        """Remove the journal that SQLite leaves behind when a change is interrupted before it changed anything."""
+        if self.writable and Path(f"{self.place}-journal").exists():
+            # If another process is writing now, the journal belongs to it.
+            with suppress(StoreError), self.transaction(wait=False):
+                self.connection.execute(f"PRAGMA user_version = {self.schema.version}")
+
+    def _upgrade(self) -> None:
+        if not self.writable:
+            raise StoreError(
+                f"{self.path} was made by an older epic-memory (schema version"
+                f" {self.scalar('PRAGMA user_version')}), and has to be written once to be brought up to date."
+                " Open it for writing, change its permissions, or copy it."
+            )
+        self._check_structure()
+        self.connection.execute("PRAGMA foreign_keys = OFF")
+        with self.transaction():
+            # Another process may have migrated the file in the meantime.
+            version = self.schema.check_version(self.connection, self.path)
+            if version < self.schema.version:
+                self.schema.migrate(self.connection, version, self.path)
+        self.connection.execute("PRAGMA foreign_keys = ON")
+        self.give_back()
+
+    def _check(self) -> None:
+        """Check everything that can be read quickly."""
+        schema = self.schema
+        schema.check_version(self.connection, self.path)
+        schema.check_schema(self.connection, self.path)
+        self._check_structure()
+        schema.check_sums(self.connection, self.path)
+        schema.check_rows(self.connection, self.path, schema.small)
+        dangling = self.read("PRAGMA foreign_key_check")
+        if dangling:
+            raise DamagedError(self.path, f"a row of its table {dangling[0][0]} refers to one that is not there")
+
+    def _check_structure(self) -> None:
+        found = self.scalar("PRAGMA integrity_check(1)")
+        if found != "ok":
+            raise DamagedError(self.path, str(found)[:200])
+
+    def verify(self) -> int:
+        """Check the whole file, with its structure, its tables and every row; return the number of rows.
+
+        Raises:
+            DamagedError: if anything is not as it was written.
+        """
+        with self.reading(), self._explaining():
+            self._check()
+            return self.schema.check_rows(self.connection, self.path)
+
+    def check_rows(self) -> int:
+        """Compare every row with its checksums; return the number of rows.
+
+        Raises:
+            DamagedError: if one is not as it was written.
+        """
+        with self.reading(), self._explaining():
+            return self.schema.check_rows(self.connection, self.path)
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Raise SQLite's errors inside the block as our own errors."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        except UnicodeDecodeError as error:
+            raise DamagedError(self.path, str(error)) from None
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine. A small file that was written is left without gaps."""
+        with self._lock:
+            if self._connection is not None:
+                with suppress(sqlite3.Error, StoreError):
+                    self._tidy()
+                self._connection.close()
+                self._connection = None
+
+    def _tidy(self) -> None:
+        count, _, size = self.pages()
+        if self._written and self.path is not None and self.writable and count * size <= _TIDIED:
+            self.check_place()
+            # Do not wait for readers: if there are any, the file is not compacted now.
+            self.connection.execute("PRAGMA busy_timeout = 0")
+            self.connection.execute("VACUUM")
+
+    def discard_if_new(self, *, whatever: bool = False) -> None:
+        """Close, and remove the file if this object made it and it is empty; with `whatever`, even if it is not."""
+        with self._lock:
+            if self._made and self.place is not None and self._connection is not None:
+                with suppress(sqlite3.Error, StoreError):
+                    empty = whatever or not self.scalar("SELECT sum(rows) FROM sums")
+                    self._written = False
+                    self.close()
+                    if empty:
+                        self.place.unlink(missing_ok=True)
+            self.close()
+
+    # the description of the file
+
+    def meta(self) -> dict[str, Any]:
+        """Return everything in `meta`, decoded."""
+        with decoding(self.path):
+            return {str(row["key"]): json.loads(row["value"]) for row in self.rows(META)}
+
+    def set_meta(self, **values: Any) -> None:
+        """Write some keys of `meta`; None removes a key."""
+        for key, value in values.items():
+            self.connection.execute("DELETE FROM meta WHERE key = ?", (key,))
+            if value is not None:
+                self.insert(META, key=key, value=json.dumps(value, separators=(",", ":")))
+
+    # the whole file
+
+    def give_back(self) -> None:
+        """Return freed pages to the file system."""
+        with self._lock:
+            try:
+                # `execute` would free only one page for each call.
+                self.connection.executescript("PRAGMA incremental_vacuum;")
+            except sqlite3.OperationalError as error:
+                # The change itself is committed; if another process is reading now, the space is returned another time.
+                if "locked" not in str(error) and "busy" not in str(error):
+                    raise self._explained(error) from error
+
+    def limit_pages(self, pages: int) -> None:
+        """Limit the number of pages of the file; 0 for any number."""
+        self.page_limit = pages
+        self.scalar(f"PRAGMA max_page_count = {pages or 2**31 - 2}")
+
+    def file_bytes(self) -> int:
+        """Return the bytes on disk, including side files; for a database in memory, the bytes its file would have."""
+        if self.place is None:
+            count, _, size = self.pages()
+            return count * size
+        files = [self.place, *(Path(f"{self.place}{suffix}") for suffix in SIDE_FILES)]
+        total = 0
+        for file in files:
+            with suppress(OSError):
+                total += file.stat().st_size
+        return total
+
+    def compact(self) -> None:
+        """Rewrite the whole file without gaps; if a budget leaves no room for that, return free pages."""
+        with self._lock:
+            self.check_place()
+            self.check_writable()
+            if self.page_limit:
+                self.give_back()
+                return
+            try:
+                self.connection.execute("VACUUM")
+            except sqlite3.Error as error:
+                raise self._explained(error) from error
+
+    def check_other(self, path: Path) -> None:
+        """Raise an error if another file is to be written over this one.
+
+        Raises:
+            StoreError: if the path is this file.
+        """
+        if self.place is not None and path.exists() and self.place.exists() and path.samefile(self.place):
+            raise StoreError(f"{path} is the {self.schema.noun} itself. Give another name.")
+
+    def copy_to(self, path: Path, *, overwrite: bool) -> None:
+        """Write a copy of the last committed state, completely or not at all.
+
+        Raises:
+            StoreError: if it cannot be written, or exists and `overwrite` is off.
+        """
+        check_path(path)
+        self.check_other(path)
+        try:
+            there = self.place is not None and self.place.exists()
+            mode = self.place.stat().st_mode & 0o777 if self.place is not None and there else 0o600
+            with new_file(path, overwrite=overwrite, mode=mode) as made, self._lock:
+                copy = sqlite3.connect(made, isolation_level=None)
+                try:
+                    self.connection.backup(copy)
+                finally:
+                    copy.close()
+        except sqlite3.Error as error:
+            raise StoreError(f"{path} cannot be written: {error}") from error
+
+
+class Repository:
+    """Reader and writer of one table, or of some that belong together.
+
+    Args:
+        db: The file, or a database in memory.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @property
+    def path(self) -> Path | None:
+        """The path of the file as it was given; None for memory."""
+        return self.db.path
+
+
+def _connect(target: str) -> sqlite3.Connection:
+    return sqlite3.connect(target, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _found(db: sqlite3.Connection, schema: Schema) -> None:
+    """Make the tables in an empty database."""
+    db.execute(f"PRAGMA page_size = {_PAGE}")
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    db.execute("BEGIN")
+    schema.make(db)
+    db.execute("COMMIT")
+
+
+def _make(path: Path, schema: Schema) -> bool:
+    """Make an empty file, completely or not at all; return False if another process was faster."""
+    try:
+        with new_file(path, overwrite=False) as made:
+            db = sqlite3.connect(made, isolation_level=None)
+            try:
+                _found(db, schema)
+            finally:
+                db.close()
+    except AlreadyThereError:
+        return False
+    return True

@@ -1,0 +1,202 @@
+"""Tables with checksums: the description of one kind of SQLite file, with how it is made and checked.
+
+Each row carries a checksum of its columns (`crc`; if a row has long texts, `text_crc` covers these, so that a row can
+be checked without reading them). `sums` holds the number of rows and the sum of their checksums for each table, so that
+a missing row is noticed too. Triggers keep it up to date; they belong to the connection, not to the file, which holds
+none.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TypeAlias
+
+from epic_memory.errors import DamagedError, StoreError
+from epic_memory.storage.sqlite.connection import Table
+
+_SUMS = "CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER, total INTEGER) WITHOUT ROWID;\n"
+
+
+Migration: TypeAlias = Callable[[sqlite3.Connection], None]
+"""A function that converts a file from one version of its tables to the next, inside a transaction.
+
+Its statements are written out: it uses neither a `Table` nor the statements of a `Schema`, which later versions change.
+"""
+
+META = Table("meta", ("key", "value"))
+"""Description of a file: keys and JSON values."""
+
+
+# The types of values by a column's declared type; without one, it holds texts, compressed or not.
+_TYPES: dict[str, set[type]] = {"TEXT": {str}, "INTEGER": {int}, "REAL": {float}, "BLOB": {bytes}, "": {str, bytes}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """Schema of one kind of file.
+
+    Attributes:
+        noun: The name of such a file.
+        made_by: How to make one, for messages about a file that does not exist.
+        application_id: Distinguishes it from other SQLite files.
+        statements: The statements that make the tables, except `sums`.
+        tables: All tables.
+        small: Tables in which a changed row could go unnoticed, because no index covers it: read completely on opening.
+        migrations: One step for each version after the first.
+    """
+
+    noun: str
+    made_by: str
+    application_id: int
+    statements: str
+    tables: tuple[Table, ...]
+    small: tuple[Table, ...]
+    migrations: tuple[Migration, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """The version of the tables, which is written into the file."""
+        return 1 + len(self.migrations)
+
+    @cached_property
+    def types(self) -> dict[str, dict[str, set[type]]]:
+        """The types that values may have, by table and column."""
+        with closing(sqlite3.connect(":memory:")) as db:
+            self.make(db)
+            return {
+                table.name: {
+                    name: _TYPES[declared] | (set() if never_null else {type(None)})
+                    for _, name, declared, never_null, *_ in db.execute(f"PRAGMA table_info({table.name})")
+                }
+                for table in self.tables
+            }
+
+    def check_types(self, path: Path | None, table: Table, rows: Sequence[sqlite3.Row], *, texts: bool) -> None:
+        """Raise a `DamagedError` unless all values of rows have their column's type."""
+        types = self.types[table.name]
+        for name in (*table.checked, *(table.texts if texts else ())):
+            if not {type(row[name]) for row in rows} <= types[name]:
+                raise DamagedError(path, f"a value of {name} in its table {table.name} has another type than we write")
+
+    def make(self, db: sqlite3.Connection) -> None:
+        """Write the tables into an empty database, inside a transaction."""
+        _execute(db, self.statements + _SUMS)
+        db.executemany("INSERT INTO sums VALUES (?, 0, 0)", [(table.name,) for table in self.tables])
+        db.execute(f"PRAGMA application_id = {self.application_id}")
+        db.execute(f"PRAGMA user_version = {self.version}")
+
+    def is_at(self, path: Path) -> bool:
+        """Tell by its header whether an existing file is of this kind."""
+        with path.open("rb") as file:
+            header = file.read(72)
+        return header.startswith(b"SQLite format 3\0") and header[68:72] == self.application_id.to_bytes(4, "big")
+
+    def keep_sums(self, db: sqlite3.Connection) -> None:
+        """Make this connection keep `sums` up to date."""
+        for table in self.tables:
+            name = table.name
+            for kind, event, rows, total in (
+                ("made", "INSERT", 1, "new.crc"),
+                ("gone", "DELETE", -1, "-old.crc"),
+                ("changed", "UPDATE OF crc", 0, "new.crc - old.crc"),
+            ):
+                db.execute(
+                    f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_{kind} AFTER {event} ON main.{name} BEGIN"
+                    f" UPDATE sums SET rows = rows + {rows}, total = total + ({total}) WHERE name = '{name}'; END"
+                )
+
+    def check_version(self, db: sqlite3.Connection, path: Path | None) -> int:
+        """Return the version of a file's tables.
+
+        Raises:
+            StoreError: if the file is not of this kind, or its version is unknown.
+        """
+        if db.execute("PRAGMA application_id").fetchone()[0] != self.application_id:
+            raise StoreError(f"{path} is not a {self.noun} of epic-memory. Give another file name.")
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if not 0 < version <= self.version:
+            raise StoreError(
+                f"{path} has schema version {version}, this epic-memory reads {self.version}."
+                " Use the version of epic-memory that made it, or a newer one."
+            )
+        return version
+
+    def migrate(self, db: sqlite3.Connection, version: int, path: Path | None) -> None:
+        """Convert a file from an earlier version to this one, inside a transaction without foreign keys.
+
+        Raises:
+            DamagedError: if its tables are then not those of this version.
+        """
+        for migration in self.migrations[version - 1 :]:
+            migration(db)
+        db.execute(f"PRAGMA user_version = {self.version}")
+        self.check_schema(db, path)
+
+    def check_schema(self, db: sqlite3.Connection, path: Path | None) -> None:
+        """Raise an error unless the tables are exactly ours, so that a file can neither execute nor hide anything.
+
+        Raises:
+            StoreError: if it holds a view or a trigger.
+            DamagedError: if its tables are not ours.
+        """
+        foreign = db.execute("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') LIMIT 1").fetchone()
+        if foreign is not None:
+            raise StoreError(f"{path} holds {foreign[0]!r}, which no {self.noun} holds. Do not trust this file.")
+        if described(db) != _expected(self.statements + _SUMS):
+            raise DamagedError(path, f"its tables are not those of a {self.noun}")
+
+    def check_sums(self, db: sqlite3.Connection, path: Path | None) -> None:
+        """Compare each table with its row in `sums`.
+
+        Raises:
+            DamagedError: if rows are missing or were changed.
+        """
+        sums = {name: (rows, total) for name, rows, total in db.execute("SELECT name, rows, total FROM sums")}
+        for table in self.tables:
+            found = db.execute(f"SELECT count(*), coalesce(sum(crc), 0) FROM {table.name}").fetchone()
+            if sums.get(table.name) != found:
+                raise DamagedError(path, f"its table {table.name} has {found[0]} rows that are not those written")
+
+    def check_rows(self, db: sqlite3.Connection, path: Path | None, tables: Sequence[Table] | None = None) -> int:
+        """Compare every row, of all tables or some, with its checksums; return the number of rows.
+
+        Raises:
+            DamagedError: if one is not as it was written.
+        """
+        count = 0
+        cursor = db.cursor()
+        cursor.row_factory = sqlite3.Row
+        for table in self.tables if tables is None else tables:
+            for row in cursor.execute(f"SELECT {table.select} FROM {table.name}"):
+                table.verify_rows(path, [row], texts=True)
+                self.check_types(path, table, [row], texts=True)
+                count += 1
+        return count
+
+
+def described(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """Return the tables and indexes of a database: name, table, and the statement that made it."""
+    found = db.execute("SELECT name, tbl_name, sql FROM main.sqlite_master ORDER BY name").fetchall()
+    return [(str(name), str(table), str(sql)) for name, table, sql in found]
+
+
+@lru_cache(maxsize=8)
+def _expected(statements: str) -> list[tuple[str, str, str]]:
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        _execute(db, statements)
+        return described(db)
+    finally:
+        db.close()
+
+
+def _execute(db: sqlite3.Connection, statements: str) -> None:
+    # `executescript` would commit the transaction.
+    for statement in statements.split(";\n"):
+        if statement.strip():
+            db.execute(statement)

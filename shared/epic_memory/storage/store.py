@@ -1,0 +1,166 @@
+"""Store of a memory: one file, a repository for each table, and operations on several tables."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from epic_memory.errors import decoding
+from epic_memory.storage.codecs import deflated, inflated, inflated_by, packed
+from epic_memory.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, MEMORY, PREFERENCES
+from epic_memory.storage.mentions import Mentions
+from epic_memory.storage.sqlite.connection import Table
+from epic_memory.storage.sqlite.database import Database
+from epic_memory.storage.tables.edits import Edits
+from epic_memory.storage.tables.entries import Entries
+from epic_memory.storage.tables.graph import Graph
+from epic_memory.storage.tables.items import Items, RetryQueue
+from epic_memory.storage.tables.learnt import Learnt
+from epic_memory.storage.tables.preferences import Preferences
+from epic_memory.storage.tables.proposals import Proposals
+from epic_memory.storage.tables.seen import Seen
+from epic_memory.storage.tables.verdicts import Verdicts
+from epic_memory.types import FloatArray, Preference
+from epic_memory.types.items import content_of
+
+
+class Store(Database):
+    """A memory's file. It is opened as a `Database` is.
+
+    Attributes:
+        preferences, items, entries, verdicts, retry_queue, seen, edits, proposals, learnt, graph: The repositories of
+            its tables.
+    """
+
+    schema = MEMORY
+
+    def __init__(self, path: str | Path | None, *, must_exist: bool = False, read_only: bool = False) -> None:
+        self.graph = Graph(self)
+        self.items = Items(self, self.graph)
+        self.preferences = Preferences(self)
+        self.entries = Entries(self, self.items, self.preferences)
+        self.verdicts = Verdicts(self)
+        self.retry_queue = RetryQueue(self)
+        self.seen = Seen(self, self.verdicts)
+        self.edits = Edits(self)
+        self.proposals = Proposals(self)
+        self.learnt = Learnt(self)
+        super().__init__(path, must_exist=must_exist, read_only=read_only)
+
+    def remove_preference(self, namespace: str, preference_id: str, *, keep_texts: bool = False) -> None:
+        """Remove a preference with its entries, and the items nothing else holds; or keep these by their texts."""
+        row = self.preferences.row(namespace, preference_id)
+        if row is not None:
+            items = self.take_out(namespace, row, preference_id)[1]
+            self.drop_orphans(items, keep_texts=keep_texts)
+
+    def take_out(self, namespace: str, row: int, preference_id: str) -> tuple[int, list[int]]:
+        """Remove a preference with its entries, and what mentions it; return its position and the items it held."""
+        position, text = self.read("SELECT position, text FROM preferences WHERE row = ?", (row,))[0]
+        items = self.entries.items_under(row)
+        self.connection.execute("DELETE FROM preferences WHERE row = ?", (row,))
+        self.verdicts.forget_preference(namespace, Preference(id=preference_id, text=text))
+        self.retry_queue.stop_waiting_for(namespace, preference_id)
+        self.seen.forget_records(namespace, preference=row)
+        self.proposals.forget(namespace, [text])
+        staying = [other for (other,) in self.read("SELECT text FROM preferences WHERE namespace = ?", (namespace,))]
+        mentions = Mentions(text, staying)
+        self.entries.forget_mentions(namespace, mentions)
+        self.seen.forget_mentions(namespace, mentions)
+        self.verdicts.forget_mentions(namespace, mentions, staying, (item.text for item in self.items.all(namespace)))
+        return int(position), items
+
+    def drop_orphans(self, items: Sequence[int], *, keep_texts: bool = False) -> None:
+        """Remove those of the items that have no entries; or keep those whose E(x) is stored in the light tier."""
+        held = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
+        orphans = list(self.among(f"SELECT row, embedding IS NULL FROM items WHERE {held} AND row IN", items))
+        self.graph.leave([row for row, _ in orphans])
+        going = [(row,) for row, bare in orphans if bare or not keep_texts]
+        self.connection.executemany("DELETE FROM items WHERE row = ?", going)
+
+    def shorten(self, item_row: int, text: str) -> None:
+        """Shorten an item's stored text. It still counts as the version that was added."""
+        entries = self.entries.texts_under("item", item_row)
+        # The part that was cut off must not stay in the graph.
+        self.graph.leave([item_row])
+        self.update(ITEMS, item_row, text=deflated(text))
+        self.entries.compress_anew(entries)
+
+    def set_preference(self, namespace: str, preference: Preference, vector: FloatArray) -> None:
+        """Update a held preference's text, embedding and time of expiry."""
+        row = self.preferences.row(namespace, preference.id)
+        if row is not None:
+            entries = self.entries.texts_under("preference", row)
+            self.preferences.write(row, preference, vector)
+            self.entries.compress_anew(entries)
+
+    def has_expired(self, namespace: str) -> bool:
+        """Tell whether an edit, a proposal or an item of the retry queue has expired."""
+        one = "SELECT 1 FROM {} WHERE namespace = ?1 AND expires <= ?2"
+        sql = " UNION ALL ".join(one.format(table) for table in ("edits", "proposals", "pending"))
+        return self.scalar(f"{sql} LIMIT 1", (namespace, time.time())) is not None
+
+    def drop_expired(self, namespace: str) -> None:
+        """Remove the edits, proposals and items of the retry queue that have expired. Call it inside a transaction."""
+        for table in (self.edits, self.proposals, self.retry_queue):
+            table.drop_expired(namespace)
+
+    def embedded_texts(self) -> dict[Table, dict[int, str]]:
+        """Return the text of every stored embedding, by table and row."""
+        with decoding(self.path):
+            items = {
+                row: (inflated(text), json.loads(metadata))
+                for row, text, metadata in self.read("SELECT row, text, metadata FROM items")
+            }
+            contents = {row: content_of(text, metadata) for row, (text, metadata) in items.items()}
+            preferences = dict(self.read("SELECT row, text FROM preferences"))
+            entries = {
+                row: inflated_by(instruction, items[item][0], preferences.get(preference, "")) or contents[item]
+                for row, item, preference, instruction in self.read(
+                    "SELECT row, item, preference, instruction FROM entries"
+                )
+            }
+        return {PREFERENCES: preferences, ENTRIES: entries, ITEMS: contents, ENTITIES: self.graph.entity_names()}
+
+    def replace_vectors(self, vectors: Mapping[Table, Mapping[int, FloatArray]]) -> None:
+        """Replace the stored embeddings: by table, row to vector."""
+        for table, new in vectors.items():
+            codes = packed(np.stack(list(new.values())), small=table is ITEMS) if new else []
+            for row, code in zip(new, codes, strict=True):
+                self.update(table, row, **{"embedding" if table is ITEMS else "vector": code})
+
+    def counts(self, namespace: str) -> dict[str, int]:
+        """Count items, facts, light items, entries, preferences, pending items, verdicts and items in the ledger."""
+        one = (namespace,)
+        light = len(self.items.light_rows(namespace))
+        facts = len(self.items.marks(namespace)[0])
+        return {
+            "items": int(self.scalar("SELECT count(*) FROM items WHERE namespace = ?", one)) - light - facts,
+            "facts": facts,
+            "light": light,
+            "entries": self.scalar(
+                "SELECT count(*) FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?", one
+            ),
+            "preferences": self.scalar("SELECT count(*) FROM preferences WHERE namespace = ?", one),
+            "pending": self.retry_queue.count(namespace),
+            "verdicts": self.verdicts.count(),
+            "seen": self.seen.count(namespace),
+        }
+
+    def sums(self) -> tuple[tuple[str, int, int], ...]:
+        """Return each table's row count and sum of checksums, and its highest row: if equal, the contents are equal."""
+        apart = "('uses', 'not_kept', 'edits', 'proposals', 'learnt')"  # no search depends on these
+        return tuple(
+            self.read(
+                f"SELECT name, rows, total FROM sums WHERE name NOT IN {apart}"
+                f" UNION ALL SELECT name, -1, seq FROM sqlite_sequence WHERE name NOT IN {apart} ORDER BY 1, 2"
+            )
+        )
+
+    def holds_anything(self) -> bool:
+        """Tell whether there is any row besides the description."""
+        return bool(self.scalar("SELECT sum(rows) FROM sums WHERE name != 'meta'"))

@@ -1,0 +1,293 @@
+"""Entries: the table of items under preferences, with instruction, stance and embedding, and the table of uses."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from epic_memory.errors import decoding
+from epic_memory.storage.codecs import deflated_by, inflated, inflated_by, packed, unpacked
+from epic_memory.storage.memory_schema import ENTRIES, USES
+from epic_memory.storage.mentions import Mentions
+from epic_memory.storage.sqlite.database import Database, Repository
+from epic_memory.storage.tables.items import ITEM_BYTES, HeldItem, Items
+from epic_memory.storage.tables.preferences import Preferences
+from epic_memory.types import FloatArray, MemoryEntry, Preference, Stance
+from epic_memory.types.digests import digest
+
+_STANCES = {str(stance): stance for stance in Stance}
+_AT_ONCE = 500
+_HERE = "JOIN items ON items.row = entries.item WHERE items.namespace = ?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewEntry:
+    """An entry to be written; see `types.MemoryEntry` for the fields.
+
+    Attributes:
+        verifier: The number of the verifier that decided (`verifier_number`).
+        added: Unix seconds; None for now.
+    """
+
+    preference_id: str | None
+    instruction: str
+    stance: Stance
+    rationale: str
+    confidence: float | None
+    similarity: float
+    vector: FloatArray
+    verifier: int = 0
+    added: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryRows:
+    """The entries of one namespace as columns, for its index.
+
+    Attributes:
+        rows, crcs, items, preferences, stances: One for each entry: its row, its checksum, its item's row, its
+            preference's row (-1 without one) and its stance.
+        vectors: Shape `(n, d)`.
+    """
+
+    rows: list[int]
+    crcs: list[int]
+    items: list[int]
+    preferences: list[int]
+    stances: list[Stance]
+    vectors: FloatArray
+
+
+def verifier_number(name: str) -> int:
+    """Return the number for a verifier's name that entries store."""
+    return int.from_bytes(digest(name, size=4), "little")
+
+
+class Entries(Repository):
+    """Repository of the entries of a memory, and of how often each was returned."""
+
+    def __init__(self, db: Database, items: Items, preferences: Preferences) -> None:
+        super().__init__(db)
+        self.items = items
+        self.preferences = preferences
+
+    # entries
+
+    def items_under(self, preference_row: int) -> list[int]:
+        """Return the rows of the items that have an entry under a preference."""
+        found = self.db.read("SELECT item FROM entries WHERE preference = ?", (preference_row,))
+        return [int(item) for (item,) in found]
+
+    def preferences_of(self, item_row: int) -> dict[str | None, int]:
+        """Return preference id to entry row, for an item's entries."""
+        rows = self.db.read(
+            "SELECT p.id, e.row FROM entries e LEFT JOIN preferences p ON p.row = e.preference WHERE e.item = ?",
+            (item_row,),
+        )
+        return dict(rows)
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Remove entries."""
+        self.db.connection.executemany("DELETE FROM entries WHERE row = ?", [(row,) for row in rows])
+
+    def add(self, item_row: int, preference: int | None, entry: NewEntry) -> int:
+        """Write an entry under a preference's row; return its row."""
+        known = self._texts_of(item_row, preference)
+        return self.db.insert(
+            ENTRIES,
+            item=item_row,
+            preference=preference,
+            stance=str(entry.stance),
+            confidence=None if entry.confidence is None else float(entry.confidence),
+            similarity=float(entry.similarity),
+            added=int(time.time()) if entry.added is None else entry.added,
+            verifier=entry.verifier,
+            vector=packed(entry.vector.reshape(1, -1))[0],
+            instruction=deflated_by(entry.instruction, *known),
+            rationale=deflated_by(entry.rationale, *known),
+        )
+
+    def _texts_of(self, item_row: int, preference_row: int | None) -> tuple[str, str]:
+        """Return the texts by which an entry's own texts are compressed: its item's, and its preference's."""
+        item = self.db.scalar("SELECT text FROM items WHERE row = ?", (item_row,))
+        preference = self.db.scalar("SELECT text FROM preferences WHERE row = ?", (preference_row,))
+        with decoding(self.db.path):
+            return inflated(item), str(preference or "")
+
+    def texts_under(self, where: str, row: int) -> list[tuple[int, dict[str, str]]]:
+        """Return entry rows with their texts, to compress them again after an item's or a preference's text changes."""
+        return [
+            (int(entry["row"]), self._texts(entry))
+            for entry in self.db.rows(ENTRIES, f"WHERE {where} = ? ORDER BY row", row)
+        ]
+
+    def _texts(self, entry: sqlite3.Row) -> dict[str, str]:
+        known = self._texts_of(entry["item"], entry["preference"])
+        with decoding(self.db.path):
+            return {name: inflated_by(entry[name], *known) for name in ENTRIES.texts}
+
+    def compress_anew(self, entries: Sequence[tuple[int, dict[str, str]]]) -> None:
+        """Write the texts of entries, compressed by the present texts of their items and preferences."""
+        for row, texts in entries:
+            item, preference = self.db.read("SELECT item, preference FROM entries WHERE row = ?", (row,))[0]
+            known = self._texts_of(item, preference)
+            self.db.update(ENTRIES, row, **{name: deflated_by(text, *known) for name, text in texts.items()})
+
+    def forget_mentions(self, namespace: str, mentions: Mentions) -> None:
+        """Remove sentences that mention a removed preference from texts of entries; their embeddings stay."""
+        preferences = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
+        found = self.db.read(f"SELECT entries.row FROM entries {_HERE}", (namespace,))
+        rows = [row for (row,) in found]
+        for start in range(0, len(rows), _AT_ONCE):
+            some = rows[start : start + _AT_ONCE]
+            tail = "JOIN items ON items.row = entries.item WHERE entries.row IN"
+            for entry in self.db.rows(ENTRIES, tail, among=some, also="items.text AS item_text"):
+                with decoding(self.db.path):
+                    known = (inflated(entry["item_text"]), preferences.get(entry["preference"], ""))
+                    texts = {name: inflated_by(entry[name], *known) for name in ENTRIES.texts}
+                left = {name: mentions.without(text, known[0]) for name, text in texts.items()}
+                if left != texts:
+                    stored = {name: deflated_by(text, *known) for name, text in left.items()}
+                    self.db.update(ENTRIES, entry["row"], **stored)
+
+    def at(
+        self,
+        scores: Mapping[int, float],
+        items: Mapping[int, HeldItem],
+        preferences: Mapping[int, Preference],
+        namespace: str,
+    ) -> dict[int, MemoryEntry]:
+        """Return entry row to entry, for rows with their scores in a search.
+
+        Args:
+            scores: Scores by entry row.
+            items: The items of the entries, by row.
+            preferences: The preferences of the entries, by row.
+            namespace: The namespace of the entries.
+        """
+        found = self.db.rows(ENTRIES, "WHERE row IN", among=list(scores))
+        with decoding(self.db.path):
+            return {row["row"]: _entry(row, items, preferences, namespace, scores[row["row"]]) for row in found}
+
+    def of_item(self, namespace: str, item_row: int) -> list[MemoryEntry]:
+        """Return an item's entries, oldest first."""
+        items, preferences = self.items.held_at([item_row]), self.preferences.at(namespace)
+        with decoding(self.db.path):
+            return [_entry(row, items, preferences, namespace, None) for row in self._of(item_row)]
+
+    def of(self, namespace: str, rows: Sequence[int]) -> dict[int, MemoryEntry]:
+        """Return entry row to entry, for some rows."""
+        found = self.db.rows(ENTRIES, "WHERE row IN", among=rows)
+        items = self.items.held_at(sorted({row["item"] for row in found}))
+        preferences = self.preferences.at(namespace)
+        with decoding(self.db.path):
+            return {row["row"]: _entry(row, items, preferences, namespace, None) for row in found}
+
+    def added(self, namespace: str) -> dict[int, float]:
+        """Return entry row to when it was written, in Unix seconds, for a namespace."""
+        return {
+            row: float(at)
+            for row, at in self.db.read(f"SELECT entries.row, entries.added FROM entries {_HERE}", (namespace,))
+        }
+
+    def _of(self, item_row: int) -> list[sqlite3.Row]:
+        return self.db.rows(ENTRIES, "WHERE item = ? ORDER BY row", item_row)
+
+    def crcs(self, namespace: str) -> dict[int, tuple[int, int, int]]:
+        """Return entry row to checksum, preference row (-1 without one) and item row, for a namespace."""
+        columns = "entries.row, entries.crc, coalesce(entries.preference, -1), entries.item"
+        rows = self.db.read(f"SELECT {columns} FROM entries {_HERE}", (namespace,))
+        return {row: (crc, preference, item) for row, crc, preference, item in rows}
+
+    def rows(
+        self,
+        namespace: str,
+        dimension: int,
+        *,
+        under: AbstractSet[int] | None = None,
+        rows: Sequence[int] | None = None,
+    ) -> EntryRows:
+        """Return the entries of a namespace, oldest first: all, or some, under some preferences (-1: none)."""
+        if rows is None:
+            found = self.db.rows(ENTRIES, f"{_HERE} ORDER BY entries.row", namespace, texts=False)
+        else:
+            found = self.db.rows(ENTRIES, "WHERE row IN", among=sorted(rows), texts=False)
+        preferences = [-1 if row["preference"] is None else row["preference"] for row in found]
+        if under is not None and not under >= set(preferences):
+            found = [row for row, preference in zip(found, preferences, strict=True) if preference in under]
+            preferences = [preference for preference in preferences if preference in under]
+        with decoding(self.db.path):
+            return EntryRows(
+                rows=[row["row"] for row in found],
+                crcs=[row["crc"] for row in found],
+                items=[row["item"] for row in found],
+                preferences=preferences,
+                stances=[_STANCES.get(row["stance"]) or Stance(row["stance"]) for row in found],
+                vectors=unpacked([row["vector"] for row in found], dimension),
+            )
+
+    def lines(self, item_row: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return the rows of an item's entries and their columns without vectors, oldest first."""
+        left_out = ("item", "vector")
+        return [
+            (
+                int(row["row"]),
+                {**{name: row[name] for name in ENTRIES.checked if name not in left_out}, **self._texts(row)},
+            )
+            for row in self._of(item_row)
+        ]
+
+    def stored(self, namespace: str, rows: Sequence[int] | None = None) -> list[sqlite3.Row]:
+        """Return the entries of a namespace, oldest first, all or some: columns, `text_bytes` and `item_bytes`."""
+        text = "length(CAST(entries.instruction AS BLOB)) + length(CAST(entries.rationale AS BLOB))"
+        also = f"{text} AS text_bytes, {ITEM_BYTES} AS item_bytes"
+        if rows is None:
+            return self.db.rows(ENTRIES, f"{_HERE} ORDER BY entries.row", namespace, also=also, texts=False)
+        tail = f"{_HERE} AND entries.row IN"
+        return self.db.rows(ENTRIES, tail, namespace, among=sorted(rows), also=also, texts=False)
+
+    # use
+
+    def uses(self) -> dict[int, tuple[int, int]]:
+        """Return entry row to how often a search returned it, and when it last did, in Unix seconds."""
+        return {row["entry"]: (row["count"], row["used"]) for row in self.db.rows(USES)}
+
+    def add_uses(self, uses: Mapping[int, tuple[int, int]]) -> None:
+        """Add to the uses of entries that still exist. Call it inside a transaction."""
+        held = sorted(row for (row,) in self.db.among("SELECT row FROM entries WHERE row IN", list(uses)))
+        before = {row["entry"]: row for row in self.db.rows(USES, "WHERE entry IN", among=held)}
+        rows = []
+        for entry in held:
+            (count, used), known = uses[entry], before.get(entry)
+            if known is not None:
+                count, used = count + known["count"], max(used, known["used"])
+            rows.append({"entry": entry, "count": count, "used": used})
+        self.db.insert_all(USES, rows)
+
+
+def _entry(
+    row: sqlite3.Row,
+    items: Mapping[int, HeldItem],
+    preferences: Mapping[int, Preference],
+    namespace: str,
+    score: float | None,
+) -> MemoryEntry:
+    held, preference = items[row["item"]], preferences.get(row["preference"])
+    known = (held.item.text, "" if preference is None else preference.text)
+    return MemoryEntry(
+        namespace=namespace,
+        item_id=held.item.id,
+        preference_id=None if preference is None else preference.id,
+        preference="" if preference is None else preference.text,
+        instruction=inflated_by(row["instruction"], *known),
+        stance=Stance(row["stance"]),
+        rationale=inflated_by(row["rationale"], *known),
+        confidence=None if row["confidence"] is None else float(row["confidence"]),
+        similarity=float(row["similarity"]),
+        added=float(row["added"]),
+        score=score,
+    )

@@ -1,0 +1,317 @@
+"""Items: the table in which each is stored once, however many entries it has, and the retry queue."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from epic_memory.errors import decoding
+from epic_memory.storage.codecs import deflated, inflated, packed, unpacked
+from epic_memory.storage.memory_schema import ITEMS, PENDING
+from epic_memory.storage.sqlite.database import Database, Repository
+from epic_memory.storage.tables.graph import Graph
+from epic_memory.types import FloatArray, Item
+from epic_memory.types.digests import item_digest
+from epic_memory.types.metadata import dumped_metadata
+from epic_memory.types.validation import moment
+
+ITEM_BYTES = (
+    "length(CAST(items.text AS BLOB)) + length(CAST(items.metadata AS BLOB)) + 2 * length(CAST(items.id AS BLOB))"
+)
+"""About how many bytes the columns and the index of an item take, without its embedding, in SQL."""
+_BLOCK = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldItem:
+    """An item as it is stored.
+
+    Attributes:
+        item: The item; its text may have been shortened.
+        digest: Digest of the version that was added.
+        waits: Whether it waits in the retry queue and is not held.
+    """
+
+    item: Item
+    digest: bytes
+    waits: bool = False
+
+    def is_version(self, item: Item) -> bool:
+        """Tell whether an item is this one, as it was added or as it is stored now."""
+        return version_of(item) in (self.digest, version_of(self.item))
+
+
+def version_of(item: Item) -> bytes:
+    """Return the digest of an item; the order of the keys in its metadata does not matter."""
+    metadata = dumped_metadata(item.metadata, item.id)
+    marks = [f"until {item.ends!r}"] * (item.expires_at is not None) + ["fact"] * item.fact
+    return item_digest(item.id, item.text, "\0".join([metadata, *marks]))
+
+
+class Items(Repository):
+    """Repository of the items of a memory."""
+
+    def __init__(self, db: Database, graph: Graph) -> None:
+        super().__init__(db)
+        self.graph = graph
+
+    # writing
+
+    def put(self, namespace: str, item: Item, vector: FloatArray | None = None, *, version: bytes | None = None) -> int:
+        """Write an item of which no other version is held, with E(x) if it is known; return its row.
+
+        `version` is the digest of the version that was added, if it is another than this one.
+        """
+        return self.db.insert(
+            ITEMS,
+            namespace=namespace,
+            id=item.id,
+            digest=version_of(item) if version is None else version,
+            metadata=dumped_metadata(item.metadata, item.id, ordered=True),
+            embedding=None if vector is None else packed(vector.reshape(1, -1), small=True)[0],
+            fact=int(item.fact),
+            expires=None if item.expires_at is None else item.ends,
+            text=deflated(item.text),
+        )
+
+    def remove(self, namespace: str, ids: Sequence[str]) -> None:
+        """Remove items with their entries, their passages in the graph, and their place in the retry queue."""
+        if not ids:
+            return
+        if found := list(self.db.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)):
+            self.graph.leave([row for (row,) in found])
+        for table in ("items", "pending"):
+            self.db.connection.executemany(
+                f"DELETE FROM {table} WHERE namespace = ? AND id = ?", [(namespace, item_id) for item_id in ids]
+            )
+
+    def promote(self, item_row: int) -> None:
+        """Record that an item of the light tier has entries now."""
+        self.graph.hints.add(items=[item_row])
+
+    # reading
+
+    def known(self, namespace: str, ids: Sequence[str]) -> dict[str, HeldItem]:
+        """Return id to item, for ids that are held or wait; held items take precedence over waiting."""
+        return {one.item.id: one for one in self._versions(namespace, ids)}
+
+    def _versions(self, namespace: str, ids: Sequence[str]) -> list[HeldItem]:
+        """Return the items with these ids, first those that wait, then those that are held."""
+        mine = "WHERE namespace = ? AND id IN"
+        with decoding(self.db.path):
+            waiting = [_item(row) for row in self.db.rows(PENDING, mine, namespace, among=ids)]
+            found = [HeldItem(item=item, digest=version_of(item), waits=True) for item in waiting]
+            return found + [_held(row) for row in self.db.rows(ITEMS, mine, namespace, among=ids)]
+
+    def is_current(self, namespace: str, item: Item) -> bool:
+        """Tell whether exactly this version of an item is held, or waits in the retry queue."""
+        return any(one.is_version(item) for one in self._versions(namespace, [item.id]))
+
+    def row(self, namespace: str, item_id: str) -> int | None:
+        """Return the row of a held item, or None."""
+        row = self.db.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
+        return None if row is None else int(row)
+
+    def ids(self, namespace: str) -> dict[int, str]:
+        """Return row to id, for the items of a namespace, oldest first."""
+        found = self.db.read("SELECT row, id FROM items WHERE namespace = ? ORDER BY row", (namespace,))
+        return {int(row): str(item_id) for row, item_id in found}
+
+    def all(self, namespace: str) -> Iterator[Item]:
+        """Yield all held items, oldest first, read in blocks."""
+        for _, held in self.held(namespace):
+            yield held.item
+
+    def held(self, namespace: str) -> Iterator[tuple[int, HeldItem]]:
+        """Yield rows and items as they are stored, oldest first, read in blocks."""
+        last = 0
+        # The plus keeps SQLite from sorting the whole namespace for each block.
+        while rows := self.db.rows(
+            ITEMS, "WHERE +namespace = ? AND row > ? ORDER BY row LIMIT ?", namespace, last, _BLOCK
+        ):
+            with decoding(self.db.path):
+                block = [(int(row["row"]), _held(row)) for row in rows]
+            yield from block
+            last = block[-1][0]
+
+    def held_at(self, rows: Sequence[int]) -> dict[int, HeldItem]:
+        """Return item row to item as it is stored."""
+        with decoding(self.db.path):
+            return {int(row["row"]): _held(row) for row in self.db.rows(ITEMS, "WHERE row IN", among=rows)}
+
+    def at(self, rows: Sequence[int]) -> dict[int, Item]:
+        """Return item row to item."""
+        return {row: held.item for row, held in self.held_at(rows).items()}
+
+    def present(self, rows: Sequence[int]) -> set[int]:
+        """Return those of the rows that are held."""
+        return {int(row) for (row,) in self.db.among("SELECT row FROM items WHERE row IN", list(rows))}
+
+    def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
+        """Return item row and metadata of every held item."""
+        with decoding(self.db.path):
+            return [
+                (int(row["row"]), json.loads(row["metadata"]))
+                for row in self.db.rows(ITEMS, "WHERE namespace = ?", namespace, texts=False)
+            ]
+
+    def text_crcs(self, namespace: str) -> dict[int, int]:
+        """Return row to checksum, for the items of a namespace whose E(x) is stored."""
+        return dict(
+            self.db.read("SELECT row, crc FROM items WHERE namespace = ? AND embedding IS NOT NULL", (namespace,))
+        )
+
+    def marks(self, namespace: str) -> tuple[set[int], dict[int, float]]:
+        """Return the rows of the facts of a namespace, and the times at which items expire, by their rows."""
+        marked = "WHERE namespace = ? AND (fact OR expires IS NOT NULL)"
+        with decoding(self.db.path):
+            return _marked(self.db.rows(ITEMS, marked, namespace, texts=False))
+
+    def marks_at(self, rows: Sequence[int]) -> tuple[set[int], dict[int, float]]:
+        """Return which of the items are facts, and the times at which they expire."""
+        with decoding(self.db.path):
+            return _marked(self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False))
+
+    def texts_at(self, rows: Sequence[int], dimension: int) -> tuple[dict[int, int], FloatArray]:
+        """Return row to checksum of items, and their embeddings E(x), shape `(len(rows), d)`."""
+        found = {row["row"]: row for row in self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False)}
+        return self._with_vectors([found[row] for row in rows], dimension)
+
+    def texts_in(self, namespace: str, dimension: int) -> tuple[dict[int, int], FloatArray]:
+        """Return the same for all items of a namespace whose E(x) is stored, by row."""
+        stored = "WHERE namespace = ? AND embedding IS NOT NULL ORDER BY row"
+        return self._with_vectors(self.db.rows(ITEMS, stored, namespace, texts=False), dimension)
+
+    def _with_vectors(self, found: Sequence[sqlite3.Row], dimension: int) -> tuple[dict[int, int], FloatArray]:
+        with decoding(self.db.path):
+            vectors = unpacked([row["embedding"] for row in found], dimension)
+        return {row["row"]: row["crc"] for row in found}, vectors
+
+    # chunks of documents
+
+    def holds_chunks(self, namespace: str) -> bool:
+        """Tell whether any item is held or waits, which could be a chunk of a document."""
+        sql = " UNION ALL ".join(f"SELECT 1 FROM {table} WHERE namespace = ?1" for table in ("items", "pending"))
+        return self.db.scalar(f"{sql} LIMIT 1", (namespace,)) is not None
+
+    def chunks_from(self, namespace: str, document: str, first: int) -> list[str]:
+        """Return the ids of a document's held chunks with numbers from `first`, and of the document held whole."""
+        found: list[str] = []
+        for table in ("items", "pending"):
+            # '$' follows '#', so the index on ids finds a document's chunks without reading others.
+            rows = self.db.read(
+                f"SELECT id, metadata FROM {table} WHERE namespace = ? AND id > ? AND id < ?",
+                (namespace, f"{document}#", f"{document}$"),
+            )
+            for item_id, metadata in rows:
+                with decoding(self.db.path):
+                    number = json.loads(metadata).get("chunk")
+                # A user's own id may look like a chunk's.
+                if isinstance(number, int) and number >= first and item_id == f"{document}#{number}":
+                    found.append(item_id)
+            if first and self.db.read(f"SELECT 1 FROM {table} WHERE namespace = ? AND id = ?", (namespace, document)):
+                found.append(document)
+        return found
+
+    # the light tier, and sizes
+
+    def light_rows(self, namespace: str) -> list[int]:
+        """Return the rows of the items of the light tier, oldest first.
+
+        The tables are read without their indexes: an item whose entries an index has lost to a changed byte must not
+        count as light.
+        """
+        held = {item for (item,) in self.db.read("SELECT item FROM entries NOT INDEXED")}
+        held |= self.marks(namespace)[0]
+        sql = "SELECT row FROM items NOT INDEXED WHERE namespace = ? AND embedding IS NOT NULL ORDER BY row"
+        return [int(row) for (row,) in self.db.read(sql, (namespace,)) if row not in held]
+
+    def light_sizes(self, rows: Sequence[int]) -> dict[int, int]:
+        """Return about how many bytes of the file items take, without their entries."""
+        size = f"{ITEM_BYTES} + coalesce(length(embedding), 0) + 160"
+        return dict(self.db.among(f"SELECT row, {size} FROM items WHERE row IN", rows))
+
+    def light_bytes(self, namespace: str) -> int:
+        """Return about how many bytes of the file the light tier takes."""
+        return sum(self.light_sizes(self.light_rows(namespace)).values())
+
+    def raw_bytes(self) -> int:
+        """Return about how many bytes of the file all items and entries take, in every namespace."""
+        items = f"SELECT sum({ITEM_BYTES} + coalesce(length(embedding), 0) + 120) FROM items"
+        texts = "length(CAST(instruction AS BLOB)) + length(CAST(rationale AS BLOB))"
+        entries = f"SELECT sum(length(vector) + {texts} + 120) FROM entries"
+        return int(self.db.scalar(items) or 0) + int(self.db.scalar(entries) or 0)
+
+
+class RetryQueue(Repository):
+    """Repository of the undecided items, which wait to be verified again."""
+
+    def put(self, namespace: str, item: Item, reason: str, preferences: Sequence[str]) -> None:
+        """Add an undecided item to the retry queue, with the ids of the preferences to verify it under."""
+        known = [key for _, _, keys in self._pending("namespace = ? AND id = ?", namespace, item.id) for key in keys]
+        self.db.insert(
+            PENDING,
+            namespace=namespace,
+            id=item.id,
+            text=deflated(item.text),
+            metadata=dumped_metadata(item.metadata, item.id, ordered=True),
+            reason=reason,
+            preferences=json.dumps(list(dict.fromkeys([*known, *preferences]))),
+            expires=None if item.expires_at is None else item.ends,
+        )
+
+    def drop(self, namespace: str, item_id: str) -> None:
+        """Remove an item from the retry queue."""
+        self.db.connection.execute("DELETE FROM pending WHERE namespace = ? AND id = ?", (namespace, item_id))
+
+    def drop_expired(self, namespace: str) -> None:
+        """Remove the items whose time is over."""
+        self.db.connection.execute("DELETE FROM pending WHERE namespace = ? AND expires <= ?", (namespace, time.time()))
+
+    def waiting(self, namespace: str) -> list[tuple[Item, str, list[str]]]:
+        """Return the retry queue, oldest first: item, reason, ids of its preferences."""
+        return self._pending("namespace = ? ORDER BY row", namespace)
+
+    def _pending(self, where: str, *values: str) -> list[tuple[Item, str, list[str]]]:
+        with decoding(self.db.path):
+            return [
+                (_item(row), str(row["reason"]), list(json.loads(row["preferences"])))
+                for row in self.db.rows(PENDING, f"WHERE {where}", *values)
+            ]
+
+    def count(self, namespace: str) -> int:
+        """Return how many items wait in the retry queue."""
+        return int(self.db.scalar("SELECT count(*) FROM pending WHERE namespace = ?", (namespace,)))
+
+    def stop_waiting_for(self, namespace: str, preference_id: str) -> None:
+        """Remove a preference from the retry queue, and replace the reasons, which may name it."""
+        sql = "SELECT row, preferences FROM pending WHERE namespace = ? AND instr(preferences, ?)"
+        for row, waiting in self.db.read(sql, (namespace, json.dumps(preference_id))):
+            left = json.dumps([other for other in json.loads(waiting) if other != preference_id])
+            reason = "it is to be verified under the preferences that are held now"
+            self.db.update(PENDING, row, preferences=left, reason=reason)
+
+
+def _marked(found: Iterable[sqlite3.Row]) -> tuple[set[int], dict[int, float]]:
+    facts, ends = set(), {}
+    for row in found:
+        if row["fact"]:
+            facts.add(int(row["row"]))
+        if row["expires"] is not None:
+            ends[int(row["row"])] = float(row["expires"])
+    return facts, ends
+
+
+def _item(row: sqlite3.Row, *, fact: bool = False) -> Item:
+    ends = None if row["expires"] is None else moment(row["expires"])
+    return Item(
+        id=row["id"], text=inflated(row["text"]), metadata=json.loads(row["metadata"]), expires_at=ends, fact=fact
+    )
+
+
+def _held(row: sqlite3.Row) -> HeldItem:
+    return HeldItem(item=_item(row, fact=bool(row["fact"])), digest=row["digest"])

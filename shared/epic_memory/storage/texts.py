@@ -1,0 +1,115 @@
+"""Texts in RAM under row ids: embeddings, exact words, words as evidence, and turns of conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from epic_memory.preferences.evidence import AspectEmbeddings, worded
+from epic_memory.storage.vector_index import VectorTable
+from epic_memory.text.lexical_index import LexicalIndex
+from epic_memory.text.stems import Words, words_of
+from epic_memory.text.turns import Turns
+from epic_memory.types import FloatArray, Preference
+
+Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, tuple[str, Mapping[str, Any]]]]
+"""Returns contents and metadata of texts by their rows."""
+
+MOST_WORDED = 20_000
+"""Number of texts up to which exact words are searched."""
+_WORDS_KEPT = 4096
+_PREFERENCES_KEPT = 256
+
+
+class Texts(VectorTable):
+    """Embeddings of texts under int64 row ids, and what their words say, read when it is needed.
+
+    Args:
+        dimension: Length d of a vector.
+        read: Reads texts of the file.
+    """
+
+    def __init__(self, dimension: int, read: Read) -> None:
+        super().__init__(dimension)
+        self._read = read
+        self._lexical = LexicalIndex()
+        self._turns = Turns()
+        self._words: dict[int, Words] = {}
+        self._worded: dict[Preference, dict[int, float]] = {}
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Remove rows; unknown rows are ignored."""
+        super().remove(rows)
+        self._lexical.remove(rows)
+        self._turns.remove(rows)
+        for row in rows:
+            self._words.pop(row, None)
+            for known in self._worded.values():
+                known.pop(row, None)
+
+    def forget_words(self) -> None:
+        """Forget words as evidence, as texts may have changed."""
+        self._words.clear()
+        self._worded.clear()
+
+    def lexical(self) -> LexicalIndex:
+        """Return the index of the exact words of all texts; an empty one if there are too many texts."""
+        if len(self) > MOST_WORDED:
+            return LexicalIndex()
+        if len(self._lexical) < len(self):
+            missing = [row for row in self.rows.tolist() if row not in self._lexical]
+            for start in range(0, len(missing), _WORDS_KEPT):
+                contents = self._read(missing[start : start + _WORDS_KEPT])
+                self._lexical.add((row, content) for row, (content, _) in contents.items())
+                for row, (content, metadata) in contents.items():
+                    self._turns.add(row, content, metadata)
+        return self._lexical
+
+    def turns(self) -> Turns:
+        """Return the turns of conversations among the texts."""
+        self.lexical()
+        return self._turns
+
+    def contents(self, rows: Sequence[int]) -> list[str]:
+        """Return what texts say, with their titles."""
+        contents = self._read(rows)
+        return [contents[row][0] for row in rows]
+
+    def metadata(self, row: int) -> Mapping[str, Any]:
+        """Return the metadata of a text."""
+        return self._read([row])[row][1]
+
+    def worded(self, rows: Sequence[int], preference: Preference, sides: AspectEmbeddings) -> FloatArray:
+        """Return the weights of texts' words under a preference, each computed once; shape `(n,)`.
+
+        Args:
+            rows: Of the texts.
+            preference: The preference.
+            sides: Its phrases and embeddings.
+        """
+        if len(self._worded) > _PREFERENCES_KEPT:
+            self._worded.clear()
+        known = self._worded.setdefault(preference, {})
+        missing = [row for row in rows if row not in known]
+        if missing:
+            if len(known) > _WORDS_KEPT:
+                known.clear()
+                missing = list(rows)
+            known.update(
+                (row, worded(sides, words)) for row, words in zip(missing, self._words_of(missing), strict=True)
+            )
+        return np.array([known[row] for row in rows], dtype=np.float32)
+
+    def _words_of(self, rows: Sequence[int]) -> list[Words]:
+        """Return the words of texts, each read once for as long as it does not change."""
+        missing = [row for row in rows if row not in self._words]
+        if missing:
+            if len(self._words) + len(missing) > _WORDS_KEPT:
+                self._words.clear()
+                missing = list(rows)
+            self._words.update(
+                (row, words_of(content)) for row, content in zip(missing, self.contents(missing), strict=True)
+            )
+        return [self._words[row] for row in rows]

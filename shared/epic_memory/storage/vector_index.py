@@ -1,0 +1,202 @@
+"""Vectors in RAM under row ids: the instruction-centric index (Eq. 6) by FAISS, and a table of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_memory.errors import InvalidInputError
+from epic_memory.types import FloatArray
+
+_LARGE = 10_000
+_FIRST = 0.6
+_LEAST = 64
+# The number of rows is padded to a multiple of this, so that a product computes all rows in the same way.
+_ROWS = 16
+
+
+class EntryIndex:
+    """Unit vectors under int64 row ids, each of which the caller uses only once.
+
+    Each row also has a penalty. It is stored as one more component, so that the inner product with a query extended by
+    -1 is the cosine minus the penalty, and the k best by that are found exactly.
+
+    Args:
+        dimension: Length d of a vector.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        import faiss
+
+        self._faiss: Any = faiss
+        self._index: Any = faiss.IndexIDMap2(faiss.IndexFlatIP(dimension + 1))
+        self.dimension = dimension
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def add(
+        self, rows: Sequence[int] | NDArray[np.int64], vectors: FloatArray, penalties: Sequence[float] | None = None
+    ) -> None:
+        """Add vectors `(n, d)` under `n` new row ids, with `n` penalties (default: none).
+
+        Raises:
+            InvalidInputError: for shapes that do not fit or vectors that are not finite.
+        """
+        ids = np.ascontiguousarray(rows, dtype=np.int64)
+        if vectors.shape != (len(ids), self.dimension):
+            raise InvalidInputError(f"The index takes ({len(ids)}, {self.dimension}) vectors, not {vectors.shape}.")
+        if not np.isfinite(vectors).all():
+            raise InvalidInputError("The index takes finite vectors only.")
+        if len(ids):
+            extended = np.zeros((len(ids), self.dimension + 1), dtype=np.float32)
+            extended[:, :-1] = vectors
+            if penalties is not None:
+                extended[:, -1] = penalties
+            # A large index is filled in two steps so that it has spare room from the start; otherwise the next addition
+            # would wait for it to grow.
+            first = int(_FIRST * len(ids)) if len(self) == 0 and len(ids) > _LARGE else 0
+            for part in (slice(0, first), slice(first, None)) if first else (slice(None),):
+                self._index.add_with_ids(extended[part], ids[part])
+
+    def remove(self, rows: Sequence[int] | NDArray[np.int64]) -> None:
+        """Remove rows; unknown rows are ignored."""
+        ids = np.ascontiguousarray(rows, dtype=np.int64)
+        if len(ids):
+            self._index.remove_ids(self._faiss.IDSelectorBatch(ids))
+
+    def vector(self, row: int) -> FloatArray:
+        """Return the vector of a row, shape `(d,)`.
+
+        Raises:
+            RuntimeError: from FAISS, if there is no such row.
+        """
+        found: FloatArray = self._index.reconstruct(row)[:-1]
+        return found
+
+    @contextmanager
+    def _one_thread(self) -> Iterator[None]:
+        """Make FAISS use one thread: it spreads queries, not rows, over threads, which for one query only wait.
+
+        The setting belongs to the calling thread, and is restored.
+        """
+        threads = self._faiss.omp_get_max_threads()
+        self._faiss.omp_set_num_threads(1)
+        try:
+            yield
+        finally:
+            self._faiss.omp_set_num_threads(threads)
+
+    def search(
+        self, vector: FloatArray, k: int, *, allowed: NDArray[np.int64] | None = None, penalised: bool = False
+    ) -> tuple[NDArray[np.int64], FloatArray]:
+        """Return the k best rows and their scores, best first; fewer if the index holds fewer.
+
+        Args:
+            vector: A unit vector, shape `(d,)`.
+            k: At least one.
+            allowed: Rows that may be found; the restriction is part of the search, so there are still k results.
+            penalised: Score by cosine minus penalty; else by cosine.
+        """
+        size = len(self) if allowed is None else len(allowed)
+        k = min(k, size)
+        if k < 1:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        query = np.empty((1, self.dimension + 1), dtype=np.float32)
+        query[0, :-1] = vector
+        query[0, -1] = -1.0 if penalised else 0.0
+        selector = (
+            None if allowed is None else self._faiss.IDSelectorBatch(np.ascontiguousarray(allowed, dtype=np.int64))
+        )
+        parameters = None if selector is None else self._faiss.SearchParameters(sel=selector)
+        with self._one_thread():
+            scores, rows = self._index.search(query, k, params=parameters)
+        found = rows[0] >= 0
+        # In float32 the cosine of a vector with itself can be a little more than one.
+        return rows[0][found], np.clip(scores[0][found], None if penalised else -1.0, 1.0)
+
+
+class VectorTable:
+    """Unit vectors under int64 row ids.
+
+    Unlike an index it returns the cosines of every row, for searches that combine several scores. The last row replaces
+    a removed one, so that the block has no gaps.
+
+    Args:
+        dimension: Length d of a vector.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self._vectors: FloatArray = np.empty((0, dimension), dtype=np.float32)
+        self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._place: dict[int, int] = {}
+        self._order: NDArray[np.intp] | None = None
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._place
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The row ids in the order of `vectors`, shape `(n,)`."""
+        return self._rows[: len(self)]
+
+    @property
+    def vectors(self) -> FloatArray:
+        """The vectors, shape `(n, d)`; a view that the next change may overwrite."""
+        return self._vectors[: len(self)]
+
+    def cosines(self, vector: FloatArray) -> FloatArray:
+        """Return the cosine of each row with a unit vector, shape `(n,)`, to the bit the same at any place."""
+        whole = -(-len(self) // _ROWS) * _ROWS
+        cosines: FloatArray = (self._vectors[:whole] @ vector)[: len(self)]
+        return cosines
+
+    def add(self, rows: Sequence[int], vectors: FloatArray) -> None:
+        """Add vectors `(n, d)` under n row ids, in place of the vectors of rows that exist already."""
+        self._order = None
+        needed = len(self) + len(rows)
+        if needed > len(self._vectors):
+            size = -(-max(_LEAST, needed, 2 * len(self._vectors)) // _ROWS) * _ROWS
+            self._vectors = np.concatenate([self.vectors, np.zeros((size - len(self), self.dimension), np.float32)])
+            self._rows = np.concatenate([self.rows, np.empty(size - len(self), np.int64)])
+        places = [self._place.setdefault(row, len(self._place)) for row in rows]
+        self._vectors[places] = vectors
+        self._rows[places] = rows
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Remove rows; unknown rows are ignored."""
+        self._order = None
+        for row in rows:
+            place = self._place.pop(row, None)
+            last = len(self._place)
+            if place is not None and place != last:
+                moved = int(self._rows[last])
+                self._vectors[place], self._rows[place] = self._vectors[last], moved
+                self._place[moved] = place
+
+    def vector(self, row: int) -> FloatArray:
+        """Return the vector of a row, shape `(d,)`."""
+        vector: FloatArray = self._vectors[self._place[row]].copy()
+        return vector
+
+    def place(self, row: int) -> int:
+        """Return the place of a row in `vectors`, -1 if it is unknown."""
+        return self._place.get(row, -1)
+
+    def places(self, rows: Sequence[int] | NDArray[np.int64]) -> NDArray[np.intp]:
+        """Return the places of rows in `vectors`, shape `(len(rows),)`, -1 for unknown rows."""
+        wanted, held = np.asarray(rows, dtype=np.int64), self.rows
+        if not len(held):
+            return np.full(len(wanted), -1, dtype=np.intp)
+        if self._order is None:
+            self._order = np.argsort(held)
+        places = self._order.take(np.searchsorted(held, wanted, sorter=self._order), mode="clip")
+        return np.where(held[places] == wanted, places, -1)

@@ -1,0 +1,171 @@
+"""Proposals: changes of what is remembered of a user, drawn from the user's own words, in force once accepted."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from epic_memory.errors import InvalidInputError
+from epic_memory.types.validation import checked_moment, checked_text, one_of, stable_id
+from epic_memory.types.verdicts import Usage
+
+ProposalKind: TypeAlias = Literal[
+    "add_preference", "replace_preference", "remove_preference", "add_fact", "update_fact", "end_fact"
+]
+ProposalState: TypeAlias = Literal["open", "accepted", "rejected"]
+
+_MOST_TURNS = 2**53
+_WITHOUT_TEXT = ("remove_preference", "end_fact")
+_WITHOUT_OLD = ("add_preference", "add_fact")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A change that the user's words call for.
+
+    Attributes:
+        kind: What is to be done.
+        text: The new preference or fact; empty for a removal or an end.
+        old: The preference or fact that it replaces, removes, updates or ends; empty for an addition.
+        quote: The user's words, letter by letter as they stand in the turn.
+        sentence: The whole sentence in which the quote stands; empty if not known.
+        speaker: Who said it; empty if not known.
+        said_at: When; None if not known.
+        turn: The place of the turn in the conversation, from 1; 0 for an answer to a question of ours.
+        confidence: How sure it is that the user means it, in (0, 1].
+        source: Who read it: "cues", "onboarding", "facts" for what a new fact may change, or the name of a language
+            model.
+        expires_at: Until when it holds; None for always.
+
+    Raises:
+        InvalidInputError: for an unknown kind, a missing text, a turn that is none, or a confidence outside (0, 1].
+    """
+
+    kind: ProposalKind
+    text: str = ""
+    old: str = ""
+    quote: str
+    sentence: str = ""
+    speaker: str = ""
+    said_at: datetime | None = None
+    turn: int = 0
+    confidence: float = 1.0
+    source: str = "cues"
+    expires_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        one_of("kind", self.kind, get_args(ProposalKind))
+        if not isinstance(self.turn, int) or isinstance(self.turn, bool) or not 0 <= self.turn < _MOST_TURNS:
+            raise InvalidInputError(f"The turn of a proposal must be its place in the conversation, not {self.turn!r}.")
+        checked_text(self.source, "The source of a proposal")
+        for name, without in (("text", _WITHOUT_TEXT), ("old", _WITHOUT_OLD)):
+            value = getattr(self, name)
+            if self.kind not in without:
+                value = checked_text(value, f"The {name} of a proposal to {self.kind}")
+            object.__setattr__(self, name, value.strip())
+        checked_text(self.quote, "The quote of a proposal")
+        for name in ("sentence", "speaker"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidInputError(f"The {name} of a proposal must be a text, not {getattr(self, name)!r}.")
+        for name in ("expires_at", "said_at"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, checked_moment(getattr(self, name)))
+        if not isinstance(self.confidence, (int, float)) or not 0.0 < self.confidence <= 1.0:
+            raise InvalidInputError(f"confidence must be a number in (0, 1], not {self.confidence!r}.")
+
+    @property
+    def id(self) -> str:
+        """A uuid5 of kind, text and old, which ignores case and the amount of white space."""
+        return stable_id("proposal", self.kind, plain(self.text), plain(self.old))
+
+    @property
+    def about_preference(self) -> bool:
+        """Whether it is about a preference, not a fact."""
+        return self.kind.endswith("preference")
+
+    @property
+    def over(self) -> bool:
+        """Whether the time for which it would hold has passed."""
+        return self.expires_at is not None and self.expires_at.timestamp() <= time.time()
+
+    @property
+    def origin(self) -> str:
+        """Who said it, when and in which turn, and the whole sentence."""
+        when = "" if self.said_at is None else f"{self.said_at:%Y-%m-%d}, "
+        said = " ".join((self.sentence or self.quote).split())
+        return f"{self.speaker}{', ' if self.speaker else ''}{when}turn {self.turn}: {said!r}"
+
+    def __str__(self) -> str:
+        change = " -> ".join(part for part in (self.old, self.text) if part)
+        until = "" if self.expires_at is None else f"  (until {self.expires_at:%Y-%m-%d %H:%M} UTC)"
+        return f"{self.kind.replace('_', ' ')}: {change}{until}"
+
+
+def plain(text: str) -> str:
+    """Return a text in lower case, with single spaces."""
+    return " ".join(text.split()).casefold()
+
+
+class LeftOut(NamedTuple):
+    """Something that the user said, or may have said, of themselves, and why it is not proposed."""
+
+    turn: int
+    quote: str
+    reason: str
+
+
+@dataclass(kw_only=True)
+class ProposalReport:
+    """Counts of what reading a conversation for proposals did.
+
+    Attributes:
+        turns: Turns read.
+        own: Of them, the user's own.
+        unusable: What of the messages could not be used: reason to count.
+        dropped: Readings that were not proposed: reason to count.
+        left_out: Of them, those of which the words are known, in the order of their turns.
+        accepted: Proposals that `auto` accepted.
+        failures: What went wrong, such as a model that did not answer; what was read before is kept.
+        usage: Calls, retries, tokens and seconds of the language model.
+    """
+
+    turns: int = 0
+    own: int = 0
+    unusable: dict[str, int] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
+    left_out: list[LeftOut] = field(default_factory=list)
+    accepted: list[Proposal] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+
+    def leave_out(self, turn: int, quote: str, reason: str) -> None:
+        """Note what is not proposed, and why."""
+        self.dropped[reason] += 1
+        self.left_out.append(LeftOut(turn, quote, reason))
+
+    def _lines(self) -> Iterator[str]:
+        yield f"read            {self.turns:>8} turns, {self.own} of them the user's own"
+        for name, counts in (("not used", self.unusable), ("not proposed", self.dropped)):
+            if counts:
+                reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+                yield f"{name:<16}{sum(counts.values()):>8}   ({reasons})"
+        if self.accepted:
+            yield f"accepted        {len(self.accepted):>8}"
+        if self.usage.calls:
+            yield f"language model  {self.usage.calls:>8} calls   {self.usage.seconds:.1f} s"
+        yield from (f"failed: {failure}" for failure in self.failures)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+
+class Proposals(list[Proposal]):
+    """Open proposals, in the order of their turns, and the report of how they were found."""
+
+    def __init__(self, proposals: Iterable[Proposal] = (), report: ProposalReport | None = None) -> None:
+        super().__init__(proposals)
+        self.report = ProposalReport() if report is None else report

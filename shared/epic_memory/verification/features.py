@@ -1,0 +1,376 @@
+"""Features of a chunk under a preference, for the embedded verifier: similarities, shared words, evidence.
+
+The similarity of the whole texts tells little: a preference is short, and a chunk has many topics. So liked and avoided
+phrases are looked for separately, as are the lexicon's kinds of them (`preferences.evidence`), and words count by their
+rarity. The phrases that follow or break the preference by its expansion are looked for in the same way. For the stance,
+sentences are examined one by one, and whether each denies something counts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_memory.preferences.evidence import COSINES, AspectEmbeddings, F, broken_by, by_cosines, by_words, highest_two
+from epic_memory.preferences.evidence import FEATURES as EVIDENCE
+from epic_memory.text.stems import Words, content_stems, stem, stems, words_of
+from epic_memory.types import FloatArray
+from epic_memory.types.preferences import Expansion
+
+# By words: the share of an expansion's phrase that is stated, or denied.
+EXPANDED = ("follows_said", "follows_denied", "breaks_said", "breaks_denied")
+MEASURES = (
+    # Cosines with the preference, with the nearest of its phrases, and with the lexicon's groups.
+    "preference", "phrase", "group", "no_group",
+    # Words, weighted by rarity: the share of the preference's, of the best phrase's, of all phrases' on average; the
+    # rarest.
+    "words", "phrase_words", "phrases_words", "rarest_found",
+    # Words of the lexicon: kinds, alternatives, and both for the length of the text.
+    "kinds", "instead", "density",
+    # Words that occur only as names, and not so in the preference: a film called "The Bees".
+    "names_only",
+    # Properties of the preference and of the text.
+    "likes", "avoids", "likes_only", "avoids_only", "firmness", "values", "length", "short", "addressed", "listed",
+    # The expansion: the highest cosine with a question; the mean of the two highest with what follows and with what
+    # breaks the preference; the higher of these, and their difference; whether there is none, or a borrowed one.
+    "question", "follows", "breaks", "expanded", "apart", "no_expansion", "borrowed",
+    *EXPANDED,
+    *EVIDENCE,
+)  # fmt: skip
+# Measures for the stance: the lean of the whole, the evidence in the chunk, its cosines in the nearest sentences, and
+# the leans of sentences that mention the preference plainly and of those that deny something of it.
+STANCE_MEASURES = (
+    "lean",
+    *EXPANDED,
+    *EVIDENCE,
+    *(f"sentence_{name}" for name in EVIDENCE[:COSINES]),
+    "sentence_lean", "denying_lean", "sentence_sides", "denying_sides",
+)  # fmt: skip
+# Measures for the chance that the likelier stance is right; the last one is 0 of what is no note.
+SURE_MEASURES = ("lean", "lean_of_kept", "words_said", "relevance", "expanded", "phrase", "beside")
+# With one word of the lexicon for this many characters, the density of a text is 1.
+_DENSE = 30
+_VALUES = re.compile(r"priorit|believ|explanation|discussion|approach|polic|perspective|principle|argument", re.I)
+_ADDRESSED = re.compile(r"\b(?:you|your)\b", re.I)
+_LISTED = re.compile(r"(?:^|\s)[1-9][.)]\s")
+# Words without a capital, or with the one that begins a sentence: "Smoking is allowed", but not "Slow Ferry".
+_PLAIN = re.compile(r"\b[a-z]\w+|(?:^|(?<=[.!?:\n] ))[A-Z]\w+(?![\w'’-]*\s+[A-Z])", re.M)
+_WORD = re.compile(r"[^\W_]+")
+_NOTHING_SAID = [0.0] * (MEASURES.index("names_only") - MEASURES.index("words") + 1)
+_FOLLOWS, _BREAKS = MEASURES.index("follows"), MEASURES.index("breaks")
+_EXPANDED, _PHRASE = (MEASURES.index(name) for name in ("expanded", "phrase"))
+_SAID = [
+    MEASURES.index(name)
+    for name in (*EXPANDED, *(f"{side}_{how}" for side in ("liked", "avoided") for how in ("said", "denied")))
+]
+# Smaller log-odds of the stance tell no side; larger ones are no further evidence.
+LEAST_LEAN, _SUREST = 0.7, 4.0
+# A text of at most this many words is a note, unless it is a stub with its title: "The Bees. The Bees may refer to:".
+_NOTE = 30
+_TITLED = re.compile(r"(?:(?:The|An?) )?(\w+)[^.\n]{0,60}[.\n]\s*(?:(?:The|An?) )?\1\b", re.I)
+# The idf at which a phrase of the expansion counts fully; phrases with less count in proportion.
+_TELLING = 8.0
+# Exponent by which a near sentence counts more than a far one.
+_SHARPNESS = 12.0
+
+
+@dataclass(frozen=True, eq=False)
+class Rarity:
+    """The rarity of words: idf, from the number of texts that hold each stem, and the number of all texts."""
+
+    counts: dict[str, int]
+    texts: int
+
+    def __call__(self, word: str) -> float:
+        """Return the idf of a stem."""
+        return math.log((self.texts + 1) / (self.counts.get(word, 0) + 1))
+
+
+def lower_stems(text: str) -> frozenset[str]:
+    """Return the stems of the words of a text that occur as other than names: in lower case, or at its beginning."""
+    return frozenset(stem(word.lower()) for word in _PLAIN.findall(text))
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A text, ready to be measured under preferences.
+
+    Attributes:
+        text: The text.
+        vector: Its embedding, shape `(d,)`.
+        beginnings: The stems with which the longer runs that matter begin; None: all.
+    """
+
+    text: str
+    vector: FloatArray
+    beginnings: AbstractSet[str] | None = None
+
+    @cached_property
+    def words(self) -> Words:
+        """Its plain and negated runs of stems."""
+        return words_of(self.text, beginnings=self.beginnings)
+
+    @cached_property
+    def lower(self) -> frozenset[str]:
+        """The stems of words that occur as other than names."""
+        return lower_stems(self.text)
+
+    @cached_property
+    def note(self) -> bool:
+        """Whether it is a note."""
+        return len(self.text.split()) <= _NOTE and not _TITLED.match(self.text)
+
+    @cached_property
+    def kind(self) -> tuple[float, float, float, float]:
+        """Logarithm of its length, whether it is a note, whether it addresses somebody, and whether it is a list."""
+        addressed, listed = _ADDRESSED.search(self.text), _LISTED.search(self.text)
+        length = math.log(1 + len(self.text.split()))
+        return length, float(self.note), float(bool(addressed)), float(bool(listed))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A preference, ready to be looked for in chunks.
+
+    Attributes:
+        sides: Its phrases and their embeddings.
+        words: The stems of its text and their idf.
+        phrases: The stems of each of its phrases and their idf.
+        kinds, instead: The lexicon's words for kinds and for alternatives, of liked and avoided phrases together.
+        every: All of these words, and those of the expansion.
+        beginnings: The first stems of those that are runs of several.
+        values: Whether it is about values or ways of explaining rather than things.
+        own: The stems of its text and its phrases.
+        names: Those that are names in its text, too.
+        broken: What its own expansion says breaks it, as runs of stems (`evidence.broken_by`).
+        deniable: The words of `every` that no phrase negates itself, as "gluten-free food" does gluten, with their idf.
+        holding: For each word of the expansion, the phrases that hold it, by number, and its share of each. The numbers
+            of phrases that break the preference are negative.
+        vectors: All embeddings to compare with: those of `sides`, then of its questions, then of the expansion.
+    """
+
+    sides: AspectEmbeddings
+    words: dict[str, float]
+    phrases: list[dict[str, float]]
+    kinds: frozenset[str]
+    instead: frozenset[str]
+    every: frozenset[str]
+    beginnings: frozenset[str]
+    values: float
+    own: frozenset[str]
+    names: frozenset[str]
+    broken: frozenset[str]
+    deniable: dict[str, float]
+    holding: dict[str, list[tuple[int, float]]]
+    vectors: FloatArray
+
+    @classmethod
+    def of(cls, text: str, sides: AspectEmbeddings, rarity: Rarity, expansion: Expansion | None = None) -> Wanted:
+        """Return the preference with this text, these sides, and the expansion that the sides are made of."""
+        liked_kinds, avoided_kinds, liked_instead, avoided_instead = sides.kinds
+        words = {word: rarity(word) for word in content_stems(text)}
+        phrases = [{word: rarity(word) for word, _ in phrase} for phrase in sides.phrases]
+        holding = _phrases_holding(expansion, rarity)
+        denied = {word for phrase in sides.phrases for word, negates in phrase if negates}
+        broken = broken_by(expansion)
+        every = frozenset().union(words, holding, broken, *phrases, *sides.kinds)
+        own = frozenset().union(words, *phrases)
+        return cls(
+            sides=sides,
+            kinds=liked_kinds | avoided_kinds,
+            instead=liked_instead | avoided_instead,
+            words=words,
+            phrases=phrases,
+            every=every,
+            beginnings=frozenset(run.split(" ", 1)[0] for run in every if " " in run),
+            values=float(bool(_VALUES.search(text))),
+            own=own,
+            names=own - lower_stems(text),
+            broken=broken,
+            deniable={word: rarity(word) for word in every if word not in denied},
+            holding=holding,
+            vectors=np.concatenate([sides.vectors, sides.questions, sides.expanded]),
+        )
+
+    def among(self, words: Words) -> Words:
+        """Return those of the words that belong to this preference, or to the lexicon's words for it."""
+        return Words(self.every & words.plain, self.every & words.negated)
+
+    def is_more(self, sentence: str) -> bool:
+        """Tell whether a sentence says more than what it is about; a question or "Casino hotels." does not."""
+        return not sentence.endswith("?") and not self.own.issuperset(stems(sentence))
+
+    def rest_of(self, chunk: Chunk) -> str:
+        """Return a text without the preference's own word, if it has one alone, denies it not, and has more to say."""
+        words = [(word, stem(word.lower())) for word in _WORD.findall(chunk.text)]
+        if len({one for _, one in words} & self.own) > 1 or self.own & chunk.words.negated:
+            return chunk.text
+        rest = " ".join(word for word, one in words if one not in self.own)
+        return rest if content_stems(rest) else chunk.text
+
+    def beside(self, rest: FloatArray) -> float:
+        """Return how near the rest of a text is to what the preference is about, by its embedding, shape `(d,)`.
+
+        A text may share a word with a preference and speak of something else: the coffee table has a scratch.
+        """
+        return float(highest_two(self.vectors @ rest))
+
+
+def measured(wanted: Wanted, chunks: Sequence[Chunk], preferences: Sequence[FloatArray]) -> FloatArray:
+    """Return `MEASURES` of chunks under one preference, with E(p) for each of them; shape `(n, len(MEASURES))`."""
+    sides = wanted.sides
+    near = np.stack([wanted.vectors @ chunk.vector for chunk in chunks]).astype(np.float64)
+    by_side = by_cosines(sides, near)
+    question, follows, breaks = _by_expansion(sides, near)
+    expanded = np.stack([question, follows, breaks, np.maximum(follows, breaks), np.abs(follows - breaks)], axis=1)
+    phrases, known = len(sides.phrases), len(sides.vectors)
+    phrase = near[:, :phrases].max(axis=1) if phrases else np.zeros(len(chunks))
+    group = near[:, phrases:known].max(axis=1) if known > phrases else np.zeros(len(chunks))
+    likes, avoids = bool(sides.aspects.liked), bool(sides.aspects.avoided)
+    has = len(sides.expanded) > 0
+    measures = []
+    for row, (chunk, preference) in enumerate(zip(chunks, preferences, strict=True)):
+        words = wanted.among(chunk.words)
+        measures.append(
+            [
+                chunk.vector @ preference,
+                phrase[row],
+                group[row],
+                known == phrases,
+                *_by_words(wanted, chunk, words.plain | words.negated),
+                likes,
+                avoids,
+                likes and not avoids,
+                avoids and not likes,
+                sides.aspects.firmness,
+                wanted.values,
+                *chunk.kind,
+                *expanded[row],
+                not has,
+                sides.borrowed and has,
+                *_shares_of_phrases(wanted, words),
+                *by_side[row],
+                *by_words(sides, words),
+            ]
+        )
+    return np.array(measures, dtype=np.float32)
+
+
+def stance_measured(
+    wanted: Wanted, measures: Sequence[float], vectors: FloatArray, sentence_words: Sequence[Words]
+) -> list[float]:
+    """Return `STANCE_MEASURES` of a pair: from its `MEASURES`, and its sentences' embeddings `(n, d)` and words."""
+    sides = wanted.sides
+    near = (vectors @ wanted.vectors.T).astype(np.float64)
+    by_side = by_cosines(sides, near)
+    _, follows, breaks = _by_expansion(sides, near)
+    liked, avoided = by_side[:, 0], by_side[:, 1]
+    weights = np.exp(_SHARPNESS * np.maximum(np.maximum(follows, breaks), np.maximum(liked, avoided)))
+    weights /= weights.sum()
+    denies = np.array([_denies(wanted.deniable, words) for words in sentence_words])
+    return [
+        measures[_FOLLOWS] - measures[_BREAKS],
+        *measures[-len(EVIDENCE) - len(EXPANDED) :],
+        *by_side.max(axis=0).tolist(),
+        # Of sentences that mention it plainly, then of those that deny something of it.
+        *(float(((follows - breaks) * weights)[denies == side].sum()) for side in (False, True)),
+        *(float(((liked - avoided) * weights)[denies == side].sum()) for side in (False, True)),
+    ]
+
+
+def _denies(deniable: dict[str, float], words: Words) -> bool:
+    """Tell whether the rarest of the words is denied: "no casino in the hotel", not "unlike other hotels"."""
+    if not words.negated:
+        return False
+    negated = max((deniable[word] for word in deniable.keys() & words.negated), default=0.0)
+    return negated > 0.0 and negated >= max((deniable[word] for word in deniable.keys() & words.plain), default=0.0)
+
+
+def sure_measured(relevance: float, stance: float, measures: Sequence[float], beside: float) -> list[float]:
+    """Return `SURE_MEASURES` of a pair.
+
+    Args:
+        relevance: The log-odds that it is kept.
+        stance: The log-odds that it supports.
+        measures: Its `MEASURES`.
+        beside: What `Wanted.beside` returns of a note; 0 of other texts.
+    """
+    lean = min(_SUREST, abs(stance))
+    likely = 1.0 / (1.0 + math.exp(-max(-_SUREST * 5, relevance)))
+    stated = max(measures[place] for place in _SAID)
+    return [lean, lean * likely, lean * stated, likely, measures[_EXPANDED], measures[_PHRASE], beside]
+
+
+def _by_expansion(sides: AspectEmbeddings, near: NDArray[F]) -> tuple[NDArray[F], NDArray[F], NDArray[F]]:
+    """Return the highest cosine with a question, and the means of the two highest with what follows and breaks it."""
+    first = len(sides.vectors) + len(sides.questions)
+    middle = first + sides.follows
+    questions = near[..., len(sides.vectors) : first]
+    highest: NDArray[F] = questions.max(axis=-1) if questions.shape[-1] else np.zeros(near.shape[:-1], near.dtype)
+    return highest, highest_two(near[..., first:middle]), highest_two(near[..., middle:])
+
+
+def _phrases_holding(expansion: Expansion | None, rarity: Rarity) -> dict[str, list[tuple[int, float]]]:
+    """Return the words of an expansion with the phrases that hold them; phrases that break it have negative numbers."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    if expansion is None:
+        return found
+    for sign, phrases in ((1, expansion.follows), (-1, expansion.breaks)):
+        for number, phrase in enumerate(phrases, start=1):
+            # Words that a phrase negates itself are left out: their meaning depends on both negations.
+            words = words_of(phrase)
+            plain = {word: rarity(word) for word in content_stems(phrase) if word not in words.negated}
+            total = max(_TELLING, sum(plain.values()))
+            for word, idf in plain.items():
+                found.setdefault(word, []).append((sign * number, idf / total))
+    return found
+
+
+def _shares_of_phrases(wanted: Wanted, words: Words) -> list[float]:
+    """Return `EXPANDED`: the largest shares of a phrase that follows, then of one that breaks, stated and denied."""
+    values = []
+    for runs in words:
+        shares: dict[int, float] = {}
+        for word in runs:
+            for number, share in wanted.holding.get(word, ()):
+                shares[number] = shares.get(number, 0.0) + share
+        values.append(max((share for number, share in shares.items() if number > 0), default=0.0))
+        values.append(max((share for number, share in shares.items() if number < 0), default=0.0))
+    follows, breaks, follows_denied, breaks_denied = values
+    return [follows, follows_denied, breaks, breaks_denied]
+
+
+def _by_words(wanted: Wanted, chunk: Chunk, words: AbstractSet[str]) -> list[float]:
+    """Return the part of `MEASURES` from "words" to "names_only"."""
+    if not words:
+        return _NOTHING_SAID
+    shares = [_share(phrase, words) for phrase in wanted.phrases]
+    found = {word: idf for phrase in wanted.phrases for word, idf in phrase.items() if word in words}
+    kinds, instead = wanted.kinds & words, wanted.instead & words
+    return [
+        _share(wanted.words, words),
+        max(shares, default=0.0),
+        sum(shares) / max(1, len(shares)),
+        max(found.values(), default=0.0),
+        math.log1p(len(kinds)),
+        math.log1p(len(instead)),
+        min(1.0, _DENSE * len(kinds | instead) / len(chunk.text)),
+        sum(word not in chunk.lower | wanted.names for word in found) / len(found) if found else 0.0,
+    ]
+
+
+def _share(words: dict[str, float], runs: AbstractSet[str]) -> float:
+    """Return the share of the words, weighted by rarity, that are among the runs."""
+    there = total = 0.0
+    for word, idf in words.items():
+        total += idf
+        if word in runs:
+            there += idf
+    return there / total if total > 0.0 else 0.0

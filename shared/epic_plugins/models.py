@@ -1,0 +1,195 @@
+"""Models that a user gives to a plugin's components: the framework's own, those of epic_memory, or the name of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from epic_memory.encoders import Encoder, aembed, by_name, embed
+from epic_memory.encoders.adapted import is_encoder
+from epic_memory.encoders.base import aembed_query, embed_query
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm import LanguageModel
+from epic_memory.lm import by_name as lm_by_name
+from epic_memory.lm.failures import kind_of
+from epic_memory.memory import EpicMemory, ModelOptions, asked_model
+from epic_memory.verification import EmbeddedVerifier, LMVerifier, Verifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """Conversions of a framework's models to encoders, language models and verifiers.
+
+    Attributes:
+        component: The base class of the framework's components: none of them is a model of epic_memory by its methods.
+        wrapped: The plugin's class around an encoder, which has it as `encoder`.
+        embedding, encoder: The framework's embedding model, and its adapter.
+        chat, lm: The framework's language model, and its adapter.
+        no_embedding, no_chat: The beginnings of the error messages for anything else.
+        argument: The name under which the plugin's components take embeddings.
+    """
+
+    component: type
+    wrapped: type
+    embedding: type
+    encoder: Callable[[Any], Encoder]
+    chat: type
+    lm: Callable[[Any], LanguageModel]
+    no_embedding: str
+    no_chat: str
+    argument: str
+
+    def encoder_of(self, given: object) -> Encoder:
+        """Return an encoder for the embeddings that a user gave: None is the embedded encoder, a string one's name.
+
+        Raises:
+            InvalidInputError: for anything else.
+        """
+        if given is None:
+            return by_name.encoder_of(None)
+        if isinstance(given, self.wrapped):
+            return given.encoder  # type: ignore[attr-defined, no-any-return]
+        if isinstance(given, self.embedding):
+            return self.encoder(given)
+        if by_name.is_encoder_name(given) or (not isinstance(given, str) and is_encoder(given)):
+            return by_name.encoder_of(given)  # type: ignore[arg-type]
+        raise InvalidInputError(
+            f"{self.no_embedding}, an encoder of epic_memory, the name of one ({by_name.NAMES}), or None for the"
+            f" embedded one; not {_shown(given)}."
+        )
+
+    def lm_of(self, given: object) -> LanguageModel:
+        """Return a language model for the model that a user gave: the framework's, or any that `epic_memory` takes.
+
+        Raises:
+            InvalidInputError: for anything else.
+        """
+        if isinstance(given, self.chat):
+            return self.lm(given)
+        if isinstance(given, str):
+            return lm_by_name.lm_of(given)
+        if not self._is_component(given):
+            with suppress(InvalidInputError):
+                return lm_by_name.lm_of(cast("LanguageModel", given))
+        raise InvalidInputError(f"{self.no_chat}; not {kind_of(given)}.")
+
+    def verifier_of(self, given: object, encoder: Encoder, model_budget: int | str | None = None) -> Verifier:
+        """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model.
+
+        Args:
+            given: The model.
+            encoder: The embedded verifier's.
+            model_budget: How much the model may be asked a day, as for `EpicMemory`; this process counts.
+
+        Raises:
+            InvalidInputError: for anything else, or a budget without a language model.
+        """
+        ready = not self._is_component(given) and isinstance(given, Verifier)
+        lm, _ = asked_model(None if given is None or ready else self.lm_of(given), model_budget)
+        if lm is not None:
+            return LMVerifier(lm)
+        return EmbeddedVerifier(encoder) if given is None else given  # type: ignore[return-value]
+
+    def memory_of(self, memory: object, embeddings: object = None, model: ModelOptions | None = None) -> EpicMemory:
+        """Return a memory that is open, or open the one in a file, which has to exist.
+
+        Args:
+            memory: The memory, or the name of its file.
+            embeddings: As for `encoder_of`, to open a file with.
+            model: Likewise, the language model and how it is asked.
+
+        Raises:
+            InvalidInputError: for another type, for embeddings that are not those of an open memory, or a model beside
+                one.
+            StoreError: if the file cannot be opened.
+        """
+        model = {} if model is None else model
+        if isinstance(memory, (str, Path)):
+            encoder = None if embeddings is None else self.encoder_of(embeddings)
+            if model.get("llm") is not None:
+                model = {**model, "llm": self.lm_of(model["llm"])}
+            return EpicMemory.open(memory, must_exist=True, encoder=encoder, **model)
+        check_open(model)
+        if not isinstance(memory, EpicMemory):
+            raise InvalidInputError(f"memory is an EpicMemory or the name of its file, not {type(memory).__name__}.")
+        if embeddings is not None:
+            given, own = self.encoder_of(embeddings).name, memory.encoder.name
+            if given != own:
+                raise InvalidInputError(
+                    f"The memory is open, with the encoder {own}: leave out {self.argument}={given}."
+                )
+        return memory
+
+    def _is_component(self, given: object) -> bool:
+        return isinstance(given, (type, self.component))
+
+
+def check_open(model: ModelOptions) -> None:
+    """Check that no model is given for a memory that is open already.
+
+    Raises:
+        InvalidInputError: if one is.
+    """
+    given = [name for name, value in model.items() if value is not None]
+    if given:
+        raise InvalidInputError(f"The memory is open: leave out {given[0]}=, and give it to EpicMemory.open(...).")
+
+
+def own_encoder(given: Encoder | str | None, others: str) -> Encoder:
+    """Return an encoder of epic_memory, given as itself or by its name; None is the embedded one.
+
+    Args:
+        given: The encoder.
+        others: How the framework's own models are used, for the error message.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if given is not None and not by_name.is_encoder_name(given) and not is_encoder(given):
+        raise InvalidInputError(
+            f"encoder must be an encoder of epic_memory, such as StaticEncoder(), or the name of one ({by_name.NAMES}),"
+            f" not {_shown(given)}. {others}"
+        )
+    return by_name.encoder_of(given)
+
+
+def embeddings_of(encoder: Encoder, texts: Sequence[str]) -> list[list[float]]:
+    """Return the unit vectors of texts as lists of numbers."""
+    vectors: list[list[float]] = embed(encoder, _checked(texts)).tolist() if texts else []
+    return vectors
+
+
+async def aembeddings_of(encoder: Encoder, texts: Sequence[str]) -> list[list[float]]:
+    """Do the same as `embeddings_of` without blocking the event loop."""
+    vectors: list[list[float]] = (await aembed(encoder, _checked(texts))).tolist() if texts else []
+    return vectors
+
+
+def query_embedding_of(encoder: Encoder, query: str) -> list[float]:
+    """Return the unit vector of a query as a list of numbers."""
+    vector: list[float] = embed_query(encoder, *_checked([query])).tolist()
+    return vector
+
+
+async def aquery_embedding_of(encoder: Encoder, query: str) -> list[float]:
+    """Do the same as `query_embedding_of` without blocking the event loop."""
+    vector: list[float] = (await aembed_query(encoder, *_checked([query]))).tolist()
+    return vector
+
+
+def _checked(texts: Sequence[str]) -> Sequence[str]:
+    if isinstance(texts, str):
+        raise InvalidInputError(
+            "Embeddings are made of a list of texts, not of one text. A query has a method of its own."
+        )
+    for text in texts:
+        if not isinstance(text, str):
+            raise InvalidInputError(f"Only texts can be embedded, not {type(text).__name__}.")
+    return texts
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, str) else kind_of(value)

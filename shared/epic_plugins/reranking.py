@@ -1,0 +1,320 @@
+"""Re-ranking of another search's results, judged by the user's preferences.
+
+Each text goes through stages 1 and 2 as on its way into a memory, and is ranked by its similarity to the query as the
+preferences steer it towards raw texts, and by its stances as in a memory (`steering.ranking`): what conflicts stands
+below what does not. A text that matches no preference, or is undecided, has no stance. Guidance that a text already
+carries, under one of the preferences, is used as it is: what a language model wrote when the text was stored is worth
+more than a second opinion, and costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any, Literal, TypeAlias
+
+from epic_memory.context import MATTERING, format_hit
+from epic_memory.encoders.base import Embed, Encoder, aembed, embed
+from epic_memory.encoders.cache import TextVectors
+from epic_memory.errors import LMError, LMUnavailableError, NoPreferencesError
+from epic_memory.lm.base import LanguageModel
+from epic_memory.lm.retries import RetryPolicy
+from epic_memory.memory import EpicMemory
+from epic_memory.runtime.batching import storable
+from epic_memory.runtime.effects import Effects
+from epic_memory.steering.query_steering import QuerySteering, Steerings
+from epic_memory.steering.question_kind import question_kind, recalls
+from epic_memory.steering.ranking import Verdicts
+from epic_memory.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Stance
+from epic_memory.types.modes import Mode
+from epic_memory.types.verdicts import PENALTY, Judged, Stances
+from epic_memory.verification.lm import LMVerifier
+from epic_plugins.judging_memory import Judge
+from epic_plugins.metadata import as_metadata, guidance_of
+
+Keep: TypeAlias = Literal["all", "relevant", "supports"]
+"""Choice of the texts to return: all; texts that match a preference; or, of these, texts without any conflict."""
+
+CONTENT = "epic_content"
+"""The metadata key of a text as it was before guidance was written into it."""
+GUIDANCE = frozenset(
+    {
+        *(f"epic_{name}" for name in ("instruction", "preference", "stance", "rationale", "confidence", "similarity")),
+        "epic_alignments",
+    }
+)
+"""The metadata keys of guidance; other keys that begin with `epic_` describe how a text was found."""
+
+_AGAINST = frozenset({Stance.MIXED, Stance.CONFLICTS})
+# The first of several texts may be preceded by the preferences that matter.
+_NUMBERED = re.compile(rf"(?:{re.escape(MATTERING)}\n(?:- .*\n)+\n)?Document \d+:\n")
+# Seconds for which a model that is down is not asked again, and the longest pause before a retry that is waited for.
+_REST = 30.0
+_LONGEST_PAUSE = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """A text with its verdict, rank and score.
+
+    Attributes:
+        place: Its position among the given texts, counted from 0.
+        text: The text, without characters that a memory refuses.
+        decision: Keep, Discard or Undecided; None for an empty text, which cannot be judged.
+        guidance: The guidance under each preference, the strongest first, as `as_metadata` takes it.
+        score: The score it was ranked by, by nearness and stances; None without one, for example without a query.
+    """
+
+    place: int
+    text: str
+    decision: Decision | None = None
+    guidance: tuple[Mapping[str, Any], ...] = ()
+    score: float | None = None
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The guidance as flat metadata; empty if there is none."""
+        return as_metadata(self.guidance) if self.guidance else {}
+
+    @property
+    def stance(self) -> Stance:
+        """The worst of its stances; neutral if there is no guidance."""
+        return max((_stance(facts) for facts in self.guidance), key=PENALTY.__getitem__, default=Stance.NEUTRAL)
+
+    @property
+    def similarity(self) -> float:
+        """The similarity to the nearest of the preferences it was kept for; -1 if there are none."""
+        return max((facts["similarity"] for facts in self.guidance), default=-1.0)
+
+    @property
+    def hit(self) -> Hit:
+        """The text with its guidance, as `context.format_hit` takes it."""
+        entries = [
+            MemoryEntry(
+                namespace="",
+                item_id="",
+                preference_id=None,
+                preference=facts["preference"],
+                instruction=facts["instruction"],
+                stance=_stance(facts),
+                rationale="",
+                confidence=None,
+                similarity=facts["similarity"],
+            )
+            for facts in self.guidance
+        ]
+        return Hit(item=Item(text=self.text), score=self.score or 0.0, entries=tuple(entries))
+
+
+class Reranker:
+    """Ranker of texts by a user's preferences. Safe to use from several threads.
+
+    Args:
+        memory: Its preferences, encoder and verifier judge. Nothing but a model's verdicts is written into it.
+        steering: How the query is steered: "signed", "paper" or "off".
+        keep: Which texts are returned: "all", "relevant" or "supports". Texts that could not be judged always are.
+        rerank: Whether texts change places.
+    """
+
+    def __init__(
+        self, memory: EpicMemory, *, steering: Mode = "signed", keep: Keep = "all", rerank: bool = True
+    ) -> None:
+        self.memory = memory
+        self.steering = steering
+        self.keep = keep
+        self.rerank = rerank
+        self._known: tuple[Encoder, Steerings] | None = None
+
+    def rank(
+        self,
+        query: str | None,
+        texts: Sequence[tuple[str, Mapping[str, Any]]],
+        report: BuildReport,
+        *,
+        top_n: int | None = None,
+    ) -> Effects[list[Ranked]]:
+        """Return the texts, best first; empty texts come last, in the order given.
+
+        Args:
+            query: Without one, texts are ranked by stance, then by similarity to the preferences, then by the order
+                given.
+            texts: Each with its metadata.
+            report: A report to be filled in.
+            top_n: How many are returned at most; default: all.
+
+        Raises:
+            NoPreferencesError: if the memory has none, or all have expired.
+            ReadOnlyError: if a model has to be asked, and its verdicts cannot be stored.
+            EncoderError: if the encoder fails.
+        """
+        preferences = tuple(self.memory.preferences)
+        if not preferences:
+            raise NoPreferencesError("There are no preferences to rank by. Give some: preferences=['...'].")
+        names = {preference.text for preference in preferences}
+        found: list[Ranked] = []
+        blank: list[Ranked] = []
+        for place, (given, metadata) in enumerate(texts):
+            text = storable(given)
+            if text.strip():
+                found.append(_carried(place, text, metadata, names) or Ranked(place=place, text=text))
+            else:
+                blank.append(Ranked(place=place, text=text))
+        # Each text once: an index may hold it twice.
+        to_judge = list(dict.fromkeys(one.text for one in found if one.decision is None))
+        if to_judge:
+            judged: list[Judged] = yield Judge(self.memory, to_judge, report)
+            verdicts = {one.item.text: one for one in judged}
+            found = [one if one.decision is not None else _decided(one, verdicts[one.text]) for one in found]
+        found = [one for one in found if self._keeps(one)]
+        if not self.rerank:
+            return sorted([*found, *blank], key=lambda one: one.place)[:top_n]
+        query = storable(query or "").strip()
+        if query and found:
+            steerings = self._steerings()
+            steering: QuerySteering = yield from steerings.steering(preferences, self.steering)
+            asked: FloatArray = yield Embed(steerings.encoder, [query], "", query=True)
+            vectors: FloatArray = yield Embed(steerings.encoder, [one.text for one in found], "")
+            kind = question_kind(query)
+            steered = steering.steer_vector(asked[0], kind=kind)
+            weights = {one.preference.id: steered.strength * one.weight for one in steered.preferences}
+            stances: list[Stances] = [{facts["preference"]: _stance(facts) for facts in one.guidance} for one in found]
+            judged_so = Verdicts.of(stances, preferences, weights, not recalls(kind))
+            scores: list[float] = judged_so.ranked(vectors @ steered.vector, vectors @ asked[0]).tolist()
+            found = [replace(one, score=score) for one, score in zip(found, scores, strict=True)]
+            found.sort(key=lambda one: one.score or 0.0, reverse=True)
+        else:
+            # Sorting is stable: equal texts stay in the order given.
+            found.sort(key=lambda one: (PENALTY[one.stance], -one.similarity))
+        return [*found, *blank][:top_n]
+
+    def _keeps(self, one: Ranked) -> bool:
+        if self.keep == "all" or one.decision is Decision.UNDECIDED:
+            return True
+        return one.decision is Decision.KEEP and (self.keep == "relevant" or one.stance not in _AGAINST)
+
+    def _steerings(self) -> Steerings:
+        """Return the steerings of the current encoder, which changes if the memory is embedded anew."""
+        encoder, known = self.memory.encoder, self._known
+        if known is None or known[0] is not encoder:
+            remembering = encoder if isinstance(encoder, RememberingEncoder) else RememberingEncoder(encoder)
+            known = self._known = (encoder, Steerings(remembering))
+        return known[1]
+
+
+def _decided(ranked: Ranked, judged: Judged) -> Ranked:
+    guidance = tuple(guidance_of(judged)) if judged.kept else ()
+    return replace(ranked, decision=judged.verdict.decision, guidance=guidance)
+
+
+class _Waiting(RetryPolicy):
+    """A retry policy for calls that somebody waits for."""
+
+    _since = 0.0
+
+    def begin(self) -> None:
+        if self.down is None or monotonic() - self._since >= _REST:
+            super().begin()
+
+    def gave_up(self, error: LMError) -> None:
+        super().gave_up(error)
+        self._since = monotonic()
+
+    def pause(self, attempt: int, error: LMError) -> float | None:
+        if isinstance(error, LMUnavailableError) and error.timed_out:
+            return None
+        pause = super().pause(attempt, error)
+        return None if pause is None or pause > _LONGEST_PAUSE else pause
+
+
+def waited_for(lm: LanguageModel) -> LMVerifier:
+    """Make a verifier for calls that a user waits for.
+
+    A call that fails is retried once, a timeout never; once the model is down, everything it would be asked is
+    undecided at once, for half a minute.
+    """
+    verifier = LMVerifier(lm)
+    verifier._client.patience = _Waiting(retries=1, backoff=0.0)
+    return verifier
+
+
+class RememberingEncoder:
+    """An encoder that caches the vectors of the texts used last.
+
+    Args:
+        encoder: Any encoder.
+        size: How many texts are cached.
+    """
+
+    def __init__(self, encoder: Encoder, *, size: int = 4096) -> None:
+        self.encoder = encoder
+        self._texts = TextVectors(encoder, size=size)
+
+    @property
+    def name(self) -> str:
+        """The encoder's name."""
+        return self.encoder.name
+
+    @property
+    def dimension(self) -> int:
+        """The encoder's dimension."""
+        return self.encoder.dimension
+
+    @property
+    def fingerprint(self) -> str:
+        """The encoder's fingerprint."""
+        return self.encoder.fingerprint
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Return unit vectors, shape `(len(texts), dimension)`."""
+        return self._texts.of(texts) if texts else embed(self.encoder, texts)
+
+    async def aencode(self, texts: Sequence[str]) -> FloatArray:
+        """Do the same as `encode` without blocking the event loop."""
+        return await self._texts.aof(texts) if texts else await aembed(self.encoder, texts)
+
+    def __getattr__(self, name: str) -> Any:
+        # Pass on what an encoder may have besides: tau, floor, encode_query.
+        if name == "encoder":
+            raise AttributeError(name)
+        return getattr(self.encoder, name)
+
+
+def _carried(place: int, text: str, metadata: Mapping[str, Any], preferences: Collection[str]) -> Ranked | None:
+    """Return a text with the guidance in its metadata under some preferences; None if there is none it can read."""
+    try:
+        told = json.loads(metadata.get("epic_alignments") or "[]")
+        guidance = tuple(_facts(facts) for facts in told if facts["preference"] in preferences)
+    except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
+        return None
+    return Ranked(place=place, text=text, decision=Decision.KEEP, guidance=guidance) if guidance else None
+
+
+def content_of(text: str, metadata: Mapping[str, Any]) -> str:
+    """Remove the guidance from a text, if its metadata holds the text without it under `CONTENT`.
+
+    A text that was changed in any other way is returned as it is.
+    """
+    before = metadata.get(CONTENT)
+    guided = isinstance(before, str) and before.strip() and _NUMBERED.match(text) and text.endswith(_section(before))
+    return str(before) if guided else text
+
+
+def _section(text: str) -> str:
+    """Return the text as `format_hit` writes it, without its number and guidance."""
+    told = format_hit(1, Hit(item=Item(text=storable(text)), score=0.0))
+    return told[told.index("\n") :]
+
+
+def _facts(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the facts of an alignment in metadata, and return them."""
+    facts = {**told, "similarity": float(told.get("similarity") or 0.0), "stance": str(Stance(told["stance"]))}
+    if not isinstance(told["instruction"], str):
+        raise TypeError("an instruction is no text")
+    return facts
+
+
+def _stance(facts: Mapping[str, Any]) -> Stance:
+    return Stance(facts["stance"])

@@ -1,0 +1,125 @@
+"""Selection that stops: which of a search's hits a question needs (EMG-RAG, section 4.3).
+
+One hit after the other, in the order of the search, is taken or left by a logistic regression on how near it is and on
+what it adds to those taken before. The paper's policy is trained on by reinforcement; measured on questions never seen,
+that was no better (`tests/benchmarks/bench_selection.py`), so the regression, its warm start, is the policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from epic_memory.types import FloatArray, Hit
+from epic_rerank.features import word_set
+from epic_rerank.policy import Floats
+
+NAMES = (
+    "score",  # of the search
+    "share of best",  # of the best score
+    "behind previous",  # how far behind the candidate before
+    "rank",  # logarithm of the rank, from 0
+    "words",  # share of the query's content words that it has
+    "new words",  # and of those that no hit taken before has
+    "covered",  # share of the query's content words that the hits taken have
+    "redundant",  # the largest cosine with a hit that is taken
+    "taken",  # logarithm of 1 + the number of hits taken
+)
+"""The names of the features, in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A logistic regression that takes a hit or leaves it.
+
+    Attributes:
+        mean, scale: Of each feature, which is standardised by them.
+        weights, bias: Of the regression.
+        threshold: The probability from which a hit is taken.
+    """
+
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    weights: tuple[float, ...]
+    bias: float
+    threshold: float
+
+    @cached_property
+    def _line(self) -> tuple[Floats, float]:
+        """The regression on features that are not standardised."""
+        weights = np.array(self.weights) / np.array(self.scale)
+        return weights, self.bias - float(weights @ np.array(self.mean))
+
+    def takes(self, features: Floats) -> bool:
+        """Tell whether a hit with these features is taken."""
+        weights, bias = self._line
+        return 1.0 / (1.0 + math.exp(-float(weights @ features) - bias)) > self.threshold
+
+
+# Fitted by tests/benchmarks/bench_selection.py --fit on the questions of even number: the scores of a memory's search
+# are cosines, those of a walk over a graph are shares.
+MEMORY = Policy(
+    mean=(0.3234, 0.6414, 0.0264, 1.6783, 0.1081, 0.0426, 0.4832, 0.3308, 0.8476),
+    scale=(0.0686, 0.1533, 0.0556, 0.5056, 0.1257, 0.0793, 0.2521, 0.1163, 0.2375),
+    weights=(0.292, 0.2747, 0.1487, -0.1888, 1.0346, 0.3638, -1.0812, -0.3501, 0.422),
+    bias=-3.9945,
+    threshold=0.35,
+)
+GRAPH = Policy(
+    mean=(0.15, 0.188, 0.0812, 1.6783, 0.1292, 0.0519, 0.5219, 0.3133, 0.9206),
+    scale=(0.1681, 0.2103, 0.1604, 0.5056, 0.1261, 0.0893, 0.2447, 0.1189, 0.2643),
+    weights=(0.1119, 0.1025, 0.1922, -0.5706, 0.8891, 0.6623, -0.9139, 0.1208, 0.5528),
+    bias=-3.6798,
+    threshold=0.225,
+)
+
+
+class Walk:
+    """The state of a selection among hits in the order of a search: what each next hit is like, given those taken."""
+
+    def __init__(self, query: str, hits: Sequence[Hit], vectors: Sequence[FloatArray]) -> None:
+        asked = word_set(query)
+        self._asked = max(1, len(asked))
+        self._has = [asked & word_set(hit.item.text) for hit in hits]
+        self._scores = [hit.score for hit in hits]
+        self._near = np.stack(vectors) @ np.stack(vectors).T if len(vectors) == len(hits) and hits else None
+        self._covered: set[str] = set()
+        self.taken: list[int] = []
+
+    def features(self, place: int) -> Floats:
+        """Return the features of the hit at a place, shape `(len(NAMES),)`."""
+        best, score, has = max(self._scores), self._scores[place], self._has[place]
+        redundant = 0.0
+        if self.taken and self._near is not None:
+            redundant = float(self._near[place, self.taken].max())
+        return np.array(
+            [
+                score,
+                score / best if best > 0.0 else 1.0,
+                self._scores[place - 1] - score if place else 0.0,
+                math.log1p(place),
+                len(has) / self._asked,
+                len(has - self._covered) / self._asked,
+                len(self._covered) / self._asked,
+                redundant,
+                math.log1p(len(self.taken)),
+            ]
+        )
+
+    def take(self, place: int) -> None:
+        """Take the hit at a place."""
+        self.taken.append(place)
+        self._covered |= self._has[place]
+
+
+def taken(query: str, hits: Sequence[Hit], vectors: Sequence[FloatArray], policy: Policy) -> list[int]:
+    """Return the places of the hits that a question needs, in order; never none where there are any."""
+    walk = Walk(query, hits, vectors)
+    for place in range(len(hits)):
+        if place == 0 or policy.takes(walk.features(place)):
+            walk.take(place)
+    return walk.taken

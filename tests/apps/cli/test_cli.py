@@ -1,0 +1,700 @@
+"""The command line: what it prints, its exit codes, and what it leaves behind."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from command_line import Epic, Result, jsonl, refused
+from epic_memory import EpicMemory
+
+PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
+CASINO = "The Desert Inn is a hotel with an on-site casino."
+VEGAN = "A strict vegan diet leaves out milk, eggs and honey."
+NOISE = "The square root of two cannot be written as a fraction."
+
+unprivileged = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not stop this user"
+)
+
+
+@pytest.fixture
+def epic(terminal: Epic) -> Epic:
+    """Runs a command in a folder that holds prefs.txt, corpus.jsonl, chat.jsonl and notes/."""
+    Path("prefs.txt").write_text("\n".join(PREFERENCES), encoding="utf-8")
+    jsonl(Path("corpus.jsonl"), {"text": CASINO, "id": "casino"}, {"text": VEGAN, "id": "vegan"}, {"text": NOISE})
+    jsonl(Path("chat.jsonl"), {"role": "user", "content": "Is there a vegan diet plan for hotels with a casino?"})
+    Path("notes").mkdir()
+    Path("notes/a.md").write_text("The Palms is a hotel with a casino on site.", encoding="utf-8")
+    return terminal
+
+
+@pytest.fixture
+def built(epic: Epic) -> Epic:
+    """As `epic`, with the memory me.epic made of corpus.jsonl."""
+    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
+    assert result.code == 0, result.err
+    return epic
+
+
+def python(*arguments: str, cwd: Path, **options: str) -> Result:
+    """Runs `python -m epic_apps.cli.main` as a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "epic_apps.cli.main", *arguments],
+        cwd=cwd,
+        env={**os.environ, **options},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def held(path: str = "me.epic") -> set[str]:
+    """The ids of all items in a file that have entries."""
+    with EpicMemory.open(path, must_exist=True) as memory:
+        hits = memory.search("hotel", k=max(1, len(memory)), keys="instruction", min_score=None)
+        return {hit.item.id for hit in hits}
+
+
+# demo
+
+
+def test_the_demo_shows_what_was_kept_and_why_with_sizes(epic: Epic) -> None:
+    result = epic("demo")
+
+    assert result.code == 0
+    assert int(re.search(r"(\d+) +texts came in", result.out)[1]) >= 300  # type: ignore[index]
+    for part in ("coarse filter", "kept because it is about", "plain retrieval", "Interpretation Guidance:", "MB"):
+        assert part in result.out
+    assert not list(Path().glob("*.epic"))
+
+
+@pytest.mark.slow
+def test_the_demo_can_keep_its_memory_and_be_run_again(epic: Epic) -> None:
+    first, second = epic("demo", "--out", "demo.epic"), epic("demo", "--out", "demo.epic")
+
+    assert (first.code, second.code) == (0, 0)
+    assert len(held("demo.epic")) > 0
+    assert epic("stats", "demo.epic").code == 0
+
+
+# build
+
+
+def test_only_what_has_a_tag_is_found(epic: Epic) -> None:
+    jsonl(Path("corpus.jsonl"), {"text": CASINO, "metadata": {"topic": "travel"}}, {"text": VEGAN})
+    built = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "--tags", "corpus.jsonl")
+    assert built.code == 0, built.err
+    question = ("ask", "me.epic", "A vegan diet, or a hotel with a casino?", "--all")
+    for tags, found in (
+        ((), 2),
+        (("topic=travel",), 1),
+        (("topic=Hotel",), 1),
+        (("entity=desert inn",), 1),
+        (("entity=Desert Inn", "topic=honey"), 0),
+        (("source=corpus.jsonl",), 2),
+    ):
+        out = epic(*question, *(part for tag in tags for part in ("--tag", tag))).out
+        assert sum(line[:2] in ("1.", "2.") for line in out.splitlines()) == found, (tags, out)
+    refused(epic(*question, "--tag", "travel"), "NAME=VALUE")
+
+
+def test_build_reads_notes_corpora_and_chat_logs_and_reports(epic: Epic) -> None:
+    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "notes/", "corpus.jsonl", "chat.jsonl")
+
+    assert result.code == 0
+    assert re.search(r"seen +5\b", result.out)
+    assert "me.epic: 4 items" in result.out
+    assert held() == {"casino", "vegan", "notes/a.md", "chat.jsonl#0"}
+
+
+def test_a_terminal_gets_a_progress_bar_unless_it_shall_be_quiet(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = ("build", "--preferences", "prefs.txt", "corpus.jsonl", "--out")
+    add = ("preferences", "a.epic", "add")
+
+    assert epic(*build, "a.epic").err == epic(*add, "I love trains.").err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert "3/3 [" in epic(*build, "b.epic").err
+    assert epic(*build, "c.epic", "--quiet").err == ""
+    assert "items/s" in epic(*add, "I avoid fish.").err
+
+
+def test_building_again_adds_only_what_is_new(built: Epic) -> None:
+    result = built("build", "--out", "me.epic", "--quiet", "corpus.jsonl", "notes")
+
+    assert result.code == 0
+    assert held() == {"casino", "vegan", "notes/a.md"}
+
+
+def test_a_threshold_or_a_keep_rate_can_be_chosen(epic: Epic) -> None:
+    common = ("build", "--preferences", "prefs.txt", "--quiet", "corpus.jsonl")
+
+    assert "0 passed" in epic(*common, "--out", "a.epic", "--tau", "1").out
+    assert "3 passed" in epic(*common, "--out", "b.epic", "--keep-rate", "1").out
+
+
+def test_the_light_tier_holds_what_is_below_tau(epic: Epic) -> None:
+    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
+
+    assert re.search(r"light tier +1\b", result.out)
+    assert held() == {"casino", "vegan"}
+
+
+def test_other_preferences_need_sync(built: Epic) -> None:
+    Path("prefs.txt").write_text(PREFERENCES[0] + "\nI love trains.\n", encoding="utf-8")
+    command = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
+
+    refused(built(*command), "only in the file: I follow a strict vegan diet.", "only given: I love trains.", "--sync")
+    assert PREFERENCES[1] in built("preferences", "me.epic", "list").out
+    assert built(*command, "--sync").code == 0
+    assert held() == {"casino"}
+    assert "I love trains." in built("preferences", "me.epic", "list").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--preferences", "prefs.txt", "missing.txt"], ["missing.txt"]),
+        (["--preferences", "prefs.txt", "corpus.jsonl", "missing"], ["missing"]),
+        (["--preferences", "missing.txt", "corpus.jsonl"], ["missing.txt"]),
+        (["--preferences", "notes", "corpus.jsonl"], ["notes"]),
+        (["--preferences", "empty.txt", "corpus.jsonl"], ["empty.txt", "no preference"]),
+        (["--preferences", "twice.txt", "corpus.jsonl"], ["twice.txt, line 2", "line 1"]),
+        (["--preferences", "latin1.txt", "corpus.jsonl"], ["latin1.txt, line 2", "UTF-8"]),
+        (["--preferences", "prefs.txt", "picture.png"], ["picture.png", ".jsonl"]),
+        (["--preferences", "prefs.txt", "nothing"], ["nothing holds no"]),
+        (["corpus.jsonl"], ["--preferences"]),
+        (["--preferences", "prefs.txt"], ["SOURCE"]),
+        (["--preferences", "prefs.txt", "--tau", "0.3", "--keep-rate", "0.2", "corpus.jsonl"], ["not allowed with"]),
+        (["--preferences", "prefs.txt", "--tau", "high", "corpus.jsonl"], ["--tau"]),
+        (["--preferences", "prefs.txt", "--reserve", "many", "corpus.jsonl"], ["reserve", "'many'"]),
+        (["--preferences", "prefs.txt", "--encoder", "bogus", "corpus.jsonl"], ["bogus", "static"]),
+    ],
+)
+def test_a_build_that_cannot_begin_writes_nothing(epic: Epic, arguments: list[str], parts: list[str]) -> None:
+    Path("empty.txt").touch()
+    Path("twice.txt").write_text("I like tea.\nI like TEA.\n", encoding="utf-8")
+    Path("latin1.txt").write_bytes("I like tea.\nI like cafés.\n".encode("latin-1"))
+    Path("picture.png").touch()
+    Path("nothing").mkdir()
+
+    refused(epic("build", "--out", "me.epic", "--quiet", *arguments), *parts)
+    assert not Path("me.epic").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "part"),
+    [("--tau", "5", "between -1 and 1"), ("--keep-rate", "0", "keep_rate"), ("--namespace", "", "namespace")],
+)
+def test_a_threshold_out_of_range_is_refused(epic: Epic, option: str, value: str, part: str) -> None:
+    command = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
+
+    refused(epic(*command, option, value), part)
+    assert epic(*command).code == 0
+    assert held() == {"casino", "vegan"}
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (b'{"text": "One."}\n{"text": "cut off\n', ["bad.jsonl, line 2", "JSON"]),
+        (b'{"text": "One."}\n{"text": "caf\xe9"}\n', ["bad.jsonl, line 2", "UTF-8"]),
+        (b'{"text": "' + b"word " * 1_000_000, ["bad.jsonl, line 1", "JSON"]),
+    ],
+)
+def test_a_broken_source_is_named_with_its_line_and_the_memory_stays_whole(
+    built: Epic, content: bytes, parts: list[str]
+) -> None:
+    Path("bad.jsonl").write_bytes(content)
+    before = held()
+
+    refused(built("build", "--out", "me.epic", "--quiet", "bad.jsonl"), *parts)
+    assert held() == before
+
+
+@pytest.mark.parametrize(
+    ("out", "part"), [("nowhere/me.epic", "no folder"), ("notes", "is a folder"), ("corpus.jsonl", "not a memory")]
+)
+def test_a_build_writes_only_to_a_memory(epic: Epic, out: str, part: str) -> None:
+    before = Path("corpus.jsonl").read_bytes()
+
+    refused(epic("build", "--preferences", "prefs.txt", "--out", out, "--quiet", "corpus.jsonl"), part)
+    assert Path("corpus.jsonl").read_bytes() == before
+    assert not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize("content", ["{broken\n", '{"text": "a", "metadata": {"k": NaN}}\n'])
+def test_a_build_of_which_nothing_can_be_read_leaves_no_new_file(epic: Epic, content: str) -> None:
+    Path("broken.jsonl").write_text(content, encoding="utf-8")
+    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "broken.jsonl")
+
+    refused(epic(*build), "broken.jsonl, line 1", "Nothing could be read")
+    assert not Path("me.epic").exists()
+    refused(epic(*build, "corpus.jsonl"), "broken.jsonl, line 1", "all of the sources but")
+    assert held() == {"casino", "vegan"}
+
+
+@unprivileged
+def test_a_folder_without_permission_is_named(epic: Epic) -> None:
+    Path("locked").mkdir(mode=0o555)
+
+    refused(
+        epic("build", "--preferences", "prefs.txt", "--out", "locked/me.epic", "--quiet", "corpus.jsonl"),
+        "locked",
+        "ermission",
+    )
+    assert list(Path("locked").iterdir()) == []
+
+
+# add
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+
+
+def test_add_reads_standard_input_and_cuts_it_as_a_note(built: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(monkeypatch, (" ".join(f"The hotel {n} has an on-site casino." for n in range(40))).encode())
+    added = built("add", "me.epic", "-", "A vegan diet needs beans.")
+
+    assert re.search(r"^seen +4$", added.out, re.M), added.err
+    assert len(held()) == 6
+    typed(monkeypatch, b"I work night shifts.\n\nMy sister is called Ines.\n")
+    assert built("note", "me.epic", "-").out.count("insert: ") == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "part"), [(b"", "Nothing came in"), (b" \n", "Nothing"), (b"a\ncaf\xe9", "line 2")]
+)
+def test_standard_input_without_a_text_is_refused(
+    built: Epic, monkeypatch: pytest.MonkeyPatch, content: bytes, part: str
+) -> None:
+    for command in ("add", "note"):
+        typed(monkeypatch, content)
+        refused(built(command, "me.epic", "-"), part)
+
+
+# ask
+
+
+def test_ask_shows_the_item_its_id_its_preference_and_its_score(built: Epic) -> None:
+    result = built("ask", "me.epic", "Which hotel should I book?", "-k", "1")
+
+    assert result.code == 0
+    reason = "kept because it is about hotels and on-site casinos, and you avoid hotels with on-site casinos"
+    assert result.out == f"1. casino\n   {CASINO}\n   ✗ {reason}; it goes against that\n\n"
+
+
+def test_ask_verbose_shows_the_figures_and_a_log(built: Epic) -> None:
+    result = built("ask", "me.epic", "Which hotel should I book?", "-k", "1", "-v")
+
+    assert re.search(r"^1\. casino  -?\d\.\d+$", result.out, re.M)
+    assert f"[conflicts] {PREFERENCES[0]} (similarity 0." in result.out
+    assert "search done in" in result.err
+    assert built("ask", "me.epic", "Which hotel should I book?").err == ""
+
+
+def test_ask_without_a_question_reads_some_until_an_empty_line(built: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("Which hotel should I book?\nA vegan diet?\n\nnever asked\n"))
+    result = built("ask", "me.epic", "-k", "1")
+
+    assert result.code == 0
+    assert re.findall(r"^1\. (\w+)$", result.out, re.M) == ["casino", "vegan"]
+
+
+def test_ask_context_prints_what_a_model_is_given(built: Epic) -> None:
+    result = built("ask", "me.epic", "Which hotel fits a vegan?", "--context")
+
+    told, documents = result.out.split("\n\nDocument 1:\nInterpretation Guidance:\n")
+    assert told.startswith("The user's preferences, the most relevant first:\n")
+    assert sorted(told.splitlines()[1:]) == [f"- {preference}" for preference in PREFERENCES]
+    assert documents
+    assert f"Content:\n{CASINO}" in result.out
+    assert "Document 2:" in result.out
+    assert "Steer clear" in result.out
+
+
+@pytest.mark.parametrize("steering", ["signed", "paper", "off"])
+def test_each_way_of_steering_can_be_asked_for(built: Epic, steering: str) -> None:
+    result = built("ask", "me.epic", "Which hotel should I book?", "--steering", steering, "--verbose")
+
+    assert result.code == 0
+    assert ("steered by" in result.out) is (steering != "off")
+
+
+def test_what_conflicts_can_be_left_out(built: Epic) -> None:
+    result = built("ask", "me.epic", "Which hotel should I book?", "--stances", "only_supports")
+
+    assert result.code == 0
+    assert CASINO not in result.out
+
+
+@pytest.mark.parametrize("question", ["赌场酒店在哪里？", "?", "x" * 100_000])
+def test_a_question_can_be_in_any_script(built: Epic, question: str) -> None:
+    assert built("ask", "me.epic", question).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["hotel", "-k", "0"], "at least 1"),
+        (["hotel", "-k", "-3"], "at least 1"),
+        (["hotel", "-k", "many"], "-k"),
+        ([""], "empty"),
+        ([" \n"], "empty"),
+        (["hotel", "--steering", "sideways"], "sideways"),
+        (["hotel", "--stances", "none"], "none"),
+        (["hotel", "--encoder", "bogus"], "bogus"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_refused(built: Epic, arguments: list[str], part: str) -> None:
+    refused(built("ask", "me.epic", *arguments), part)
+
+
+def test_an_unknown_namespace_is_empty(built: Epic) -> None:
+    result = built("ask", "me.epic", "hotel", "--namespace", "someone else")
+
+    assert (result.code, CASINO in result.out) == (0, False)
+
+
+# stats, explain, retry
+
+
+def test_stats_counts_and_weighs_each_part(built: Epic) -> None:
+    result = built("stats", "me.epic")
+    sizes = {name: int(size) for name, size in re.findall(r"^(\w+) +(\d+) +[\d.]+ MB", result.out, re.M)}
+
+    assert re.search(r"^items +2$", result.out, re.M)
+    assert json.loads(built("stats", "me.epic", "--json").out)["bytes"] == sizes
+    assert set(sizes) == {
+        "documents",
+        "index",
+        "instructions",
+        "preferences",
+        "verdicts",
+        "ledger",
+        "graph",
+        "rest",
+        "total",
+    }
+    assert sizes["total"] == sum(size for name, size in sizes.items() if name != "total")
+    assert sizes["total"] == Path("me.epic").stat().st_size
+
+
+def test_explain_says_why_an_item_is_held(built: Epic) -> None:
+    said = built("explain", "me.epic", "vegan").out
+    assert VEGAN in said and "kept because it is about vegan diet, and you follow a strict vegan diet" in said
+    result = built("explain", "me.epic", "vegan", "--verbose")
+
+    assert result.code == 0
+    for part in (VEGAN, PREFERENCES[1], "similarity", "stance", "confidence", "rationale", "instruction"):
+        assert part in result.out
+
+
+@pytest.mark.parametrize(("reserve", "where"), [((), "In the light tier"), (("--reserve", "0"), "Not held")])
+def test_explain_says_why_an_item_was_not_kept(epic: Epic, reserve: tuple[str, ...], where: str) -> None:
+    epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", *reserve, "corpus.jsonl")
+    result = epic("explain", "me.epic", "corpus.jsonl:3")
+
+    assert result.code == 0
+    for part in ("square root", where, "coarse filter", "tau", "similarity"):
+        assert part in result.out.replace("Similarity", "similarity")
+    assert held() == {"casino", "vegan"}
+
+
+def test_explain_says_why_a_text_of_the_light_tier_was_not_kept(epic: Epic) -> None:
+    # Five of them: not all of their reasons are on record.
+    texts = [f"{NOISE} Note {number}." for number in range(5)]
+    jsonl(Path("noise.jsonl"), *({"text": text, "id": f"n{number}"} for number, text in enumerate(texts)))
+    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "--reserve", "1 MB", "noise.jsonl")
+    assert epic(*build).code == 0
+    for number, text in enumerate(texts):
+        said = epic("explain", "me.epic", f"n{number}").out
+        assert text in said and "held by its text only: coarse filter: below tau 0.250 (similarity " in said
+        assert f"with '{PREFERENCES[0]}')" in said or f"with '{PREFERENCES[1]}')" in said
+
+    epic("note", "me.epic", "I work night shifts.")
+    (fact,) = json.loads(epic("facts", "me.epic", "--json").out)["facts"]
+    assert "A fact of the user" in epic("explain", "me.epic", fact["id"]).out
+
+
+def test_explain_says_why_a_text_that_is_not_held_would_not_be_kept(built: Epic) -> None:
+    assert "Not held: coarse filter: below tau 0.250" in built("explain", "me.epic", "Pay the rent on Friday.").out
+    assert "would be kept now" in built("explain", "me.epic", "The Palms is a hotel with an on-site casino.").out
+    # It is held under an id that its user need not know.
+    assert "casino\n" in built("explain", "me.epic", CASINO).out
+    for preference in PREFERENCES:
+        built("preferences", "me.epic", "remove", preference)
+    assert "there is no preference" in built("explain", "me.epic", CASINO).out
+    assert held() == set()
+
+
+@pytest.mark.parametrize("item", ["corpus.jsonl:4", ""])
+def test_explaining_what_is_not_held_is_refused(built: Epic, item: str) -> None:
+    refused(built("explain", "me.epic", item), item)
+    assert held() == {"casino", "vegan"}
+
+
+def test_retry_without_undecided_items_does_nothing(built: Epic) -> None:
+    result = built("retry", "me.epic")
+
+    assert result.code == 0
+    assert re.search(r"seen +0\b", result.out)
+    assert held() == {"casino", "vegan"}
+
+
+# preferences
+
+
+def listed(epic: Epic) -> list[str]:
+    """The preferences, without what is said of each in a line of its own."""
+    result = epic("preferences", "me.epic", "list")
+    assert result.code == 0
+    return [line.partition("  ")[2] for line in result.out.splitlines() if not line.startswith(" ")]
+
+
+def test_a_preference_can_be_added(built: Epic) -> None:
+    assert built("preferences", "me.epic", "add", "I love trains.").code == 0
+    assert listed(built) == [*PREFERENCES, "I love trains."]
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_a_removed_preference_takes_its_items_along(built: Epic, by_id: bool) -> None:
+    first = built("preferences", "me.epic", "list").out.split()[0]
+
+    assert built("preferences", "me.epic", "remove", first if by_id else PREFERENCES[0]).code == 0
+    assert listed(built) == PREFERENCES[1:]
+    assert held() == {"vegan"}
+
+
+def test_a_replaced_preference_keeps_its_place(built: Epic) -> None:
+    result = built("preferences", "me.epic", "replace", PREFERENCES[0], "I love hotels with a casino.")
+
+    assert result.code == 0
+    assert listed(built) == ["I love hotels with a casino.", PREFERENCES[1]]
+    assert held() == {"casino", "vegan"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["add", ""], "empty"),
+        (["add", "  "], "empty"),
+        (["add", PREFERENCES[0]], "held already"),
+        (["add", "i AVOID  hotels with on-site casinos."], "held already"),
+        (["remove", "I love trains."], PREFERENCES[0]),
+        (["replace", "I love trains.", "I love buses."], PREFERENCES[0]),
+        (["replace", PREFERENCES[0], PREFERENCES[1]], "held already"),
+        (["replace", PREFERENCES[0], ""], "empty"),
+        (["add"], "TEXT"),
+        (["shuffle"], "No such command 'shuffle'"),
+        (["lst"], "Did you mean 'list'"),
+    ],
+)
+def test_a_change_that_cannot_be_leaves_the_preferences(built: Epic, arguments: list[str], part: str) -> None:
+    refused(built("preferences", "me.epic", *arguments), part)
+    assert listed(built) == PREFERENCES
+
+
+def test_without_preferences_nothing_is_kept_but_all_else_works(built: Epic) -> None:
+    for preference in PREFERENCES:
+        built("preferences", "me.epic", "remove", preference)
+
+    assert re.search(r"light tier +1\b", built("build", "--out", "me.epic", "--quiet", "notes").out)
+    without = ("build", "--out", "me.epic", "--quiet", "--reserve", "0", "chat.jsonl")
+    refused(built(*without), "no preferences")
+    assert built("preferences", "me.epic").out == "It has no preferences.\n"
+    assert built("ask", "me.epic", "hotel").code == 0
+    assert built("stats", "me.epic").code == 0
+
+
+# the file
+
+
+@pytest.mark.parametrize(
+    "command", [["ask", "hotel"], ["stats"], ["explain", "casino"], ["retry"], ["preferences", "list"], ["reencode"]]
+)
+def test_a_file_that_is_no_memory_is_refused_and_left_alone(epic: Epic, command: list[str]) -> None:
+    for name, part in (("missing.epic", "epic build"), ("notes", "is a folder"), ("prefs.txt", "not a memory")):
+        refused(epic(command[0], name, *command[1:]), name, part)
+    assert not Path("missing.epic").exists()
+    assert Path("prefs.txt").read_text(encoding="utf-8") == "\n".join(PREFERENCES)
+
+
+@pytest.mark.parametrize("length", [0, 5000])
+def test_a_damaged_file_is_refused_and_left_alone(built: Epic, length: int) -> None:
+    Path("me.epic").write_bytes(Path("me.epic").read_bytes()[:length])
+
+    refused(built("stats", "me.epic"), "me.epic")
+    assert Path("me.epic").stat().st_size == length
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["fly"], "No such command 'fly'"),
+        (["bild"], "Did you mean 'build'?"),
+        (["build"], "SOURCE"),
+        (["ask"], "'FILE'"),
+        (["ask", "me.epic", "hotel", "--stance", "any"], "Did you mean --stances"),
+    ],
+)
+def test_a_command_line_that_cannot_be_is_explained(epic: Epic, arguments: list[str], part: str) -> None:
+    refused(epic(*arguments), "epic: ", part, "--help")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *([], ["preferences"], ["rerank"], ["--help"], ["--version"], ["build", "--help"]),
+        *(["-h"], ["build", "-h"], ["preferences", "-h"], ["preferences", "set", "-h"], ["eval", "-h"]),
+    ],
+)
+def test_help_and_version_are_no_errors(epic: Epic, arguments: list[str]) -> None:
+    result = epic(*arguments)
+
+    assert result.code == 0
+    assert "epic" in result.out
+
+
+# as a process
+
+
+@pytest.mark.parametrize("context", [(), ("--context",)])
+@pytest.mark.slow
+def test_a_terminal_that_cannot_show_a_script_still_gets_an_answer(
+    epic: Epic, tmp_path: Path, context: tuple[str, ...]
+) -> None:
+    jsonl(Path("corpus.jsonl"), {"id": "素食", "text": "A strict vegan diet: 素食主义 🙂."})
+    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
+    assert epic(*build).code == 0
+    done = python("ask", "me.epic", "vegan diet", *context, cwd=tmp_path, PYTHONIOENCODING="cp1252")
+    assert (done.code, done.err) == (0, "") and "A strict vegan diet: ????" in done.out
+
+
+@pytest.mark.parametrize("module", ["epic_memory", "epic_apps.cli.main"])
+def test_a_module_ends_with_the_code_of_its_command(tmp_path: Path, module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "fly"], cwd=tmp_path, capture_output=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+@pytest.mark.parametrize("arguments", [["stats", "missing.epic"], ["ask"]])
+@pytest.mark.slow
+def test_a_process_says_what_is_wrong_with_code_2(tmp_path: Path, arguments: list[str]) -> None:
+    result = python(*arguments, cwd=tmp_path)
+
+    refused(result, "epic")
+    assert result.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no POSIX pipes")
+@pytest.mark.parametrize("command", [["demo"], ["--help"], ["preferences"], ["eval", "--help"], ["--version"]])
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, command: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "epic_apps", *command],
+        cwd=tmp_path,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        check=False,
+    )
+    os.close(writing)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+EVERY = 40
+RECORDS = 12_000
+
+
+def long_corpus(path: Path) -> set[str]:
+    """Writes a corpus of which every 40th record is worth keeping; the ids of those."""
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(RECORDS):
+            relevant = number % EVERY == 0
+            text = f"Hotel number {number} has an on-site casino." if relevant else f"{NOISE} Note {number}."
+            file.write(json.dumps({"text": text, "id": str(number)}) + "\n")
+    return {str(number) for number in range(0, RECORDS, EVERY)}
+
+
+def interrupted_build(folder: Path, *arguments: str) -> tuple[int, int, str]:
+    """Sends Ctrl-C once the bar shows committed items: how many there were, the exit code, and stderr."""
+    import fcntl  # Windows has none of these
+    import pty
+    import termios
+
+    terminal, stderr = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 120, 0, 0))
+    command = [sys.executable, "-m", "epic_apps.cli.main", "build", *arguments]
+    with subprocess.Popen(command, cwd=folder, stderr=stderr) as process:
+        os.close(stderr)
+        err = b""
+        try:
+            while not (shown := re.search(rb"([1-9]\d*)/\d+ \[", err)):
+                err += os.read(terminal, 1)
+            process.send_signal(signal.SIGINT)
+            with suppress(OSError):  # as a terminal ends on Linux
+                while block := os.read(terminal, 1000):
+                    err += block
+            process.wait(timeout=60)
+        finally:
+            process.kill()
+            os.close(terminal)
+    return int(shown[1]), process.returncode, err.decode()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGINT to send")
+@pytest.mark.usefixtures("sigint")
+@pytest.mark.slow
+def test_ctrl_c_keeps_the_committed_batches_and_the_next_run_completes(epic: Epic, tmp_path: Path) -> None:
+    relevant = long_corpus(tmp_path / "long.jsonl")
+
+    committed, code, err = interrupted_build(tmp_path, "--preferences", "prefs.txt", "--out", "me.epic", "long.jsonl")
+    kept = held()
+
+    assert code == 130
+    assert "Traceback" not in err
+    assert "run it again" in err
+    # What the bar counts is done; the first batch is done when it shows more than one.
+    assert {number for number in relevant if int(number) < committed // 512 * 512} <= kept < relevant
+    assert list(tmp_path.glob("me.epic?*")) == []
+
+    assert epic("build", "--out", "me.epic", "--quiet", "long.jsonl").code == 0
+    assert held() == relevant
+
+
+def test_ctrl_c_while_asking_ends_with_130(built: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EpicMemory, "search", stop)
+        result = built("ask", "me.epic", "hotel")
+
+    assert result.code == 130
+    assert "Traceback" not in result.err
+    assert held() == {"casino", "vegan"}
+
+
+def test_empty_files_are_reported_and_the_rest_is_read(epic: Epic) -> None:
+    Path("empty.txt").touch()
+    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "empty.txt", "corpus.jsonl")
+
+    assert result.code == 0
+    assert "skipped: empty.txt is empty" in result.err
+    assert held() == {"casino", "vegan"}

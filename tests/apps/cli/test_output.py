@@ -1,0 +1,178 @@
+"""What commands print: JSON, tables, colour, suggestions, and completion."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import Epic, refused
+from epic_apps.cli.options import ENCODERS, MODELS
+from epic_apps.cli.reasons import marked, second_person, topics
+from epic_memory import EpicMemory, Item, Stance
+from epic_memory.encoders.by_name import NAMES
+from epic_memory.lm.by_name import NAMES as MODEL_NAMES
+
+AVOIDS = "I avoid hotels with casinos."
+TEXTS = {"inn": "The Desert Inn is a hotel with a casino.", "note": "The square root of two is no fraction."}
+
+
+@pytest.fixture
+def epic(terminal: Epic) -> Epic:
+    """Runs a command beside me.epic."""
+    with EpicMemory.open("me.epic", [AVOIDS]) as memory:
+        memory.add([Item(id=name, text=text, metadata={"place": name}) for name, text in TEXTS.items()])
+    Path("chat.txt").write_text("User: I love opera.\n", encoding="utf-8")
+    return terminal
+
+
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        ("build --out me.epic --quiet chat.txt", "report"),
+        ("add me.epic TEXT", "report"),
+        ("ask me.epic hotel", "hits"),
+        ("ask me.epic hotel --context", "context"),
+        ("list me.epic", None),
+        ("show me.epic inn", "metadata"),
+        ("explain me.epic inn", "entries"),
+        ("stats me.epic", "bytes"),
+        ("namespaces me.epic", None),
+        ("not-kept me.epic", None),
+        ("verify me.epic", "rows"),
+        ("compact me.epic", "saved"),
+        ("backup me.epic copy.epic", "bytes"),
+        ("export me.epic lines.jsonl", "items"),
+        ("forget me.epic inn", "items"),
+        ("retry me.epic", "seen"),
+        ("reencode me.epic", "bytes"),
+        ("preferences me.epic list", None),
+        ("preferences me.epic", None),
+        ("preferences list me.epic", None),
+        ("preferences --namespace default me.epic add TEXT", "seen"),
+        ("learn me.epic chat.txt", "proposals"),
+        ("proposals me.epic", None),
+        ("note me.epic TEXT", None),
+        ("facts me.epic --history", "history"),
+        ("rerank forget me.epic", "forgot"),
+    ],
+)
+def test_what_a_command_prints_is_json_if_that_is_asked_for(epic: Epic, command: str, key: str | None) -> None:
+    result = epic(*("I like \x1b[31mtea." if word == "TEXT" else word for word in command.split()), "--json")
+
+    assert result.code == 0, result.err
+    printed = json.loads(result.out)
+    assert isinstance(printed, list) if key is None else key in printed
+    assert result.out.isascii() and "\x1b" not in result.out
+
+
+def test_add_list_show_and_namespaces(epic: Epic) -> None:
+    added = epic("add", "me.epic", "The Palms is a hotel with a casino.", "Water is wet.")
+    listed = epic("list", "me.epic").out
+
+    assert re.search(r"^seen +2$", added.out, re.M) and "me.epic: 2 items" in added.out
+    assert re.search(r"^inn +The Desert Inn is a hotel with a casino\. +I avoid hotels with casinos\.$", listed, re.M)
+    assert re.search(r"^note +The square root of two is no fraction\. +its text only", listed, re.M)
+    assert epic("list", "me.epic", "-n", "1").out.rstrip().endswith("The newest 1 of 4 items; --limit 0 lists all.")
+    shown = epic("show", "me.epic", "inn").out
+    assert TEXTS["inn"] in shown and re.search(r"^place +inn", shown, re.M)
+    assert epic("add", "me.epic", "--namespace", "other", "Tea.").code == 0
+    assert epic("namespaces", "me.epic").out == "default\nother\n"
+
+
+@pytest.mark.parametrize("command", ["show", "explain", "forget"])
+def test_an_unknown_id_is_answered_with_those_like_it(epic: Epic, command: str) -> None:
+    refused(epic(command, "me.epic", "in"), "Did you mean inn?")
+    refused(epic(command, "me.epic", "nothing-like-it"), "nothing-like-it")
+
+
+def test_an_unknown_id_among_known_ones_is_the_one_that_is_named(epic: Epic) -> None:
+    refused(epic("forget", "me.epic", "inn", "not"), "Did you mean note?")
+    assert epic("show", "me.epic", "inn").code == 0
+
+
+def test_colour_is_for_a_terminal_that_wants_it(
+    epic: Epic, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[" not in epic("show", "me.epic", "inn").out
+    with monkeypatch.context() as terminal:
+        terminal.setenv("TERM", "xterm-256color")
+        terminal.setattr("rich.console.Console.is_terminal", True)
+        assert "\x1b[1;36minn\x1b[0m" in epic("show", "me.epic", "inn").out
+        terminal.setenv("NO_COLOR", "1")
+        assert "\x1b[1;36m" not in epic("show", "me.epic", "inn").out
+
+
+def test_a_reason_has_the_sign_and_the_colour_of_its_stance(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
+    signs = {"supports": ("✓ why", "green"), "conflicts": ("✗ why", "red"), "mixed": ("~ why", "yellow")}
+    for stance in Stance:
+        words = marked("why", stance)
+        assert (words.plain, words.style) == signs.get(stance.value, ("why", ""))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    for command in ("ask me.epic hotel", "explain me.epic inn"):
+        out = epic(*command.split()).out
+        assert "\x1b[31m✗ kept because it is about hotels and casinos" in out and "\x1b[32m" not in out
+
+
+def test_a_long_text_is_cut_where_many_are_shown_and_whole_where_one_is(epic: Epic) -> None:
+    text = "A hotel with a casino. " * 500
+    with EpicMemory.open("me.epic") as memory:
+        memory.add([Item(id="long", text=text)])
+    asked = epic("ask", "me.epic", "hotel with a casino").out
+    assert f"… ({len(text):,} characters)" in asked and max(map(len, asked.splitlines())) < 2100
+    assert text.rstrip() in epic("show", "me.epic", "long").out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes descriptors in a shell")
+@pytest.mark.slow
+def test_a_command_works_with_closed_streams(epic: Epic) -> None:
+    for command in ("list me.epic <&- >&-", "ask me.epic <&-", "onboard me.epic <&- >&-"):
+        shell = ["/bin/sh", "-c", f"{sys.executable} -m epic_apps.cli.main {command}"]
+        done = subprocess.run(shell, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_help_is_quick_and_complete() -> None:
+    assert (ENCODERS, MODELS) == (NAMES, MODEL_NAMES)
+    code = "import sys; from epic_apps.cli.main import main; main(['--help']); print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.endswith("False\n")
+
+
+def test_a_shell_completes_commands() -> None:
+    words = {"COMP_WORDS": "epic preferences re", "COMP_CWORD": "2", "_EPIC_COMPLETE": "complete_bash"}
+    done = subprocess.run(
+        [sys.executable, "-m", "epic_apps.cli.main"],
+        env={**os.environ, **words},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert done.stdout.split() == ["remove", "replace", "reread"]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("I avoid hotels with casinos.", "you avoid hotels with casinos"),
+        ("I'm allergic to nuts, so my meals are mine.", "you're allergic to nuts, so your meals are yours"),
+        ("I am happy if it pleases me at 8 AM.", "you are happy if it pleases you at 8 AM"),
+        ("Tea.", "Tea"),
+    ],
+)
+def test_a_preference_is_told_to_the_user(said: str, told: str) -> None:
+    assert second_person(said) == told
+
+
+def test_topics_are_what_the_text_shares_with_the_preference() -> None:
+    assert topics("A hotel near Reno with a casino", AVOIDS) == ["hotels", "casinos"]
+    assert topics("Acoustic music in a hall", "I love acoustic music played in small rooms.") == ["acoustic music"]
+    assert topics("I avoid it", AVOIDS) == []

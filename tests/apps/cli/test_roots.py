@@ -1,0 +1,234 @@
+"""Building again: each note is held once wherever the build starts from, and what its folder lost leaves the memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from command_line import Epic, jsonl
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import DamagedError
+
+Build: TypeAlias = Callable[..., dict[str, Any]]
+
+PALMS, ACE = "The Palms is a hotel with a casino.", "The Golden Ace is a hotel with a casino."
+RENT = "Pay the rent on Friday."
+
+
+@pytest.fixture
+def build(terminal: Epic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """Builds me.epic of sources, from a folder; notes/ and other/notes/ are there."""
+    write("notes/palms.md", PALMS)
+    write("notes/home/rent.md", RENT)
+    write("other/notes/palms.md", ACE)
+    with EpicMemory.open("me.epic", ["I avoid hotels with casinos."], reserve="1 MB"):
+        pass
+
+    def run(*sources: str | Path, start: str = ".", namespace: str = "default") -> dict[str, Any]:
+        monkeypatch.chdir(tmp_path / start)
+        options = ("--out", str(tmp_path / "me.epic"), "--namespace", namespace, "--json")
+        result = terminal("build", *options, *map(str, sources))
+        monkeypatch.chdir(tmp_path)
+        assert result.code == 0, result.err
+        report: dict[str, Any] = json.loads(result.out)
+        return report
+
+    return run
+
+
+def write(name: str, text: str) -> None:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(text, encoding="utf-8")
+
+
+def held(namespace: str = "default") -> dict[str, str]:
+    with EpicMemory.open("me.epic", must_exist=True, namespace=namespace) as memory:
+        return {item.id: item.text for item in memory.items()}
+
+
+BOTH = {"notes/palms.md": PALMS, "notes/home/rent.md": RENT}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right on Windows")
+def test_a_folder_is_one_folder_however_it_is_named(build: Build, tmp_path: Path) -> None:
+    Path("elsewhere").mkdir()
+    Path("elsewhere/link").symlink_to(tmp_path, target_is_directory=True)
+    Path("notes/again.md").symlink_to(tmp_path / "notes/palms.md")
+
+    assert build("notes")["report"]["seen"] == 2
+    for sources, start in (
+        (["./notes/"], "."),
+        ([tmp_path / "notes"], "other"),
+        (["."], "notes"),
+        ([".."], "notes/home"),
+        (["../elsewhere/link/notes"], "other"),
+        (["elsewhere/link/notes"], "."),
+        (["notes", tmp_path / "notes"], "."),
+        # parts of it
+        (["notes/home"], "."),
+        (["rent.md"], "notes/home"),
+        (["notes/palms.md", "notes/again.md"], "."),
+    ):
+        report = build(*sources, start=start)["report"]
+        assert report["seen"] == report["duplicates"] > 0, sources
+    assert held() == BOTH
+
+
+def test_what_is_around_a_known_folder_gets_names_of_its_own(build: Build) -> None:
+    build("notes/home")
+    write("home/rent.md", "Another home.")
+    build("notes", "home")
+
+    assert held() == {"home/rent.md": RENT, "notes/palms.md": PALMS, "home-2/rent.md": "Another home."}
+    build("home", "notes")
+    assert len(held()) == 3
+
+
+def test_two_folders_of_one_name_are_held_beside_each_other(build: Build) -> None:
+    for _ in range(2):
+        build("notes")
+        build("notes", start="other")
+        write("a.txt", "In the first.")
+        write("other/a.txt", "In the second.")
+        build("a.txt", "other/a.txt")
+
+    files = {"a.txt": "In the first.", "a-2.txt": "In the second."}
+    assert held() == {**BOTH, "notes-2/palms.md": ACE, **files}
+
+
+def test_an_edited_note_replaces_its_earlier_version(build: Build) -> None:
+    build("notes")
+    long = " ".join(f"The hotel {number} has a casino." for number in range(40))
+    for text, pieces in ((long, 3), ("Oslo has hotels.", 1), ("# One\n\nA casino.\n\n# Two\n\nA hotel.", 2), ("", 0)):
+        write("notes/palms.md", text)
+        report = build("notes")
+        assert report["gone"] == []
+        now = held()
+        assert now.pop("notes/home/rent.md") == RENT
+        assert len(now) == pieces
+        assert all(name.startswith("notes/palms.md") for name in now)
+
+
+def test_lines_and_turns_that_are_gone_leave(build: Build) -> None:
+    jsonl(Path("c.jsonl"), *({"text": f"The hotel {number} has a casino."} for number in range(3)))
+    jsonl(Path("chat.jsonl"), *({"role": "user", "content": f"Turn {number}."} for number in range(12)))
+    build("c.jsonl", "chat.jsonl")
+    assert len(held()) == 5
+    jsonl(Path("c.jsonl"), {"text": "The hotel 0 has a casino."})
+    jsonl(Path("chat.jsonl"), {"role": "user", "content": "Turn 0."})
+    build("c.jsonl", "chat.jsonl")
+
+    assert held() == {"c.jsonl:1": "The hotel 0 has a casino.", "chat.jsonl#0": "user: Turn 0."}
+
+
+def test_a_deleted_note_is_reported_and_leaves(build: Build, terminal: Epic) -> None:
+    build("notes")
+    build("other/notes")
+    Path("notes/palms.md").unlink()
+    assert build("other")["gone"] == []
+    assert len(held()) == 3
+
+    build_again = terminal("build", "--out", "me.epic", "notes")
+    assert "notes/palms.md is gone, and its items left the memory" in build_again.out
+    assert held() == {"notes/home/rent.md": RENT, "notes-2/palms.md": ACE}
+    assert build("notes")["gone"] == []
+    shutil.rmtree("notes/home")
+    write("notes/rent.md", RENT)
+    assert build(".")["gone"] == ["notes/home/rent.md"]
+    assert held()["notes/rent.md"] == RENT
+    with EpicMemory.open("me.epic") as memory:
+        assert memory.not_kept() == [] or {record.item_id for record in memory.not_kept()} <= set(held())
+
+
+def test_only_what_came_from_a_folder_leaves_with_it(build: Build) -> None:
+    build("notes")
+    fact = "My locker has the number 12."
+    write("notes/fact.md", fact)
+    build("notes")
+    with EpicMemory.open("me.epic") as memory:
+        memory.add_fact(fact)
+        memory.add(
+            [
+                # as loaders of other packages name where a text is from
+                Item(id="loaded", text=f"{ACE} It is old.", metadata={"source": "notes/palms.md"}),
+                Item(id="notes/gone.md", text=f"{PALMS} It is new."),
+                "A hotel with a casino in Reno.",
+            ]
+        )
+    jsonl(Path("c.jsonl"), {"text": f"{ACE} It is red.", "id": "own", "metadata": {"source": "notes/palms.md"}})
+    build("c.jsonl")
+    build("notes", namespace="other")
+    before = held()
+    for name in ("notes/palms.md", "notes/fact.md"):
+        Path(name).unlink()
+
+    assert build("notes")["gone"] == ["notes/fact.md", "notes/palms.md"]
+    assert fact in held().values()
+    assert held() == {name: text for name, text in before.items() if name not in ("notes/palms.md", "notes/fact.md")}
+    assert set(held("other")) == {"notes/palms.md", "notes/home/rent.md", "notes/fact.md"}
+
+
+def test_what_cannot_be_read_stays(build: Build, terminal: Epic) -> None:
+    build("notes")
+    Path("notes/palms.md").write_bytes(b"caf\xe9")
+    assert terminal("build", "--out", "me.epic", "notes").code == 2
+    assert held() == BOTH
+    # Nothing is deleted because of a disk that is not there.
+    shutil.rmtree("notes")
+    assert terminal("build", "--out", "me.epic", "notes").code == 2
+    Path("notes").mkdir()
+    assert terminal("build", "--out", "me.epic", "notes").code == 2
+    assert held() == BOTH
+
+
+def test_a_folder_that_was_moved_keeps_its_name(build: Build) -> None:
+    build("notes")
+    Path("moved").mkdir()
+    Path("notes").rename("moved/notes")
+    # It has another folder's name, and not what that one had.
+    build("other/notes")
+    build("moved/notes")
+
+    assert held() == {**BOTH, "notes-2/palms.md": ACE}
+
+
+def test_an_imported_memory_knows_its_folder_again(build: Build, terminal: Epic) -> None:
+    build("notes")
+    assert terminal("export", "me.epic", "lines.jsonl").code == 0
+    Path("me.epic").unlink()
+    assert terminal("import", "lines.jsonl", "me.epic").code == 0
+    build("other/notes")
+    build("notes")
+    Path("notes/palms.md").unlink()
+
+    assert build("notes")["gone"] == ["notes/palms.md"]
+    assert held() == {"notes/home/rent.md": RENT, "notes-2/palms.md": ACE}
+
+
+def test_a_file_says_where_folders_are_only_as_long_as_it_holds_some_of_them(build: Build, tmp_path: Path) -> None:
+    build("notes", "other/notes/palms.md")
+    with EpicMemory.open("me.epic") as memory:
+        memory.forget("palms.md")
+    build("notes")
+
+    (value,) = sqlite3.connect("me.epic").execute("SELECT value FROM meta WHERE key = 'sources/default'").fetchone()
+    assert json.loads(value) == {"notes": str(tmp_path / "notes")}
+
+
+def test_places_of_folders_that_are_none_are_damage(build: Build, tmp_path: Path) -> None:
+    from epic_apps.cli.roots import Roots
+
+    build("notes")
+    with EpicMemory.open("me.epic") as memory:
+        for forged in (["notes"], {"notes": 5}, "notes"):
+            with memory._session.lock, memory._session.store.transaction():
+                memory._session.store.set_meta(**{"sources/default": forged})
+            with pytest.raises(DamagedError):
+                Roots(memory)

@@ -1,0 +1,56 @@
+"""GraphMemory: what happens to a memory while its passages are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epic_memory import Item
+from graph_helpers import Marked, made
+
+
+class Acting(Marked):
+    """Does something after it has read."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        super().__init__()
+        self.act = act
+
+    def answers(self, texts: Sequence[str]) -> Iterator[tuple[int, Any]]:
+        yield from super().answers(texts)
+        self.act()
+
+
+def test_the_spelling_of_what_went_while_it_was_read_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with made(path, extractor=Acting(lambda: graph.memory.forget("loud"))) as graph:
+        graph.add(
+            [Item(id="loud", text="[OSCARREED] drinks red wine"), Item(id="low", text="[OscarReed] and red wine")]
+        )
+        assert graph.entities() == ["OscarReed"]
+    assert b"OSCARREED" not in path.read_bytes()
+
+
+def test_what_was_cut_while_it_was_read_is_read_again(tmp_path: Path) -> None:
+    def cut() -> None:
+        store = graph.memory._session.store
+        row = store.items.row("default", "oscar")
+        if store.items.at([row])[row].text.endswith("[Clara]"):
+            with store.transaction():
+                store.shorten(row, "[Oscar] drinks red wine")
+
+    with made(tmp_path / "me.epic", extractor=Acting(cut)) as graph:
+        report = graph.add([Item(id="oscar", text="[Oscar] drinks red wine with [Clara]")])
+        assert (report.passages, graph.counts()["outside"]) == (0, 1)
+        assert graph.update().passages == 1
+        assert graph.entities() == ["Oscar"]
+
+
+def test_a_report_times_all_that_was_done() -> None:
+    report = made().add([Item(id="wine", text="[Oscar Reed] and red wine")])
+    assert set(report.timings) == {"extraction", "embedding entities", "synonyms", "writing"}
+    assert all(seconds > 0.0 for seconds in report.timings.values())
+    assert report.seconds == pytest.approx(report.memory.seconds + sum(report.timings.values()))

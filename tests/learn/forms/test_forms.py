@@ -1,0 +1,173 @@
+"""Forms: values with the memory they come from, nothing guessed, and a model believed only where words support it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epic_learn.forms import FilledForm, Form
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError
+from epic_memory.lm import OpenAICompatibleLM
+from helpers import both
+from lm_servers import LMServer
+
+FACTS = ("I was born on 12 August 1986.", "My phone number is +351 912 345 678.", "I am allergic to penicillin.")
+NOTES = (
+    "We went to town. My dentist is Dr. Ines Okafor in Lower Street.",
+    "I do not smoke. I have two children, aged 4 and 7.",
+    "My sister was born on 4 May 1984. She might come to live with us.",
+    "The MOT of the car is on 14 March 2027, but the tax is due on 1 April 2027.",
+    "Mail from Tom: my e-mail address is tom@example.org, write to me.",
+    "I used to drive a Golf.",
+    "Perhaps I should play the trombone. Do I weigh 80 kg?",
+)
+
+
+@pytest.fixture(scope="module")
+def memory() -> EpicMemory:
+    made = EpicMemory(["I follow a strict vegan diet.", "I avoid loud bars."], coarse=False, fine=False)
+    made.add(NOTES)
+    for fact in FACTS:
+        made.add_fact(fact)
+    return made
+
+
+def asked(question: str, type: str = "text", *choices: str) -> dict[str, Any]:
+    return {"fields": [{"name": "field", "question": question, "type": type, "choices": list(choices)}]}
+
+
+@pytest.mark.parametrize(
+    ("question", "type", "value"),
+    [
+        ("When was I born?", "date", "1986-08-12"),
+        ("When was my sister born?", "date", "1984-05-04"),
+        ("When is the MOT of the car?", "date", "2027-03-14"),
+        ("What is my phone number?", "text", "+351 912 345 678"),
+        ("What am I allergic to?", "text", "penicillin"),
+        ("Who is my dentist?", "text", "Dr. Ines Okafor"),
+        ("How many children do I have?", "number", 2),
+        ("Do I smoke?", "boolean", False),
+    ],
+)
+async def test_values_by_type(memory: EpicMemory, question: str, type: str, value: object) -> None:
+    (filled,) = memory.fill(asked(question, type))
+    assert (filled.state, filled.value) == ("filled", value)
+    assert filled.source is not None and filled.quote in filled.source.text
+    assert (await memory.afill(asked(question, type)))["field"] == filled
+
+
+@pytest.mark.parametrize(
+    ("question", "type"),
+    [
+        ("What is my blood type?", "text"),
+        ("Do I play the trombone?", "boolean"),  # perhaps
+        ("How much do I weigh, in kg?", "number"),  # a question
+        ("Am I married?", "boolean"),
+        ("Who is my lawyer?", "text"),
+        ("What is my e-mail address?", "text"),  # another's
+        ("Do I drive a Golf?", "boolean"),  # no longer
+    ],
+)
+def test_what_is_not_known_stays_empty(memory: EpicMemory, question: str, type: str) -> None:
+    (filled,) = memory.fill(asked(question, type))
+    assert (filled.state, filled.value, filled.source) == ("empty", None, None)
+    assert "nothing relevant is known" in str(filled)
+
+
+def test_a_choice_comes_from_a_preference_and_is_not_denied() -> None:
+    with EpicMemory(["I follow a strict vegan diet."], coarse=False, fine=False) as memory:
+        (filled,) = memory.fill(asked("What is my diet?", "choice", "vegan", "vegetarian"))
+        assert (filled.value, filled.source) == ("vegan", memory.preferences[0])
+        memory.add_fact("I am not a member of the library.")
+        (filled,) = memory.fill(asked("What am I a member of?", "choice", "library", "pool"))
+        assert filled.value is None
+
+
+def test_two_answers_are_undecided() -> None:
+    with EpicMemory(coarse=False, fine=False) as memory:
+        memory.add(["The tax office said: the return is due on 3 May 2027.", "The return is due on 9 May 2027."])
+        (filled,) = memory.fill(asked("When is the return due?", "date"))
+        assert (filled.state, filled.value) == ("undecided", None)
+        assert "3 May" in filled.reason and "9 May" in filled.reason
+        memory.add_fact("I was vaccinated on 3 May 2024 and again on 4 June 2025.")
+        (filled,) = memory.fill(asked("When was I vaccinated?", "date"))
+        assert filled.state == "undecided"
+
+
+def answer(**record: object) -> str:
+    return json.dumps(record)
+
+
+async def with_model(memory: EpicMemory, said: str, form: dict[str, Any]) -> FilledForm:
+    with LMServer(lambda request: said) as server:
+        lm = OpenAICompatibleLM(server.base_url, "tiny")
+        filled = await both(memory, "fill", form, lm)
+        assert len(server.asked) == 2 * len(form["fields"])
+    return filled
+
+
+@pytest.mark.parametrize(
+    ("question", "type", "said", "state", "value"),
+    [
+        ("When was I born?", "date", ("I was born on 12 August 1986", "1986-08-12"), "filled", "1986-08-12"),
+        ("When was I born?", "date", ("I was born on 12 August 1986", "1987-08-12"), "undecided", None),
+        ("When was I born?", "date", ("I was born on 13 August 1986", "1986-08-13"), "undecided", None),
+        ("Do I smoke?", "boolean", ("I do not smoke.", "no"), "filled", False),
+        ("Do I smoke?", "boolean", ("", ""), "empty", None),
+        ("How many children do I have?", "number", ("I have two children", 2), "filled", 2),
+        ("Who is my dentist?", "text", ("My dentist is Dr. Ines Okafor", "Ines Okafor"), "filled", "Ines Okafor"),
+        ("Who is my dentist?", "text", ("My dentist is Dr. Ines Okafor", "Dr. House"), "undecided", None),
+    ],
+)
+async def test_a_model_is_believed_where_words_support_it(
+    memory: EpicMemory, question: str, type: str, said: tuple[str, object], state: str, value: object
+) -> None:
+    quote, given = said
+    filled = (await with_model(memory, answer(number=1, quote=quote, value=given), asked(question, type)))["field"]
+    assert (filled.state, filled.value) == (state, value)
+    assert (filled.source is None) == (value is None)
+
+
+async def test_a_model_that_fails_decides_nothing(memory: EpicMemory) -> None:
+    filled = (await with_model_failing(memory))["field"]
+    assert filled.state == "undecided" and "did not answer" in filled.reason
+
+
+async def with_model_failing(memory: EpicMemory) -> FilledForm:
+    with LMServer(lambda request: "Who knows.") as server:
+        return await memory.afill(asked("Do I smoke?", "boolean"), OpenAICompatibleLM(server.base_url, "tiny"))
+
+
+def test_a_form_is_read_from_a_file_and_checked(tmp_path: Path, memory: EpicMemory) -> None:
+    path = tmp_path / "form.json"
+    path.write_text(json.dumps({"fields": [{"name": "date_of_birth", "type": "date"}]}))
+    assert memory.fill(path).values == {"date_of_birth": "1986-08-12"}
+    for wrong in ("[", "[]", '{"fields": []}', '{"fields": [{"question": "Who?"}]}'):
+        path.write_text(wrong)
+        with pytest.raises(InvalidInputError):
+            Form.of(path)
+    for field in ({"name": ""}, {"name": "a", "type": "colour"}, {"name": "a", "type": "choice"}, {"name": 1}):
+        with pytest.raises(InvalidInputError):
+            Form.of({"fields": [field]})
+    with pytest.raises(InvalidInputError):
+        Form.of({"fields": [{"name": "a"}, {"name": "a"}]})
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("DE89 3704 0044 0532 0130 00", "DE89 3704 0044 0532 0130 00"),
+        ("DE89370400440532013000", "DE89370400440532013000"),
+        ("123e4567-e89b-12d3-a456-426614174000", "123e4567-e89b-12d3-a456-426614174000"),
+        ("DE89370400440532013000eur", None),  # nobody knows where it ends
+        ("1" * 900 + "eur", None),
+    ],
+)
+def test_a_code_is_taken_whole_or_not_at_all(said: str, code: str | None) -> None:
+    with EpicMemory(["I like tea."], coarse=False, fine=False) as memory:
+        memory.add_fact(f"The code of my licence is {said}.")
+        assert memory.fill(asked("What is the code of my licence?"))["field"].value == code

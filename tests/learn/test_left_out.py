@@ -1,0 +1,87 @@
+"""Turns with a word of fiction in them: no single word silences them, and what is left out is told with its reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from epic_memory import EpicMemory
+from epic_memory.types.proposals import Proposals
+
+
+def propose(text: str) -> Proposals:
+    with EpicMemory() as memory:
+        return memory.propose([{"role": "user", "content": text}])
+
+
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    [
+        ("For example, I'm allergic to peanuts, so no satay.", "I'm allergic to peanuts"),
+        ("I love quiet places, for example libraries and churches.", "I love quiet places"),
+        ("I work at a sample lab in Basel.", "I work at a sample lab in Basel"),
+        ("You can imagine that I hate flying after that crash.", "I hate flying"),
+        ("I can't imagine life without coffee, I drink only espresso.", "I drink only espresso"),
+        ("My wife works on a political campaign in Ohio.", "My wife works on a political campaign in Ohio"),
+        ("Sample menus welcome, but I'm allergic to shellfish.", "I'm allergic to shellfish"),
+        ("I'm a character designer from Lyon.", "I'm a character designer"),
+        ("I write stories for children for a living.", "I write stories for children for a living"),
+        ("I translate contracts for a bank, and I live in Zurich.", "I live in Zurich"),
+        ("I prefer novels by women, say Ferrante or Cusk.", "I prefer novels by women"),
+        ("I love role-playing games.", "I love role-playing games"),
+        ("Write me a caption for our candles. No emojis ever please.", "No emojis ever please"),
+        ("I'm vegan. Imagine you're my chef: what would you serve?", "I'm vegan"),
+        ("I never sign off with 'Best', always 'Kind regards'.", "I never sign off with 'Best'"),
+    ],
+)
+def test_one_word_does_not_silence_a_turn(text: str, quote: str) -> None:
+    assert any(quote in each.quote for each in propose(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "reason"),
+    [
+        ("Imagine I live in Oslo and hate snow. Rent?", "I live in Oslo", "quoted, pasted or made up"),
+        ("Suppose I moved to Berlin, I have two kids.", "I have two kids", "quoted, pasted or made up"),
+        ("Pretend you are my chef. I hate onions.", "I hate onions", "quoted, pasted or made up"),
+        ("If I were a vegan, I love cheese too much.", "I love cheese", "asked or supposed"),
+        ("I love jazz, he says.", "I love jazz", "said by somebody else"),
+        ("Write a letter to the bank. Be more concise.", "Be more concise", "wished for once"),
+        ("My birthday is soon.", "My birthday is soon", "not sure enough"),
+        ("I'm off sugar this term.", "I'm off sugar this term", "for a time of which the end is not known"),
+    ],
+)
+def test_what_is_left_out_is_told_with_its_words_and_its_reason(text: str, quote: str, reason: str) -> None:
+    made = propose(text)
+    assert not made
+    assert any(quote in each.quote and each.reason == reason for each in made.report.left_out)
+    assert reason in str(made.report)
+
+
+def test_what_others_say_and_what_nobody_says_is_not_reported() -> None:
+    with EpicMemory() as memory:
+        made = memory.propose([("assistant", "Imagine I live in Oslo."), ("user", "How do I boil an egg?")])
+        assert (list(made), made.report.left_out) == ([], [])
+
+
+def test_a_turn_that_is_too_long_is_reported() -> None:
+    made = propose("I live in Oslo. " * 400)
+    assert [each.reason for each in made.report.left_out] == ["in a turn that is too long"]
+
+
+def test_what_was_decided_or_is_over_is_told_in_the_order_of_the_turns() -> None:
+    chat = [
+        {"role": "user", "content": "I'm allergic to nuts."},
+        {"role": "user", "content": "My birthday is soon."},
+        {"role": "user", "content": "Tonight I fancy something light.", "time": "2026-05-06T09:00:00Z"},
+    ]
+    with EpicMemory() as memory:
+        memory.reject(*memory.propose(chat))
+        assert [tuple(each) for each in memory.propose(chat).report.left_out] == [
+            (1, "I'm allergic to nuts", "decided before"),
+            (2, "My birthday is soon", "not sure enough"),
+            (3, "Tonight I fancy something light", "over already"),
+        ]
+
+
+def test_a_sentence_that_never_ends_states_nothing() -> None:
+    assert not propose("I love it and " * 200)

@@ -1,0 +1,80 @@
+"""Selection that stops: the number of hits follows the question, in a memory and in a graph, sync and async."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import pytest
+
+from epic_graph import GraphMemory
+from epic_memory import Item
+from epic_memory.errors import InvalidInputError
+from epic_rerank import LearnedReranker
+from epic_rerank.features import NAMES
+
+ONE = (
+    "Who may use both hands in water polo?",
+    "How many hides did a big Bible take?",
+    "What grows on the roof of the new bus shelter?",
+    "When was the cable car to Monte Fosco opened?",
+)
+THREE = (
+    "What is the news from High Side: the bus shelter, the hosepipe ban and the tug of war?",
+    "What is odd about Wenning: its weathercocks, its Butter Cross and its stolen bells?",
+    "What do I know of Ostra: the vale, the treaty and the silent diet?",
+    "What is there to see or know at Vessing: post riders, locks, ropes?",
+)
+
+
+@pytest.fixture(scope="module")
+def graph() -> GraphMemory:
+    lines = (files("epic_memory") / "data" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    made = GraphMemory(coarse=False, fine=False)
+    made.add([Item(id=one["id"], text=one["text"]) for one in map(json.loads, lines)])
+    return made
+
+
+async def test_the_number_of_hits_follows_the_question(graph: GraphMemory) -> None:
+    for memory in (graph.memory, graph):
+        one, three = (
+            [memory.search(asked, 10, select="adaptive", min_score=None) for asked in several]
+            for several in (ONE, THREE)
+        )
+        assert sum(map(len, one)) < sum(map(len, three))
+        for asked, hits in zip((*ONE, *THREE), (*one, *three), strict=True):
+            assert 1 <= len(hits) == len(hits.vectors) <= 10
+            assert [hit for hit in memory.search(asked, 10, min_score=None) if hit in hits] == list(hits)
+        assert list(await memory.asearch(THREE[0], 10, select="adaptive", min_score=None)) == list(three[0])
+        assert len(memory.search(THREE[0], 1, select="adaptive", min_score=None)) == 1
+
+
+def test_it_comes_after_a_reranker(graph: GraphMemory) -> None:
+    plain = graph.memory.search(THREE[0], 10, select="adaptive", min_score=None)
+    assert list(graph.memory.search(THREE[0], 10, select="adaptive", reranker=True)) == list(plain)
+    with pytest.raises(InvalidInputError):
+        graph.memory.learn(plain, {})
+    with pytest.raises(InvalidInputError):
+        graph.search(THREE[0], select="adaptive", keys="instruction")
+
+
+def liking_length(graph: GraphMemory) -> LearnedReranker:
+    reranker = LearnedReranker(encoder=graph.memory.encoder.fingerprint)
+    for name in ("W1", "W2", "W3"):
+        reranker.weights[name][:] = 0.0
+    reranker.weights["W1"][NAMES.index("length"), 0] = reranker.weights["W2"][0, 0] = 1.0
+    reranker.weights["w3"][0] = 100_000.0
+    return reranker
+
+
+async def test_a_reranker_orders_what_a_walk_found(graph: GraphMemory) -> None:
+    for asked in (THREE[0], "How many hides did a big Bible take?"):  # with an entity of the graph, and without one
+        plain = graph.search(asked, 20, min_score=None)
+        assert list(graph.search(asked, 3, reranker=True, min_score=None)) == list(plain[:3])
+        longest = graph.search(asked, 3, reranker=liking_length(graph), min_score=None)
+        assert list(await graph.asearch(asked, 3, reranker=liking_length(graph), min_score=None)) == list(longest)
+        lengths = sorted((hit.item.text.count(" ") for hit in plain), reverse=True)
+        assert [hit.item.text.count(" ") for hit in longest] == lengths[:3]
+        assert {hit.item.id for hit in longest} <= {hit.item.id for hit in plain}
+        fewer = graph.search(asked, 10, reranker=liking_length(graph), select="adaptive", min_score=None)
+        assert 1 <= len(fewer) == len(fewer.vectors) <= 10
