@@ -98,7 +98,7 @@ def test_what_is_no_statement_of_the_users_yields_nothing(text: str) -> None:
     assert quotes(text) == []
 
 
-LABELLED = Path(__file__).parents[3] / "shared" / "tools" / "written"
+LABELLED = Path(__file__).parents[2] / "shared" / "tools" / "written"
 
 
 @pytest.mark.parametrize(

@@ -583,7 +583,7 @@ def test_a_terminal_that_cannot_show_a_script_still_gets_an_answer(
     assert (done.code, done.err) == (0, "") and "A strict vegan diet: ????" in done.out
 
 
-@pytest.mark.parametrize("module", ["epic_memory", "epic_apps.cli.main"])
+@pytest.mark.parametrize("module", ["epic_apps", "epic_apps.cli.main"])
 def test_a_module_ends_with_the_code_of_its_command(tmp_path: Path, module: str) -> None:
     done = subprocess.run([sys.executable, "-m", module, "fly"], cwd=tmp_path, capture_output=True, check=False)
 
