@@ -25,7 +25,7 @@ ALLOWED = {
     "lines of tests": 67_000,
     "public members of EpicMemory": 80,
     "most parameters of a method": 27,
-    "words of the docs": 43_000,
+    "words of the docs": 33_500,
 }
 """The most that each may have: lowered with every change that makes the project smaller."""
 
