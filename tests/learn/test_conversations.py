@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_learn.conversations import conversation_items, iso_time, read_conversation
+from epic_learn.conversations import conversation_items, read_conversation
 from epic_memory import EpicMemory, Filter
 from epic_memory.errors import InvalidInputError
 from epic_memory.text.chunking import ConversationChunker
+from epic_memory.text.times import iso_time
 from helpers import HashEncoder, KeepAll
 
 NOON = "2026-05-03T12:00:00+00:00"
