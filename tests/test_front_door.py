@@ -97,9 +97,15 @@ def test_the_core_does_without_a_package_beside_it(removed: str, tmp_path: Path)
 def test_the_core_passes_its_tests_alone(tmp_path: Path) -> None:
     tree, tests = tree_without(BESIDE, tmp_path), Path(__file__).parent
     (Path(tree) / "sitecustomize.py").write_text(ALONE.format(tree=tree), encoding="utf-8")
-    others = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(BESIDE)}|epic_langchain|epic_llamaindex|command_line)\b", re.M)
-    own = [str(one) for one in (tests / "core").rglob("test_*.py") if not others.search(one.read_text(encoding="utf-8"))]
+    others = re.compile(
+        rf"^\s*(?:from|import) (?:{'|'.join(BESIDE)}|epic_langchain|epic_llamaindex|command_line)\b", re.M
+    )
+    own = [
+        str(one) for one in (tests / "core").rglob("test_*.py") if not others.search(one.read_text(encoding="utf-8"))
+    ]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-x", "-p", "no:cacheprovider", *own]
-    done = subprocess.run(command, env={"PYTHONPATH": tree}, cwd=tests.parent, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={"PYTHONPATH": tree}, cwd=tests.parent, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-4000:]
     assert len(own) > 40

@@ -119,8 +119,8 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         remember_tools: Whether the results of tools, and the assistant's messages that call them, are part of a turn;
             with remember="both" only.
         propose: Whether what the user says of themselves, read from the user's message alone, is proposed as
-            preferences and facts (`MemoryProposals.propose`). True asks the human: the run is interrupted after the turn, as
-            by `HumanInTheLoopMiddleware`, with an action for each proposal, named by its kind. It goes on with
+            preferences and facts (`MemoryProposals.propose`). True asks the human: the run is interrupted after the
+            turn, as by `HumanInTheLoopMiddleware`, with an action for each proposal, named by its kind. It goes on with
             `Command(resume={"decisions": [...]})`: `{"type": "approve"}`, `{"type": "reject"}`, or an edit of the
             argument `text`. Without a checkpointer, or an answer, proposals stay open: `memory.proposals`. "auto"
             accepts what is said plainly, with a confidence of at least 0.9, and leaves the rest open, without asking.

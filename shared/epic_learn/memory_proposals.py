@@ -12,11 +12,11 @@ from epic_learn.credentials import without_credentials
 from epic_learn.proposals import accept, add_proposals, found_proposal, propose, reject
 from epic_memory.errors import InvalidInputError
 from epic_memory.groups.live import Live
-from epic_memory.lm.asked import asked_model
 from epic_memory.pipeline.reporting import areported, reported
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.runtime.threads import in_thread
+from epic_memory.settings import asked_model
 from epic_memory.types import BuildReport
 from epic_memory.types.proposals import Proposal, Proposals
 

@@ -24,7 +24,6 @@ from epic_memory.filters import Filter
 from epic_memory.groups.facts import MemoryFacts
 from epic_memory.groups.file import MemoryFile
 from epic_memory.groups.preferences import MemoryPreferences
-from epic_memory.lm.asked import asked_model
 from epic_memory.pipeline.adding import OnBatch, aadd_items, add_items
 from epic_memory.pipeline.aspects import (
     Expanding,
@@ -59,6 +58,7 @@ from epic_memory.runtime.effects import Clock, arun, run
 from epic_memory.runtime.optional import optional
 from epic_memory.runtime.progress import Progress
 from epic_memory.runtime.threads import in_thread
+from epic_memory.settings import asked_model
 from epic_memory.storage.sqlite.files import encoder_in
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import Chunker

@@ -14,9 +14,9 @@ from epic_memory.encoders.base import aembed_query, embed_query
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
 from epic_memory.lm import by_name as lm_by_name
-from epic_memory.lm.asked import asked_model
 from epic_memory.lm.failures import kind_of
 from epic_memory.memory import EpicMemory, ModelOptions
+from epic_memory.settings import asked_model
 from epic_memory.verification import EmbeddedVerifier, LMVerifier, Verifier
 
 

@@ -10,11 +10,11 @@ from typing import Any
 from epic_learn.forms.fields import FilledForm, Form
 from epic_learn.forms.filling import CANDIDATES, filled
 from epic_learn.forms.reminders import Due, due_among
-from epic_memory.lm.asked import asked_model
 from epic_memory.lm.base import LanguageModel
 from epic_memory.memory import EpicMemory
 from epic_memory.pipeline.search import checked_search, search
 from epic_memory.runtime.effects import Clock, Effects, arun, run
+from epic_memory.settings import asked_model
 from epic_memory.types import Hits
 
 

@@ -235,7 +235,8 @@ def warn(report: BuildReport, session: Session) -> None:
         report.warnings.append(
             "The memory has no preferences: what comes is held by its text as long as there is room, and found by its"
             " words. With preferences it keeps what matters, ranks by them and says how to use it:"
-            " memory.preferences.add('...'), or memory.proposals.propose(messages), which reads them from conversations."
+            " memory.preferences.add('...'), or memory.proposals.propose(messages), which reads them from"
+            " conversations."
         )
         return
     if session.verified_by and type(session.verifier) is EmbeddedVerifier and (report.kept or report.discarded):
@@ -277,7 +278,8 @@ def warn(report: BuildReport, session: Session) -> None:
     if report.unread:
         report.warnings.append(
             f"{len(report.unread)} preferences could not be read by the model, in whole or part: the parser's reading"
-            " and the bundled library hold until the next change asks again. memory.preferences.aspects() and memory.preferences.expansions()"
+            " and the bundled library hold until the next change asks again. memory.preferences.aspects() and"
+            " memory.preferences.expansions()"
             " show what is held."
         )
     if report.undecided:

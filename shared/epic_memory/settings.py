@@ -1,4 +1,4 @@
-"""Language model that a user named or gave, and the budget that it is held to."""
+"""Settings of a memory: the language model that a user named or gave, and the budget that it is held to."""
 
 from __future__ import annotations
 
