@@ -218,7 +218,7 @@ class EpicRetriever(MemoryRetriever):
 
     @override
     def _shared(self) -> tuple[object, ...]:
-        checked_file(self.memory.path, self)
+        checked_file(self.memory.file.path, self)
         return self._given, self.memory, self.embeddings, self.llm
 
     def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:

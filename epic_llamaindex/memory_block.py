@@ -159,7 +159,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
 
     @override
     def _shared(self) -> tuple[object, ...]:
-        checked_file(self.memory.path, self)
+        checked_file(self.memory.file.path, self)
         return self._given, self.memory, self.llm, self._reader
 
     @property
@@ -266,7 +266,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             conversation = self._conversation(said)
             if conversation and self.propose:
                 auto = AUTO if self.propose == "auto" else None
-                proposing = self.memory.apropose(conversation, lm=self._reader, auto=auto)
+                proposing = self.memory.proposals.apropose(conversation, lm=self._reader, auto=auto)
                 found = await self._attempt(proposing, len(conversation))
                 if found is not None:
                     warn_of_failures(found, _logger)

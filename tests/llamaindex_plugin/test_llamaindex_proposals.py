@@ -17,6 +17,7 @@ from llama_index.core.memory import Memory
 from llama_index.core.tools import FunctionTool
 from pydantic import ValidationError
 
+from epic_learn.memory_proposals import MemoryProposals
 from epic_llamaindex import EpicMemoryBlock, epic_tools
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError, ReadOnlyError
@@ -80,7 +81,7 @@ async def test_a_failure_to_propose_does_not_cost_what_is_remembered(
         raise RuntimeError("down")
 
     memory = EpicMemory(["I love rice."])
-    monkeypatch.setattr(memory, "apropose", fails)
+    monkeypatch.setattr(MemoryProposals, "apropose", fails)
     block = EpicMemoryBlock(memory=memory, propose=True)
     with caplog.at_level(logging.WARNING):
         await block.aput(turn("I love rice with beans."))

@@ -135,7 +135,7 @@ def test_a_file_embedded_anew_is_not_searched_with_the_old_encoder(path: Path, w
             lambda: reader.search(WINE),
             lambda: second.search(WINE),
             lambda: reader.add([Item(text="red wine more")]),
-            lambda: reader.preferences,
+            lambda: list(reader.preferences),
             lambda: reader.preferences.add(TRAIN),
             lambda: reader.forget("wine"),
         ):

@@ -348,11 +348,11 @@ def test_an_import_gives_the_same_memory(tmp_path: Path, in_ram: bool) -> None:
         held._session.write_uses()
         held.file.export(tmp_path / "export.jsonl")
         before = contents(held, tmp_path)
-        expected = held.preferences, searched(held), str(held.explain("b")), str(held.explain("e")), held.tau
+        expected = list(held.preferences), searched(held), str(held.explain("b")), str(held.explain("e")), held.tau
     path = tmp_path / "made.epic"
     with EpicMemory.import_(tmp_path / "export.jsonl", path, encoder=HashEncoder(), verifier=Model()) as made:
         assert contents(made, tmp_path) == before
-        found = made.preferences, searched(made), str(made.explain("b")), str(made.explain("e")), made.tau
+        found = list(made.preferences), searched(made), str(made.explain("b")), str(made.explain("e")), made.tau
         assert found == expected
         assert made.preferences[1].expires_at == expected[0][1].expires_at is not None
         assert made.stats().counts["light"] == 3 and len(made) == 4
@@ -767,7 +767,7 @@ def test_reading_only_never_writes(path: Path, tmp_path: Path) -> None:
     with opened(path, read_only=True) as held:
         for _ in range(140):
             held.search(WINE)
-        held.stats(), held.explain("a"), held.file.not_kept(), held.preferences, len(held), held.file.verify()
+        held.stats(), held.explain("a"), held.file.not_kept(), list(held.preferences), len(held), held.file.verify()
         held.context(WINE)
         held.file.export(tmp_path / "export.jsonl")
         held.file.backup(tmp_path / "copy.epic")

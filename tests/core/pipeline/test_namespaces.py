@@ -117,7 +117,7 @@ def everything(held: EpicMemory, folder: Path) -> dict[str, Any]:
     counts = held.stats().counts
     del counts["verdicts"]  # of the whole file
     return {
-        "preferences": held.preferences,
+        "preferences": list(held.preferences),
         "hits": [
             [(hit.item, hit.score, hit.tier, hit.entries) for hit in held.search(query, k=30)] for query in QUERIES
         ],

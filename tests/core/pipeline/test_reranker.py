@@ -58,7 +58,7 @@ async def test_untrained_equals_retrieval(memory: EpicMemory) -> None:
 async def test_it_learns_of_feedback(memory: EpicMemory) -> None:
     before = used(memory)
     feed(memory, 16)
-    assert used(memory, reranker=True) > before + 0.1
+    assert used(memory, chooser=reranker_of(memory)) > before + 0.1
     assert used(memory) == before
     assert list(memory.search("food tea", k=3, chooser=reranker_of(memory))) == list(
         await memory.asearch("food tea", k=3, chooser=reranker_of(memory))
@@ -107,7 +107,11 @@ def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:
     ):
         with pytest.raises(InvalidInputError):
             learn(memory, shown, feedback)  # type: ignore[arg-type]
-    for options in ({"reranker": True, "keys": "instruction"}, {"select": "some"}, {"reranker": "x"}):
+    for options in (
+        {"chooser": reranker_of(memory), "keys": "instruction"},
+        {"chooser": "x"},
+        {"chooser": LearnedReranker},
+    ):
         with pytest.raises(InvalidInputError):
             memory.search("food", **options)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="another encoder"):

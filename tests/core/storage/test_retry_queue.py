@@ -12,6 +12,7 @@ import pytest
 
 from epic_memory import BuildReport, EpicMemory, Item
 from epic_memory.errors import RetryQueueFullError
+from helpers import method
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, contents, documents, held, memory_of, opened
 
 BROKEN = "Perhaps, perhaps not."
