@@ -132,7 +132,10 @@ def uses(text: str) -> bool:
 
 
 def share_used(memory: EpicMemory, questions: list[str], reranker: bool) -> np.ndarray:
-    shown = [memory.search(question, 3, chooser=reranker_of(memory) if reranker else None, min_score=None) for question in questions]
+    shown = [
+        memory.search(question, 3, chooser=reranker_of(memory) if reranker else None, min_score=None)
+        for question in questions
+    ]
     return np.array([np.mean([uses(hit.item.text) for hit in hits]) for hits in shown])
 
 
