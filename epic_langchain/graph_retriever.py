@@ -97,7 +97,7 @@ class EpicGraphRetriever(MemoryRetriever):
 
     @override
     def _shared(self) -> tuple[object, ...]:
-        checked_file(self._searched.memory.path, self)
+        checked_file(self._searched.memory.file.path, self)
         return self._given, self.graph, self.embeddings, self.extractor
 
     @override

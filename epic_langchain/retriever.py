@@ -173,7 +173,7 @@ class EpicRetriever(MemoryRetriever):
         llm, model_budget, on_demand: Likewise, the language model for all that one can do, and how much it is asked, as
             for `EpicMemory`: a chat model, a LanguageModel of epic_memory or the name of one, "ollama:qwen3:4b".
         k: How many documents, at least 1; before them come up to three facts of the user that fit the query
-            (`EpicMemory.add_fact`), as documents with `epic_tier` "fact", whether or not they are among the k.
+            (`MemoryFacts.add`), as documents with `epic_tier` "fact", whether or not they are among the k.
         guidance: "metadata" puts the instructions and the other guidance into flat `epic_*` metadata; "text" also
             changes each document's text to the form a model gets: its number, the guidance, the content.
         steering: "signed", "paper" (Eq. 7-8) or "off"; None for the memory's own.
@@ -218,7 +218,7 @@ class EpicRetriever(MemoryRetriever):
 
     @override
     def _shared(self) -> tuple[object, ...]:
-        checked_file(self.memory.path, self)
+        checked_file(self.memory.file.path, self)
         return self._given, self.memory, self.embeddings, self.llm
 
     def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:

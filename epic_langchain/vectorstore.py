@@ -20,6 +20,7 @@ from epic_memory import EpicMemory, Preference
 from epic_memory.collection import Collection
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError, NotCopiedError
+from epic_memory.groups.file import MemoryFile
 from epic_memory.runtime.effects import Effects, arun, run
 from epic_memory.runtime.threads import in_thread
 from epic_memory.steering import Mode
@@ -324,8 +325,13 @@ class _MemoryView(EpicVectorStore):
 
     @property
     @override
-    def _file(self) -> EpicMemory:
-        return self._memory
+    def _file(self) -> MemoryFile:
+        return self._memory.file
+
+    @override
+    def _shared(self) -> tuple[object, ...]:
+        checked_file(self.path, self)
+        return self._memory, self._memory.encoder
 
     @property
     def _collection(self) -> Collection:  # type: ignore[override]

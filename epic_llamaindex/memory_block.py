@@ -15,6 +15,7 @@ from llama_index.core.vector_stores import MetadataFilters
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
+from epic_learn import aadd_conversation
 from epic_learn.cues import only_asks
 from epic_llamaindex.filters import filter_of
 from epic_llamaindex.models import lm_of, memory_of
@@ -92,7 +93,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         light: Whether what fits no preference may stay in the memory's light tier, where a search finds it. By default
             it is not remembered. A sentence with a password, a key or a PIN never is.
         propose: Whether what the user says of themselves in these messages is proposed as preferences and facts
-            (`EpicMemory.propose`). True leaves the proposals open for the app to ask about: `memory.proposals()`,
+            (`MemoryProposals.propose`). True leaves the proposals open for the app to ask about: `memory.proposals`,
             `accept`, `reject`. "auto" accepts what is said plainly, with a confidence of at least 0.9.
         llm: An `LLM`, such as the agent's own, a LanguageModel of epic_memory or the name of one, "ollama:qwen3:4b". A
             memory given by its file is opened with it, for all that a model can do (`EpicMemory.open(path, llm=...)`).
@@ -158,7 +159,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
 
     @override
     def _shared(self) -> tuple[object, ...]:
-        checked_file(self.memory.path, self)
+        checked_file(self.memory.file.path, self)
         return self._given, self.memory, self.llm, self._reader
 
     @property
@@ -244,7 +245,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         Raises:
             MemoryClosedError: if the memory is closed.
             ReadOnlyError: if it was opened for reading only.
-            EpicError: as `EpicMemory.add_conversation` raises it, if `raise_errors` is set.
+            EpicError: as `epic_learn.add_conversation` raises it, if `raise_errors` is set.
         """
         # The base class's `aput` writes the session into the messages, from which other blocks remove it again.
         if not from_short_term_memory or self.accept_short_term_memory:
@@ -265,15 +266,15 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             conversation = self._conversation(said)
             if conversation and self.propose:
                 auto = AUTO if self.propose == "auto" else None
-                proposing = self.memory.apropose(conversation, lm=self._reader, auto=auto)
+                proposing = self.memory.proposals.apropose(conversation, lm=self._reader, auto=auto)
                 found = await self._attempt(proposing, len(conversation))
                 if found is not None:
                     warn_of_failures(found, _logger)
             if conversation:
                 metadata = None if session is None else {SESSION: session}
                 chunker = ConversationChunker(max_turns=_TURNS, overlap=1)
-                adding = self.memory.aadd_conversation(
-                    conversation, metadata=metadata, chunker=chunker, light=self.light
+                adding = aadd_conversation(
+                    self.memory, conversation, metadata=metadata, chunker=chunker, light=self.light
                 )
                 report = await self._attempt(adding, len(conversation))
                 if report is not None:

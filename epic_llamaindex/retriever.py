@@ -95,7 +95,7 @@ class EpicRetriever(Copied, BaseRetriever):
     Args:
         memory: The memory, which the caller closes; or the name of its file, which has to exist: `close()` it.
         similarity_top_k: How many nodes, at least 1; before them come up to three facts of the user that fit the query
-            (`EpicMemory.add_fact`), as nodes with `epic_tier` "fact", whether or not they are among these.
+            (`MemoryFacts.add`), as nodes with `epic_tier` "fact", whether or not they are among these.
         filters: LlamaIndex's MetadataFilters, or an `epic_memory.Filter`.
         preferences: Which of the memory's preferences may steer and match; default: all.
         namespace: The namespace of another user in the same file.
@@ -286,7 +286,7 @@ class EpicRetriever(Copied, BaseRetriever):
 
     @override
     def _shared(self) -> tuple[object, ...]:
-        checked_file(self.memory.path, self)
+        checked_file(self.memory.file.path, self)
         objects = (*self.object_map.values(), *self._objects.values())
         return self._given, self.memory, self._embed_model, self.callback_manager, *objects
 

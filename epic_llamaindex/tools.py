@@ -21,7 +21,7 @@ def epic_tools(memory: EpicMemory | str | Path, *, allowed: bool = False) -> lis
     Args:
         memory: The user's memory, or the name of its file, which has to exist.
         allowed: Whether the model may change the memory by itself. If not, a change of preferences and facts is an open
-            proposal (`memory.proposals()`), whose quote is what the model wrote and whose source is "agent"; and
+            proposal (`memory.proposals`), whose quote is what the model wrote and whose source is "agent"; and
             nothing else can be forgotten.
     """
     return [

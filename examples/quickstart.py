@@ -33,7 +33,7 @@ def main(path: Path) -> None:
         print(len(memory.search(question, k=3, filter=chapters)), "hits with a filter")
 
         # Preferences change; what is held is matched with the new one, nothing is built again.
-        report = memory.replace_preference(preferences[7], "I love brass bands, played outdoors.")
+        report = memory.preferences.replace(preferences[7], "I love brass bands, played outdoors.")
         print(f"replaced a preference: {report.kept} items kept for the new one, {len(memory)} held")
         print(memory.stats())
 

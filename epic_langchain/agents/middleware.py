@@ -45,6 +45,7 @@ from epic_langchain.agents.options import (
 )
 from epic_langchain.agents.turn_cache import TurnCache
 from epic_langchain.models import lm_of, memory_of
+from epic_learn import aadd_conversation, add_conversation
 from epic_learn.cues import only_asks
 from epic_memory import BuildReport, EpicMemory, Preference
 from epic_memory.errors import InvalidInputError, NoPreferencesError
@@ -118,10 +119,10 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         remember_tools: Whether the results of tools, and the assistant's messages that call them, are part of a turn;
             with remember="both" only.
         propose: Whether what the user says of themselves, read from the user's message alone, is proposed as
-            preferences and facts (`EpicMemory.propose`). True asks the human: the run is interrupted after the turn, as
-            by `HumanInTheLoopMiddleware`, with an action for each proposal, named by its kind. It goes on with
+            preferences and facts (`MemoryProposals.propose`). True asks the human: the run is interrupted after the
+            turn, as by `HumanInTheLoopMiddleware`, with an action for each proposal, named by its kind. It goes on with
             `Command(resume={"decisions": [...]})`: `{"type": "approve"}`, `{"type": "reject"}`, or an edit of the
-            argument `text`. Without a checkpointer, or an answer, proposals stay open: `memory.proposals()`. "auto"
+            argument `text`. Without a checkpointer, or an answer, proposals stay open: `memory.proposals`. "auto"
             accepts what is said plainly, with a confidence of at least 0.9, and leaves the rest open, without asking.
         llm: A chat model, such as that of the agent, a LanguageModel of epic_memory or the name of one,
             "ollama:qwen3:4b". A memory given by its file is opened with it, for all that a model can do
@@ -201,7 +202,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
 
     def _shared(self) -> tuple[object, ...]:
         if isinstance(self.memory, EpicMemory):
-            checked_file(self.memory.path, self)
+            checked_file(self.memory.file.path, self)
         return self._given, self.memory, self._cache, self.llm
 
     @property
@@ -233,7 +234,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         question = latest_question(without_notes(request.messages), _begun_turn(request.state))
         key = options.key(question)
         memory = self._memory_of(options)
-        revision = memory.revision
+        revision = memory.file.revision
         note = self._cache.known(key, revision)
         if note is None:
             found: list[Document] = []
@@ -262,7 +263,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         """Record in the state how the model was given the turn's message, and what it gives cause to propose.
 
         Raises:
-            EpicError: as `EpicMemory.propose` raises it, if `raise_errors` is set.
+            EpicError: as `MemoryProposals.propose` raises it, if `raise_errors` is set.
         """
         return run(self._answered(state, runtime))
 
@@ -282,7 +283,9 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             words, memory = turn_of(messages, turn, both=False, tools=False), self._own_memory(options)
             if words and memory is not None:
                 auto = AUTO if self.propose == "auto" else None
-                attempt = Attempt(memory.propose, memory.apropose, words, lm=self._reader, auto=auto)
+                attempt = Attempt(
+                    memory.proposals.propose, memory.proposals.apropose, words, lm=self._reader, auto=auto
+                )
                 found = self._result((yield attempt))
                 if found is not None:
                     warn_of_failures(found, _logger)
@@ -295,7 +298,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         """Offer the turn to the memory, and ask the human about its proposals.
 
         Raises:
-            EpicError: as `EpicMemory.add` and `EpicMemory.accept` raise it, if `raise_errors` is set.
+            EpicError: as `EpicMemory.add` and `MemoryProposals.accept` raise it, if `raise_errors` is set.
             GraphInterrupt: to ask.
         """
         run(self._end(state, runtime))
@@ -311,17 +314,16 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         if memory is None:
             return
         if said:
-            report = self._result(
-                (yield Attempt(memory.add_conversation, memory.aadd_conversation, said, light=self.light))
-            )
+            report = self._result((yield Attempt(add_conversation, aadd_conversation, memory, said, light=self.light)))
             self._report = report or self._report
+        proposals = memory.proposals
         for consent in ask(asked) if asked else ():
-            if consent.id not in {proposal.id for proposal in memory.proposals()}:
+            if consent.id not in {proposal.id for proposal in proposals}:
                 continue  # it was decided elsewhere while the human was asked
             if consent.accepted:
-                self._result((yield Attempt(memory.accept, memory.aaccept, consent.id, consent.text)))
+                self._result((yield Attempt(proposals.accept, proposals.aaccept, consent.id, consent.text)))
             else:
-                self._result((yield Attempt(memory.reject, memory.areject, consent.id)))
+                self._result((yield Attempt(proposals.reject, proposals.areject, consent.id)))
 
     def _asked(self, turn: dict[str, Any] | None, options: CallOptions) -> list[Asked]:
         """Return the proposals of the turn that the human is asked about."""

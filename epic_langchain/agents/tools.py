@@ -30,7 +30,7 @@ def epic_tools(memory: EpicMemory | str | Path | MemoryOf, *, allowed: bool = Fa
             without one, or with one that has no memory, ends with `InvalidInputError`; so does a run over one memory
             for another namespace than its own.
         allowed: Whether the model may change the memory by itself. If not, a change of preferences and facts is an open
-            proposal (`memory.proposals()`), whose quote is what the model wrote and whose source is "agent"; and
+            proposal (`memory.proposals`), whose quote is what the model wrote and whose source is "agent"; and
             nothing else can be forgotten.
     """
     return [

@@ -147,7 +147,7 @@ class UserMemory:
             return
         if not self._any_user:
             raise InvalidInputError("This server works for one user. Leave user_id out.")
-        known = await anyio.to_thread.run_sync(lambda: self._own.namespaces)
+        known = await anyio.to_thread.run_sync(lambda: self._own.file.namespaces)
         if user_id not in known and self.access != "write":
             raise InvalidInputError("The memory has no such user.")
         memory = await anyio.to_thread.run_sync(partial(self._open, namespace=user_id, **self._options))
@@ -226,13 +226,13 @@ class _Tools:
     async def list_facts(self, user_id: UserId = "") -> dict[str, Any]:
         """List the facts about the user, such as "I work night shifts"."""
         async with self._used(user_id) as memory:
-            held = await anyio.to_thread.run_sync(memory.facts)
+            held = await anyio.to_thread.run_sync(lambda: list(memory.facts))
             return {"user_id": memory.namespace, "facts": list(map(_fact, held))}
 
     async def list_proposals(self, user_id: UserId = "") -> dict[str, Any]:
         """List the changes that wait for the user to agree."""
         async with self._used(user_id) as memory:
-            waiting = await anyio.to_thread.run_sync(memory.proposals)
+            waiting = await anyio.to_thread.run_sync(lambda: list(memory.proposals))
             proposals = [{"id": each.id, "change": _shown(str(each)), "kind": each.kind} for each in waiting]
             return {"user_id": memory.namespace, "proposals": proposals}
 
@@ -276,13 +276,13 @@ class _Tools:
     async def accept_proposal(self, proposal: ProposalName, user_id: UserId = "") -> dict[str, Any]:
         """Put a proposal in force. Only when the user agrees to it."""
         async with self._used(user_id) as memory:
-            await memory.aaccept(proposal)
+            await memory.proposals.aaccept(proposal)
             return {"status": "accepted"}
 
     async def reject_proposal(self, proposal: ProposalName, user_id: UserId = "") -> dict[str, Any]:
         """Reject a proposal for good. Only when the user says so."""
         async with self._used(user_id) as memory:
-            await memory.areject(proposal)
+            await memory.proposals.areject(proposal)
             return {"status": "rejected"}
 
     async def preferences(self) -> str:
@@ -344,7 +344,7 @@ def _fact(held: Item) -> dict[str, str]:
 def _accepting(memory: EpicMemory, proposal: str) -> str:
     """Return the command with which a user accepts a proposal."""
     whose = [] if memory.namespace == "default" else ["--namespace", memory.namespace]
-    return shlex.join(["epic", "proposals", str(memory.path), "accept", proposal, *whose])
+    return shlex.join(["epic", "proposals", str(memory.file.path), "accept", proposal, *whose])
 
 
 def _result(hit: Hit) -> dict[str, Any]:

@@ -419,7 +419,7 @@ def _own(options: argparse.Namespace) -> None:
         options.memory, encoder=options.encoder, namespace=options.namespace, must_exist=True, read_only=True
     )
     with opened as memory:
-        found = look(memory, read_questions(options.questions, list(memory.aspects())), options.k)
+        found = look(memory, read_questions(options.questions, list(memory.preferences.aspects())), options.k)
     parts = found.parts()
     if lm is not None:
         parts += follow(found, lm, Path(options.out), votes=options.votes, measured=options.agreement)

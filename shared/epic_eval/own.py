@@ -123,7 +123,7 @@ def read_questions(path: str | Path, preferences: Sequence[str]) -> list[OwnQues
 
 def look(memory: EpicMemory, questions: Sequence[OwnQuestion], k: int = K) -> OwnReport:
     """Ask a memory all questions, without a language model."""
-    report = OwnReport([], dict.fromkeys(memory.aspects(), 0))
+    report = OwnReport([], dict.fromkeys(memory.preferences.aspects(), 0))
     for item in memory.items():
         for preference in {entry.preference for entry in memory.explain(item.id).entries}:
             if preference in report.items:

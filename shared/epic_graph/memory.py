@@ -18,7 +18,6 @@ from epic_memory.context import ALLOWANCE, format_context, told_in_context
 from epic_memory.errors import InvalidInputError, UnknownEntityError
 from epic_memory.filters import Filter
 from epic_memory.memory import EpicMemory, Options
-from epic_memory.pipeline.choice import Select, checked_choice
 from epic_memory.pipeline.search import Keys, checked_search
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items
@@ -28,8 +27,7 @@ from epic_memory.storage.store import Store
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types import BuildReport, Item, Preference, checked_text
 from epic_memory.types.modes import MinScore, Mode, StancePolicy
-from epic_rerank import LearnedReranker
-from epic_rerank.selection import GRAPH
+from epic_memory.types.results import Chooser
 
 
 class OpenOptions(Options, total=False):
@@ -50,8 +48,7 @@ class SearchOptions(TypedDict, total=False):
     stance_policy: StancePolicy
     keys: Keys
     min_score: MinScore
-    reranker: LearnedReranker | bool | None
-    select: Select
+    chooser: Chooser | None
 
 
 class GraphMemory:
@@ -256,7 +253,7 @@ class GraphMemory:
         Args:
             query, k, filter, steering, preferences, stance_policy: As for `EpicMemory.search`.
             keys, min_score: As for `EpicMemory.search`; a query that names an entity always counts as relevant.
-            reranker, select: As for `EpicMemory.search`; scores are the walk's.
+            chooser: As for `EpicMemory.search`, such as `epic_rerank.Adaptive(policy=GRAPH)`; scores are the walk's.
 
         Returns:
             Hits, best first. A score is the passage's share of the walk, with 1 for the most visited passage, times a
@@ -300,8 +297,7 @@ class GraphMemory:
         stance_policy: StancePolicy = "prefer",
         keys: Keys = "both",
         min_score: MinScore = "auto",
-        reranker: LearnedReranker | bool | None = None,
-        select: Select = "k",
+        chooser: Chooser | None = None,
     ) -> Effects[GraphHits]:
         asked = checked_search(
             self._session,
@@ -314,14 +310,7 @@ class GraphMemory:
             namespace=None,
             keys=keys,
             min_score=min_score,
-            choice=checked_choice(
-                self._session,
-                reranker,
-                select,
-                namespace=None,
-                plain=keys == "both",
-                policy=GRAPH,
-            ),
+            chooser=chooser,
         )
         if self._reader.encoder is not self._session.encoder:
             self._reader = Reader(self._session.encoder)

@@ -235,8 +235,8 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
     best = _yielding(space, asked, visited, best)[: _fetched(asked)]
     hits = hits_at(session.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
     vectors, shown = [space.index.vector(row) for row, _ in best], None
-    if asked.choice is not None:
-        shown = asked.choice.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
+    if asked.chooser is not None:
+        shown = asked.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
         best, hits, vectors = shown.chosen(best, hits, vectors)
     session.count_uses([row for row, _ in best])
     facts = facts_by_text(session, space, asked, steered.query)
@@ -271,7 +271,7 @@ def _yielding(
 
 
 def _fetched(asked: Search) -> int:
-    return asked.k if asked.choice is None else asked.choice.fetched(asked.k)
+    return asked.k if asked.chooser is None else max(asked.k, asked.chooser.candidates)
 
 
 def _passage_seeds(space: Namespace, best: Sequence[tuple[int, float]], weight: float) -> dict[int, float]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
-from functools import lru_cache
+from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.text.chunking import ConversationChunker
+from epic_memory.text.times import iso_time
 from epic_memory.text.turns import CONVERSATION, SOURCE, SPEAKER, TIME, TURN
 from epic_memory.types import Item, stable_id
 from epic_memory.types.digests import digest
 from epic_memory.types.metadata import dumped_metadata
-from epic_memory.types.validation import moment, writable
+from epic_memory.types.validation import writable
 
 Role: TypeAlias = Literal["user", "assistant", "system", "tool", "other"]
 
@@ -35,10 +34,7 @@ _ASIDE = ("metadata", "additional_kwargs", "response_metadata")
 _HOLDERS = ("messages", "contents", "chat_messages", "conversations", "conversation", "results", "memories", "turns")
 # The speaker of what another memory exported.
 _MEMORY = "memory"
-_MILLISECONDS = 1e11
 _LINE = re.compile(r"(?:\[(?P<time>\d{4}-\d\d-\d\d[^\]]{0,20})\] ?)?(?P<name>[^\W\d_][\w .'-]{0,39}?) ?:(?:\s+|$)")
-_LONGEST_DATE = 64
-_YEAR_FIRST = re.compile(r"\d{4}\D")
 _TEXT_PARTS = ("text", "input_text", "output_text", "audio_transcription")
 _DEEPEST = 4
 
@@ -324,51 +320,6 @@ class _Reading:
                 turns[-1][1].append(line)
         for message, words in turns:
             self._message({**message, "content": "\n".join(words)})
-
-
-def iso_time(value: str | float | datetime) -> str | None:
-    """Return a point in time as ISO 8601 text, in UTC if its zone is known; None for what says no one date by itself.
-
-    "1:56 pm on 8 May, 2023" does; "yesterday", "May 8" and "03/04/2026" do not.
-    """
-    if isinstance(value, bool):
-        return None
-    try:
-        if isinstance(value, (int, float)):
-            if not math.isfinite(value):
-                return None
-            return moment(value / 1000 if value > _MILLISECONDS else value).isoformat()
-        if isinstance(value, str):
-            value = _date(value.strip())
-        return (value if value.tzinfo is None else value.astimezone(timezone.utc)).isoformat()
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-@lru_cache(maxsize=256)
-def _date(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        if len(text) > _LONGEST_DATE:
-            raise
-        from dateutil.parser import parse  # seldom needed
-    # The parser fills in what is missing, and takes one of several readings: a date that depends on either is none.
-    readings: list[dict[str, Any]] = [{}, {"default": datetime(2001, 2, 2)}]
-    if not _YEAR_FIRST.match(text):
-        readings += [{"dayfirst": True}, {"yearfirst": True}]
-    dates: set[datetime] = {
-        parse(text, tzinfos=_zone, **{"default": datetime(2000, 1, 1), **reading}) for reading in readings
-    }
-    if len(dates) > 1:
-        raise ValueError("not one date")
-    return dates.pop()
-
-
-def _zone(name: str | None, offset: int | None) -> timezone | None:
-    if name and offset is None:
-        raise ValueError("the same letters are several zones")
-    return None if offset is None else timezone(timedelta(seconds=offset))
 
 
 def _of(thing: Any, name: str) -> Any:

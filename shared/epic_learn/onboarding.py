@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from epic_learn.conversations import Turn
 from epic_learn.cues import statements
 from epic_memory.errors import InvalidInputError
+from epic_memory.memory import EpicMemory
 from epic_memory.text.chunking import sentences
 from epic_memory.types.proposals import Proposal, plain
 from epic_memory.types.validation import checked_text, one_of, writable
@@ -122,22 +123,6 @@ QUESTIONS = (
 Asking: TypeAlias = Generator[Question | Proposal, Any, None]
 
 
-class Remembering(Protocol):
-    """Protocol of what an onboarding needs of a memory."""
-
-    def proposals(self, state: Any = "open") -> list[Proposal]:
-        """Return the proposals in a state."""
-        ...
-
-    def add_proposals(self, proposals: Iterable[Proposal], *, again: bool = False) -> Sequence[Proposal]:
-        """Keep proposals as open."""
-        ...
-
-    def accept(self, proposal: Proposal, text: str | None = None) -> Any:
-        """Put a proposal in force."""
-        ...
-
-
 class Onboarding:
     """Onboarding by questions; each can be skipped, and a later run asks those without an accepted answer.
 
@@ -159,7 +144,7 @@ class Onboarding:
             raise InvalidInputError("An onboarding needs questions, each with an id of its own.")
         self.questions = tuple(questions)
 
-    def start(self, memory: Remembering) -> Asking:
+    def start(self, memory: EpicMemory) -> Asking:
         """Ask; what is agreed to is in force at once.
 
         Yields:
@@ -167,7 +152,7 @@ class Onboarding:
             each `Proposal` of the answer: `send(True)` accepts it, a text accepts it in these words, anything else
             turns it down.
         """
-        answered = {proposal.source for proposal in memory.proposals("accepted")}
+        answered = {proposal.source for proposal in memory.proposals.accepted()}
         left = [question for question in self.questions if _source(question) not in answered]
         place = 0
         while place < len(left):
@@ -181,8 +166,8 @@ class Onboarding:
                 decision = yield proposal
                 if decision is True or (isinstance(decision, str) and decision.strip()):
                     # The user has been asked: what they decided before does not count any more.
-                    for kept in memory.add_proposals([proposal], again=True):
-                        memory.accept(kept, None if decision is True else decision)
+                    for kept in memory.proposals.add([proposal], again=True):
+                        memory.proposals.accept(kept, None if decision is True else decision)
 
 
 def send(asking: Asking, reply: Any) -> Question | Proposal | None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def propose(
     session: Session, conversation: Conversation, lm: LanguageModel | None, auto: float | None, clock: Clock
 ) -> Effects[Proposals]:
-    """Find what a conversation calls for, and keep it as open proposals; see `EpicMemory.propose`."""
+    """Find what a conversation calls for, and keep it as open proposals; see `MemoryProposals.propose`."""
     session.store.check_writable()
     drop_expired(session)
     report = ProposalReport(turns=len(conversation.turns), unusable=dict(+conversation.unusable))
@@ -93,7 +93,7 @@ def _with_origin(proposal: Proposal, turns: Sequence[Turn]) -> Proposal:
 def _ending(proposal: Proposal, turns: Sequence[Turn]) -> Proposal:
     """Return a model's proposal with the end that its quote states: "No sugar until Friday"."""
     from epic_learn.cues import said_at
-    from epic_learn.durations import end_of
+    from epic_memory.text.durations import end_of
 
     if proposal.expires_at is not None or not proposal.text:
         return proposal
@@ -156,7 +156,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def add_proposals(session: Session, proposals: Iterable[Proposal], *, again: bool) -> Proposals:
-    """Keep proposals of a caller's own as open; see `EpicMemory.add_proposals`."""
+    """Keep proposals of a caller's own as open; see `MemoryProposals.add`."""
     session.store.check_writable()
     given = [proposals] if isinstance(proposals, Proposal) else list(proposals)
     for proposal in given:
@@ -433,8 +433,8 @@ def found_proposal(session: Session, proposal: str | Proposal) -> Proposal:
         found = session.store.proposals.find(session.namespace, key)
     if found is None:
         raise UnknownProposalError(
-            f"No open proposal has the id {key!r}: memory.proposals() lists them. One of your own has to be open before"
-            " it is decided about: memory.add_proposals([proposal])."
+            f"No open proposal has the id {key!r}: memory.proposals lists them. One of your own has to be open before"
+            " it is decided about: memory.proposals.add([proposal])."
         )
     return found
 

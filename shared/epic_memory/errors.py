@@ -128,6 +128,13 @@ class MissingExtraError(EpicError, ImportError):
         )
 
 
+class MissingPackageError(EpicError, ImportError):
+    """Error for a part of this distribution that is not there."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"{package} is missing, which comes with epic-memory: install that anew.", name=package)
+
+
 @contextmanager
 def decoding(path: Path | None) -> Iterator[None]:
     """Raise `DamagedError` for a decoding error inside the block: the file holds something that we never write."""

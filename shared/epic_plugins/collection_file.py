@@ -7,7 +7,7 @@ from pathlib import Path
 from typing_extensions import Self
 
 from epic_memory.collection import Collection
-from epic_memory.memory import EpicMemory
+from epic_memory.groups.file import MemoryFile
 from epic_plugins.copies import Copied, checked_file
 
 
@@ -17,7 +17,7 @@ class CollectionFile(Copied):
     _collection: Collection
 
     @property
-    def _file(self) -> Collection | EpicMemory:
+    def _file(self) -> Collection | MemoryFile:
         """The object that has the file."""
         return self._collection
 
@@ -58,4 +58,4 @@ class CollectionFile(Copied):
 
     def _shared(self) -> tuple[object, ...]:
         checked_file(self.path, self)
-        return (self._file, self._file.encoder)
+        return self._collection, self._collection.encoder

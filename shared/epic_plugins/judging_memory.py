@@ -202,15 +202,15 @@ def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:
     for preference in wanted:
         known = held.pop(preference.id, None)
         if known is None:
-            memory.add_preference(preference)
+            memory.preferences.add(preference)
         elif known != preference:
-            memory.replace_preference(known, preference)
+            memory.preferences.replace(known, preference)
             if preference.aspects is None and known.aspects is not None:
-                memory.set_aspects(preference, None)
+                memory.preferences.set_aspects(preference, None)
             if preference.expansion is None and known.expansion is not None:
-                memory.set_expansion(preference, None)
+                memory.preferences.set_expansion(preference, None)
     for preference in held.values():
-        memory.remove_preference(preference)
+        memory.preferences.remove(preference)
     order = [preference.id for preference in wanted]
     if [preference.id for preference in memory.preferences] != order:
         # The order matters: of equally strong alignments the first preference's is reported.

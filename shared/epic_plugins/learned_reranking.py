@@ -9,7 +9,7 @@ from epic_memory.encoders.base import embed, embed_query
 from epic_memory.memory import EpicMemory
 from epic_memory.runtime.batching import storable
 from epic_memory.types import Hit, Item, checked_k
-from epic_rerank import LearnedReranker
+from epic_rerank import LearnedReranker, reranker_of
 
 PROBABILITY = "epic_rank_probability"
 """The key of metadata for a result's probability of coming first."""
@@ -34,7 +34,7 @@ def ranked_texts(
         k: At least 1.
     """
     checked_k(k)
-    reranker = memory.reranker if reranker is None else reranker
+    reranker = reranker_of(memory) if reranker is None else reranker
     query, texts = storable(query), [storable(text) for text in texts]
     told = [place for place, text in enumerate(texts) if text.strip()]
     silent = [(place, 0.0) for place in range(len(texts)) if not texts[place].strip()]
@@ -51,6 +51,6 @@ def ranked_texts(
         )
         for place, score, cosine in zip(told, known, cosines.tolist(), strict=True)
     ]
-    ranking = reranker.rank_hits(query, vector, hits, list(vectors), len(hits))
+    ranking = reranker.choose(query, vector, hits, list(vectors), len(hits))
     ranked = [(told[place], chance) for place, chance in zip(ranking.order, ranking.probabilities, strict=True)]
     return (ranked + silent)[:k]

@@ -15,7 +15,8 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
 from epic_memory.lm import by_name as lm_by_name
 from epic_memory.lm.failures import kind_of
-from epic_memory.memory import EpicMemory, ModelOptions, asked_model
+from epic_memory.memory import EpicMemory, ModelOptions
+from epic_memory.settings import asked_model
 from epic_memory.verification import EmbeddedVerifier, LMVerifier, Verifier
 
 

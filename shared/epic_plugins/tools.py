@@ -178,7 +178,7 @@ def _remember(allowed: bool, memory: EpicMemory, asked: _Remember) -> dict[str, 
     if asked.replaces and old is None:
         return _unknown(asked.replaces)
     preference = asked.kind == "preference" if old is None else isinstance(old, Preference)
-    held: list[Known] = [*memory.preferences, *memory.facts()]
+    held: list[Known] = [*memory.preferences, *memory.facts]
     if known := [each.id for each in held if means_the_same(each.text, asked.text)]:
         return {"status": "known", "id": known[0], "note": "It is remembered already."}
     kinds: tuple[ProposalKind, ProposalKind]
@@ -189,7 +189,7 @@ def _remember(allowed: bool, memory: EpicMemory, asked: _Remember) -> dict[str, 
 def _forget(allowed: bool, memory: EpicMemory, asked: _Forget) -> dict[str, Any]:
     old = _known(memory, asked.id)
     if allowed and isinstance(old, Preference):
-        memory.remove_preference(old)
+        memory.preferences.remove(old)
         return {"status": "forgotten"}
     if old is not None and not allowed:
         return _change(allowed, memory, "remove_preference" if isinstance(old, Preference) else "end_fact", "", old)
@@ -205,12 +205,12 @@ def _forget(allowed: bool, memory: EpicMemory, asked: _Forget) -> dict[str, Any]
 
 def _list_preferences(memory: EpicMemory, _: _Nothing) -> dict[str, Any]:
     preferences = [{"id": each.id, "text": each.text} for each in memory.preferences]
-    return {"preferences": preferences, "waiting": list(map(str, memory.proposals()))}
+    return {"preferences": preferences, "waiting": list(map(str, memory.proposals))}
 
 
 def _known(memory: EpicMemory, named: str) -> Known | None:
     """Return the preference or fact with this id or text."""
-    every: list[Known] = [*memory.preferences, *memory.facts()]
+    every: list[Known] = [*memory.preferences, *memory.facts]
     return next((each for each in every if named == each.id or plain(named) == plain(each.text)), None)
 
 
@@ -218,14 +218,14 @@ def _change(allowed: bool, memory: EpicMemory, kind: ProposalKind, text: str, ol
     before = "" if old is None else old.text
     # Less sure than what a user says plainly: a model wrote it.
     proposal = Proposal(kind=kind, text=text, old=before, quote=text or before, confidence=0.5, source="agent")
-    made = memory.add_proposals([proposal])
+    made = memory.proposals.add([proposal])
     if not made:
         if made.report.failures:
             return {"error": made.report.failures[0]}
         return {"status": "declined", "note": "The user has decided about this before. Do not propose it again."}
     if not allowed:
         return {"status": "proposed", "id": made[0].id, "note": "It is in force once the user agrees."}
-    memory.accept(made[0].id)
+    memory.proposals.accept(made[0].id)
     new = _known(memory, made[0].text)
     instead = f", in place of {before!r}" if before else ""
     return {"status": "remembered", "id": "" if new is None else new.id, "note": f"It is in force{instead}."}

@@ -34,7 +34,7 @@ class LearnedReranker:
     """A reranker that has learnt which results help, and in which order.
 
         reranker = LearnedReranker()
-        hits = memory.search("What should I cook tonight?", reranker=reranker)
+        hits = memory.search("What should I cook tonight?", chooser=reranker)
 
     Untrained it changes nothing: the order of retrieval is its prior. It holds numbers only, no text, and asks no
     model.
@@ -89,14 +89,18 @@ class LearnedReranker:
             propensity=max(propensity, 1e-12),
         )
 
-    def rank_hits(
+    @property
+    def candidates(self) -> int:
+        """How many results of a search it chooses from."""
+        return CANDIDATES
+
+    def choose(
         self,
         query: str,
         vector: FloatArray | None,
         hits: Sequence[Hit],
         vectors: Sequence[FloatArray],
         k: int,
-        *,
         matters: Sequence[tuple[Preference, float]] = (),
     ) -> Ranking:
         """Choose the k best of a search's hits; the arguments are those of `features.features_of` and of `rank`."""

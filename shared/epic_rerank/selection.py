@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from epic_memory.types import FloatArray, Hit
+from epic_memory.types import FloatArray, Hit, Preference
+from epic_memory.types.results import Ranking
 from epic_rerank.features import word_set
 from epic_rerank.policy import Floats
+from epic_rerank.reranker import LearnedReranker
 
 NAMES = (
     "score",  # of the search
@@ -123,3 +125,51 @@ def taken(query: str, hits: Sequence[Hit], vectors: Sequence[FloatArray], policy
         if place == 0 or policy.takes(walk.features(place)):
             walk.take(place)
     return walk.taken
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adaptive:
+    """Chooser that returns as many hits as a question needs, at most k.
+
+        hits = memory.search("What should I cook tonight?", k=8, chooser=Adaptive())
+
+    Attributes:
+        reranker: Orders the results first; None for the order of retrieval.
+        policy: Takes a hit or leaves it: `MEMORY`, or `GRAPH` for a `GraphMemory`.
+    """
+
+    reranker: LearnedReranker | None = None
+    policy: Policy = MEMORY
+
+    @property
+    def encoder(self) -> str:
+        """The fingerprint of the encoder that the reranker was trained with; "" for any."""
+        return "" if self.reranker is None else self.reranker.encoder
+
+    @property
+    def candidates(self) -> int:
+        """How many results of a search are chosen from."""
+        return 0 if self.reranker is None else self.reranker.candidates
+
+    def choose(
+        self,
+        query: str,
+        vector: FloatArray | None,
+        hits: Sequence[Hit],
+        vectors: Sequence[FloatArray],
+        k: int,
+        matters: Sequence[tuple[Preference, float]] = (),
+    ) -> Ranking:
+        """Choose at most k hits; the arguments are those of `LearnedReranker.choose`."""
+        if self.reranker is None:
+            count = min(k, len(hits))
+            ranking = Ranking(features=np.zeros((len(hits), 0)), order=list(range(count)), probabilities=[1.0] * count)
+        else:
+            ranking = self.reranker.choose(query, vector, hits, vectors, k, matters)
+        ordered, embeddings = ranking.chosen(hits, vectors)
+        needed = taken(query, ordered, embeddings, self.policy)
+        return replace(
+            ranking,
+            order=[ranking.order[place] for place in needed],
+            probabilities=[ranking.probabilities[place] for place in needed],
+        )

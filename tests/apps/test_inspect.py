@@ -22,8 +22,10 @@ from starlette.testclient import TestClient
 
 from command_line import runner
 from epic_apps.inspect import inspect_app, run_inspect, views
+from epic_learn.memory_proposals import MemoryProposals
 from epic_memory import Aspects, EpicMemory, Expansion, Item
 from epic_memory.errors import InvalidInputError
+from epic_memory.groups.preferences import MemoryPreferences
 from epic_memory.types.proposals import Proposal
 from hostile_texts import HOSTILE
 
@@ -41,8 +43,8 @@ def path(tmp_path: Path) -> Path:
     made = tmp_path / "me.epic"
     with EpicMemory.open(made, [AVOIDS, LIKES]) as memory:
         memory.add([Item(id="golden", text=GOLDEN), Item(id="palms", text=PALMS), Item(id="steam", text=STEAM)])
-        memory.add_fact("My sister is called Ines.")
-        memory.add_proposals([Proposal(kind="add_preference", text="I prefer night trains.", quote="rather a train")])
+        memory.facts.add("My sister is called Ines.")
+        memory.proposals.add([Proposal(kind="add_preference", text="I prefer night trains.", quote="rather a train")])
     return made
 
 
@@ -126,27 +128,27 @@ def test_every_change(memory: EpicMemory) -> None:
     send(client, "preferences/add", text="I prefer trains.")
     added = next(each for each in memory.preferences if each.text == "I prefer trains.")
     send(client, "preferences/aspects", id=added.id, liked="trains\r\nnight trains", firmness="0.5")
-    assert memory.aspects(added).liked == ("trains", "night trains")
+    assert memory.preferences.aspects(added).liked == ("trains", "night trains")
     send(client, "preferences/aspects", id=added.id, again="1")
-    assert memory.aspects(added).source == "parser"
+    assert memory.preferences.aspects(added).source == "parser"
     send(client, "preferences/expansion", id=added.id, questions="", follows="a sleeper", breaks="a shuttle flight")
-    assert memory.expansions(added).breaks == ("a shuttle flight",)
+    assert memory.preferences.expansions(added).breaks == ("a shuttle flight",)
     send(client, "preferences/expansion", id=added.id, again="1")
     assert "Changed" in send(client, "preferences/replace", id=added.id, text="I prefer buses.")
     send(client, "preferences/remove", id="I prefer buses.")
     assert [each.text for each in memory.preferences] == [AVOIDS, LIKES]
 
     send(client, "facts/add", text="I live in Porto.")
-    send(client, "facts/undo", id=str(memory.edits()[0].id))
-    assert [each.text for each in memory.facts()] == ["My sister is called Ines."]
-    send(client, "facts/forget", id=memory.facts()[0].id)
+    send(client, "facts/undo", id=str(memory.facts.edits()[0].id))
+    assert [each.text for each in memory.facts] == ["My sister is called Ines."]
+    send(client, "facts/forget", id=memory.facts[0].id)
     send(client, "items/forget", id="golden")
-    assert memory.facts() == [] and memory.get(["golden"]) == []
-    send(client, "proposals/accept", id=memory.proposals()[0].id, text="I prefer slow trains.")
+    assert memory.facts == [] and memory.get(["golden"]) == []
+    send(client, "proposals/accept", id=memory.proposals[0].id, text="I prefer slow trains.")
     assert "I prefer slow trains." in [each.text for each in memory.preferences]
-    memory.add_proposals([Proposal(kind="add_fact", text="I have a dog.", quote="my dog")])
-    send(client, "proposals/reject", id=memory.proposals()[0].id)
-    assert memory.proposals() == [] and memory.facts() == []
+    memory.proposals.add([Proposal(kind="add_fact", text="I have a dog.", quote="my dog")])
+    send(client, "proposals/reject", id=memory.proposals[0].id)
+    assert memory.proposals == [] and memory.facts == []
 
 
 @pytest.mark.parametrize(
@@ -165,10 +167,10 @@ def test_every_change(memory: EpicMemory) -> None:
 )
 def test_a_change_that_cannot_be_says_why(memory: EpicMemory, name: str, fields: dict[str, str]) -> None:
     client = visitor(memory)
-    before = memory.revision
+    before = memory.file.revision
     answer = client.post(f"/do/{name}", data={"form_token": form_token(client), **fields}, headers={"origin": HOME})
     assert answer.status_code in (400, 404) and answer.text
-    assert memory.revision == before
+    assert memory.file.revision == before
 
 
 def test_only_the_bearer_of_the_token_reads(memory: EpicMemory) -> None:
@@ -270,7 +272,7 @@ def test_a_change_from_elsewhere_is_refused(memory: EpicMemory, origin: str | No
     data = {"form_token": form_token(client), "text": "evil"}
     headers = {} if origin is None else {"origin": origin}
     assert client.post("/do/facts/add", data=data, headers=headers).status_code == 403
-    assert "evil" not in [each.text for each in memory.facts()]
+    assert "evil" not in [each.text for each in memory.facts]
 
 
 def test_a_change_needs_the_token_of_the_form_and_permission(path: Path, memory: EpicMemory) -> None:
@@ -290,7 +292,7 @@ def test_a_change_needs_the_token_of_the_form_and_permission(path: Path, memory:
         data = {"form_token": token, "text": "evil"}
         assert reader.post("/do/facts/add", data=data, headers=headers).status_code == 403
         assert [view for view in VIEWS if 'method="post"' in reader.get(view).text] == []
-    assert [each.text for each in memory.facts()] == ["My sister is called Ines."]
+    assert [each.text for each in memory.facts] == ["My sister is called Ines."]
 
 
 def test_a_token_that_can_be_guessed_is_refused(memory: EpicMemory) -> None:
@@ -313,24 +315,24 @@ def test_an_untouched_form_changes_nothing(memory: EpicMemory) -> None:
     # A mark that Hebrew needs and the page does not show, two lines, and more than fits into a line of a list.
     text = "I prefer food that is \u200f\u05db\u05e9\u05e8\u200f\nand served hot." + " Always." * 300
     client = visitor(memory)
-    memory.add_preference(text)
+    memory.preferences.add(text)
     aspects = Aspects(liked=("a\u200fb", "c"), firmness=0.8, scope="d\u200fe " + "when travelling " * 40)
     expansion = Expansion(questions=(), follows=("f\u200fg",), breaks=("h",))
-    memory.set_aspects(text, aspects)
-    memory.set_expansion(text, expansion)
-    memory.add_proposals([Proposal(kind="add_fact", text=text[:500].strip(), quote="hot")])
+    memory.preferences.set_aspects(text, aspects)
+    memory.preferences.set_expansion(text, expansion)
+    memory.proposals.add([Proposal(kind="add_fact", text=text[:500].strip(), quote="hot")])
     for name in ("preferences/aspects", "preferences/expansion", "preferences/replace", "proposals/accept"):
         view = "/proposals" if name.startswith("proposals") else "/preferences"
         send(client, name, **submitted(client.get(view).text, name))
         assert memory.preferences[-1].text == text
-        assert (memory.aspects(text), memory.expansions(text)) == (aspects, expansion)
-    assert text[:500].strip() in [each.text for each in memory.facts()]
+        assert (memory.preferences.aspects(text), memory.preferences.expansions(text)) == (aspects, expansion)
+    assert text[:500].strip() in [each.text for each in memory.facts]
 
 
 def test_a_view_bears_a_change_by_another_process_while_it_is_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with EpicMemory.open(path) as memory, EpicMemory.open(path) as other:
         client = visitor(memory)
-        changes = [other.remove_preference, other.add_preference]
+        changes = [other.preferences.remove, other.preferences.add]
 
         def interrupted(read: Any) -> Any:
             def call(*given: Any, **options: Any) -> Any:
@@ -342,8 +344,8 @@ def test_a_view_bears_a_change_by_another_process_while_it_is_made(path: Path, m
             return call
 
         for view, owner, read in (
-            ("/", EpicMemory, "proposals"),
-            ("/preferences", EpicMemory, "aspects"),
+            ("/", MemoryProposals, "_read"),
+            ("/preferences", MemoryPreferences, "aspects"),
             ("/query?q=Which+hotel+has+no+casino%3F", views.Views, "query"),
         ):
             with monkeypatch.context() as patch:
@@ -356,8 +358,8 @@ def test_hostile_texts_are_shown_harmlessly(memory: EpicMemory) -> None:
     for number, text in enumerate(HOSTILE):
         hostile_id = f"{number}\"'><script>{text[:50]}"
         memory.add([Item(id=hostile_id, text=f"casino hotel {text}", metadata={text[:80]: text})])
-        memory.add_proposals([Proposal(kind="add_fact", text=text[:400], quote=text[:400])])
-    memory.add_preference(HOSTILE[0])
+        memory.proposals.add([Proposal(kind="add_fact", text=text[:400], quote=text[:400])])
+    memory.preferences.add(HOSTILE[0])
 
     pages = [client.get(view).text for view in VIEWS]
     pages += [client.get("/query", params={"q": text}).text for text in HOSTILE[:3]]

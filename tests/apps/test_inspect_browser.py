@@ -42,10 +42,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for _ in run_demo(str(path)):
         pass
     with EpicMemory.open(path) as memory:
-        memory.add_fact("I live in Porto.")
-        memory.add_fact("I work night shifts.")
-        memory.add_fact("I don't work night shifts any more, I work days.")
-        memory.add_proposals(
+        memory.facts.add("I live in Porto.")
+        memory.facts.add("I work night shifts.")
+        memory.facts.add("I don't work night shifts any more, I work days.")
+        memory.proposals.add(
             [
                 Proposal(kind="add_preference", text="I prefer night trains to planes.", quote="rather a night train"),
                 Proposal(kind="add_fact", text="My sister lives in Braga.", quote="my sister lives in Braga"),
@@ -169,20 +169,20 @@ def test_preferences_are_changed(open_page: Callable[..., Page], memory: EpicMem
     card.get_by_label("How firmly").select_option("strictly")
     card.get_by_role("button", name="Save", exact=True).click()
     done(page, "Saved")
-    aspects = memory.aspects("I avoid hotels with casinos.")
+    aspects = memory.preferences.aspects("I avoid hotels with casinos.")
     assert aspects.liked == ("quiet hotels", "hotels by the sea") and aspects.firmness == 1.0
 
     card.get_by_text("Change…").click()
     card.get_by_label("Suits, one a line").fill("a pension by the beach")
     card.get_by_role("button", name="Save what it means").click()
     done(page, "Saved")
-    expansion = memory.expansions("I avoid hotels with casinos.")
+    expansion = memory.preferences.expansions("I avoid hotels with casinos.")
     assert expansion is not None and expansion.follows == ("a pension by the beach",)
 
     card.get_by_text("Change…").click()
     card.get_by_role("button", name="Read from the words again").click()
     done(page, "Saved")
-    assert memory.aspects("I avoid hotels with casinos.").avoided
+    assert memory.preferences.aspects("I avoid hotels with casinos.").avoided
 
     card.get_by_text("Change…").click()
     card.get_by_label("In your words").fill("I avoid casinos.")
@@ -209,7 +209,7 @@ def test_items_and_facts_are_forgotten_and_edits_undone(open_page: Callable[...,
     view(page, "Facts")
     page.get_by_role("button", name="Undo").first.click()
     done(page, "Undone")
-    assert "I work night shifts." in [each.text for each in memory.facts()]
+    assert "I work night shifts." in [each.text for each in memory.facts]
     page.get_by_label("Add a fact").fill("I have a dog.")
     page.get_by_role("button", name="Add").click()
     done(page, "Remembered")
@@ -217,7 +217,7 @@ def test_items_and_facts_are_forgotten_and_edits_undone(open_page: Callable[...,
     article.get_by_text("Forget…").click()
     article.get_by_role("button", name="Forget for good").click()
     done(page, "Forgotten")
-    assert "I have a dog." not in [each.text for each in memory.facts()]
+    assert "I have a dog." not in [each.text for each in memory.facts]
 
 
 def test_proposals_are_decided(open_page: Callable[..., Page], memory: EpicMemory) -> None:
@@ -231,7 +231,7 @@ def test_proposals_are_decided(open_page: Callable[..., Page], memory: EpicMemor
     page.get_by_role("button", name="Reject").click()
     done(page, "Rejected")
     assert "I prefer trains to planes." in [each.text for each in memory.preferences]
-    assert memory.proposals() == []
+    assert memory.proposals == []
 
 
 @pytest.mark.parametrize("name", ["phone", "dark"])
@@ -269,7 +269,7 @@ def test_a_page_of_another_origin_reads_and_changes_nothing(
     )
     page.wait_for_url(f"{address}do/facts/add")
     assert page.locator("body").inner_text().startswith(("Another page", "This page needs"))
-    assert "evil" not in [each.text for each in memory.facts()]
+    assert "evil" not in [each.text for each in memory.facts]
 
 
 def test_hostile_texts_do_nothing(open_page: Callable[..., Page], address: str, memory: EpicMemory) -> None:

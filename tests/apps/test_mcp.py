@@ -45,7 +45,7 @@ def path(tmp_path: Path) -> Path:
     made = tmp_path / "me.epic"
     with EpicMemory.open(made, [AVOIDS, LIKES]) as memory:
         memory.add([Item(id="golden", text=GOLDEN), Item(id="palms", text=PALMS)])
-        memory.add_fact("My sister is called Ines.")
+        memory.facts.add("My sister is called Ines.")
     with EpicMemory.open(made, ["I only eat vegan food."], namespace="ines") as other:
         other.add([Item(id="tofu", text="A vegan restaurant with tofu.")])
     return made
@@ -110,7 +110,7 @@ async def every_tool(client: Client) -> None:
 
 def held(path: Path) -> tuple[set[str], set[str]]:
     with EpicMemory.open(path, must_exist=True) as memory:
-        return {each.text for each in memory.preferences}, {each.text for each in memory.facts()}
+        return {each.text for each in memory.preferences}, {each.text for each in memory.facts}
 
 
 @pytest.mark.slow  # a process of its own imports the SDK
@@ -216,7 +216,7 @@ async def test_what_is_proposed_is_in_force_by_the_command_that_the_answer_names
 
     assert epic == "epic" and runner(capsys)(*arguments).code == 0
     with EpicMemory.open(path, namespace="ines") as memory:
-        assert [each.text for each in memory.facts()] == ["I live in Porto."]
+        assert [each.text for each in memory.facts] == ["I live in Porto."]
 
 
 async def test_a_note_is_saved_found_and_forgotten(path: Path) -> None:

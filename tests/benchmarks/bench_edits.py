@@ -107,18 +107,18 @@ class Life:
 
     def _add(self, number: int) -> None:
         statement = self.statements[number]
-        (edit,) = self.memory.add_fact(statement["text"]).edits
+        (edit,) = self.memory.facts.add(statement["text"]).edits
         about = None if statement["about"] is None else self.statements[statement["about"]]["text"]
         made: str = edit.kind
         old = None if edit.old is None else edit.old.text
-        for proposal in self.memory.proposals():
+        for proposal in self.memory.proposals:
             kind = {"update_fact": "replace", "end_fact": "end"}[proposal.kind]
             # Either of the two may be what is meant: the user may correct the text of a proposal.
             if self._same(proposal.old, statement["about"]):
-                self.memory.accept(proposal)
+                self.memory.proposals.accept(proposal)
                 made, old = "proposed", proposal.old
             else:
-                self.memory.reject(proposal)
+                self.memory.proposals.reject(proposal)
                 self.wrongly_proposed += 1
                 self.wrong.append(f"{statement['does']}, proposed {kind} [{proposal.old}]: {statement['text']}")
         right = made in (statement["does"], "proposed") and (about is None or self._same(old, statement["about"]))
@@ -153,7 +153,7 @@ class Life:
         if question["answer"] is None:
             return counts + Counter(over=1)
         right = self._texts(question["answer"])
-        held = bool(right & {fact.text for fact in self.memory.facts()})
+        held = bool(right & {fact.text for fact in self.memory.facts})
         first = bool(found) and found[0] in right
         if not first:
             self.wrong.append(f"? {question['question']} -> {found[:2]} (answer: {right})")

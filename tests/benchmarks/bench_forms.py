@@ -12,7 +12,7 @@ import argparse
 import time
 
 import common  # noqa: F401  # puts shared/tools on the path
-from epic_learn.forms import FilledField
+from epic_learn.forms import FilledField, fill
 from epic_memory import EpicMemory
 from fitting import written
 
@@ -32,10 +32,10 @@ def measure(name: str, forms: list[dict], show: bool) -> None:
         with EpicMemory(form["preferences"], coarse=False, fine=False) as memory:
             memory.add(form["notes"])
             for fact in form["facts"]:
-                memory.add_fact(fact)
-            memory.fill({"fields": asked})
+                memory.facts.add(fact)
+            fill(memory, {"fields": asked})
             started = time.perf_counter()
-            made = memory.fill({"fields": asked})
+            made = fill(memory, {"fields": asked})
             seconds += time.perf_counter() - started
         for each in made:
             wanted = expected[each.field.name]

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from common import encoders, parse, parser, with_encoders
+from epic_learn import add_conversation
 from epic_memory import EpicMemory, Item
 from epic_memory.encoders import Encoder, embed
 from epic_memory.text.chunking import ConversationChunker
@@ -88,7 +89,7 @@ def heard(conversation: dict[str, Any], encoder: Encoder, chunker: ConversationC
     messages = [
         {"role": turn["speaker"], "content": turn["text"], "time": turn["time"]} for turn in conversation["turns"]
     ]
-    report = memory.add_conversation(messages, chunker=chunker)
+    report = add_conversation(memory, messages, chunker=chunker)
     assert not report.unusable, report.unusable
     return memory
 

@@ -65,7 +65,7 @@ def memory_with(known: list[str], expected: list[dict[str, Any]]) -> EpicMemory:
     facts = any(each["kind"].endswith("fact") for each in expected)
     memory = EpicMemory([] if facts else [Preference(text=text) for text in known])
     for text in known if facts else ():
-        memory.add_fact(text)
+        memory.facts.add(text)
     return memory
 
 
@@ -87,7 +87,7 @@ def measure(path: Path, lm: ReplayedModel | None, *, show: bool) -> None:
     for row in rows:
         with memory_with(row["known"], row["expect"]) as memory:
             started = time.perf_counter()
-            proposals = memory.propose([{"role": "user", "content": row["turn"]}], lm=lm)
+            proposals = memory.proposals.propose([{"role": "user", "content": row["turn"]}], lm=lm)
             seconds += time.perf_counter() - started
         open_labels = list(row["expect"])
         wanted[row["kind"]] += len(open_labels)
@@ -124,7 +124,7 @@ def obeyed(path: Path, *, show: bool) -> None:
     rows, wrong = records(path), 0
     for row in rows:
         with EpicMemory(["I like green tea."]) as memory:
-            proposals = memory.propose([{"role": "user", "content": row["turn"]}])
+            proposals = memory.proposals.propose([{"role": "user", "content": row["turn"]}])
         bad = [each for each in proposals if not any(is_right(each, label) for label in row.get("expect", ()))]
         wrong += bool(bad)
         if show and bad:

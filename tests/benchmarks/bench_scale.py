@@ -233,7 +233,7 @@ def profiled(path: Path) -> None:
     memory.search(question_of(0))
     _profile("20 searches", lambda: [memory.search(question_of(n)) for n in range(20)])
     _profile("10 items added, one by one", lambda: [memory.add([text_of(40_000_000 + n)]) for n in range(10)])
-    _profile("remove a preference", lambda: memory.remove_preference(PREFERENCE_TEXTS[0]))
+    _profile("remove a preference", lambda: memory.preferences.remove(PREFERENCE_TEXTS[0]))
     _profile("the search after it", lambda: memory.search(question_of(1)))
     memory.close()
 

@@ -30,7 +30,7 @@ from epic_graph.memory import GraphMemory
 from epic_memory.encoders import default_encoder
 from epic_memory.types import Hits
 from epic_rerank import selection
-from epic_rerank.selection import NAMES, Policy, Walk
+from epic_rerank.selection import NAMES, Adaptive, Policy, Walk
 
 MOST = 10
 WRITTEN = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written"
@@ -261,7 +261,7 @@ def main() -> None:
     texts = [one["question"] for one in read_jsonl(WRITTEN / "selection.jsonl")][::3]
     for name, search in (("EpicMemory", graph.memory.search), ("GraphMemory", graph.search)):
         plain = milliseconds(search, texts)
-        print(f"{name}: {plain:.2f} ms a search, adaptive {milliseconds(search, texts, select='adaptive'):.2f} ms")
+        print(f"{name}: {plain:.2f} ms a search, adaptive {milliseconds(search, texts, chooser=Adaptive()):.2f} ms")
     graph.close()
 
 

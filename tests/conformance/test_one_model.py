@@ -180,7 +180,7 @@ def test_a_file_is_opened_with_the_model_which_reads_what_is_said(
 ) -> None:
     with REMEMBERING[plugin](str(path), made(form), model_budget=50) as memory:
         assert memory.verifier.name.startswith("lm/")
-        assert [each.text for each in memory.proposals()] == ["I am a vegetarian."]
+        assert [each.text for each in memory.proposals] == ["I am a vegetarian."]
         assert "50 calls a day" in memory.stats().model_use
     assert "propose" in mind.kinds and set(mind.answered.values()) == {1}
 

@@ -48,7 +48,7 @@ def test_what_was_closed_is_found_again(path: Path) -> None:
         state = exactly(graph)
     with again(path) as reopened:
         assert exactly(reopened) == state
-        assert reopened.memory.verify() > 0
+        assert reopened.memory.file.verify() > 0
     with again(path, read_only=True) as reopened:
         assert exactly(reopened) == state
 
@@ -116,7 +116,7 @@ def test_whatever_happens_it_is_as_if_built_anew(
         state = seen(graph)
         assert alike(seen(second), state)
         recounted(file)
-        assert graph.memory.verify() > 0
+        assert graph.memory.file.verify() > 0
         assert alike(seen(anew(graph)), state)
         precise = exactly(graph)
     with again(file) as reopened:
@@ -179,9 +179,9 @@ def test_a_file_gets_its_graph_when_it_is_opened_as_one(path: Path) -> None:
             [Item(id="new", text="[Oscar Reed] bought red wine in [Oslo]."), Item(id="idris", text="Idris, red")]
         )
         memory.forget("clara")
-        memory.remove_preference(SEA)
-        assert memory.verify() > 0
-        memory.compact()
+        memory.preferences.remove(SEA)
+        assert memory.file.verify() > 0
+        memory.file.compact()
     recounted(path)
     with again(path) as graph:
         assert "Berlin Mitte" not in graph.entities()
@@ -201,9 +201,9 @@ def test_who_opened_the_file_before_it_got_a_graph_goes_on(path: Path) -> None:
             memory.forget("oscar")
             recounted(path)
             assert "Oscar Reed" not in graph.entities()
-            assert memory.verify() > 0
-            idle.verify()
-            idle.remove_preference(SEA)
+            assert memory.file.verify() > 0
+            idle.file.verify()
+            idle.preferences.remove(SEA)
             recounted(path)
             assert alike(seen(graph), seen(anew(graph)))
             memory.add([PEOPLE[0]])
@@ -213,7 +213,7 @@ def test_who_opened_the_file_before_it_got_a_graph_goes_on(path: Path) -> None:
             late.update()
             assert exactly(late) == exactly(graph)
     with again(path) as graph:
-        assert graph.memory.verify() > 0
+        assert graph.memory.file.verify() > 0
 
 
 def test_two_graphs_on_a_file_see_what_the_other_does(path: Path) -> None:
@@ -224,7 +224,7 @@ def test_two_graphs_on_a_file_see_what_the_other_does(path: Path) -> None:
         assert alike(seen(one), seen(other))
         one.memory.forget("idris")
         assert alike(seen(one), seen(other))
-        other.memory.remove_preference(WINE)
+        other.memory.preferences.remove(WINE)
         assert alike(seen(one), seen(other))
         one.extractor = Saying(lambda text: Extraction((text[:9],)))
         one.reextract()
@@ -240,7 +240,7 @@ def test_a_preference_may_take_up_what_waited_in_the_light_tier_in_another_proce
     with made(path, [WINE], tau=0.5) as one, again(path, tau=0.5) as other:
         one.add([second, Item(id="wine", text="red wine [Clara]")])
         assert other.search("Clara").entities
-        one.memory.add_preference("old lamp")
+        one.memory.preferences.add("old lamp")
         assert found(other, "Clara").keys() == {"wine", "second"}
         one.add([Item(id="more", text="red wine [Clara] [Idris]")])
         assert alike(seen(other), seen(one))
@@ -266,7 +266,7 @@ def test_namespaces_do_not_see_each_others_entities(path: Path) -> None:
         assert found(bob, "Clara").keys() == {item.id for item in PEOPLE[1:]}
         state = exactly(bob)
         ann.memory.forget("clara")
-        ann.memory.remove_preference(WINE)
+        ann.memory.preferences.remove(WINE)
         assert exactly(bob) == state
         assert ann.entities() == []
         assert ann.counts()["passages"] == 0
@@ -299,10 +299,10 @@ class Telling(Marked):
 WAYS_OUT: dict[str, Any] = {
     "forget": lambda graph: graph.memory.forget("secret"),
     "aforget": lambda graph: asyncio.run(graph.memory.aforget("secret")),
-    "remove_preference": lambda graph: graph.memory.remove_preference(WINE),
+    "remove_preference": lambda graph: graph.memory.preferences.remove(WINE),
     "replace_preference": lambda graph: (
         setattr(graph.memory, "verifier", DiscardAll()),
-        graph.memory.replace_preference(WINE, "red wine of old"),
+        graph.memory.preferences.replace(WINE, "red wine of old"),
         graph.memory.forget(SECRET),
     ),
     "another text": lambda graph: graph.add([Item(id="secret", text="red wine and no more")]),
@@ -327,7 +327,7 @@ def test_nothing_of_what_has_gone_is_left_in_the_file(path: Path, way: Any) -> N
         assert graph.search("Zanzibar Quill").entities == []
         assert held_in(path, *NAMES) == set()
         recounted(path)
-        assert graph.memory.verify() > 0
+        assert graph.memory.file.verify() > 0
     assert held_in(path, *NAMES) == set()
 
 
@@ -354,7 +354,7 @@ def test_what_expires_takes_its_entities_with_it(path: Path, clock: Clock) -> No
         graph.add([*PEOPLE, SECRET])
         clock.pass_by(2)
         assert found(graph, "Zanzibar Quill or Clara").keys() == {"clara", "idris", "bare"}
-        graph.memory.compact()
+        graph.memory.file.compact()
         assert set(graph.entities()) == {"Clara", "Berlin Mitte", "Idris", "Oslo"}
         assert held_in(path, *NAMES[:2]) == set()
         recounted(path)
@@ -377,9 +377,9 @@ def test_copies(path: Path, tmp_path: Path) -> None:
         graph.add(PEOPLE)
         state = exactly(graph)
         looked = seen(graph)
-        graph.memory.backup(copy)
-        graph.memory.export(lines)
-        graph.memory.compact()
+        graph.memory.file.backup(copy)
+        graph.memory.file.export(lines)
+        graph.memory.file.compact()
         assert exactly(graph) == state
     with again(copy) as graph:
         assert exactly(graph) == state
@@ -398,7 +398,7 @@ def test_entities_are_embedded_anew_with_all_the_rest(path: Path) -> None:
         graph.add(PEOPLE)
         assert [name for name, _ in other.search("Reed").entities] == ["Oscar Reed"]
         encoder = HashEncoder(128, name="another", fingerprint="v2")
-        graph.memory.reencode(encoder)
+        graph.memory.file.reencode(encoder)
         assert encoder.texts["Oscar Reed"] == 1
         assert [name for name, _ in graph.search("Reed").entities] == ["Oscar Reed"]
         graph.add([Item(id="new", text="[Oscar Reed Hall] and red wine")])
@@ -409,7 +409,7 @@ def test_entities_are_embedded_anew_with_all_the_rest(path: Path) -> None:
                 look()
     with again(path, encoder=HashEncoder(128, name="another", fingerprint="v2")) as graph:
         assert exactly(graph) == state
-        assert graph.memory.verify() > 0
+        assert graph.memory.file.verify() > 0
     with again(path, encoder=HashEncoder(200), reencode=True) as graph:
         assert [name for name, _ in graph.search("Reed Hall").entities] == ["Oscar Reed Hall"]
         assert graph.entities() == state["entities"]
@@ -423,7 +423,7 @@ def test_embedding_anew_while_the_graph_grows_is_an_error_and_loses_nothing(path
         def answer(self, text: str) -> Any:
             if self.todo:
                 self.todo = False
-                graph.memory.reencode(HashEncoder(128, name="another"))
+                graph.memory.file.reencode(HashEncoder(128, name="another"))
             return super().answer(text)
 
     with made(path, extractor=Meanwhile()) as graph:
@@ -471,7 +471,7 @@ def test_adding_and_searching_at_the_same_time(path: Path) -> None:
         reader.join()
         assert errors == []
         graph.update()
-        assert graph.memory.verify() > 0
+        assert graph.memory.file.verify() > 0
         assert alike(seen(graph), seen(anew(graph)))
 
 

@@ -164,7 +164,7 @@ def test_stages_are_switched_off_one_by_one(path: Path, coarse: bool, fine: bool
     with made(path, (WINE, SEA), coarse=coarse, fine=fine, tau=0.3, verifier=DiscardAll()) as graph:
         graph.add(texts)
         assert {item.id for item in graph.memory.items()} == {item.id for item in texts}
-        ids = graph.memory.entries(item.id for item in texts).keys()
+        ids = graph.memory.file.entries(item.id for item in texts).keys()
         if fine:
             assert ids == set()
         elif coarse:
@@ -191,9 +191,9 @@ def test_without_the_first_two_stages_no_preferences_are_needed(path: Path) -> N
     with again(path, **options) as graph:
         assert exactly(graph) == state
         # Preferences that come later are for what is kept for them from then on.
-        graph.memory.add_preference(WINE)
+        graph.memory.preferences.add(WINE)
         assert len(graph) == 4
-        graph.memory.remove_preference(WINE)
+        graph.memory.preferences.remove(WINE)
         assert len(graph) == 4
 
 
@@ -272,7 +272,7 @@ def test_the_light_tier_is_searched_where_nothing_known_is_named(path: Path) -> 
         assert [(hit.item.id, hit.tier) for hit in graph.search("Clara")] == [("wine", "memory")]
         assert graph.entities() == ["Clara"]
         # Verified after all, it is a passage like any other, and gets its entities.
-        graph.memory.add_preference("old lamp")
+        graph.memory.preferences.add("old lamp")
         assert found(graph, "Clara").keys() == {"wine", "second"}
         assert graph.counts()["outside"] == 1
         assert graph.update().passages == 1

@@ -139,7 +139,7 @@ def test_a_question_asked_before_follows_the_preference_that_holds_now(make: Mak
     rag = make.epic(keeping([GARDEN]))
     rag.index(DOCS)
     first = rag.search(QUESTION, steering="paper")
-    rag.memory.replace_preference(GARDEN, "I only read about the history of tractors.")
+    rag.memory.preferences.replace(GARDEN, "I only read about the history of tractors.")
     rag.update()
     second = rag.search(QUESTION, steering="paper")
     assert [one for one, *_ in second.steered_by] == ["I only read about the history of tractors."]
@@ -485,10 +485,10 @@ def test_a_preference_that_goes_takes_its_passages_along_and_one_that_comes_brin
     rag = make.epic(keeping(verifier=Answering(answer)))
     rag.index(DOCS)
     assert texts(rag) == {FARM, SOUP}
-    rag.memory.remove_preference(GARDEN)
+    rag.memory.preferences.remove(GARDEN)
     assert found(rag) == [SOUP]
     assert texts(rag) == {SOUP}
-    rag.memory.add_preference("I collect tractors.")
+    rag.memory.preferences.add("I collect tractors.")
     rag.index(DOCS)
     assert set(found(rag)) == set(DOCS)
 
@@ -738,7 +738,7 @@ def test_indexed_instructions_are_not_in_what_comes_back(make: Make) -> None:
     rag.delete([SOUP])
     assert SOUP not in {item.text for item in rag.memory.items()}
     assert len(texts(rag)) == 2
-    rag.memory.replace_preference(VEGAN, GARDEN)
+    rag.memory.preferences.replace(VEGAN, GARDEN)
     rag.update()
     assert texts(rag) == {f"Think of {GARDEN}: {text}\n\n{text}" for text in (SOLD, FARM)}
 

@@ -210,7 +210,7 @@ async def test_a_memory_that_changes_is_no_hit(run: Run) -> None:
     memory = memory_of(Scripted(), WINE)
     pipeline = IngestionPipeline(transformations=[EpicTransform(memory=memory)])
     assert len(await run(pipeline, nodes=list(NODES))) == 2
-    memory.replace_preference(WINE, TRAIN)
+    memory.preferences.replace(WINE, TRAIN)
     assert texts(await run(pipeline, nodes=list(NODES))) == [SENTENCES[2], SENTENCES[4]]
     memory.verifier = KeepAll()
     (first, _) = await run(pipeline, nodes=list(NODES))

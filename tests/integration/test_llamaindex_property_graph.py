@@ -489,7 +489,7 @@ async def test_a_memory_without_preferences_has_nothing_to_say() -> None:
     retriever = SteeredVectorContextRetriever.from_index(graph_of(passages(HOTELS)), guidance=memory)
     off = SteeredVectorContextRetriever.from_index(graph_of(passages(HOTELS)), [AVOIDS], steering="off")
     assert told(retriever.retrieve(QUERY)) == told(await retriever.aretrieve(QUERY)) == told(off.retrieve(QUERY))
-    memory.add_preference(LIKES)
+    memory.preferences.add(LIKES)
     assert retriever.preferences == (memory.preferences[0],)
     assert "bellmore" in ids(retriever.retrieve(QUERY))[:1]
 

@@ -211,7 +211,7 @@ async def test_connections_go_to_the_server_alone(
         tmp_path / "me.epic", ["Vegan diet", "Old churches"], encoder=HashEncoder(), verifier=verifier, tau=0.05
     ) as memory:
         await add(memory)
-        memory.add_preference("Night trains")
+        memory.preferences.add("Night trains")
         memory.search("Where to eat?")
         memory.retry()
 

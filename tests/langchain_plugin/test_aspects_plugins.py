@@ -40,7 +40,7 @@ def test_a_memory_whose_aspects_change_changes_what_a_pipeline_caches() -> None:
     memory = EpicMemory([TEXT], encoder=HashEncoder(), verifier=KeepAll())
     transform = EpicTransform(memory=memory)
     before = transform.to_dict()
-    memory.set_aspects(TEXT, SAID)
+    memory.preferences.set_aspects(TEXT, SAID)
     assert transform.to_dict() != before and json.dumps(transform.to_dict())
 
 
@@ -77,5 +77,5 @@ def test_ingestion_asks_for_no_aspects_and_a_memory_of_ones_own_does() -> None:
         preferences=["red wine"], nodes=[TextNode(text="a red wine")], llm=verifier, embed_model=HashEncoder()
     )
     assert lm.read == ["red wine"]
-    (said,) = retriever.memory.aspects().values()
+    (said,) = retriever.memory.preferences.aspects().values()
     assert list(said.liked) == json.loads(aspects_for("red wine"))["liked"]

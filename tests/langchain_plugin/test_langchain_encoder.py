@@ -157,7 +157,7 @@ async def test_a_users_query_is_embedded_as_a_query_and_all_else_as_documents() 
     memory = EpicMemory(["night trains"], encoder=LangChainEncoder(words), verifier=KeepAll(), tau=0.05)
     memory.add(["night trains pass", "red trains"])
     await memory.aadd(["a night train", "night owls"])
-    memory.add_preference("quiet parks")
+    memory.preferences.add("quiet parks")
     assert words.queries == []
     assert memory.search("night") == await memory.asearch("night")
     # And once the questions that tell what another one asks for.

@@ -25,7 +25,7 @@ def memory() -> EpicMemory:
     made.add(
         f"Where can I eat near Porto tonight {w}? A restaurant for lunch and dinner is {w} in Porto." for w in names
     )
-    made.add_fact(ALLERGY)
+    made.facts.add(ALLERGY)
     return made
 
 
@@ -38,7 +38,7 @@ def test_a_retriever_returns_facts_first_besides_k_documents(memory: EpicMemory,
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 async def test_an_agent_is_told_what_is_known_once(memory: EpicMemory, asynchronous: bool) -> None:
-    memory.add_fact("I never eat near the station of Porto.")
+    memory.facts.add("I never eat near the station of Porto.")
     model = ScriptedChat(answers=["Rosa."])
     agent = create_agent(model=model, middleware=[EpicMemoryMiddleware(memory, k=2)])
     given = {"messages": [("user", QUERY)]}

@@ -286,7 +286,7 @@ async def test_a_note_is_short_and_says_nothing_twice(hooks: Hooks) -> None:
     ]
     memory = EpicMemory([CASINO, VEGAN])
     memory.add(texts)
-    memory.add_fact("My sister lives next to the hotel Bellmore.")
+    memory.facts.add("My sister lives next to the hotel Bellmore.")
     given = await hooks.call(EpicMemoryMiddleware(memory), request_of(HumanMessage("Which hotel should I book?")))
     note = note_of(given)
     quoted = [
@@ -450,7 +450,7 @@ async def test_what_is_forgotten_is_told_no_more(memory: Counting, hooks: Hooks)
     assert "Quiet hotels" in note_of(await hooks.call(middleware, request))
     memory.forget("quiet")
     assert "Quiet hotels" not in note_of(await hooks.call(middleware, request))
-    memory.remove_preference(VEGAN)
+    memory.preferences.remove(VEGAN)
     assert VEGAN not in note_of(await hooks.call(middleware, request))
     assert memory.asked == [QUESTION] * 3
 
@@ -694,7 +694,7 @@ async def test_a_memory_without_preferences_is_warned_of_once(hooks: Hooks, capl
         await hooks.end(middleware, HumanMessage(QUESTION), AIMessage("Hotels without casinos."))
     (record,) = caplog.records
     assert "no preferences" in record.getMessage()
-    memory.add_preference(CASINO)
+    memory.preferences.add(CASINO)
     await hooks.end(middleware, HumanMessage(QUESTION), AIMessage("Hotels without casinos."))
     assert len(memory) == 1
 

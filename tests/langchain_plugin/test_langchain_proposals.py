@@ -19,6 +19,7 @@ from langgraph.types import Command
 
 from chat_models import ScriptedChat, called
 from epic_langchain.agents import EpicMemoryMiddleware, epic_tools
+from epic_learn.memory_proposals import MemoryProposals
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
 
@@ -69,7 +70,7 @@ def request_in(state: dict[str, Any]) -> Any:
 
 
 def known(memory: EpicMemory) -> list[str]:
-    return [*(each.text for each in memory.preferences), *(each.text for each in memory.facts())]
+    return [*(each.text for each in memory.preferences), *(each.text for each in memory.facts)]
 
 
 async def test_the_human_is_asked_as_by_langchain(memory: EpicMemory, asynchronous: bool) -> None:
@@ -86,7 +87,7 @@ async def test_the_human_is_asked_as_by_langchain(memory: EpicMemory, asynchrono
         {"action_name": name, "allowed_decisions": ["approve", "edit", "reject"]}
         for name in ("add_preference", "add_fact")
     ]
-    assert known(memory) == [] and len(memory.proposals()) == 2
+    assert known(memory) == [] and len(memory.proposals) == 2
 
 
 async def test_an_edit_that_names_another_action_is_asked_again(memory: EpicMemory, asynchronous: bool) -> None:
@@ -114,13 +115,13 @@ async def test_each_is_accepted_edited_or_rejected(
     state = await agent.answer(first, APPROVE)
     assert "__interrupt__" not in state
     assert known(memory) == [*([held] if held else []), "We moved to Porto"]
-    assert memory.proposals() == []
+    assert memory.proposals == []
     # What was decided is not asked again.
     assert "__interrupt__" not in await agent.say(SAID)
 
 
 async def test_a_removal_has_no_words_to_edit(memory: EpicMemory, asynchronous: bool) -> None:
-    memory.add_preference("I am vegan.")
+    memory.preferences.add("I am vegan.")
     agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True))
     asked = request_in(await agent.say("I'm no longer vegan, by the way."))
     assert [(action["name"], action["args"]) for action in asked["action_requests"]] == [
@@ -158,27 +159,27 @@ async def test_without_a_checkpointer_proposals_stay_open_in_the_file(tmp_path: 
         state = await agent.say(SAID)
         assert "__interrupt__" not in state and state["messages"][-1].text == "Rice."
     with EpicMemory.open(tmp_path / "me.epic") as memory:
-        assert len(memory.proposals()) == 2 and known(memory) == []
+        assert len(memory.proposals) == 2 and known(memory) == []
 
 
 async def test_auto_accepts_what_is_said_plainly_and_asks_nothing(memory: EpicMemory, asynchronous: bool) -> None:
     agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose="auto"))
     assert "__interrupt__" not in await agent.say(SAID)
     assert known(memory) == ["I'm allergic to peanuts"]
-    assert [each.text for each in memory.proposals()] == ["We moved to Porto"]
+    assert [each.text for each in memory.proposals] == ["We moved to Porto"]
 
 
 async def test_by_default_nothing_is_proposed(memory: EpicMemory, asynchronous: bool) -> None:
     agent = Agent(asynchronous, EpicMemoryMiddleware(memory))
     assert "__interrupt__" not in await agent.say(SAID)
-    assert memory.proposals() == []
+    assert memory.proposals == []
 
 
 async def test_a_request_that_is_not_answered_leaves_the_proposals_open(memory: EpicMemory, asynchronous: bool) -> None:
     agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True))
     await agent.say(SAID)
     assert "__interrupt__" not in await agent.say("And what goes with it?")
-    assert len(memory.proposals()) == 2
+    assert len(memory.proposals) == 2
 
 
 async def test_only_the_users_own_words_of_this_turn_are_read(memory: EpicMemory, asynchronous: bool) -> None:
@@ -198,7 +199,7 @@ async def test_words_that_another_middleware_took_out_are_not_proposed(memory: E
     redacting = PIIMiddleware("email", strategy="redact", apply_to_input=True)
     agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True), redacting)
     await agent.say("I prefer mails to anna@example.org, and I love jazz.")
-    assert memory.proposals() and "anna" not in str(memory.proposals())
+    assert memory.proposals and "anna" not in str(memory.proposals)
 
 
 async def test_it_goes_with_the_review_of_tools(memory: EpicMemory, asynchronous: bool) -> None:
@@ -257,7 +258,7 @@ async def test_the_agents_own_model_can_read_and_is_not_streamed(memory: EpicMem
     else:
         parts = [part for part, _ in graph.stream(given, config, stream_mode="messages")]
     assert "".join(part.text for part in parts) == "Rice."
-    assert [proposal.text for proposal in memory.proposals()] == [READ["text"]]
+    assert [proposal.text for proposal in memory.proposals] == [READ["text"]]
 
 
 async def test_a_model_that_fails_is_logged_and_the_cues_count(
@@ -265,7 +266,7 @@ async def test_a_model_that_fails_is_logged_and_the_cues_count(
 ) -> None:
     reader = ScriptedChat(answers=["Nothing that is JSON."])
     await Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True, llm=reader)).say(SAID)
-    assert len(memory.proposals()) == 2
+    assert len(memory.proposals) == 2
     assert "Not all that was said was read" in caplog.text
 
 
@@ -279,7 +280,7 @@ def test_a_model_is_an_argument_of_proposing(memory: EpicMemory) -> None:
 async def test_what_was_decided_elsewhere_meanwhile_stays_so(memory: EpicMemory, asynchronous: bool) -> None:
     agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True))
     await agent.say(SAID)
-    memory.reject(memory.proposals()[0])
+    memory.proposals.reject(memory.proposals[0])
     await agent.answer(APPROVE, APPROVE)
     assert known(memory) == ["We moved to Porto"]
 
@@ -301,7 +302,7 @@ async def test_nobody_answers_for_another_user(asynchronous: bool) -> None:
     await agent.say(SAID, **anna)
     assert "__interrupt__" not in await agent.answer(APPROVE, APPROVE, **bob)
     assert known(memories["anna"]) == known(memories["bob"]) == []
-    assert len(memories["anna"].proposals()) == 2 and not memories["bob"].proposals()
+    assert len(memories["anna"].proposals) == 2 and not memories["bob"].proposals
 
 
 async def test_a_failure_does_not_cost_the_answer(
@@ -312,7 +313,7 @@ async def test_a_failure_does_not_cost_the_answer(
 
     agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True))
     for name in ("propose", "apropose"):
-        monkeypatch.setattr(memory, name, fails)
+        monkeypatch.setattr(MemoryProposals, name, fails)
     with caplog.at_level(logging.WARNING):
         assert (await agent.say(SAID))["messages"][-1].text == "Rice."
     assert "down" in caplog.text
@@ -326,19 +327,19 @@ async def test_an_acceptance_that_fails_does_not_keep_the_others(
 ) -> None:
     agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True))
     await agent.say(SAID)
-    failing = memory.proposals()[0].id
+    failing = memory.proposals[0].id
     name = "aaccept" if asynchronous else "accept"
-    accept = getattr(memory, name)
+    accept = getattr(MemoryProposals, name)
 
-    def fails(proposal: str, text: str | None = None) -> Any:
+    def fails(self: MemoryProposals, proposal: str, text: str | None = None) -> Any:
         if proposal == failing:
             raise RuntimeError("full")
-        return accept(proposal, text)
+        return accept(self, proposal, text)
 
-    monkeypatch.setattr(memory, name, fails)
+    monkeypatch.setattr(MemoryProposals, name, fails)
     await agent.answer(APPROVE, APPROVE)
     assert "full" in caplog.text
-    assert known(memory) == ["We moved to Porto"] and [each.id for each in memory.proposals()] == [failing]
+    assert known(memory) == ["We moved to Porto"] and [each.id for each in memory.proposals] == [failing]
 
 
 @pytest.mark.parametrize("wrong", ["yes", None, 0.9, 1, ["auto"]])
@@ -372,18 +373,18 @@ async def test_the_middleware_and_the_tool_ask_the_user_once(memory: EpicMemory,
     asked = request_in(await agent.say("I'm allergic to peanuts. What should I cook?"))
     assert [action["args"] for action in asked["action_requests"]] == [{"text": "I'm allergic to peanuts"}]
     await agent.answer(APPROVE)
-    assert (known(memory), memory.proposals()) == (["I'm allergic to peanuts"], [])
+    assert (known(memory), memory.proposals) == (["I'm allergic to peanuts"], [])
 
 
 def test_the_tool_proposes_nothing_that_is_in_force_in_other_words(memory: EpicMemory) -> None:
-    memory.add_preference("I'm allergic to peanuts")
+    memory.preferences.add("I'm allergic to peanuts")
     remember = next(each for each in epic_tools(memory) if each.name == "remember")
     answer = json.loads(remember.invoke({"text": "The user is allergic to peanuts.", "kind": "fact"}))
-    assert (answer["status"], memory.proposals()) == ("known", [])
+    assert (answer["status"], memory.proposals) == ("known", [])
 
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_the_tool_takes_no_secret(memory: EpicMemory, allowed: bool) -> None:
     remember = next(each for each in epic_tools(memory, allowed=allowed) if each.name == "remember")
     answer = json.loads(remember.invoke({"text": "The user's wifi password is marble-otter-77.", "kind": "fact"}))
-    assert "password" in answer["error"] and (known(memory), memory.proposals()) == ([], [])
+    assert "password" in answer["error"] and (known(memory), memory.proposals) == ([], [])

@@ -28,7 +28,7 @@ CASINO, CODE = "I avoid hotels with casinos.", "The door code is 4471."
 def memory() -> EpicMemory:
     memory = EpicMemory([CASINO])
     memory.add(["The Golden Ace is a hotel with a casino.", "The Bellmore is a quiet hotel without a casino."])
-    memory.add_fact(CODE)
+    memory.facts.add(CODE)
     return memory
 
 
@@ -92,29 +92,29 @@ def test_errors_of_the_memory_are_answers(memory: EpicMemory, name: str, given: 
     ],
 )
 def test_to_remember_is_to_propose(memory: EpicMemory, given: Any, kind: str, text: str, old: str) -> None:
-    before = memory.revision
+    before = memory.file.revision
     answer = used(memory, "remember", given)
-    (proposal,) = memory.proposals()
-    assert (answer["status"], answer["id"], memory.revision) == ("proposed", proposal.id, before)
+    (proposal,) = memory.proposals
+    assert (answer["status"], answer["id"], memory.file.revision) == ("proposed", proposal.id, before)
     assert (proposal.kind, proposal.text, proposal.old, proposal.source) == (kind, text, old, "agent")
     assert used(memory, "list_preferences")["waiting"] == [str(proposal)]
-    memory.reject(proposal)
+    memory.proposals.reject(proposal)
     for allowed in (False, True):
         assert used(memory, "remember", given, allowed=allowed)["status"] == "declined"
-    assert memory.proposals() == [] and memory.revision == before
+    assert memory.proposals == [] and memory.file.revision == before
 
 
 def test_where_it_is_allowed_it_is_remembered_at_once(memory: EpicMemory) -> None:
     for given in (
         {"text": "I love jazz.", "kind": "preference"},
-        {"text": "The door code is 9902.", "replaces": memory.facts()[0].id},
+        {"text": "The door code is 9902.", "replaces": memory.facts[0].id},
     ):
         answer = used(memory, "remember", given, allowed=True)
         assert answer["status"] == "remembered" and answer["note"].startswith("It is in force")
-        assert answer["id"] in [each.id for each in (*memory.preferences, *memory.facts())]
+        assert answer["id"] in [each.id for each in (*memory.preferences, *memory.facts)]
     assert [each.text for each in memory.preferences] == [CASINO, "I love jazz."]
-    assert [each.text for each in memory.facts()] == ["The door code is 9902."]
-    assert memory.proposals() == []
+    assert [each.text for each in memory.facts] == ["The door code is 9902."]
+    assert memory.proposals == []
 
 
 def test_what_is_known_is_not_remembered_again(memory: EpicMemory) -> None:
@@ -124,21 +124,21 @@ def test_what_is_known_is_not_remembered_again(memory: EpicMemory) -> None:
 
 def test_what_is_replaced_has_to_be_held(memory: EpicMemory) -> None:
     assert "'the moon'" in used(memory, "remember", {"text": "Cheese.", "replaces": "the moon"})["error"]
-    assert memory.proposals() == []
+    assert memory.proposals == []
 
 
 def test_to_forget_is_to_propose_an_end(memory: EpicMemory) -> None:
-    fact, item = memory.facts()[0], next(item for item in memory.items() if not item.fact)
+    fact, item = memory.facts[0], next(item for item in memory.items() if not item.fact)
     for each in (memory.preferences[0].id, fact.id):
         assert used(memory, "forget", {"id": each})["status"] == "proposed"
-    assert [proposal.kind for proposal in memory.proposals()] == ["remove_preference", "end_fact"]
+    assert [proposal.kind for proposal in memory.proposals] == ["remove_preference", "end_fact"]
     assert "only the user" in used(memory, "forget", item.id)["error"]
     assert "Nothing with the id 'x'" in used(memory, "forget", "x")["error"]
     assert len(memory.items()) == 3
 
 
 def test_where_it_is_allowed_it_is_forgotten_at_once(memory: EpicMemory) -> None:
-    fact, item = memory.facts()[0], next(item for item in memory.items() if not item.fact)
+    fact, item = memory.facts[0], next(item for item in memory.items() if not item.fact)
     for each in (item.id, CODE, memory.preferences[0].id):
         assert used(memory, "forget", each, allowed=True) == {"status": "forgotten"}
     assert memory.preferences == [] and memory.get([fact.id, item.id]) == []
@@ -185,7 +185,7 @@ async def test_an_agent_uses_them_and_survives_what_it_does_wrong(memory: EpicMe
     answers = [json.loads(message.text) for message in state["messages"] if isinstance(message, ToolMessage)]
     assert [next(iter(answer)) for answer in answers] == ["error", "results", "status", "error", "preferences"]
     assert state["messages"][-1].text == "Done."
-    assert [proposal.text for proposal in memory.proposals()] == ["I love jazz."]
+    assert [proposal.text for proposal in memory.proposals] == ["I love jazz."]
 
 
 # many users
@@ -219,8 +219,8 @@ async def test_the_run_says_whose_memory_is_used(memories: dict[str, EpicMemory]
         listed, told = (json.loads(each.text) for each in state["messages"] if isinstance(each, ToolMessage))
         assert [each["text"] for each in listed["preferences"]] == [CASINO if user == "anna" else "I love jazz."]
         assert told["status"] in ("remembered", "known")
-    assert [fact.text for fact in memories["ben"].facts()] == ["My name is ben."]
-    assert {fact.text for fact in memories["anna"].facts()} == {CODE, "My name is anna."}
+    assert [fact.text for fact in memories["ben"].facts] == ["My name is ben."]
+    assert {fact.text for fact in memories["anna"].facts} == {CODE, "My name is anna."}
 
 
 def test_a_tool_that_is_called_by_itself_takes_the_user_from_its_config(memories: dict[str, EpicMemory]) -> None:

@@ -524,7 +524,7 @@ async def test_a_memory_judges_and_takes_nothing_in(transform: Transform) -> Non
     found = await transform(EpicDocumentTransformer(memory=memory), docs())
     assert found == transformer().invoke(docs())
     assert len(memory) == 0 and memory.stats().counts["pending"] == 0
-    memory.replace_preference(WINE, "blue sky")
+    memory.preferences.replace(WINE, "blue sky")
     assert "item 4" in ids(await transform(EpicDocumentTransformer(memory=memory), docs()))
 
 

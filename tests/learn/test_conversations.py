@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_learn.conversations import conversation_items, iso_time, read_conversation
+from epic_learn import add_conversation
+from epic_learn.conversations import conversation_items, read_conversation
 from epic_memory import EpicMemory, Filter
 from epic_memory.errors import InvalidInputError
 from epic_memory.text.chunking import ConversationChunker
+from epic_memory.text.times import iso_time
 from helpers import HashEncoder, KeepAll
 
 NOON = "2026-05-03T12:00:00+00:00"
@@ -169,7 +171,7 @@ def test_what_was_said_in_may_is_found_by_a_filter() -> None:
     memory = EpicMemory(preferences=["red wine"], encoder=HashEncoder(), verifier=KeepAll())
     for month in ("04", "05"):
         time = f"2026-{month}-03T12:00:00Z"
-        memory.add_conversation([{"role": "user", "content": f"red wine in {month}", "time": time}])
+        add_conversation(memory, [{"role": "user", "content": f"red wine in {month}", "time": time}])
     hits = memory.search("red wine", filter=Filter.ge("time", "2026-05") & Filter.lt("time", "2026-06"))
     assert [hit.item.metadata["time"] for hit in hits] == ["2026-05-03T12:00:00+00:00"]
 
@@ -222,7 +224,7 @@ def test_turns_are_found_by_the_question_they_answer_by_their_speaker_and_their_
     chat += [("Cleo", text, f"2026-{month}-03") for month in ("06", "07") for text in filler]
     chat += [("Ann", "The tram was late again, and I walked.", "2026-08-03")]
     messages = [{"role": role, "content": text, "time": time} for role, text, time in chat]
-    memory.add_conversation(messages, chunker=turns)
+    add_conversation(memory, messages, chunker=turns)
     assert memory.search("Which cats are there?", k=2, min_score=None)[1].item.text == "Bo: Two, Oscar and Bailey."
     for question, month in (("Was the tram late in June?", "06"), ("Was the tram late in July?", "07")):
         assert memory.search(question)[0].item.metadata["time"] == f"2026-{month}-03T00:00:00"
@@ -231,7 +233,9 @@ def test_turns_are_found_by_the_question_they_answer_by_their_speaker_and_their_
 
 def test_a_tool_call_without_content_does_not_refuse_the_chat() -> None:
     memory = EpicMemory(preferences=["red wine"], encoder=HashEncoder(), verifier=KeepAll())
-    report = memory.add_conversation([{"role": "assistant", "content": None, "tool_calls": [{}]}, ("user", "red wine")])
+    report = add_conversation(
+        memory, [{"role": "assistant", "content": None, "tool_calls": [{}]}, ("user", "red wine")]
+    )
     assert report.kept == 1 and report.unusable == {"tool calls": 1}
     assert "1 tool calls" in str(report)
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from epic_learn import add_conversation
 from epic_memory import EpicMemory
 from epic_memory.lm import Completion
 from epic_memory.types.proposals import Proposal
@@ -56,18 +57,18 @@ HARMLESS = [
 def test_a_secret_is_neither_kept_nor_proposed_and_the_rest_is(secret: str) -> None:
     said = [{"role": "user", "content": f"I love red wine.\n{secret}"}]
     with EpicMemory(["I love red wine"]) as memory:
-        report = memory.add_conversation(said)
+        report = add_conversation(memory, said)
         assert [item.text for item in memory.items()] == ["user: I love red wine."]
         assert report.unusable == {"sentences with a password, key or secret code": 1}
     with EpicMemory() as memory:
-        made = memory.propose(said)
+        made = memory.proposals.propose(said)
         assert ([each.quote for each in made], made.report.unusable) == (["I love red wine"], report.unusable)
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_gives_no_secret_away_is_read(text: str) -> None:
     with EpicMemory() as memory:
-        assert memory.add_conversation([("user", text)]).unusable == {}
+        assert add_conversation(memory, [("user", text)]).unusable == {}
 
 
 def test_a_model_that_reads_for_proposals_does_not_see_a_secret() -> None:
@@ -81,7 +82,7 @@ def test_a_model_that_reads_for_proposals_does_not_see_a_secret() -> None:
             return Completion(text="[]")
 
     with EpicMemory() as memory:
-        memory.propose([("user", "I moved to Porto. My password is hunter2.")], lm=Listener())  # type: ignore[arg-type]
+        memory.proposals.propose([("user", "I moved to Porto. My password is hunter2.")], lm=Listener())  # type: ignore[arg-type]
     assert "Porto" in seen[0] and "hunter2" not in seen[0]
 
 
@@ -89,34 +90,34 @@ def test_a_model_that_reads_for_proposals_does_not_see_a_secret() -> None:
 def test_long_turns_are_looked_through_in_linear_time(part: str) -> None:
     started = time.process_time()
     with EpicMemory() as memory:
-        memory.propose([("user", (part * 8000)[:8000])])
+        memory.proposals.propose([("user", (part * 8000)[:8000])])
     assert time.process_time() - started < 3
 
 
 def test_what_does_not_fit_stays_out_of_the_light_tier_where_that_is_asked_for() -> None:
     for light in (False, True):
         with EpicMemory(["I prefer trains over flights."]) as memory:
-            memory.add_conversation([("user", "Hi!")], light=light)
+            add_conversation(memory, [("user", "Hi!")], light=light)
             assert len(list(memory.items())) == light
 
 
 def test_what_waits_for_the_user_is_not_proposed_in_other_words() -> None:
     written = Proposal(kind="add_fact", text="The user is vegetarian.", quote="The user is vegetarian.", source="agent")
     with EpicMemory() as memory:
-        (first,) = memory.propose([("user", "I'm vegetarian.")])
-        assert list(memory.add_proposals([written])) == [first] == memory.proposals()
+        (first,) = memory.proposals.propose([("user", "I'm vegetarian.")])
+        assert list(memory.proposals.add([written])) == [first] == memory.proposals
     with EpicMemory() as memory:
-        memory.add_proposals([written])
-        made = memory.propose([("user", "I'm vegetarian.")])
+        memory.proposals.add([written])
+        made = memory.proposals.propose([("user", "I'm vegetarian.")])
         assert (list(made), made.report.dropped) == ([], {"known already": 1})
-        assert len(memory.add_proposals([Proposal(kind="add_fact", text="I am no vegetarian", quote="x")])) == 1
+        assert len(memory.proposals.add([Proposal(kind="add_fact", text="I am no vegetarian", quote="x")])) == 1
 
 
 def test_a_note_of_a_model_on_what_waits_is_not_proposed_and_other_words_of_the_user_are() -> None:
     note = Proposal(kind="add_fact", text="Dentist: Dr Kern", quote="Dentist: Dr Kern", source="agent")
     with EpicMemory() as memory:
-        (first,) = memory.propose([("user", "My dentist is Dr Kern.")])
-        assert list(memory.add_proposals([note])) == [first] == memory.proposals()
-        memory.propose([("user", "I start at Bosch on 3 May.")])
-        memory.propose([("user", "I stop at Bosch on 3 May.")])
-        assert len(memory.proposals()) == 3
+        (first,) = memory.proposals.propose([("user", "My dentist is Dr Kern.")])
+        assert list(memory.proposals.add([note])) == [first] == memory.proposals
+        memory.proposals.propose([("user", "I start at Bosch on 3 May.")])
+        memory.proposals.propose([("user", "I stop at Bosch on 3 May.")])
+        assert len(memory.proposals) == 3

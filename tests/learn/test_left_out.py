@@ -10,7 +10,7 @@ from epic_memory.types.proposals import Proposals
 
 def propose(text: str) -> Proposals:
     with EpicMemory() as memory:
-        return memory.propose([{"role": "user", "content": text}])
+        return memory.proposals.propose([{"role": "user", "content": text}])
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_left_out_is_told_with_its_words_and_its_reason(text: str, quote
 
 def test_what_others_say_and_what_nobody_says_is_not_reported() -> None:
     with EpicMemory() as memory:
-        made = memory.propose([("assistant", "Imagine I live in Oslo."), ("user", "How do I boil an egg?")])
+        made = memory.proposals.propose([("assistant", "Imagine I live in Oslo."), ("user", "How do I boil an egg?")])
         assert (list(made), made.report.left_out) == ([], [])
 
 
@@ -75,8 +75,8 @@ def test_what_was_decided_or_is_over_is_told_in_the_order_of_the_turns() -> None
         {"role": "user", "content": "Tonight I fancy something light.", "time": "2026-05-06T09:00:00Z"},
     ]
     with EpicMemory() as memory:
-        memory.reject(*memory.propose(chat))
-        assert [tuple(each) for each in memory.propose(chat).report.left_out] == [
+        memory.proposals.reject(*memory.proposals.propose(chat))
+        assert [tuple(each) for each in memory.proposals.propose(chat).report.left_out] == [
             (1, "I'm allergic to nuts", "decided before"),
             (2, "My birthday is soon", "not sure enough"),
             (3, "Tonight I fancy something light", "over already"),

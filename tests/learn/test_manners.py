@@ -12,7 +12,7 @@ from epic_memory.types.proposals import Proposals
 
 def propose(text: str) -> Proposals:
     with EpicMemory() as memory:
-        return memory.propose([{"role": "user", "content": text}])
+        return memory.proposals.propose([{"role": "user", "content": text}])
 
 
 @pytest.mark.parametrize("text", ["Don't use emojis.", "Be more concise.", "Can you stop using emojis?"])

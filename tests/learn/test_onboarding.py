@@ -40,7 +40,7 @@ def test_answers_become_preferences_and_facts() -> None:
         )
         assert [each.text for each in memory.preferences] == ["I prefer advice that is bold", "I can't stand jargon"]
         assert [item.text for item in memory.items()] == ["I'm a nurse and work nights"]
-        assert {each.source for each in memory.proposals("accepted")} == {"onboarding/advice", "onboarding/work"}
+        assert {each.source for each in memory.proposals.accepted()} == {"onboarding/advice", "onboarding/work"}
 
 
 def test_a_second_run_asks_what_is_open() -> None:
@@ -53,22 +53,22 @@ def test_an_answer_counts_though_the_same_was_undone_before() -> None:
     with EpicMemory() as memory:
         for _ in range(2):
             assert "work" in asked(memory, {"work": "I am a nurse"})
-            assert len(memory.facts()) == 1
-            memory.undo(memory.edits()[0])
+            assert len(memory.facts) == 1
+            memory.facts.undo(memory.facts.edits()[0])
 
 
 @pytest.mark.parametrize("decision", [False, None, " "])
 def test_what_is_turned_down_leaves_nothing(decision: Any) -> None:
     with EpicMemory() as memory:
         asked(memory, {"advice": "bold"}, decision)
-        assert memory.preferences == [] and memory.proposals("accepted") == []
+        assert memory.preferences == [] and memory.proposals.accepted() == []
 
 
 def test_an_answer_in_other_words() -> None:
     with EpicMemory() as memory:
         asked(memory, {"advice": "bold"}, "I like to hear the risky options first")
         assert [each.text for each in memory.preferences] == ["I like to hear the risky options first"]
-        assert memory.proposals("accepted")[0].quote == "bold"
+        assert memory.proposals.accepted()[0].quote == "bold"
 
 
 def test_back_asks_the_question_before_again() -> None:

@@ -88,7 +88,7 @@ BEFORE = [
 @pytest.mark.parametrize("before", BEFORE)
 def test_what_follows_the_head_of_a_paste_is_accepted_by_nobody_but_the_user(before: str) -> None:
     with EpicMemory() as memory:
-        found = memory.propose([{"role": "user", "content": before + CLAIM}], auto=0.6)
+        found = memory.proposals.propose([{"role": "user", "content": before + CLAIM}], auto=0.6)
         assert found.report.accepted == []
         assert all(each.confidence < 0.6 for each in found)
 
@@ -98,7 +98,7 @@ def test_what_follows_the_head_of_a_paste_is_accepted_by_nobody_but_the_user(bef
 )
 def test_what_stands_under_somebody_elses_name_is_not_even_offered(before: str) -> None:
     with EpicMemory() as memory:
-        assert memory.propose([{"role": "user", "content": before + CLAIM}]) == []
+        assert memory.proposals.propose([{"role": "user", "content": before + CLAIM}]) == []
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_what_stands_under_somebody_elses_name_is_not_even_offered(before: str) 
 )
 def test_a_sentence_that_ends_with_its_speaker_is_that_speakers(text: str) -> None:
     with EpicMemory() as memory:
-        assert memory.propose([{"role": "user", "content": text}]) == []
+        assert memory.proposals.propose([{"role": "user", "content": text}]) == []
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_sentence_that_ends_with_its_speaker_is_that_speakers(text: str) -> No
 )
 def test_own_words_in_a_line_after_another_are_offered(text: str) -> None:
     with EpicMemory() as memory:
-        assert len(memory.propose([{"role": "user", "content": text}])) == 1
+        assert len(memory.proposals.propose([{"role": "user", "content": text}])) == 1
 
 
 @pytest.mark.parametrize(
@@ -159,5 +159,5 @@ def test_own_words_in_a_line_after_another_are_offered(text: str) -> None:
 )
 def test_own_words_that_follow_nothing_of_others_are_as_sure_as_ever(text: str) -> None:
     with EpicMemory() as memory:
-        found = memory.propose([{"role": "user", "content": text}])
+        found = memory.proposals.propose([{"role": "user", "content": text}])
         assert found and found[-1].confidence >= 0.7

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from epic_learn.conversations import Turn
 from epic_learn.cues import statements
+from epic_learn.forms import due
 from epic_memory import EpicMemory, Preference
 from epic_memory.errors import InvalidInputError, LMUnavailableError, ReadOnlyError, UnknownProposalError
 from epic_memory.lm import Completion, Message
@@ -41,7 +42,7 @@ def said(*texts: str) -> list[dict[str, str]]:
 
 
 def proposed(memory: EpicMemory, *texts: str, **options: Any) -> list[tuple[str, str, str]]:
-    return [(each.kind, each.text, each.old) for each in memory.propose(said(*texts), **options)]
+    return [(each.kind, each.text, each.old) for each in memory.proposals.propose(said(*texts), **options)]
 
 
 def quotes(text: str, role: Any = "user") -> list[str]:
@@ -169,7 +170,7 @@ def test_a_date_in_figures_that_is_two_dates_is_never_guessed() -> None:
 
 def test_what_held_only_on_a_day_that_is_over_is_not_proposed(memory: EpicMemory) -> None:
     old = [{"role": "user", "content": "Tonight I fancy something light.", "time": "2020-01-01T09:00:00Z"}]
-    made = memory.propose(old)
+    made = memory.proposals.propose(old)
     assert list(made) == [] and made.report.dropped == {"over already": 1}
 
 
@@ -249,25 +250,25 @@ def test_a_calendar_ends_with_the_year_9999(zone: str, day: str, monkeypatch: py
     try:
         for when in ("today", "tomorrow", "this week", "until Friday", "until the 3rd", "until easter", "this May"):
             with EpicMemory() as memory:
-                memory.propose([{"role": "user", "content": f"No dairy for me {when}.", "time": day}])
+                memory.proposals.propose([{"role": "user", "content": f"No dairy for me {when}.", "time": day}])
         with EpicMemory() as memory:
-            (made,) = memory.propose("My passport is valid through 9999-12-31.")
-            memory.accept(made)
-            memory.add_fact("My boat is blue.", expires_at="9999-12-31T23:59:59Z")
-            assert memory.due("9999-12-31") == []
+            (made,) = memory.proposals.propose("My passport is valid through 9999-12-31.")
+            memory.proposals.accept(made)
+            memory.facts.add("My boat is blue.", expires_at="9999-12-31T23:59:59Z")
+            assert due(memory, "9999-12-31") == []
     finally:
         monkeypatch.undo()
         time.tzset()
 
 
 def test_an_open_proposal_goes_when_its_time_is_over(memory: EpicMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    (made,) = memory.propose(said("Tonight I fancy something light."))
-    assert memory.proposals() == [made] and made.expires_at is not None
+    (made,) = memory.proposals.propose(said("Tonight I fancy something light."))
+    assert memory.proposals == [made] and made.expires_at is not None
     end = made.expires_at.timestamp()
     monkeypatch.setattr("time.time", lambda: end + 1)
-    assert memory.proposals() == []
+    assert memory.proposals == []
     with pytest.raises(UnknownProposalError):
-        memory.accept(made.id)
+        memory.proposals.accept(made.id)
 
 
 PIECES = (
@@ -301,7 +302,7 @@ def test_reading_takes_linear_time() -> None:
 
 
 def test_a_conversation_yields_preferences_and_facts(memory: EpicMemory) -> None:
-    made = memory.propose(
+    made = memory.proposals.propose(
         [
             ("user", "I'm allergic to peanuts. I live in Porto."),
             ("assistant", "I love peanuts, and I hate Porto."),
@@ -313,7 +314,7 @@ def test_a_conversation_yields_preferences_and_facts(memory: EpicMemory) -> None
         ("add_fact", "I live in Porto", 1, "cues"),
     ]
     assert (made.report.turns, made.report.own) == (3, 2)
-    assert memory.proposals() == list(made)
+    assert memory.proposals == list(made)
     assert memory.preferences == [] and memory.items() == []
 
 
@@ -352,8 +353,8 @@ def test_a_change_of_mind_refers_to_what_is_known(known: str, text: str, expecte
 )
 def test_a_change_of_a_fact(known: str, text: str, expected: tuple[str, str | None]) -> None:
     with EpicMemory() as memory:
-        memory.add_fact(known)
-        (made,) = memory.propose(said(text))
+        memory.facts.add(known)
+        (made,) = memory.proposals.propose(said(text))
         assert (made.kind, made.old) == (expected[0], known)
         assert expected[1] in (None, made.text)
 
@@ -376,19 +377,19 @@ def test_what_only_touches_something_known_changes_nothing(text: str) -> None:
 
 def test_what_is_known_is_not_proposed_again() -> None:
     with EpicMemory([NUTS]) as memory:
-        made = memory.propose(said("I'm allergic to  PEANUTS."))
+        made = memory.proposals.propose(said("I'm allergic to  PEANUTS."))
         assert list(made) == [] and made.report.dropped == {"known already": 1}
 
 
 def test_what_is_taken_back_in_the_same_conversation_is_not_proposed(memory: EpicMemory) -> None:
     assert proposed(memory, "I love opera.", "Scratch that about opera.") == []
-    assert memory.proposals() == []
+    assert memory.proposals == []
 
 
 def test_what_was_proposed_before_is_taken_back(memory: EpicMemory) -> None:
     assert len(proposed(memory, "I love opera.")) == 1
     assert proposed(memory, "Scratch that about opera.") == []
-    assert memory.proposals() == []
+    assert memory.proposals == []
 
 
 @pytest.mark.parametrize(
@@ -409,13 +410,13 @@ def test_what_was_proposed_before_is_taken_back(memory: EpicMemory) -> None:
     ],
 )
 def test_another_subject_takes_nothing_back(memory: EpicMemory, before: str, after: str) -> None:
-    memory.propose(said(before))
-    alone = [(each.kind, each.text) for each in memory.proposals()]
+    memory.proposals.propose(said(before))
+    alone = [(each.kind, each.text) for each in memory.proposals]
     assert alone and alone[0][1] == before.rstrip(".")
     with EpicMemory() as other:
-        other.propose(said(before, after))
-        assert other.proposals()[:1] == memory.proposals()
-        assert "taken back later" not in other.propose(said(before, after)).report.dropped
+        other.proposals.propose(said(before, after))
+        assert other.proposals[:1] == memory.proposals
+        assert "taken back later" not in other.proposals.propose(said(before, after)).report.dropped
 
 
 def test_a_proposal_shows_its_whole_sentence_its_speaker_and_its_date(path: Path) -> None:
@@ -429,15 +430,15 @@ def test_a_proposal_shows_its_whole_sentence_its_speaker_and_its_date(path: Path
         },
     ]
     with EpicMemory.open(path, []) as memory:
-        made = memory.propose(chat)
-        assert list(made) == memory.proposals() and len(made) == 2
+        made = memory.proposals.propose(chat)
+        assert list(made) == memory.proposals and len(made) == 2
         for each in made:
             assert each.sentence == "I'm allergic to peanuts, and I live in Qzporto since May."
             assert (each.speaker, each.said_at) == ("Ana", datetime(2026, 5, 6, 9, 0, tzinfo=timezone.utc))
             assert each.origin == f"Ana, 2026-05-06, turn 2: {each.sentence!r}"
-        memory.reject(made[1])
-        assert [each.sentence for each in memory.proposals()] == [""]
-        memory.compact()
+        memory.proposals.reject(made[1])
+        assert [each.sentence for each in memory.proposals] == [""]
+        memory.file.compact()
     assert b"Qzporto" not in path.read_bytes()
 
 
@@ -451,7 +452,7 @@ def test_a_proposal_shows_its_whole_sentence_its_speaker_and_its_date(path: Path
 def test_what_may_change_what_was_only_proposed_is_proposed_beside_it(
     memory: EpicMemory, before: str, after: str
 ) -> None:
-    made = memory.propose(said(before, after))
+    made = memory.proposals.propose(said(before, after))
     assert [(each.kind, each.text) for each in made] == [
         ("add_fact", before.rstrip(".")),
         ("add_fact", after.rstrip(".")),
@@ -461,13 +462,13 @@ def test_what_may_change_what_was_only_proposed_is_proposed_beside_it(
 @pytest.mark.parametrize("fact", ["My sister lives in Oslo.", "My dentist is Dr Kern.", "My car is a Skoda."])
 @pytest.mark.parametrize("text", ["I'm no longer vegan.", "I'm no longer allergic to milk."])
 def test_what_has_nothing_to_do_with_a_fact_does_not_end_it(memory: EpicMemory, fact: str, text: str) -> None:
-    memory.add_fact(fact)
-    assert memory.propose(said(text)) == memory.proposals() == []
+    memory.facts.add(fact)
+    assert memory.proposals.propose(said(text)) == memory.proposals == []
 
 
 def test_a_new_address_is_not_lost_beside_a_sister(memory: EpicMemory) -> None:
-    memory.propose(said("My sister lives in Oslo.", "We moved, the new address is 12 Elm Street."))
-    assert [each.text for each in memory.proposals()] == [
+    memory.proposals.propose(said("My sister lives in Oslo.", "We moved, the new address is 12 Elm Street."))
+    assert [each.text for each in memory.proposals] == [
         "My sister lives in Oslo",
         "We moved, the new address is 12 Elm Street",
     ]
@@ -483,8 +484,8 @@ def test_a_new_address_is_not_lost_beside_a_sister(memory: EpicMemory) -> None:
     ],
 )
 def test_the_same_subject_takes_it_back(memory: EpicMemory, chat: list[str], left: list[str] | None) -> None:
-    memory.propose(said(*chat))
-    texts = [each.text for each in memory.proposals()]
+    memory.proposals.propose(said(*chat))
+    texts = [each.text for each in memory.proposals]
     assert texts == left if left is not None else "The door code is 4471" not in texts
 
 
@@ -499,7 +500,7 @@ LINES = (
 
 
 def outcome(memory: EpicMemory) -> list[tuple[str, str, str]]:
-    return [(each.kind, each.text, each.old) for each in memory.proposals()]
+    return [(each.kind, each.text, each.old) for each in memory.proposals]
 
 
 @settings(deadline=None, max_examples=60)
@@ -512,130 +513,132 @@ def test_the_outcome_does_not_depend_on_how_often_a_chat_is_read(chat: list[str]
     with EpicMemory(held[:1]) as once, EpicMemory(held[:1]) as often:
         for memory in (once, often):
             for fact in held[1:]:
-                memory.add_fact(fact)
-        once.propose(said(*chat))
+                memory.facts.add(fact)
+        once.proposals.propose(said(*chat))
         # As a chat is read while it grows.
         for upto in (part, part, len(chat), len(chat)):
-            often.propose(said(*chat[: max(1, upto)]))
+            often.proposals.propose(said(*chat[: max(1, upto)]))
         assert sorted(outcome(often)) == sorted(outcome(once))
 
 
 def test_names_of_the_user_and_a_chat_without_the_user(memory: EpicMemory) -> None:
     text = "Anna: I'm allergic to peanuts.\nBen: I hate dogs."
-    made = memory.propose(text)
+    made = memory.proposals.propose(text)
     assert list(made) == [] and (made.report.turns, made.report.own) == (2, 0)
-    assert [each.text for each in memory.propose(text, user="Anna")] == [NUTS]
+    assert [each.text for each in memory.proposals.propose(text, user="Anna")] == [NUTS]
 
 
 async def test_both_ways_give_the_same(path: Path) -> None:
     texts = ("I'm allergic to peanuts. I live in Porto.", "I love opera.", "I quit coffee.")
     with EpicMemory(["I drink coffee"]) as one, EpicMemory(["I drink coffee"]) as other:
-        made, amade = one.propose(said(*texts)), await other.apropose(said(*texts))
+        made, amade = one.proposals.propose(said(*texts)), await other.proposals.apropose(said(*texts))
         assert made == amade and str(made.report) == str(amade.report)
         for proposal in made:
-            one.accept(proposal.id)
-            await other.aaccept(proposal.id)
+            one.proposals.accept(proposal.id)
+            await other.proposals.aaccept(proposal.id)
         assert one.preferences == other.preferences
-        assert one.proposals("accepted") == other.proposals("accepted")
-        (own,) = await other.aadd_proposals([Proposal(kind="add_fact", text="x", quote="x")])
-        await other.areject(own)
+        assert one.proposals.accepted() == other.proposals.accepted()
+        (own,) = await other.proposals.aadd([Proposal(kind="add_fact", text="x", quote="x")])
+        await other.proposals.areject(own)
 
 
 # decisions
 
 
 def test_accepting_puts_in_force_and_keeps_the_quote(memory: EpicMemory) -> None:
-    (made,) = memory.propose(said("Hello. I'm allergic to peanuts!"))
-    memory.accept(made)
+    (made,) = memory.proposals.propose(said("Hello. I'm allergic to peanuts!"))
+    memory.proposals.accept(made)
     assert [each.text for each in memory.preferences] == [NUTS]
-    assert memory.proposals() == [] and [each.quote for each in memory.proposals("accepted")] == [NUTS]
-    assert list(memory.propose(said("Hello. I'm allergic to peanuts!"))) == []
+    assert memory.proposals == [] and [each.quote for each in memory.proposals.accepted()] == [NUTS]
+    assert list(memory.proposals.propose(said("Hello. I'm allergic to peanuts!"))) == []
 
 
 def test_accepting_in_other_words(memory: EpicMemory) -> None:
-    (made,) = memory.propose(said("I'm allergic to peanuts."))
-    memory.accept(made.id, text="I must not eat any nuts")
+    (made,) = memory.proposals.propose(said("I'm allergic to peanuts."))
+    memory.proposals.accept(made.id, text="I must not eat any nuts")
     assert [each.text for each in memory.preferences] == ["I must not eat any nuts"]
-    assert list(memory.propose(said("I'm allergic to peanuts."))) == []
+    assert list(memory.proposals.propose(said("I'm allergic to peanuts."))) == []
 
 
 def test_a_rejected_one_never_comes_back_and_leaves_no_words(path: Path) -> None:
     with EpicMemory.open(path, []) as memory:
-        (made,) = memory.propose(said("I'm allergic to peanuts."))
-        memory.reject(made.id)
-        again = memory.propose(said("I'm allergic to peanuts."))
+        (made,) = memory.proposals.propose(said("I'm allergic to peanuts."))
+        memory.proposals.reject(made.id)
+        again = memory.proposals.propose(said("I'm allergic to peanuts."))
         assert list(again) == [] and again.report.dropped == {"decided before": 1}
-        memory.compact()
+        memory.file.compact()
     assert b"peanuts" not in path.read_bytes()
 
 
 def test_replacing_and_removing_by_a_proposal() -> None:
     with EpicMemory(["I drink coffee", "I like opera"]) as memory:
-        for made in memory.propose(said("I quit coffee.", "Scratch that about opera.")):
-            memory.accept(made)
+        for made in memory.proposals.propose(said("I quit coffee.", "Scratch that about opera.")):
+            memory.proposals.accept(made)
         assert [each.text for each in memory.preferences] == ["I quit coffee"]
 
 
 def test_facts_are_held_replaced_and_ended(memory: EpicMemory) -> None:
     own = Proposal(kind="add_fact", text="I live in Leeds", quote="I live in Leeds")
-    assert memory.add_proposals([own]) == memory.proposals() == [own]
-    memory.accept(own)
+    assert memory.proposals.add([own]) == memory.proposals == [own]
+    memory.proposals.accept(own)
     (item,) = memory.items()
     assert (item.text, item.fact) == ("I live in Leeds", True)
-    (made,) = memory.propose(said("We moved to Porto."))
-    memory.accept(made)
+    (made,) = memory.proposals.propose(said("We moved to Porto."))
+    memory.proposals.accept(made)
     assert [item.text for item in memory.items()] == ["We moved to Porto"]
-    memory.accept(*memory.add_proposals([Proposal(kind="end_fact", old="We moved to Porto", quote="We left")]))
+    memory.proposals.accept(
+        *memory.proposals.add([Proposal(kind="end_fact", old="We moved to Porto", quote="We left")])
+    )
     assert memory.items() == []
 
 
 def test_forgetting_a_preference_clears_what_names_it(path: Path) -> None:
     with EpicMemory.open(path, []) as memory:
-        (made,) = memory.propose(said("I'm allergic to peanuts."))
-        memory.accept(made)
-        memory.remove_preference(NUTS)
-        assert memory.proposals("accepted") == []
-        memory.compact()
+        (made,) = memory.proposals.propose(said("I'm allergic to peanuts."))
+        memory.proposals.accept(made)
+        memory.preferences.remove(NUTS)
+        assert memory.proposals.accepted() == []
+        memory.file.compact()
     assert b"peanuts" not in path.read_bytes()
 
 
 def test_the_acceptance_of_a_fact_goes_with_the_fact(path: Path) -> None:
     def left(memory: EpicMemory) -> bytes:
-        memory.compact()
+        memory.file.compact()
         return path.read_bytes()
 
     with EpicMemory.open(path, []) as memory:
-        memory.accept(*memory.propose(said("I live in Qzporto.")))
-        assert [each.quote for each in memory.proposals("accepted")] == ["I live in Qzporto"]
-        memory.undo(memory.edits()[0])
-        assert memory.proposals("accepted") == [] and b"Qzporto" not in left(memory)
-        again = memory.propose(said("I live in Qzporto."))
+        memory.proposals.accept(*memory.proposals.propose(said("I live in Qzporto.")))
+        assert [each.quote for each in memory.proposals.accepted()] == ["I live in Qzporto"]
+        memory.facts.undo(memory.facts.edits()[0])
+        assert memory.proposals.accepted() == [] and b"Qzporto" not in left(memory)
+        again = memory.proposals.propose(said("I live in Qzporto."))
         assert list(again) == [] and again.report.dropped == {"decided before": 1}
 
-        memory.accept(*memory.propose(said("I live in Qzlagos.")))
-        memory.add_fact("I live in Qzbraga now.")
-        assert memory.proposals("accepted") == []
-        memory.forget(*(fact.id for fact in memory.facts()))
-        assert memory.edits() == [] and b"Qz" not in left(memory)
+        memory.proposals.accept(*memory.proposals.propose(said("I live in Qzlagos.")))
+        memory.facts.add("I live in Qzbraga now.")
+        assert memory.proposals.accepted() == []
+        memory.forget(*(fact.id for fact in memory.facts))
+        assert memory.facts.edits() == [] and b"Qz" not in left(memory)
 
 
 def test_an_ended_fact_is_forgotten_with_the_proposal_that_ended_it(path: Path) -> None:
     with EpicMemory.open(path, []) as memory:
-        memory.add_fact("We have a cat called Qztom")
-        cat = memory.facts()[0].id
-        memory.accept(*memory.propose(said("We don't have a cat any more.")))
-        assert memory.facts() == [] and memory.proposals("accepted")[0].kind == "end_fact"
+        memory.facts.add("We have a cat called Qztom")
+        cat = memory.facts[0].id
+        memory.proposals.accept(*memory.proposals.propose(said("We don't have a cat any more.")))
+        assert memory.facts == [] and memory.proposals.accepted()[0].kind == "end_fact"
         memory.forget(cat)
-        assert memory.proposals("accepted") == []
-        memory.compact()
+        assert memory.proposals.accepted() == []
+        memory.file.compact()
     assert b"Qztom" not in path.read_bytes() and b"any more" not in path.read_bytes()
 
 
 def test_of_what_was_accepted_and_not_held_no_words_stay(memory: EpicMemory) -> None:
-    memory.add_fact("I live in Porto.")
+    memory.facts.add("I live in Porto.")
     own = Proposal(kind="add_fact", text="I live in Porto!", quote="Porto it is")
-    memory.accept(*memory.add_proposals([own]))
-    assert [fact.text for fact in memory.facts()] == ["I live in Porto."] and memory.proposals("accepted") == []
+    memory.proposals.accept(*memory.proposals.add([own]))
+    assert [fact.text for fact in memory.facts] == ["I live in Porto."] and memory.proposals.accepted() == []
 
 
 def test_an_accepted_one_expires_with_its_words(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -644,95 +647,97 @@ def test_an_accepted_one_expires_with_its_words(path: Path, monkeypatch: pytest.
         for kind in ("add_fact", "add_preference"):
             text = f"I want to see Qz{kind}"
             own = Proposal(kind=kind, text=text, quote=text, expires_at=soon)  # type: ignore[arg-type]
-            memory.accept(*memory.add_proposals([own]))
-        assert len(memory.proposals("accepted")) == len(memory.preferences) + len(memory.facts()) == 2
+            memory.proposals.accept(*memory.proposals.add([own]))
+        assert len(memory.proposals.accepted()) == len(memory.preferences) + len(memory.facts) == 2
         later = soon.timestamp() + 1
         monkeypatch.setattr("time.time", lambda: later)
-        assert memory.proposals("accepted") == []
-        memory.compact()
+        assert memory.proposals.accepted() == []
+        memory.file.compact()
     assert b"Qz" not in path.read_bytes()
 
 
 def test_only_what_is_open_here_is_decided(path: Path) -> None:
     with EpicMemory.open(path, ["I like opera"], namespace="ada") as ada:
-        rejected, accepted, waiting = ada.propose(said("I live in Porto. My car is a Skoda. I love tea."))
-        ada.reject(rejected)
-        ada.accept(accepted)
-        ada.forget(ada.facts()[0].id)
+        rejected, accepted, waiting = ada.proposals.propose(said("I live in Porto. My car is a Skoda. I love tea."))
+        ada.proposals.reject(rejected)
+        ada.proposals.accept(accepted)
+        ada.forget(ada.facts[0].id)
         own = Proposal(kind="remove_preference", old="I like opera", quote="x")
         for each in (rejected, accepted, own):
-            for decide in (ada.accept, ada.reject):
+            for decide in (ada.proposals.accept, ada.proposals.reject):
                 with pytest.raises(UnknownProposalError, match="No open proposal"):
                     decide(each)
         with EpicMemory.open(path, [], namespace="bob") as bob, pytest.raises(UnknownProposalError):
-            bob.accept(waiting)
-        assert [each.text for each in ada.preferences] == ["I like opera"] and ada.facts() == []
-        ada.accept(waiting)
+            bob.proposals.accept(waiting)
+        assert [each.text for each in ada.preferences] == ["I like opera"] and ada.facts == []
+        ada.proposals.accept(waiting)
         with pytest.raises(UnknownProposalError):
-            ada.accept(waiting)
+            ada.proposals.accept(waiting)
 
 
 def test_proposals_of_ones_own_are_kept_open_first(memory: EpicMemory) -> None:
     own = Proposal(kind="add_preference", text="I love tea", quote="Tea, please")
-    assert memory.add_proposals([own]) == memory.proposals() == [own]
-    memory.reject(own)
-    made = memory.add_proposals([own])
+    assert memory.proposals.add([own]) == memory.proposals == [own]
+    memory.proposals.reject(own)
+    made = memory.proposals.add([own])
     assert list(made) == [] and made.report.dropped == {"decided before": 1}
-    memory.accept(*memory.add_proposals([own], again=True))
-    assert [each.text for each in memory.preferences] == ["I love tea"] and memory.proposals() == []
+    memory.proposals.accept(*memory.proposals.add([own], again=True))
+    assert [each.text for each in memory.preferences] == ["I love tea"] and memory.proposals == []
     with pytest.raises(InvalidInputError, match="Proposal"):
-        memory.add_proposals(["I love tea"])  # type: ignore[list-item]
+        memory.proposals.add(["I love tea"])  # type: ignore[list-item]
 
 
 def test_a_fact_is_short_however_it_comes(memory: EpicMemory) -> None:
     long = "a b " * 500
     with pytest.raises(InvalidInputError, match="at most 1000"):
-        memory.add_proposals([Proposal(kind="add_fact", text=long, quote="x")])
-    (made,) = memory.propose(said("I live in Porto."))
+        memory.proposals.add([Proposal(kind="add_fact", text=long, quote="x")])
+    (made,) = memory.proposals.propose(said("I live in Porto."))
     with pytest.raises(InvalidInputError, match="at most 1000"):
-        memory.accept(made, text=long)
-    assert memory.facts() == [] and memory.proposals() == [made]
+        memory.proposals.accept(made, text=long)
+    assert memory.facts == [] and memory.proposals == [made]
     remember = next(tool for tool in memory_tools(memory, allowed=True) if tool.name == "remember")
     assert "at most 1000" in json.loads(remember(text=long))["error"]
-    assert memory.facts() == [] and memory.proposals() == [made]
+    assert memory.facts == [] and memory.proposals == [made]
 
 
 def test_for_once_it_expires(memory: EpicMemory) -> None:
-    (made,) = memory.propose(said("No sugar today, please."))
-    memory.accept(made)
+    (made,) = memory.proposals.propose(said("No sugar today, please."))
+    memory.proposals.accept(made)
     (held,) = memory.preferences
     assert held.expires_at is not None
     assert timedelta(0) < held.expires_at - datetime.now(timezone.utc) <= timedelta(days=1)
 
 
 def test_accepting_what_is_in_force_already_only_marks_it(memory: EpicMemory) -> None:
-    (made,) = memory.propose(said("I'm allergic to peanuts."))
-    memory.add_preference(NUTS)
-    memory.accept(made)
-    assert [each.text for each in memory.preferences] == [NUTS] and memory.proposals() == []
+    (made,) = memory.proposals.propose(said("I'm allergic to peanuts."))
+    memory.preferences.add(NUTS)
+    memory.proposals.accept(made)
+    assert [each.text for each in memory.preferences] == [NUTS] and memory.proposals == []
 
 
 def test_auto_accepts_what_is_said_plainly(memory: EpicMemory) -> None:
-    made = memory.propose(said("I'm allergic to peanuts.", "Tonight I fancy soup.", "I usually like jazz."), auto=0.9)
+    made = memory.proposals.propose(
+        said("I'm allergic to peanuts.", "Tonight I fancy soup.", "I usually like jazz."), auto=0.9
+    )
     assert [each.text for each in made.report.accepted] == [NUTS]
     assert [each.text for each in memory.preferences] == [NUTS]
-    assert len(made) == len(memory.proposals()) == 2
+    assert len(made) == len(memory.proposals) == 2
 
 
 @pytest.mark.parametrize("auto", [0, 1.5, True, "high"])
 def test_auto_is_a_confidence(memory: EpicMemory, auto: Any) -> None:
     with pytest.raises(InvalidInputError, match="auto"):
-        memory.propose([], auto=auto)
+        memory.proposals.propose([], auto=auto)
 
 
 def test_unknown_ids_and_a_memory_that_cannot_be_written(path: Path) -> None:
     with EpicMemory.open(path, []) as memory:
         with pytest.raises(UnknownProposalError):
-            memory.accept("nonsense")
+            memory.proposals.accept("nonsense")
         with pytest.raises(UnknownProposalError):
-            memory.reject("nonsense")
+            memory.proposals.reject("nonsense")
     with EpicMemory.open(path, read_only=True) as memory, pytest.raises(ReadOnlyError):
-        memory.propose(said("I love tea."))
+        memory.proposals.propose(said("I love tea."))
 
 
 @pytest.mark.parametrize(
@@ -757,18 +762,18 @@ def test_proposals_that_cannot_be(options: dict[str, Any]) -> None:
 
 def test_proposals_outlive_the_process_and_belong_to_their_namespace(path: Path) -> None:
     with EpicMemory.open(path, [], namespace="anna") as memory:
-        made = memory.propose(said("I'm allergic to peanuts."))
+        made = memory.proposals.propose(said("I'm allergic to peanuts."))
     with EpicMemory.open(path, [], namespace="ben") as memory:
-        assert memory.proposals() == []
+        assert memory.proposals == []
     with EpicMemory.open(path, namespace="anna") as memory:
-        assert memory.proposals() == list(made)
+        assert memory.proposals == list(made)
 
 
 def test_a_replacement_under_a_budget_is_in_force_at_once(path: Path) -> None:
     with EpicMemory.open(path, ["I drink coffee", "I like opera"], budget=200_000) as memory:
         memory.add([f"A note about coffee beans, number {n}" for n in range(40)])
-        (made,) = memory.propose(said("I quit coffee."))
-        memory.accept(made)
+        (made,) = memory.proposals.propose(said("I quit coffee."))
+        memory.proposals.accept(made)
         assert [each.text for each in memory.preferences] == ["I quit coffee", "I like opera"]
         counts = memory.stats().counts
         assert counts["items"] + counts["light"] == 40
@@ -776,14 +781,14 @@ def test_a_replacement_under_a_budget_is_in_force_at_once(path: Path) -> None:
 
 def test_an_export_carries_them_along(path: Path, tmp_path: Path) -> None:
     with EpicMemory.open(path, ["I like opera"]) as memory:
-        waiting, accepted, rejected = memory.propose(said("I'm allergic to peanuts. I love tea. I hate fog."))
-        memory.accept(accepted)
-        memory.reject(rejected)
-        memory.export(tmp_path / "all.jsonl")
+        waiting, accepted, rejected = memory.proposals.propose(said("I'm allergic to peanuts. I love tea. I hate fog."))
+        memory.proposals.accept(accepted)
+        memory.proposals.reject(rejected)
+        memory.file.export(tmp_path / "all.jsonl")
     assert "fog" not in (tmp_path / "all.jsonl").read_text()
     with EpicMemory.import_(tmp_path / "all.jsonl", tmp_path / "other.epic") as other:
-        assert other.proposals() == [waiting] and other.proposals("accepted") == [accepted]
-        assert list(other.propose(said("I hate fog."))) == []
+        assert other.proposals == [waiting] and other.proposals.accepted() == [accepted]
+        assert list(other.proposals.propose(said("I hate fog."))) == []
 
 
 @pytest.mark.parametrize(
@@ -806,8 +811,8 @@ def test_an_export_carries_them_along(path: Path, tmp_path: Path) -> None:
 )
 def test_an_export_that_was_changed_is_refused(path: Path, tmp_path: Path, change: dict[str, Any]) -> None:
     with EpicMemory.open(path, []) as memory:
-        memory.propose(said("I hate fog."))
-        memory.export(tmp_path / "all.jsonl")
+        memory.proposals.propose(said("I hate fog."))
+        memory.file.export(tmp_path / "all.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
     lines = [{**line, **change} if line["kind"] == "proposal" else line for line in lines]
     (tmp_path / "all.jsonl").write_text("\n".join(map(json.dumps, lines)))
@@ -849,18 +854,22 @@ def test_a_quote_that_says_nothing_of_it_bears_nothing_out(memory: EpicMemory) -
         record(quote=".", text="SYSTEM obey", kind="add_fact"),
         record(quote="just veggie for me", text="I am a vegetarian", turn=2),
     ]
-    made = memory.propose([("user", "Hm, I see. What is new?"), ("user", "just veggie for me")], lm=Answers(answer))
+    made = memory.proposals.propose(
+        [("user", "Hm, I see. What is new?"), ("user", "just veggie for me")], lm=Answers(answer)
+    )
     assert [each.text for each in made] == ["I am a vegetarian"]
     assert sum(made.report.dropped.values()) == 3
 
 
 def test_a_quote_after_the_head_of_a_paste_is_less_sure(memory: EpicMemory) -> None:
-    made = memory.propose([("user", "tl;dr\n\nRye bread is the best")], lm=Answers([record(quote="Rye bread")]))
+    made = memory.proposals.propose(
+        [("user", "tl;dr\n\nRye bread is the best")], lm=Answers([record(quote="Rye bread")])
+    )
     assert [each.confidence for each in made] == [0.5]
 
 
 def test_a_models_proposals_are_kept_if_the_user_said_so(memory: EpicMemory) -> None:
-    made = memory.propose(said("Bread: rye for me. Wheat never."), lm=Answers([record()]))
+    made = memory.proposals.propose(said("Bread: rye for me. Wheat never."), lm=Answers([record()]))
     assert [(each.text, each.quote, each.source) for each in made] == [("I like rye bread", "rye for me", "scripted")]
     assert made.report.usage.calls == 1
 
@@ -881,42 +890,44 @@ def test_what_the_users_words_do_not_bear_out_is_dropped_and_counted(
     memory: EpicMemory, answer: dict[str, Any], reason: str
 ) -> None:
     chat = [("user", 'Bread: rye for me, "cited words".'), ("assistant", "white is best")]
-    made = memory.propose(chat, lm=Answers([answer]))
+    made = memory.proposals.propose(chat, lm=Answers([answer]))
     assert list(made) == [] and made.report.dropped == {reason: 1}
 
 
 @pytest.mark.parametrize("answer", [LMUnavailableError("down"), "no JSON at all"])
 def test_a_model_that_fails_is_reported_and_nothing_is_lost(memory: EpicMemory, answer: Any) -> None:
-    made = memory.propose(said("I'm allergic to peanuts."), lm=Answers(*[answer] * 6))
+    made = memory.proposals.propose(said("I'm allergic to peanuts."), lm=Answers(*[answer] * 6))
     assert [each.text for each in made] == [NUTS]
     assert len(made.report.failures) == 1 and "turns 1 to 1" in made.report.failures[0]
 
 
 def test_what_a_model_has_read_and_does_not_propose_is_left_out(memory: EpicMemory) -> None:
     both = "I'm allergic to peanuts. I love jazz."
-    (made,) = found = memory.propose(said(both), lm=Answers([record(text="I love jazz", quote="I love jazz")]))
+    (made,) = found = memory.proposals.propose(
+        said(both), lm=Answers([record(text="I love jazz", quote="I love jazz")])
+    )
     # What the cues find too is as sure as they are.
-    by_cues = {each.text: each.confidence for each in EpicMemory([]).propose(said(both))}
+    by_cues = {each.text: each.confidence for each in EpicMemory([]).proposals.propose(said(both))}
     assert (made.text, made.source, made.confidence) == ("I love jazz", "scripted", by_cues["I love jazz"])
     assert [each.reason for each in found.report.left_out] == ["the model does not propose it"]
 
 
 def test_plain_words_count_wherever_they_stand(memory: EpicMemory) -> None:
-    made = memory.propose(said("I like tea, and I love jazz."))
+    made = memory.proposals.propose(said("I like tea, and I love jazz."))
     assert [each.text for each in made] == ["I like tea", "I love jazz"]
-    assert memory.propose(said("I like the second one.")) == []
+    assert memory.proposals.propose(said("I like the second one.")) == []
 
 
 def test_an_end_that_the_quote_states_counts(memory: EpicMemory) -> None:
     quote = "only rye until Friday"
-    (made,) = memory.propose(said(f"Bread: {quote}."), lm=Answers([record(quote=quote)]))
+    (made,) = memory.proposals.propose(said(f"Bread: {quote}."), lm=Answers([record(quote=quote)]))
     assert made.expires_at is not None and made.expires_at.weekday() == 4
 
 
 def test_a_model_changes_what_is_known(memory: EpicMemory) -> None:
-    memory.add_preference(Preference(text="I like white bread"))
+    memory.preferences.add(Preference(text="I like white bread"))
     answer = record(kind="replace_preference", old="I like white bread", today_only=True)
-    (made,) = memory.propose(said("rye for me"), lm=Answers([answer]))
+    (made,) = memory.proposals.propose(said("rye for me"), lm=Answers([answer]))
     assert (made.kind, made.old, made.expires_at is not None) == ("replace_preference", "I like white bread", True)
 
 
@@ -924,5 +935,5 @@ async def test_a_long_chat_takes_one_call_for_a_few_turns(memory: EpicMemory) ->
     make: Callable[[], Answers] = lambda: Answers(*[[]] * 4)  # noqa: E731
     chat = said(*(f"What is {number}?" for number in range(30)))
     lm, alm = make(), make()
-    assert memory.propose(chat, lm=lm) == await memory.apropose(chat, lm=alm) == []
+    assert memory.proposals.propose(chat, lm=lm) == await memory.proposals.apropose(chat, lm=alm) == []
     assert lm.asked == alm.asked == 3

@@ -24,7 +24,7 @@ def memory() -> EpicMemory:
     made.add(
         f"Where can I eat near Porto tonight {w}? A restaurant for lunch and dinner is {w} in Porto." for w in names
     )
-    made.add_fact(ALLERGY)
+    made.facts.add(ALLERGY)
     return made
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from epic_learn import add_conversation
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from hypothesis import given
@@ -164,7 +166,8 @@ async def test_what_is_told_is_the_memorys_context() -> None:
 async def test_filters_are_inside_the_search(filters: Any) -> None:
     memory = held()
     for number in range(9):
-        memory.add_conversation(
+        add_conversation(
+            memory,
             [{"role": "user", "content": f"red wine {number}"}],
             metadata={"lang": "en" if number == 8 else "de", "session_id": "a"},
         )
@@ -424,7 +427,7 @@ async def test_without_preferences_and_without_a_light_tier_nothing_is_remembere
     await block.aput([user("red wine")])
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert await block.aget([user("red wine")]) == ""
-    memory.add_preference("red wine")
+    memory.preferences.add("red wine")
     await block.aput([user("red wine")])
     assert len(memory) == 1
 

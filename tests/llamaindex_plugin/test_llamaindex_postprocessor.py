@@ -509,11 +509,11 @@ async def test_a_memory_judges_and_remembers(tmp_path: Path) -> None:
     with EpicMemory.open(tmp_path / "m", ["red wine"], **options) as memory:
         processor = EpicNodePostprocessor(memory=memory)
         assert stances(processor.postprocess_nodes(found("red wine"), query_str="wine")) == ["supports"]
-        memory.add_preference("green tea")
+        memory.preferences.add("green tea")
         assert stances(await processor.apostprocess_nodes(found("green tea"), query_str="tea")) == ["supports"]
         assert len(memory) == 0 and len(llm.seen) == 2
         other = HashEncoder(512, name="other")
-        memory.reencode(other)
+        memory.file.reencode(other)
         assert ids(processor.postprocess_nodes(found("steam", "red wine"), query_str="wine")) == ["n1", "n0"]
         assert other.texts["wine"] == 1
     with EpicMemory.open(tmp_path / "m", encoder=HashEncoder(512, name="other"), verifier=model(llm)) as memory:
@@ -531,7 +531,7 @@ async def test_a_memory_without_preferences_leaves_nodes_as_they_are(caplog: pyt
     assert processor.postprocess_nodes(nodes, query_str="wine") == nodes[:2]
     assert await processor.apostprocess_nodes(nodes, query_str="wine") == nodes[:2]
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    memory.add_preference("red wine")
+    memory.preferences.add("red wine")
     assert ids(processor.postprocess_nodes(nodes, query_str="wine"))[0] == "n1"
 
 

@@ -17,6 +17,7 @@ from llama_index.core.memory import Memory
 from llama_index.core.tools import FunctionTool
 from pydantic import ValidationError
 
+from epic_learn.memory_proposals import MemoryProposals
 from epic_llamaindex import EpicMemoryBlock, epic_tools
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError, ReadOnlyError
@@ -38,23 +39,23 @@ async def test_flushed_messages_of_the_user_are_proposed(remember: Any) -> None:
     memory = EpicMemory()
     block = EpicMemoryBlock(memory=memory, propose=True, remember=remember)
     await block.aput(turn(SAID), session_id="s")
-    assert [proposal.text for proposal in memory.proposals()] == ["I'm allergic to peanuts", "We moved to Porto"]
-    assert memory.preferences == [] and memory.facts() == []
+    assert [proposal.text for proposal in memory.proposals] == ["I'm allergic to peanuts", "We moved to Porto"]
+    assert memory.preferences == [] and memory.facts == []
     await block.aput(turn(SAID), session_id="t")
-    assert len(memory.proposals()) == 2
+    assert len(memory.proposals) == 2
 
 
 async def test_auto_accepts_what_is_said_plainly() -> None:
     memory = EpicMemory()
     await EpicMemoryBlock(memory=memory, propose="auto").aput(turn(SAID))
     assert [each.text for each in memory.preferences] == ["I'm allergic to peanuts"]
-    assert [proposal.text for proposal in memory.proposals()] == ["We moved to Porto"]
+    assert [proposal.text for proposal in memory.proposals] == ["We moved to Porto"]
 
 
 async def test_by_default_nothing_is_proposed() -> None:
     memory = EpicMemory()
     await EpicMemoryBlock(memory=memory).aput(turn(SAID))
-    assert memory.proposals() == []
+    assert memory.proposals == []
 
 
 async def test_a_chat_proposes_what_leaves_its_buffer(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ async def test_a_chat_proposes_what_leaves_its_buffer(tmp_path: Path) -> None:
         for message in [*turn(SAID), *turn("And what goes with it?"), *turn("Good night, then, and thank you.")]:
             await chat.aput(message)
     with EpicMemory.open(tmp_path / "me.epic") as memory:
-        assert len(memory.proposals()) == 2
+        assert len(memory.proposals) == 2
 
 
 async def test_a_failure_to_propose_does_not_cost_what_is_remembered(
@@ -80,7 +81,7 @@ async def test_a_failure_to_propose_does_not_cost_what_is_remembered(
         raise RuntimeError("down")
 
     memory = EpicMemory(["I love rice."])
-    monkeypatch.setattr(memory, "apropose", fails)
+    monkeypatch.setattr(MemoryProposals, "apropose", fails)
     block = EpicMemoryBlock(memory=memory, propose=True)
     with caplog.at_level(logging.WARNING):
         await block.aput(turn("I love rice with beans."))
@@ -95,10 +96,10 @@ async def test_a_model_reads_what_no_cue_finds(caplog: pytest.LogCaptureFixture)
     memory = EpicMemory(["I love jazz."])
     block = EpicMemoryBlock(memory=memory, propose=True, llm=reader)
     await block.aput(turn("After the shift I sleep until noon. What is for breakfast?"))
-    assert [proposal.text for proposal in memory.proposals()] == ["I sleep until noon."]
+    assert [proposal.text for proposal in memory.proposals] == ["I sleep until noon."]
     assert len(reader.seen) == 1 and not caplog.text
     await block.aput(turn(SAID))
-    assert len(memory.proposals()) == 3 and "Not all that was said was read" in caplog.text
+    assert len(memory.proposals) == 3 and "Not all that was said was read" in caplog.text
 
 
 def test_a_model_is_an_argument_of_proposing() -> None:
@@ -133,7 +134,7 @@ def tools_of(memory: EpicMemory, **options: Any) -> dict[str, FunctionTool]:
 @pytest.mark.parametrize("run", ["sync", "async"])
 async def test_tools_answer_in_json_whatever_they_are_given(run: str) -> None:
     memory = EpicMemory(["I love jazz."])
-    memory.add_fact("The door code is 4471.")
+    memory.facts.add("The door code is 4471.")
 
     async def used(name: str, *values: Any, **given: Any) -> Any:
         tool = tools_of(memory)[name]
@@ -174,4 +175,4 @@ async def test_an_agent_uses_them_and_survives_what_it_does_wrong() -> None:
     assert str(await agent.run("We live in Porto.")) == "Done."
     assert "Call search_memory again with query, limit." in llm.prompts[1]
     assert '"status": "proposed"' in llm.prompts[2] and "I love jazz." in llm.prompts[3]
-    assert [proposal.text for proposal in memory.proposals()] == ["We live in Porto."]
+    assert [proposal.text for proposal in memory.proposals] == ["We live in Porto."]

@@ -571,7 +571,7 @@ async def test_a_memory_judges_and_takes_nothing_in(run: Run) -> None:
     keep = EpicTransform(memory=memory)
     assert await run(keep, nodes()) == step()(nodes())
     assert len(memory) == 0 and memory.stats().counts["pending"] == 0
-    memory.replace_preference(WINE, "blue sky")
+    memory.preferences.replace(WINE, "blue sky")
     assert "item 4" in ids(await run(keep, nodes()))
 
 

@@ -180,7 +180,7 @@ def opened(path: Path, budget: int | str | None = None, **options: Any) -> EpicM
 
 
 def exported(memory: EpicMemory, folder: Path) -> list[dict[str, Any]]:
-    memory.export(folder / "export.jsonl", overwrite=True)
+    memory.file.export(folder / "export.jsonl", overwrite=True)
     lines = (folder / "export.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
@@ -312,13 +312,13 @@ def used(memory: EpicMemory) -> None:
     for number in range(70):
         memory.search((WINE, TRAIN, "wine train", "number")[number % 4], k=5)
     memory.retry()
-    memory.add_preference(GARDEN)
+    memory.preferences.add(GARDEN)
     memory.add(Item(id=f"late {n}", text=text_of(n, 500, about=GARDEN)) for n in range(40))
-    memory.replace_preference(TRAIN, "night train to the coast")
+    memory.preferences.replace(TRAIN, "night train to the coast")
     memory.search(WINE)
-    memory.remove_preference(GARDEN)
+    memory.preferences.remove(GARDEN)
     memory.forget(*[hit.item.id for hit in memory.search(WINE, k=3)])
-    memory.compact()
+    memory.file.compact()
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_many_times_the_budget_streamed_in_and_used_never_exceeds_it(
         assert len(memory) + memory.stats().counts["light"] > 3
         used(memory)
         assert memory.stats().bytes["total"] <= BUDGET
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
     assert watch.worst <= BUDGET
     assert watch.journals > 0
     assert os.listdir(path.parent) == [path.name]  # noqa: PTH208
@@ -375,7 +375,7 @@ def test_many_waiting_items_and_a_preference_that_goes_never_exceed_it(path: Pat
             memory.add(stream(BUDGET, 600))
         waiting = memory.stats().counts["pending"]
         assert waiting > 3
-        memory.remove_preference(TRAIN)
+        memory.preferences.remove(TRAIN)
         assert memory.stats().counts["pending"] == waiting
         assert watch.worst <= BUDGET
         memory.verifier = Quoting()
@@ -422,7 +422,7 @@ def test_no_room_for_a_single_entry_is_an_error_and_the_file_stays_good(path: Pa
     with opened(path, least, preferences=[WINE]) as memory:
         assert memory.add([text_of(1, 300)]).kept == 1
         assert len(memory) == 1
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
     assert watch.worst <= least
 
 
@@ -434,7 +434,7 @@ def test_an_item_that_alone_is_too_large_is_on_record_and_the_rest_is_kept(path:
         report = memory.add([large, Item(id="second", text=text_of(3, 300)), Item(id="third", text=text_of(4, 300))])
         assert report.evicted == 1
         assert {hit.item.id for hit in memory.search(WINE, k=9)} == {"first", "second", "third"}
-        records = {record.item_id: record for record in memory.not_kept()}
+        records = {record.item_id: record for record in memory.file.not_kept()}
         assert records["large"].stage == "budget"
         assert "fit" in records["large"].reason
         assert large.text.startswith(records["large"].text)
@@ -450,7 +450,7 @@ def test_an_item_that_alone_is_too_large_is_on_record_and_the_rest_is_kept(path:
 def filled(path: Path, **options: Any) -> int:
     with opened(path, preferences=[WINE, TRAIN], **options) as memory:
         memory.add(stream(200_000, 700))
-        memory.compact()
+        memory.file.compact()
     return path.stat().st_size
 
 
@@ -465,7 +465,7 @@ def test_a_larger_file_is_within_a_smaller_budget_once_it_is_open(path: Path, wa
         watch.again()
         used(memory)
         memory.add(stream(2 * budget, 700))
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
         assert watch.worst <= budget
     with opened(path) as memory:
         assert memory.stats().budget == budget
@@ -541,7 +541,7 @@ def test_evicted_entries_are_counted_and_on_record_with_the_reason(path: Path) -
         assert report.evicted == report.entries - counts["entries"] > 0
         assert report.kept == len(came)
         held = held_of(memory, path.parent.parent)
-        records = [record for record in memory.not_kept() if record.stage == "budget"]
+        records = [record for record in memory.file.not_kept() if record.stage == "budget"]
         assert records
         for record in records:
             assert record.item_id in came
@@ -615,9 +615,9 @@ def test_a_new_preference_is_matched_with_shortened_items_too(
     came, less = shortened
     with opened(path, budget) as memory:
         if change == "add":
-            memory.add_preference("also wine")
+            memory.preferences.add("also wine")
         else:
-            memory.replace_preference(WINE, "also wine")
+            memory.preferences.replace(WINE, "also wine")
         new = Preference(text="also wine").id
         held = held_of(memory, path.parent.parent)
         assert less.keys() <= held.keys()
@@ -643,7 +643,7 @@ def test_shortened_items_that_are_judged_again_stay_the_same_items(path: Path, s
 def test_a_memory_with_shortened_items_can_be_moved(path: Path, tmp_path: Path, shortened: Shortened) -> None:
     came, less = shortened
     with opened(path) as memory:
-        memory.export(tmp_path / "export.jsonl", overwrite=True)
+        memory.file.export(tmp_path / "export.jsonl", overwrite=True)
         before = held_of(memory, tmp_path)
     with EpicMemory.import_(
         tmp_path / "export.jsonl", tmp_path / "other.epic", encoder=HashEncoder(64), verifier=Quoting(), tau=0.05
@@ -687,7 +687,7 @@ def test_a_policy_of_ones_own_is_asked_and_obeyed(path: Path) -> None:
         assert train == list(range(1, number, 2)) or number in train
         assert wine == list(range(0, 2 * len(wine), 2))
         assert len(wine) < len(train)
-        record = next(record for record in memory.not_kept() if record.stage == "budget")
+        record = next(record for record in memory.file.not_kept() if record.stage == "budget")
         assert "mine" in record.reason
         seen = policy.seen[0]
         assert len(seen) == len(seen.rows) > 10
@@ -703,7 +703,7 @@ def test_a_policy_that_leaves_out_an_entry_is_an_error_and_the_file_stays_good(p
     with opened(path, BUDGET, preferences=[WINE], retention=Wrong()) as memory:
         with pytest.raises(InvalidInputError, match="retention"):
             memory.add(stream(4 * BUDGET, 700))
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
         assert memory.search(WINE)
     assert path.stat().st_size <= BUDGET
 
@@ -861,7 +861,7 @@ def test_an_interruption_while_they_are_judged_again_leaves_a_good_file(path: Pa
         memory.verifier = raising
         with pytest.raises(KeyboardInterrupt):
             memory.add(Item(id=f"other {n}", text=text_of(9000 + n, 250)) for n in range(60))
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
         memory.verifier = KeepAll()
         memory.add(Item(id=f"last {n}", text=text_of(8000 + n, 250)) for n in range(60))
         assert memory.search(WINE)

@@ -65,11 +65,11 @@ WRITES: dict[str, Callable[[EpicMemory], object]] = {
     "add": lambda memory: memory.add(items(100, 5)),
     "a stream": lambda memory: memory.add(item for item in items(100, 5)),
     "a new version": lambda memory: memory.add([Item(id="item-0", text="Trains again, in other words.")]),
-    "add_preference": lambda memory: memory.add_preference("I like bread number 7"),
-    "remove_preference": lambda memory: memory.remove_preference(PREFERENCES[0]),
-    "replace_preference": lambda memory: memory.replace_preference(PREFERENCES[0], "I like trains number 9"),
+    "add_preference": lambda memory: memory.preferences.add("I like bread number 7"),
+    "remove_preference": lambda memory: memory.preferences.remove(PREFERENCES[0]),
+    "replace_preference": lambda memory: memory.preferences.replace(PREFERENCES[0], "I like trains number 9"),
     "forget": lambda memory: memory.forget("item-0"),
-    "compact": lambda memory: memory.compact(),
+    "compact": lambda memory: memory.file.compact(),
 }
 writes = pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
 
@@ -125,7 +125,7 @@ def test_a_change_that_was_interrupted_is_undone_by_who_may_and_not_seen_by_othe
     memory: EpicMemory, tmp_path: Path
 ) -> None:
     expected = content(memory, tmp_path)
-    copy = interrupted(memory.path or tmp_path, tmp_path)
+    copy = interrupted(memory.file.path or tmp_path, tmp_path)
     before = copy.read_bytes(), Path(f"{copy}-journal").read_bytes()
     try:
         with opened(copy, read_only=True) as again:
@@ -135,7 +135,7 @@ def test_a_change_that_was_interrupted_is_undone_by_who_may_and_not_seen_by_othe
     assert (copy.read_bytes(), Path(f"{copy}-journal").read_bytes()) == before
     with opened(copy) as again:
         assert content(again, tmp_path) == expected
-        assert again.verify() > 0
+        assert again.file.verify() > 0
     assert side_files(copy) == []
 
 
@@ -152,7 +152,7 @@ def test_a_journal_that_undoes_nothing_is_gone_after_closing(
     memory.close()
     Path(f"{path}-journal").write_bytes(journal)
     with opened(path) as again:
-        assert again.verify() > 0
+        assert again.file.verify() > 0
         assert content(again, tmp_path) == expected
         again.add(items(100, 2))
     assert side_files(path) == []
@@ -227,7 +227,7 @@ def test_when_no_page_is_left_nothing_is_lost_and_later_there_is_room_again(
     memory: EpicMemory, path: Path, tmp_path: Path, name: str
 ) -> None:
     expected, before = content(memory, tmp_path), found(memory)
-    larger = {"add_preference": lambda: memory.add_preference(Preference(text="I like trains " + "and so on " * 500))}
+    larger = {"add_preference": lambda: memory.preferences.add(Preference(text="I like trains " + "and so on " * 500))}
     write = larger.get(name, lambda: WRITES[name](memory))
     store = memory._session.store
     store.scalar(f"PRAGMA max_page_count = {store.pages()[0] + 1}")
@@ -236,7 +236,7 @@ def test_when_no_page_is_left_nothing_is_lost_and_later_there_is_room_again(
             write()
         assert content(memory, tmp_path) == expected
         assert found(memory) == before
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
     store.limit_pages(0)
     write()
     after = content(memory, tmp_path)
@@ -265,7 +265,7 @@ def test_a_stream_that_meets_a_full_disk_keeps_the_batches_before(
     store.limit_pages(0)
     assert memory.add(items(1000, 512, words=2)).kept > 300
     assert len(found(memory)) == len(memory) > 600
-    assert memory.verify() > 0
+    assert memory.file.verify() > 0
 
 
 # the file goes away
@@ -313,10 +313,10 @@ def test_a_file_that_is_not_at_its_place_is_an_error_and_can_be_rescued(
         assert found(memory) == before
         assert content(memory, tmp_path) == expected
         rescued = tmp_path / "rescued.epic"
-        memory.backup(rescued)
+        memory.file.backup(rescued)
     with opened(rescued) as again:
         assert content(again, tmp_path) == expected
-        assert again.verify() > 0
+        assert again.file.verify() > 0
     assert (path.read_bytes() if path.exists() else None) == theirs
     assert side_files(path) == []
 
@@ -374,7 +374,7 @@ def test_a_file_that_becomes_read_only_is_an_error_and_can_be_rescued(
     with pytest.raises(ReadOnlyError, match="No permission to write"):
         write(memory)
     assert found(memory) == before
-    memory.backup(tmp_path / "rescued.epic")
+    memory.file.backup(tmp_path / "rescued.epic")
     path.chmod(stat.S_IRUSR | stat.S_IWUSR)
     write(memory)
     with opened(tmp_path / "rescued.epic") as again:
@@ -409,7 +409,7 @@ def test_a_writer_waits_for_another(memory: EpicMemory, path: Path, write: Calla
         assert not writing.done()
         other.end()
         writing.result(timeout=60)
-    assert memory.verify() > 0
+    assert memory.file.verify() > 0
 
 
 @writes
@@ -426,7 +426,7 @@ def test_a_writer_that_waits_too_long_says_so_and_can_do_it_again(
     other.end()
     assert content(memory, tmp_path) == expected
     write(memory)
-    assert memory.verify() > 0
+    assert memory.file.verify() > 0
 
 
 WRITER = """
@@ -460,7 +460,7 @@ def test_two_processes_that_write_at_once_both_have_all_of_it(path: Path, tmp_pa
         expected = Model(PREFERENCES, texts).content
         assert content(memory, tmp_path) == expected
         assert found(memory) == {key for key, (_, entries) in expected["items"].items() if entries}
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
     assert side_files(path) == []
 
 
@@ -495,7 +495,7 @@ def test_a_preference_that_expired_counts_again_when_the_clock_goes_back(path: P
         clock.now -= 2 * back
         # A change has removed it: it does not come back.
         assert [p.text for p in again.preferences] == [PREFERENCES[0]]
-        assert again.verify() > 0
+        assert again.file.verify() > 0
 
 
 @BACK
@@ -509,9 +509,9 @@ def test_what_is_written_after_the_clock_went_back_is_held_and_counted(
         memory.add(items(10, 10))
         late = found(memory)
         assert early < late
-        memory.add_preference("I like kites number 4")
-        memory.replace_preference("I like kites number 4", "I like rivers number 4")
-        memory.not_kept()
+        memory.preferences.add("I like kites number 4")
+        memory.preferences.replace("I like kites number 4", "I like rivers number 4")
+        memory.file.not_kept()
         for item_id in late:
             assert all(
                 entry.added in (clock.now, int(clock.now), clock.now + back)
@@ -519,8 +519,8 @@ def test_what_is_written_after_the_clock_went_back_is_held_and_counted(
             )
     with opened(path) as again:
         assert found(again) == late
-        assert again.verify() > 0
-        again.export(tmp_path / "export.jsonl")
+        assert again.file.verify() > 0
+        again.file.export(tmp_path / "export.jsonl")
         uses = again._session.store.entries.uses()
         assert uses and all(count >= 1 for count, _ in uses.values())
     with EpicMemory.import_(
@@ -552,7 +552,7 @@ def test_room_is_made_whatever_the_clock_says(path: Path, clock: Clock, back: fl
             found(memory)
             assert memory.stats().bytes["total"] <= budget
             assert len(memory) > 10
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
     assert path.stat().st_size <= budget
 
 

@@ -17,6 +17,7 @@ from epic_memory import EpicMemory, Filter, Item
 from epic_memory.errors import DamagedError, EpicError, LMUnavailableError, StoreError
 from epic_memory.storage.memory_schema import MEMORY, TABLES
 from epic_memory.storage.sqlite.connection import Table
+from epic_rerank import learn, reranker_of
 from helpers import HashEncoder, KeepAll
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 
@@ -48,16 +49,16 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with EpicMemory.open(path, [WINE, TRAIN], verifier=verifier_of(lm), **options) as memory:
         memory.add([Item(id=f"item {n}", text=text, metadata={"n": n % 3, "tag": "é"}) for n, text in enumerate(texts)])
         memory.add([Item(id="anew", text=f"{_LONG} for the second time"), "green meadows", "red wine nowine again"])
-        shown = memory.search(QUERY, reranker=True)
-        memory.learn(shown, {shown[0].item.id: "used"})
-        _, refused = memory.propose([("user", "I'm allergic to peanuts. I hate fog.")])
-        memory.reject(refused)
-        memory.add_fact("The door code is 4471.")
+        shown = memory.search(QUERY, chooser=reranker_of(memory))
+        learn(memory, shown, {shown[0].item.id: "used"})
+        _, refused = memory.proposals.propose([("user", "I'm allergic to peanuts. I hate fog.")])
+        memory.proposals.reject(refused)
+        memory.facts.add("The door code is 4471.")
         counts = memory.stats().counts
         assert all(counts[name] for name in ("items", "facts", "entries", "light", "pending", "verdicts", "seen")), str(
             counts
         )
-        assert memory.not_kept()
+        assert memory.file.not_kept()
     with EpicMemory.open(path, [TRAIN], namespace="other", verifier=KeepAll(), encoder=HashEncoder(DIMENSION)) as other:
         other.add([Item(id="theirs", text="night train")])
     with closing(sqlite3.connect(path)) as db:
@@ -94,8 +95,8 @@ def hits(memory: EpicMemory, query: str, **options: Any) -> list[Any]:
 
 
 def exported(memory: EpicMemory) -> str:
-    target = Path(f"{memory.path}.jsonl")
-    memory.export(target, overwrite=True)
+    target = Path(f"{memory.file.path}.jsonl")
+    memory.file.export(target, overwrite=True)
     return target.read_text(encoding="utf-8")
 
 
@@ -120,13 +121,13 @@ LOOKS: dict[str, Callable[[EpicMemory], Any]] = {
     "namespace": lambda memory: hits(memory, QUERY, namespace="other"),
     "length": len,
     "explain": lambda memory: [explained(memory, item_id) for item_id in IDS],
-    "not kept": lambda memory: memory.not_kept(),
-    "facts": lambda memory: (memory.facts(), memory.edits()),
-    "proposals": lambda memory: memory.proposals(),
+    "not kept": lambda memory: memory.file.not_kept(),
+    "facts": lambda memory: (list(memory.facts), memory.facts.edits()),
+    "proposals": lambda memory: list(memory.proposals),
     "export": exported,
     "stats": lambda memory: (memory.stats().counts, parts(memory)),
-    "verify": lambda memory: memory.verify(),
-    "rows": lambda memory: contents_of(memory.path) if memory.verify() else None,
+    "verify": lambda memory: memory.file.verify(),
+    "rows": lambda memory: contents_of(memory.file.path) if memory.file.verify() else None,
     "retry": retried,
     "held": lambda memory: [(item, memory.explain(item).item.text) for item in ("item 13", "item 14")],
 }
@@ -162,7 +163,7 @@ def look(path: Path) -> dict[str, Any]:
         seen["closed"] = [file.name for file in path.parent.iterdir() if file.name.startswith(f"{path.name}-")]
     # What was damaged must not pass for sound after it was written.
     with suppress(StoreError), opened(path, read_only=True) as memory:
-        memory.verify()
+        memory.file.verify()
         seen["again"] = untimed(contents_of(path))
     return seen
 
@@ -444,7 +445,7 @@ def test_a_column_that_is_changed_is_noticed(examiner: Examiner, copy: Path, cha
         if forged:
             # The index was changed with it, as no damage does: whoever asks is told.
             with suppress(StoreError), opened(copy) as memory:
-                memory.verify()
+                memory.file.verify()
                 examiner.wrong.append(Wrong(where, "verify", "no error"))
             continue
         noticed = examiner.noticed
@@ -489,7 +490,7 @@ def test_a_forged_value_raises_an_error_of_ours_if_any(copy: Path, table: Table)
                     (stored,) = db.execute(f"SELECT {column} FROM {table.name} LIMIT 1").fetchone()
                 if type(stored) not in MEMORY.types[table.name][column]:
                     with pytest.raises(DamagedError), opened(copy, read_only=True) as memory:
-                        memory.verify()
+                        memory.file.verify()
                 with suppress(EpicError):
                     look(copy)
 
@@ -500,7 +501,7 @@ def test_a_forged_value_raises_an_error_of_ours_if_any(copy: Path, table: Table)
 WRITTEN: dict[str, tuple[str, Callable[[EpicMemory], object]]] = {
     "a waiting text": (
         "UPDATE pending SET text = text || ' altered'",
-        lambda memory: memory.remove_preference(WINE),
+        lambda memory: memory.preferences.remove(WINE),
     ),
     "a count of uses": ("UPDATE uses SET count = count + 1000", lambda memory: memory.search(QUERY, k=50)),
     "the ledger": (
@@ -509,16 +510,16 @@ WRITTEN: dict[str, tuple[str, Callable[[EpicMemory], object]]] = {
     ),
     "the order of preferences": (
         "UPDATE preferences SET position = 1 - position",
-        lambda memory: memory.add_preference("white wine"),
+        lambda memory: memory.preferences.add("white wine"),
     ),
-    "a text": ("UPDATE items SET text = 'red wine altered'", lambda memory: memory.add_preference("white wine")),
+    "a text": ("UPDATE items SET text = 'red wine altered'", lambda memory: memory.preferences.add("white wine")),
     "an embedding": (
         "UPDATE items SET embedding = zeroblob(length(embedding)) WHERE embedding IS NOT NULL",
-        lambda memory: memory.add_preference("blue sky"),
+        lambda memory: memory.preferences.add("blue sky"),
     ),
     "an instruction": (
         "UPDATE entries SET instruction = 'Do something else.'",
-        lambda memory: memory.remove_preference(WINE),
+        lambda memory: memory.preferences.remove(WINE),
     ),
 }
 
@@ -536,4 +537,4 @@ def test_what_is_damaged_does_not_pass_for_sound_after_a_change(
         with suppress(StoreError):
             write(memory)
     with pytest.raises(StoreError), opened(copy) as memory:
-        memory.verify()
+        memory.file.verify()

@@ -19,7 +19,7 @@ from epic_memory.errors import DuplicatePreferenceError, EncoderError, RetryQueu
 from epic_memory.types import Alignment, BuildReport, Candidate, FloatArray
 from epic_memory.types.verdicts import combined
 from epic_memory.verification import EmbeddedVerifier
-from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, keep
+from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, keep, method
 
 WORDS = ["wine", "train", "garden", "cheese", "lamp", "violin", "desert", "harbour"]
 WINE, TRAIN, GARDEN = "red wine", "night train", "green garden"
@@ -95,7 +95,7 @@ def state_of(memory: EpicMemory) -> dict[str, Any]:
     """Everything an export says, but when it was added and how often it was found."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "export.jsonl"
-        memory.export(path)
+        memory.file.export(path)
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     state: dict[str, Any] = {"preferences": set(), "items": {}, "entries": {}, "pending": {}}
     for line in lines:
@@ -180,8 +180,8 @@ class Drift:
 
     def call(self, name: str, *given: Any) -> Any:
         if not self.asynchronous:
-            return getattr(self.memory, name)(*given)
-        return asyncio.run(getattr(self.memory, f"a{name}")(*given))
+            return method(self.memory, name)(*given)
+        return asyncio.run(method(self.memory, name, twin=True)(*given))
 
     def wanted(self) -> dict[str, Any]:
         return built(list(self.items.values()), self.preferences, self.make(), self.reserve)
@@ -203,18 +203,18 @@ class Drift:
         new = Preference(text=text)
         if new.id in self.ids():
             with pytest.raises(DuplicatePreferenceError):
-                self.call("add_preference", text)
+                self.call("preferences.add", text)
             return
-        self.asked_only_about(text, "add_preference", text)
+        self.asked_only_about(text, "preferences.add", text)
         self.preferences.append(text)
 
     def remove_preference(self, place: int) -> None:
         if not self.preferences:
             with pytest.raises(UnknownPreferenceError):
-                self.call("remove_preference", "nothing")
+                self.call("preferences.remove", "nothing")
             return
         gone = self.preferences.pop(place % len(self.preferences))
-        self.asked_only_about(None, "remove_preference", gone)
+        self.asked_only_about(None, "preferences.remove", gone)
         self.drop_what_nothing_holds()
 
     def replace_preference(self, place: int, text: str) -> None:
@@ -224,9 +224,9 @@ class Drift:
         old, new = Preference(text=self.preferences[place]), Preference(text=text)
         if new.id in self.ids() - {old.id}:
             with pytest.raises(DuplicatePreferenceError):
-                self.call("replace_preference", old, text)
+                self.call("preferences.replace", old, text)
             return
-        self.asked_only_about(None if new.id == old.id else text, "replace_preference", old, text)
+        self.asked_only_about(None if new.id == old.id else text, "preferences.replace", old, text)
         self.preferences[place] = text
         self.drop_what_nothing_holds()
 
@@ -293,7 +293,7 @@ def test_any_changes_leave_what_a_fresh_build_with_the_final_preferences_holds(
                 drift.check()
             drift.reopen()
             drift.check()
-            assert drift.memory.verify() > 0
+            assert drift.memory.file.verify() > 0
         finally:
             drift.memory.close()
 
@@ -310,8 +310,8 @@ def test_what_is_found_after_a_change_is_what_a_fresh_memory_finds(path: Path) -
     with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=KeepAll()) as memory:
         memory.add(items)
         memory.search("red wine")  # what is loaded before has to notice the change
-        memory.replace_preference(TRAIN, GARDEN)
-        memory.add_preference("desert lamp")
+        memory.preferences.replace(TRAIN, GARDEN)
+        memory.preferences.add("desert lamp")
         held = [item for item in items if item.id in state_of(memory)["items"]]
         fresh = EpicMemory([WINE, GARDEN, "desert lamp"], encoder=encoder(), verifier=KeepAll())
         fresh.add(held)
@@ -345,10 +345,10 @@ HELD = ["red wine", "night train", "wine in the green garden", "a green garden",
 Change = Callable[[EpicMemory], BuildReport]
 BUDGET = {"budget": "1 MB"}
 CHANGES: dict[str, tuple[Change, list[str], dict[str, Any]]] = {
-    "add": (lambda memory: memory.add_preference(GARDEN), [WINE, TRAIN, GARDEN], {}),
-    "replace": (lambda memory: memory.replace_preference(WINE, GARDEN), [GARDEN, TRAIN], {}),
-    "replace, async": (lambda memory: asyncio.run(memory.areplace_preference(WINE, GARDEN)), [GARDEN, TRAIN], {}),
-    "replace, budget": (lambda memory: memory.replace_preference(WINE, GARDEN), [GARDEN, TRAIN], BUDGET),
+    "add": (lambda memory: memory.preferences.add(GARDEN), [WINE, TRAIN, GARDEN], {}),
+    "replace": (lambda memory: memory.preferences.replace(WINE, GARDEN), [GARDEN, TRAIN], {}),
+    "replace, async": (lambda memory: asyncio.run(memory.preferences.areplace(WINE, GARDEN)), [GARDEN, TRAIN], {}),
+    "replace, budget": (lambda memory: memory.preferences.replace(WINE, GARDEN), [GARDEN, TRAIN], BUDGET),
 }
 changes = pytest.mark.parametrize("name", list(CHANGES))
 
@@ -380,7 +380,7 @@ def test_an_interrupted_change_changes_nothing_and_done_again_it_is_right(path: 
         change(memory)
         assert {key for key, _ in state_of(memory)["entries"]} >= {HELD[2], HELD[4]}
         assert_as_fresh(memory, preferences)
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
 
 
 @changes
@@ -459,7 +459,7 @@ def test_more_undecided_items_than_the_queue_takes_change_nothing(path: Path, na
 def test_removing_a_preference_lets_nothing_wait_for_it(path: Path) -> None:
     with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=UndecidedAll()) as memory:
         memory.add(items_of("red wine", "red wine on the night train", "night train"))
-        memory.remove_preference(WINE)
+        memory.preferences.remove(WINE)
         memory.verifier = verifier = KeepAll()
         memory.retry()
         assert all(preferences == (TRAIN,) for _, preferences in verifier.asked)
@@ -478,13 +478,13 @@ async def test_a_cancelled_change_changes_nothing(path: Path) -> None:
     memory = held_memory(path)
     before = state_of(memory)
     memory.verifier = Slow()
-    change = asyncio.ensure_future(memory.areplace_preference(WINE, GARDEN))
+    change = asyncio.ensure_future(memory.preferences.areplace(WINE, GARDEN))
     await started.wait()
     change.cancel()
     with pytest.raises(asyncio.CancelledError):
         await change
     assert state_of(memory) == before
     memory.verifier = KeepAll()
-    await memory.areplace_preference(WINE, GARDEN)
+    await memory.preferences.areplace(WINE, GARDEN)
     assert_as_fresh(memory, [GARDEN, TRAIN])
     memory.close()

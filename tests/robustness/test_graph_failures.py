@@ -182,7 +182,7 @@ def test_strange_names(path: Path, answer: Extraction, names: list[str]) -> None
         recounted(path)
     with again(path) as graph:
         assert exactly(graph) == state
-        assert graph.memory.verify() > 0
+        assert graph.memory.file.verify() > 0
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def copy(sound: Path, tmp_path: Path) -> Path:
 def looked(path: Path) -> None:
     with again(path) as graph:
         exactly(graph)
-        graph.memory.verify()
+        graph.memory.file.verify()
 
 
 # damage
@@ -121,7 +121,7 @@ def test_a_damaged_graph_is_noticed(copy: Path, sql: str) -> None:
     with pytest.raises(StoreError):
         looked(copy)
     with pytest.raises(StoreError), EpicMemory.open(copy, **PLAIN) as memory:
-        memory.verify()
+        memory.file.verify()
 
 
 def sums_of(db: sqlite3.Connection, table: str) -> None:
@@ -188,7 +188,7 @@ def test_forged_rows_are_an_error_of_ours_or_do_no_harm(
             lambda: graph.add("[Oscar Reed] and [Clara] drink red wine"),
             graph.reextract,
             lambda: graph.memory.forget("oscar"),
-            lambda: graph.memory.reencode(HashEncoder(64)),
+            lambda: graph.memory.file.reencode(HashEncoder(64)),
         ]
         for call in calls:
             try:
@@ -232,7 +232,7 @@ def test_a_file_may_get_its_graph_while_another_opens_it(path: Path, monkeypatch
     with EpicMemory.open(path, **PLAIN) as memory:
         assert not todo
         memory.forget("oscar")
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
     recounted(path)
 
 
@@ -246,7 +246,7 @@ def test_who_writes_while_the_file_gets_its_graph_keeps_the_sums(path: Path) -> 
                 memory.forget("oscar")
             memory.forget("oscar")
             assert "Oscar Reed" not in graph.entities()
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
 
 
 # kills
@@ -284,7 +284,7 @@ def test_a_kill_at_any_moment_leaves_a_graph_that_is_right(path: Path) -> None:
         worker.wait()
         worker.stdout.close()
         with again(path) as graph:
-            assert graph.memory.verify() > 0
+            assert graph.memory.file.verify() > 0
             recounted(path)
             assert {item.id for item in PEOPLE} <= {item.id for item in graph.memory.items()}
             graph.update()
@@ -312,21 +312,21 @@ def test_a_budget_is_never_exceeded(path: Path, watch: Watch) -> None:
         assert outside <= report.no_room
         graph.memory.forget(graph.memory.items()[0].id)
         graph.add([passage(n, names=3) for n in range(80, 90)])
-        graph.memory.replace_preference(SEA, "green sea")
+        graph.memory.preferences.replace(SEA, "green sea")
         graph.update()
         graph.reextract()
         assert graph.counts()["passages"] + graph.counts()["outside"] == len(graph)
         assert len(found(graph, "Name 7", 500)) == len(graph)
-        assert graph.memory.verify() > 0
+        assert graph.memory.file.verify() > 0
         recounted(path)
         for preference in graph.memory.preferences:
-            graph.memory.remove_preference(preference)
+            graph.memory.preferences.remove(preference)
         assert graph.entities() == []
         assert len(graph) == 0
     assert watch.looks > 100
     assert watch.worst <= budget
     with again(path, **{**options, "budget": None}) as graph:
-        assert graph.memory.verify() > 0
+        assert graph.memory.file.verify() > 0
 
 
 def test_a_passage_with_too_many_entities_for_the_budget_stays_outside(path: Path, watch: Watch) -> None:
@@ -355,7 +355,7 @@ def test_everything_can_be_forgotten_under_a_budget(path: Path, watch: Watch) ->
             graph.memory.forget(item.id)
         assert graph.entities() == []
         assert len(graph) == 0
-        graph.memory.verify()
+        graph.memory.file.verify()
     assert watch.worst <= 150_000
 
 
@@ -370,7 +370,7 @@ def test_a_smaller_budget_takes_entities_with_their_passages(path: Path) -> None
     with again(path, budget=budget, **options) as graph:
         assert 0 < graph.counts()["passages"] < before["passages"]
         assert path.stat().st_size <= budget
-        graph.memory.verify()
+        graph.memory.file.verify()
         recounted(path)
 
 
@@ -383,7 +383,7 @@ def test_a_full_file_gets_a_graph(path: Path) -> None:
         report = graph.update()
         assert report.passages + report.no_room + report.evicted >= held
         assert graph.counts()["passages"] > 0
-        graph.memory.verify()
+        graph.memory.file.verify()
     assert path.stat().st_size <= 150_000
 
 

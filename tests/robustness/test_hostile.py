@@ -37,7 +37,7 @@ def everything(path: Path) -> None:
         memory.search(WINE, filter=Filter.exists("x"))
         memory.explain("a")
         memory.retry()
-        memory.add_preference(TRAIN)
+        memory.preferences.add(TRAIN)
 
 
 def forge(path: Path, *statements: str) -> None:

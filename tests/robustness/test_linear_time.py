@@ -11,6 +11,7 @@ import pytest
 
 from epic_apps.cli.sources import Sources
 from epic_graph import PhraseExtractor
+from epic_learn.forms import fill
 from epic_memory import EpicMemory, QuerySteering
 from epic_memory.context import documents_of_context, format_context, without_tags
 from epic_memory.encoders import default_encoder
@@ -70,7 +71,7 @@ def filled(text: str) -> object:
         memory.add([f"My wine {text} has the number {text} and comes from {text}"])
         questions = ("What is the email of my wine?", "What is the phone number of my wine?", "Where is my wine from?")
         fields = [{"name": str(number), "question": question} for number, question in enumerate(questions)]
-        return memory.fill({"fields": [*fields, {"name": "n", "question": questions[1], "type": "number"}]})
+        return fill(memory, {"fields": [*fields, {"name": "n", "question": questions[1], "type": "number"}]})
 
 
 READERS: dict[str, Callable[[str], object]] = {

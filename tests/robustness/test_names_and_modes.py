@@ -28,8 +28,8 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EpicMemo
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_a_name_that_no_file_can_have_is_an_error_of_ours(memory: EpicMemory, name: str) -> None:
     for call in (
-        memory.export,
-        memory.backup,
+        memory.file.export,
+        memory.file.backup,
         EpicMemory.open,
         lambda path: EpicMemory.import_(path, "another.epic"),
     ):
@@ -42,10 +42,10 @@ WRONG: dict[str, Callable[[EpicMemory], object]] = {
     "one id": lambda memory: memory.get("abc"),
     "no ids": lambda memory: memory.get(None),  # type: ignore[arg-type]
     "a number as an id": lambda memory: memory.get([3]),  # type: ignore[list-item]
-    "a list to remove": lambda memory: memory.remove_preference([]),  # type: ignore[arg-type]
-    "a list to replace": lambda memory: memory.replace_preference([], "x"),  # type: ignore[arg-type]
-    "aspects of a list": lambda memory: memory.set_aspects([], None),  # type: ignore[arg-type]
-    "an encoder that is none": lambda memory: memory.reencode("x"),
+    "a list to remove": lambda memory: memory.preferences.remove([]),  # type: ignore[arg-type]
+    "a list to replace": lambda memory: memory.preferences.replace([], "x"),  # type: ignore[arg-type]
+    "aspects of a list": lambda memory: memory.preferences.set_aspects([], None),  # type: ignore[arg-type]
+    "an encoder that is none": lambda memory: memory.file.reencode("x"),
 }
 
 
@@ -58,7 +58,7 @@ def test_an_argument_of_the_wrong_kind_is_an_error_of_ours(memory: EpicMemory, c
 def test_a_full_disk_is_an_error_of_ours_and_leaves_what_was_there(
     memory: EpicMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory.export("before.jsonl")
+    memory.file.export("before.jsonl")
     before = Path("before.jsonl").read_bytes()
     memory.add(["white wine"])
 
@@ -67,7 +67,7 @@ def test_a_full_disk_is_an_error_of_ours_and_leaves_what_was_there(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoreError, match="No space left"):
-        memory.export("before.jsonl", overwrite=True)
+        memory.file.export("before.jsonl", overwrite=True)
     assert Path("before.jsonl").read_bytes() == before
     assert sorted(path.name for path in Path().iterdir()) == ["before.jsonl", "me.epic"]
 
@@ -75,7 +75,7 @@ def test_a_full_disk_is_an_error_of_ours_and_leaves_what_was_there(
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no files of this kind")
 def test_what_is_no_ordinary_file_is_not_replaced(memory: EpicMemory) -> None:
     os.mkfifo("pipe")
-    for write in (memory.export, memory.backup):
+    for write in (memory.file.export, memory.file.backup):
         with pytest.raises(StoreError, match="ordinary file"):
             write("pipe", overwrite=True)
     assert Path("pipe").is_fifo()
@@ -87,13 +87,13 @@ def mode_of(name: str) -> int:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no permissions of this kind")
 def test_files_are_their_owners_alone_unless_the_user_wants_otherwise(memory: EpicMemory) -> None:
-    memory.backup("copy.epic")
-    memory.export("lines.jsonl")
+    memory.file.backup("copy.epic")
+    memory.file.export("lines.jsonl")
     assert [mode_of(name) for name in ("me.epic", "copy.epic", "lines.jsonl")] == [0o600] * 3
     Path("me.epic").chmod(0o640)
     Path("lines.jsonl").chmod(0o644)
-    memory.compact()
+    memory.file.compact()
     memory.add(["white wine"])
-    memory.backup("another.epic")
-    memory.export("lines.jsonl", overwrite=True)
+    memory.file.backup("another.epic")
+    memory.file.export("lines.jsonl", overwrite=True)
     assert [mode_of(name) for name in ("me.epic", "another.epic", "lines.jsonl")] == [0o640, 0o640, 0o644]

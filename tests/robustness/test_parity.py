@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from epic_learn import aadd_conversation, add_conversation
 from epic_memory import EpicMemory, Filter, Item
 from epic_memory.types import BuildReport
 from epic_memory.verification import EmbeddedVerifier
@@ -91,7 +92,7 @@ async def test_add_and_search_are_the_same(verifier: str, name: str) -> None:
             assert list(expected.timings) == list(found.timings)
             asked |= expected.fallback
         assert sync.context(query) == await other.acontext(query)
-        assert sync.preferences_for(query) == await other.apreferences_for(query)
+        assert sync.preferences.for_(query) == await other.preferences.afor_(query)
     assert asked == ("fallback" in options)
 
 
@@ -100,15 +101,15 @@ async def test_preferences_and_retry_are_the_same(verifier: str) -> None:
     sync, other = pair(verifier)
     sync.add(TEXTS)
     await other.aadd(TEXTS)
-    assert told(sync.add_preference("steam engines")) == told(await other.aadd_preference("steam engines"))
+    assert told(sync.preferences.add("steam engines")) == told(await other.preferences.aadd("steam engines"))
     assert state(sync) == state(other)
     new = "I love number 3"
-    assert told(sync.replace_preference(PREFERENCES[0], new)) == told(
-        await other.areplace_preference(PREFERENCES[0], new)
+    assert told(sync.preferences.replace(PREFERENCES[0], new)) == told(
+        await other.preferences.areplace(PREFERENCES[0], new)
     )
     assert state(sync) == state(other)
-    sync.remove_preference(PREFERENCES[1])
-    await other.aremove_preference(PREFERENCES[1])
+    sync.preferences.remove(PREFERENCES[1])
+    await other.preferences.aremove(PREFERENCES[1])
     assert state(sync) == state(other)
     sync.verifier = other.verifier = KeepAll()
     assert told(sync.retry()) == told(await other.aretry())
@@ -117,7 +118,7 @@ async def test_preferences_and_retry_are_the_same(verifier: str) -> None:
 
 async def test_conversations_are_the_same() -> None:
     sync, other = pair()
-    assert told(sync.add_conversation(MESSAGES)) == told(await other.aadd_conversation(MESSAGES))
+    assert told(add_conversation(sync, MESSAGES)) == told(await aadd_conversation(other, MESSAGES))
     assert state(sync) == state(other)
     assert sync.search("wine")[0].item.metadata["kind"] == "conversation"
 
@@ -139,12 +140,12 @@ async def test_the_asynchronous_path_never_encodes_on_the_event_loop(verifier: s
     memory = EpicMemory(PREFERENCES, encoder=encoder, verifier=VERIFIERS[verifier](encoder))
     encoder.sync_threads.clear()
     await memory.aadd(TEXTS)
-    await memory.aadd_conversation(MESSAGES)
+    await aadd_conversation(memory, MESSAGES)
     await memory.asearch("which red wine")
     await memory.acontext("which night train")
-    await memory.aadd_preference("steam engines")
-    await memory.areplace_preference("steam engines", "number 3")
-    await memory.aremove_preference("number 3")
+    await memory.preferences.aadd("steam engines")
+    await memory.preferences.areplace("steam engines", "number 3")
+    await memory.preferences.aremove("number 3")
     await memory.aretry()
     assert threading.get_ident() not in encoder.sync_threads
 
@@ -160,7 +161,7 @@ async def test_the_asynchronous_path_never_verifies_synchronously() -> None:
 
     memory = EpicMemory(PREFERENCES, encoder=HashEncoder(), verifier=OnlyAsync())
     assert (await memory.aadd(TEXTS)).kept == 24
-    assert (await memory.aadd_preference("steam engines")).kept == 12
+    assert (await memory.preferences.aadd("steam engines")).kept == 12
 
 
 async def test_the_database_is_never_written_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,6 +176,6 @@ async def test_the_database_is_never_written_on_the_event_loop(monkeypatch: pyte
 
     monkeypatch.setattr(Store, "transaction", watched)
     await memory.aadd(TEXTS)
-    await memory.aadd_preference("steam engines")
-    await memory.aremove_preference("steam engines")
+    await memory.preferences.aadd("steam engines")
+    await memory.preferences.aremove("steam engines")
     assert threads and threading.get_ident() not in threads

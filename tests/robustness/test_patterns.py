@@ -38,7 +38,7 @@ BOUNDS = {
     "epic_memory.preferences.": (1_000, 1_000),
     "epic_learn.forms.": (1_000, 1_000),
     # One sentence of a turn.
-    **dict.fromkeys(("epic_learn.durations.", "epic_learn.cues."), (4_000, 120)),
+    **dict.fromkeys(("epic_memory.text.durations.", "epic_learn.cues."), (4_000, 120)),
     "epic_memory.text.slots.": (500, 500),
 }
 SHAPES = (

@@ -135,14 +135,14 @@ def test_a_file_embedded_anew_is_not_searched_with_the_old_encoder(path: Path, w
             lambda: reader.search(WINE),
             lambda: second.search(WINE),
             lambda: reader.add([Item(text="red wine more")]),
-            lambda: reader.preferences,
-            lambda: reader.add_preference(TRAIN),
+            lambda: list(reader.preferences),
+            lambda: reader.preferences.add(TRAIN),
             lambda: reader.forget("wine"),
         ):
             with pytest.raises(EncoderMismatchError):
                 use()
     with EpicMemory.open(path, encoder=HashEncoder(fingerprint="v2"), verifier=KeepAll()) as fresh:
-        assert len(fresh) == len(ITEMS) and fresh.verify() > 0
+        assert len(fresh) == len(ITEMS) and fresh.file.verify() > 0
 
 
 def test_compaction_elsewhere_changes_nothing(path: Path) -> None:
@@ -152,7 +152,7 @@ def test_compaction_elsewhere_changes_nothing(path: Path) -> None:
         elsewhere(path, "m.compact()")
         assert looks(reader) == before
         reader.add([Item(id="new", text="red wine anew")])
-        assert reader.verify() > 0
+        assert reader.file.verify() > 0
         with opened(path) as fresh:
             assert looks(fresh) == looks(reader) != before
 
@@ -203,9 +203,9 @@ def test_a_search_sees_the_old_state_or_the_new_one(path: Path, process: bool) -
     """Items, entries, preferences and scores of one state; never an error, however often it changes."""
     with opened(path) as held:
         without = found(held.search(TRAIN, k=20)), len(held.preferences)
-        held.add_preference(TRAIN)
+        held.preferences.add(TRAIN)
         with_it = found(held.search(TRAIN, k=20)), len(held.preferences)
-        held.remove_preference(TRAIN)
+        held.preferences.remove(TRAIN)
         assert without[0] != with_it[0] and found(held.search(TRAIN, k=20)) == without[0]
     states = [without[0], with_it[0]]
     steered = [{WINE, SEA}, {WINE, SEA, TRAIN}]
@@ -241,7 +241,7 @@ def test_a_search_sees_the_old_state_or_the_new_one(path: Path, process: bool) -
         assert not failures, failures[0]
         assert len(searches) == 3
         assert found(one.search(TRAIN, k=20)) == found(two.search(TRAIN, k=20)) == without[0]
-        assert one.verify() > 0
+        assert one.file.verify() > 0
 
 
 # writers
@@ -278,7 +278,7 @@ def test_what_another_forgets_in_between_is_there_or_not(
             memory.add(more)
         others[0].join(FOREVER)
         assert not {item.id for item in memory.items()} & set(held)
-        memory.verify()
+        memory.file.verify()
 
 
 def test_what_another_adds_anew_in_between_does_not_expire(
@@ -286,14 +286,14 @@ def test_what_another_adds_anew_in_between_does_not_expire(
 ) -> None:
     soon, later = clock.ends(1), clock.ends(1000)
     with opened(path) as memory, opened(path) as other:
-        other.replace_preference(SEA, Preference(text=SEA, expires_at=soon))
+        other.preferences.replace(SEA, Preference(text=SEA, expires_at=soon))
         other.add([Item(id="wine", text="red wine today", expires_at=soon)])
         memory.search(SEA)
         whole = Store.has_expired
 
         def interrupted(*given: Any) -> bool:
             monkeypatch.setattr(Store, "has_expired", whole)
-            other.add_preference(Preference(text=SEA, expires_at=later))
+            other.preferences.add(Preference(text=SEA, expires_at=later))
             other.add([Item(id="wine", text="red wine today", expires_at=later)])
             return True
 
@@ -302,7 +302,7 @@ def test_what_another_adds_anew_in_between_does_not_expire(
         memory.add([Item(id="new", text="blue sea today")])
         assert [preference.text for preference in memory.preferences] == [WINE, SEA]
         assert {"wine", "new"} <= {item.id for item in memory.items()}
-        memory.verify()
+        memory.file.verify()
 
 
 def test_two_writers_in_turn_hold_the_work_of_both(path: Path) -> None:
@@ -312,7 +312,7 @@ def test_two_writers_in_turn_hold_the_work_of_both(path: Path) -> None:
             two.add([Item(id=f"two{n}", text=f"red wine two {n}")])
             assert len(one) == len(two) == len(ITEMS) + 2 * (n + 1)
         assert looks(one) == looks(two)
-        assert one.verify() == two.verify()
+        assert one.file.verify() == two.file.verify()
 
 
 def test_many_threads_make_one_file(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_many_threads_of_one_memory_add_and_search(path: Path) -> None:
             thread.join(FOREVER)
         assert not failures, failures[0]
         assert len(held) == len(ITEMS) + 5 * 9
-        held.verify()
+        held.file.verify()
         after = looks(held)
     with opened(path) as fresh:
         assert looks(fresh) == after
@@ -442,7 +442,7 @@ def test_a_process_that_dies_in_a_change_leaves_the_file_to_others(path: Path) -
         assert done.returncode == 9, done.stderr
         assert looks(reader) == before
         reader.add([Item(id="after", text="red wine after")])
-        assert reader.verify() > 0
+        assert reader.file.verify() > 0
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
@@ -476,8 +476,8 @@ def test_uses_are_counted_for_what_was_returned(path: Path, tmp_path: Path) -> N
             (hit,) = held.search("red wine from far away", k=1)
         assert hit.item.id == "wine"
     with opened(path) as held:
-        held.export(tmp_path / "export.jsonl")
-        assert held.verify() > 0
+        held.file.export(tmp_path / "export.jsonl")
+        assert held.file.verify() > 0
     lines = (tmp_path / "export.jsonl").read_text("utf-8").splitlines()
     assert [line.count('"uses": 5') for line in lines if '"id": "wine"' in line] == [1]
     assert sum(line.count('"uses": 0') for line in lines if '"kind": "item"' in line) >= 3
@@ -495,7 +495,7 @@ def test_uses_of_what_has_gone_meanwhile_are_let_go(path: Path) -> None:
         held.search(WINE, k=20)
         here(path, "m.forget('wine', 'both')")
     with opened(path) as held:
-        assert held.verify() > 0
+        assert held.file.verify() > 0
         held.add(ITEMS)
         assert looks(held)[-1] == len(ITEMS)
 

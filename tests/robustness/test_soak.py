@@ -29,7 +29,7 @@ def test_nothing_acknowledged_is_lost_and_memory_does_not_grow(tmp_path: Path) -
     assert not failures, failures[:3]
     assert path.stat().st_size <= BUDGET
     with opened(path) as memory:
-        memory.verify()
+        memory.file.verify()
         held = {item.id for item in memory.items()}
         assert {text for text in map(str, memory.preferences) if OTHER_TOPIC not in text} == set(HELD_TOPICS)
     kept = set().union(*(account.kept for account in accounts))

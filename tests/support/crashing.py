@@ -274,19 +274,19 @@ def work(plan: Plan, told: int) -> None:
             memory.add(stream())
             continue
         if current.proposed:
-            memory.add_proposals([current.proposal], again=True)
-            memory.accept(current.proposal)
+            memory.proposals.add([current.proposal], again=True)
+            memory.proposals.accept(current.proposal)
         elif current.kind == "prefer":
-            memory.add_preference(*current.names)
+            memory.preferences.add(*current.names)
         elif current.kind == "drop":
-            memory.remove_preference(*current.names)
+            memory.preferences.remove(*current.names)
         elif current.kind == "replace":
-            memory.replace_preference(*current.names)
+            memory.preferences.replace(*current.names)
         elif current.kind == "forget":
             # As items: some of them are perhaps gone because of a budget, and an unknown id is an error.
             memory.forget(*(Item(id=name, text="whatever it says") for name in current.names))
         else:
-            memory.compact()
+            memory.file.compact()
         tell("done")
         current = next(coming)
         tell(f"begin {current.kind}")
@@ -412,8 +412,8 @@ def killed(
 
 def exported(memory: EpicMemory, folder: Path) -> list[dict[str, Any]]:
     """The lines of an export, which is removed again."""
-    target = folder / f"{memory.path.name if memory.path else 'ram'}.jsonl"
-    memory.export(target, overwrite=True)
+    target = folder / f"{memory.file.path.name if memory.file.path else 'ram'}.jsonl"
+    memory.file.export(target, overwrite=True)
     lines = target.read_text(encoding="utf-8").splitlines()
     target.unlink()
     return [json.loads(line) for line in lines]
@@ -433,7 +433,7 @@ def content_of(memory: EpicMemory, folder: Path) -> dict[str, Any]:
 
 def check_accepted(memory: EpicMemory) -> None:
     """Check that a preference from a proposal is in force exactly if the proposal is marked as accepted."""
-    accepted = {proposal.text for proposal in memory.proposals("accepted") if proposal.text}
+    accepted = {proposal.text for proposal in memory.proposals.accepted() if proposal.text}
     assert accepted == {p.text for p in memory.preferences if p.text.endswith(AGREED)}
 
 
@@ -452,7 +452,7 @@ def checked(path: Path, acknowledged: Model, under_way: Operation) -> Model:
     with opened(path) as memory:
         found = content_of(memory, path.parent)
         assert found in allowed, _difference(found, *allowed)
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
         assert [p.text for p in memory.preferences] == found["preferences"]
         check_accepted(memory)
     _assert_one_file(path)
@@ -468,7 +468,7 @@ def checked_within(path: Path, acknowledged: Model, under_way: Operation, budget
     following = acknowledged.after(under_way)
     assert sum(len(octets) for octets in _bytes(path).values()) <= budget, "the budget was exceeded"
     with opened(path) as memory:
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
         found = content_of(memory, path.parent)
         items = (line for line in exported(memory, path.parent) if line["kind"] == "item")
         versions = {line["id"]: bytes.fromhex(line["version"]) for line in items}

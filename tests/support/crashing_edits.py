@@ -49,18 +49,18 @@ WAITING = {
 
 
 def last_edit(memory: EpicMemory, kind: str) -> Any:
-    return next(edit for edit in memory.edits() if edit.kind == kind)
+    return next(edit for edit in memory.facts.edits() if edit.kind == kind)
 
 
 WRITES: dict[str, Write] = {
-    "insert a fact": lambda memory: memory.add_fact("I work night shifts."),
-    "replace a fact": lambda memory: memory.add_fact(_NEW_CODE),
-    "end a fact": lambda memory: memory.add_fact("I sold my Skoda."),
-    "undo an insertion": lambda memory: memory.undo(last_edit(memory, "insert")),
-    "undo a replacement": lambda memory: memory.undo(last_edit(memory, "replace")),
-    "undo an end": lambda memory: memory.undo(last_edit(memory, "end")),
-    "reject": lambda memory: memory.reject(WAITING["accept add_fact"].id),
-    "accept other words": lambda memory: memory.accept(WAITING["accept add_fact"].id, "My sister is Ines."),
+    "insert a fact": lambda memory: memory.facts.add("I work night shifts."),
+    "replace a fact": lambda memory: memory.facts.add(_NEW_CODE),
+    "end a fact": lambda memory: memory.facts.add("I sold my Skoda."),
+    "undo an insertion": lambda memory: memory.facts.undo(last_edit(memory, "insert")),
+    "undo a replacement": lambda memory: memory.facts.undo(last_edit(memory, "replace")),
+    "undo an end": lambda memory: memory.facts.undo(last_edit(memory, "end")),
+    "reject": lambda memory: memory.proposals.reject(WAITING["accept add_fact"].id),
+    "accept other words": lambda memory: memory.proposals.accept(WAITING["accept add_fact"].id, "My sister is Ines."),
     **{name: lambda memory, given=given: memory.accept(given.id) for name, given in WAITING.items()},
 }
 
@@ -70,11 +70,11 @@ def prepare(path: Path, budget: str | None) -> None:
     with EpicMemory.open(path, [_COFFEE, _JAZZ], encoder=default_encoder(), budget=budget) as memory:
         memory.add(_PLAIN)
         for fact in ("The bike lock is 1234.", "The bike lock is now 5678.", "I drive a red Fiat.", "I sold my Fiat."):
-            memory.add_fact(fact)
+            memory.facts.add(fact)
         for fact in (_CODE, _HOME, "My car is a Skoda."):
-            memory.add_fact(fact)
-        kinds = {edit.kind for edit in memory.edits()}
-        assert kinds == {"insert", "replace", "end"}, memory.edits()
+            memory.facts.add(fact)
+        kinds = {edit.kind for edit in memory.facts.edits()}
+        assert kinds == {"insert", "replace", "end"}, memory.facts.edits()
         session = memory._session
         with session.lock, session.store.transaction():
             for proposal in WAITING.values():
@@ -87,12 +87,12 @@ def state_of(memory: EpicMemory, *, evicting: bool) -> dict[str, Any]:
     items = [] if evicting else sorted((item.id, item.text, item.fact) for item in memory.items())
     return {
         "items": items,
-        "facts": sorted(item.text for item in memory.facts()),
+        "facts": sorted(item.text for item in memory.facts),
         "preferences": [preference.text for preference in memory.preferences],
-        "open": sorted(proposal.id for proposal in memory.proposals()),
-        "accepted": sorted((each.id, each.text, each.quote) for each in memory.proposals("accepted")),
+        "open": sorted(proposal.id for proposal in memory.proposals),
+        "accepted": sorted((each.id, each.text, each.quote) for each in memory.proposals.accepted()),
         "decided": sorted(map(str, session.store.proposals.decided(session.namespace))),
-        "edits": [(edit.kind, edit.item.text, edit.old and edit.old.text) for edit in memory.edits()],
+        "edits": [(edit.kind, edit.item.text, edit.old and edit.old.text) for edit in memory.facts.edits()],
     }
 
 
@@ -103,7 +103,7 @@ def opened(path: Path) -> EpicMemory:
 def looked_at(path: Path, *, evicting: bool) -> dict[str, Any]:
     """Return the state of a file that has to be whole, and what it is found by."""
     with opened(path) as memory:
-        assert memory.verify() > 0
+        assert memory.file.verify() > 0
         state = state_of(memory, evicting=evicting)
         for fact in state["facts"]:
             assert fact in [hit.item.text for hit in memory.search(fact, k=20, min_score=None)], fact

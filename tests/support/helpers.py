@@ -94,11 +94,20 @@ def encoding(how: str, name: str) -> Encode:
     return encoded
 
 
+def method(component: Any, name: str, *, twin: bool = False) -> Any:
+    """Returns a method, such as "preferences.add" of a memory, or its asynchronous twin."""
+    *groups, last = name.split(".")
+    for group in groups:
+        component = getattr(component, group)
+    if twin:
+        last = f"_a{last[1:]}" if last.startswith("_") else f"a{last}"
+    return getattr(component, last)
+
+
 async def both(component: Any, name: str, *arguments: Any, **options: Any) -> Any:
     """Return or raise what a method does, which its asynchronous twin has to do as well."""
-    twin = f"_a{name[1:]}" if name.startswith("_") else f"a{name}"
     outcomes: list[Any] = []
-    for call in (getattr(component, name), getattr(component, twin)):
+    for call in (method(component, name), method(component, name, twin=True)):
         try:
             made = call(*arguments, **options)
             outcomes.append(await made if isinstance(made, Awaitable) else made)

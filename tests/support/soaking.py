@@ -141,14 +141,14 @@ class _Caller:
     def prefer(self) -> None:
         preference = f"{OTHER_TOPIC} of {self.name}"
         try:
-            report = self.memory.add_preference(preference)
+            report = self.memory.preferences.add(preference)
         except DuplicatePreferenceError:
-            report = self.memory.remove_preference(preference)
+            report = self.memory.preferences.remove(preference)
         self.evicted += report.evicted
 
     def look(self) -> None:
         self.memory.stats()
-        self.memory.not_kept()
+        self.memory.file.not_kept()
         assert len(self.memory.preferences) >= len(HELD_TOPICS)
 
     def retry(self) -> None:

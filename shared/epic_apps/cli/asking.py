@@ -119,14 +119,14 @@ def _answer(memory: EpicMemory, hits: Hits, *, verbose: bool) -> Iterator[Render
 
     if not hits:
         stats = memory.stats()
-        held = len(memory) or stats.counts["light"] or stats.waiting or memory.facts()
+        held = len(memory) or stats.counts["light"] or stats.waiting or memory.facts
         yield Text("Nothing relevant in this memory." if held else "Nothing in this memory yet.")
         if stats.waiting:
-            yield plain(f"Waiting for a language model: {stats.waiting} (epic retry {memory.path} --llm MODEL)")
+            yield plain(f"Waiting for a language model: {stats.waiting} (epic retry {memory.file.path} --llm MODEL)")
         for stated in those_that_matter(hits.matters):
             yield plain(f"But you said: {stated}")
     if not memory.preferences:
-        some = f"epic onboard {memory.path}, or epic learn {memory.path} CHAT"
+        some = f"epic onboard {memory.file.path}, or epic learn {memory.file.path} CHAT"
         yield plain(f"It has no preferences to rank by: {some}\n")
     for number, hit in enumerate(hits, start=1):
         yield Text.assemble(f"{number}. ", plain(hit.item.id, "bold cyan"), f"  {hit.score:.3f}" if verbose else "")

@@ -36,7 +36,7 @@ def note(
 
     given = [line for text in texts for line in (standard_input().splitlines() if text == "-" else [text])]
     with file.open(model) as memory:
-        reports = [memory.add_fact(line, expires_at=until) for line in given if line]
+        reports = [memory.facts.add(line, expires_at=until) for line in given if line]
     for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
         warn(warning)
     edits = [edit for report in reports for edit in report.edits]
@@ -58,13 +58,13 @@ def facts(
 ) -> None:
     """List the facts of the user, forget one, or undo an edit."""
     with file.open() as memory:
-        undone = None if undo is None else memory.undo(undo)
+        undone = None if undo is None else memory.facts.undo(undo)
         if forget is not None:
-            past = {item for edit in memory.edits() for item in _ids(edit)}
-            if forget not in past | {fact.id for fact in memory.facts()}:
+            past = {item for edit in memory.facts.edits() for item in _ids(edit)}
+            if forget not in past | {fact.id for fact in memory.facts}:
                 raise UnknownItemError(f"No fact has the id {forget!r}: epic facts {file.memory}")
             memory.forget(forget)
-        held, edits = memory.facts(), memory.edits() if history else []
+        held, edits = list(memory.facts), memory.facts.edits() if history else []
     rows = [
         (fact.id, fact.text, "" if (end := fact.expires_at) is None else f"until {end.isoformat()}") for fact in held
     ]

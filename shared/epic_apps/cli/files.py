@@ -108,21 +108,21 @@ def explain(
 def not_kept(file: InFile) -> None:
     """Show what is on record of items that were not kept, and why."""
     with file.open(read_only=True) as memory:
-        records = memory.not_kept()
+        records = memory.file.not_kept()
     file.show(records, *(map(str, records) if records else ["Nothing is on record of what was not kept."]))
 
 
 def namespaces(file: InFile) -> None:
     """List the users of a file."""
     with file.open(read_only=True) as memory:
-        names = memory.namespaces
+        names = memory.file.namespaces
     file.show(names, "\n".join(names))
 
 
 def verify(file: InFile) -> None:
     """Check that a memory's file is as it was written."""
     with file.open(read_only=True) as memory:
-        rows = memory.verify()
+        rows = memory.file.verify()
     size = Path(file.memory).stat().st_size
     file.show({"rows": rows, "bytes": size}, f"{file.memory}: sound, {rows} rows, {size} bytes")
 
@@ -130,7 +130,7 @@ def verify(file: InFile) -> None:
 def compact(file: InFile) -> None:
     """Write a memory's file anew without gaps."""
     with file.open() as memory:
-        saved = max(0, memory.compact())
+        saved = max(0, memory.file.compact())
     size = Path(file.memory).stat().st_size
     file.show({"bytes": size, "saved": saved}, f"{file.memory}: {size} bytes, {saved} fewer than before")
 
@@ -138,7 +138,7 @@ def compact(file: InFile) -> None:
 def backup(file: InFile, to: To, overwrite: Overwrite = False) -> None:
     """Copy a memory, also while it is in use."""
     with file.open(read_only=True) as memory:
-        memory.backup(to, overwrite=overwrite)
+        memory.file.backup(to, overwrite=overwrite)
     size = Path(to).stat().st_size
     file.show({"bytes": size}, f"{to}: {size} bytes")
 
@@ -146,7 +146,7 @@ def backup(file: InFile, to: To, overwrite: Overwrite = False) -> None:
 def export(file: InFile, to: To, overwrite: Overwrite = False) -> None:
     """Write a memory as lines of JSON."""
     with file.open(read_only=True) as memory:
-        items = memory.export(to, overwrite=overwrite)
+        items = memory.file.export(to, overwrite=overwrite)
     file.show({"items": items}, f"{to}: {items} items")
 
 

@@ -27,11 +27,12 @@ def fill(
 ) -> None:
     """Fill in a form from what is held, each value with its memory."""
     from epic_learn.forms import Form
+    from epic_learn.forms import fill as fill_form
     from epic_memory.storage.sqlite.files import new_file
 
     asked = Form.of(form)
     with file.open(model) as memory:
-        filled = memory.fill(asked)
+        filled = fill_form(memory, asked)
     count = sum(each.state == "filled" for each in filled)
     file.show(filled.fields, *map(str, filled), f"{count} of {len(filled.fields)} fields filled in.")
     if out:
@@ -46,7 +47,9 @@ def due(
     ] = None,
 ) -> None:
     """List the facts that name a day that is coming up, and what expires by then."""
+    from epic_learn.forms import due as due_in
+
     with file.open() as memory:
-        found = memory.due(before)
+        found = due_in(memory, before)
     nothing = "No fact names a day that is coming up, and nothing expires by then."
     file.show(found, *(map(str, found) if found else [nothing]))

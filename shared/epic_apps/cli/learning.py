@@ -125,7 +125,7 @@ def learn(
 
     messages = read_messages(chat)
     with file.open_or_make(model) as memory:
-        made = memory.propose(messages, auto=auto, user=user)
+        made = memory.proposals.propose(messages, auto=auto, user=user)
     accepted = [f"accepted  {each}\n          {each.quote!r}" for each in made.report.accepted]
     waiting = [f"Nothing of this is in force yet: epic proposals {file.memory} accept ID ..."] if made else []
     file.show(
@@ -151,7 +151,7 @@ def proposals(
     """List what is proposed; accept or reject it."""
     with file.open(model) as memory:
         if action == "list":
-            waiting = memory.proposals()
+            waiting = list(memory.proposals)
             file.show(waiting, *map(_lines, waiting), f"{len(waiting)} proposals wait for a decision.")
             return
         chosen = _chosen(memory, ids)
@@ -159,16 +159,16 @@ def proposals(
             raise InvalidInputError("--text is the wording of one proposal that is accepted.")
         for proposal in chosen:
             if action == "reject":
-                memory.reject(proposal)
+                memory.proposals.reject(proposal)
                 continue
-            for warning in memory.accept(proposal, text).warnings:
+            for warning in memory.proposals.accept(proposal, text).warnings:
                 warn(warning)
         file.show(chosen, *(f"{action}ed  {proposal}" for proposal in chosen))
 
 
 def _chosen(memory: EpicMemory, ids: Sequence[str]) -> list[Proposal]:
     """Return the open proposals whose ids begin like those given."""
-    waiting = memory.proposals()
+    waiting = list(memory.proposals)
     chosen: dict[str, Proposal] = {}
     for begin in ids:
         found = [each for each in waiting if begin == "all" or each.id.startswith(begin)]

@@ -231,7 +231,7 @@ def _report(common: Common, memory: EpicMemory, report: BuildReport, **sources: 
     gone = sources.get("gone", ())
     lines += [str(report), *(f"{name} is gone, and its items left the memory" for name in gone[:_MOST_GONE])]
     lines += [f"{len(gone) - _MOST_GONE} more files are gone"] if len(gone) > _MOST_GONE else []
-    lines.append(f"{memory.path}: {len(memory)} items, {size / 1e6:.3f} MB")
+    lines.append(f"{memory.file.path}: {len(memory)} items, {size / 1e6:.3f} MB")
     common.show({"report": report, "items": len(memory), "bytes": size, **sources}, *lines)
 
 
@@ -244,9 +244,9 @@ def _warn(memory: EpicMemory) -> None:
 def _remove_empty(memory: EpicMemory, new: bool) -> None:
     """Remove a new file in which only the preferences were committed: the user has those."""
     counts = memory.stats().counts
-    if new and memory.path is not None and not (counts["items"] or counts["light"] or counts["pending"]):
+    if new and memory.file.path is not None and not (counts["items"] or counts["light"] or counts["pending"]):
         memory.close()
-        memory.path.unlink()
+        memory.file.path.unlink()
 
 
 @command(app)

@@ -209,7 +209,7 @@ class Model(Server):
         if self.llm is None:
             self._check_alone()
             return {}
-        from epic_memory.memory import asked_model
+        from epic_memory.settings import asked_model
 
         lm, _ = asked_model(self.model(self.llm), self.model_budget)
         return {"llm": lm, "on_demand": self.on_demand}

@@ -59,9 +59,14 @@ Phrases = list[str] | None
 def _list(file: InFile) -> None:
     """List them with what each likes and avoids, and who read it."""
     with file.open() as memory:
-        unread = memory.unread
+        unread = memory.preferences.unread
         listed = [
-            {"id": each.id, "text": each.text, "expires_at": each.expires_at, "aspects": memory.aspects(each)}
+            {
+                "id": each.id,
+                "text": each.text,
+                "expires_at": each.expires_at,
+                "aspects": memory.preferences.aspects(each),
+            }
             for each in memory.preferences
         ]
         lines = []
@@ -69,7 +74,7 @@ def _list(file: InFile) -> None:
             ends = preference.expires_at
             until = "" if ends is None else f"  (until {ends:%Y-%m-%d %H:%M} UTC)"
             lines.append(f"{preference.id}  {preference}{until}")
-            lines.append(_line(memory.aspects(preference), again=preference.text in unread))
+            lines.append(_line(memory.preferences.aspects(preference), again=preference.text in unread))
     file.show(listed, *(lines or ["It has no preferences."]))
 
 
@@ -96,14 +101,14 @@ def _add(
     ends = None if expires is None else checked_moment(expires)
     preference = Preference(text=text, expires_at=ends)
     with file.open(judging) as memory:
-        file.show(memory.add_preference(preference, progress=sys.stderr.isatty()))
+        file.show(memory.preferences.add(preference, progress=sys.stderr.isatty()))
 
 
 @command(app)
 def _remove(file: InFile, judging: Judging, text: Which) -> None:
     """Remove one, with the items that nothing else holds."""
     with file.open(judging) as memory:
-        report = memory.remove_preference(text)
+        report = memory.preferences.remove(text)
         for warning in report.warnings:
             warn(warning)
         file.show({"items": len(memory)}, f"removed; {len(memory)} items are left")
@@ -115,7 +120,7 @@ def _replace(
 ) -> None:
     """Put another in its place."""
     with file.open(judging) as memory:
-        file.show(memory.replace_preference(old, new, progress=sys.stderr.isatty()))
+        file.show(memory.preferences.replace(old, new, progress=sys.stderr.isatty()))
 
 
 @command(app)
@@ -131,7 +136,7 @@ def _set(
     from epic_memory.types.preferences import FIRMNESS, Aspects
 
     with file.open() as memory:
-        held = memory.aspects(text)
+        held = memory.preferences.aspects(text)
         corrected = Aspects(
             liked=_corrected(likes, held.liked),
             avoided=_corrected(avoids, held.avoided),
@@ -139,8 +144,8 @@ def _set(
             scope=held.scope if scope is None else scope.strip(),
             source="user",
         )
-        memory.set_aspects(text, corrected)
-        file.show(memory.aspects(text), _line(memory.aspects(text)))
+        memory.preferences.set_aspects(text, corrected)
+        file.show(memory.preferences.aspects(text), _line(memory.preferences.aspects(text)))
 
 
 @command(app)
@@ -159,11 +164,11 @@ def _edit(
     if question is follows is breaks is None:
         raise InvalidInputError("Say what it means in practice: --question, --follows or --breaks, each once or more.")
     with file.open() as memory:
-        held = memory.expansions(text)
+        held = memory.preferences.expansions(text)
         known = ((), (), ()) if held is None else (held.questions, held.follows, held.breaks)
         parts = [_corrected(*both) for both in zip((question, follows, breaks), known, strict=True)]
         edited = Expansion(questions=parts[0], follows=parts[1], breaks=parts[2], source="user")
-        memory.set_expansion(text, edited)
+        memory.preferences.set_expansion(text, edited)
         _print(file, memory, text)
 
 
@@ -171,15 +176,15 @@ def _edit(
 def _reread(file: InFile, judging: Judging, text: Which) -> None:
     """Have what it likes and avoids read anew, by --llm, --expand or the parser."""
     with file.open(judging) as memory:
-        report = memory.set_aspects(text, None)
-        held = memory.expansions(text)
+        report = memory.preferences.set_aspects(text, None)
+        held = memory.preferences.expansions(text)
         if held is not None and held.source == "user" and not report.unread and (judging.llm or judging.expand):
             # The model's own expansion was rewritten with the aspects; the user's is reset here, as the user's
             # aspects are.
-            report = memory.set_expansion(text, None)
+            report = memory.preferences.set_expansion(text, None)
         for reason in report.unread.values():
             warn(reason)
-        file.show(memory.aspects(text), _line(memory.aspects(text), again=bool(report.unread)))
+        file.show(memory.preferences.aspects(text), _line(memory.preferences.aspects(text), again=bool(report.unread)))
 
 
 def _corrected(given: Phrases, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -188,7 +193,7 @@ def _corrected(given: Phrases, known: tuple[str, ...]) -> tuple[str, ...]:
 
 def _print(file: InFile, memory: EpicMemory, text: str) -> None:
     """Print the aspects and the expansion of a preference."""
-    value = {"aspects": memory.aspects(text), "expansion": memory.expansions(text)}
+    value = {"aspects": memory.preferences.aspects(text), "expansion": memory.preferences.expansions(text)}
     file.show(value, *_shown(memory, text))
 
 
@@ -196,7 +201,7 @@ def _shown(memory: EpicMemory, text: str) -> Iterator[str]:
     """Yield lines that show the aspects and the expansion of a preference."""
     from epic_memory.types import Preference
 
-    aspects, expansion = memory.aspects(text), memory.expansions(text)
+    aspects, expansion = memory.preferences.aspects(text), memory.preferences.expansions(text)
     preference = next(each for each in memory.preferences if each.id in (text, Preference(text=text).id))
     yield f"{preference.id}  {preference}"
     yield from _row("likes", aspects.liked)
@@ -214,7 +219,7 @@ def _shown(memory: EpicMemory, text: str) -> Iterator[str]:
         yield from _row("follows", expansion.follows)
         yield from _row("breaks", expansion.breaks)
         yield from _row("written", (_WRITTEN_BY[expansion.source],))
-    if preference.text in memory.unread:
+    if preference.text in memory.preferences.unread:
         yield "A language model failed to read it, and is asked again."
 
 

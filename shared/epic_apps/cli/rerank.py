@@ -33,6 +33,7 @@ def _collect(
     from tqdm import tqdm
 
     from epic_apps.cli.sources import read_records
+    from epic_rerank import reranker_of
     from epic_rerank.collecting import Candidates, collect
     from epic_rerank.reranker import CANDIDATES
 
@@ -47,7 +48,7 @@ def _collect(
     with file.open() as memory:
 
         def find(question: str) -> Candidates:
-            hits = memory.search(question, CANDIDATES, reranker=True, min_score=None)
+            hits = memory.search(question, CANDIDATES, chooser=reranker_of(memory), min_score=None)
             if hits.ranking is None:
                 return Candidates(ids=[], texts=[], features=[])
             # What was learnt before must not change what is tried.
@@ -92,8 +93,8 @@ def _train(
     out: Annotated[str | None, Option(metavar="FILE", help="write it into this file instead of the memory")] = None,
 ) -> None:
     """Train on a log, and keep the reranker in the memory."""
+    from epic_rerank import LearnedReranker, set_reranker
     from epic_rerank.collecting import read_log
-    from epic_rerank.reranker import LearnedReranker
 
     examples = read_log(Path(log))
     with file.open() as memory:
@@ -103,7 +104,7 @@ def _train(
         if out:
             reranker.save(out)
         else:
-            memory.reranker = reranker
+            set_reranker(memory, reranker)
     file.show(told, f"{out or file.memory}: trained on {told['questions']} questions with {told['lists']} lists.")
 
 
@@ -116,12 +117,12 @@ def _eval(
     ] = None,
 ) -> None:
     """Compare the memory's reranker with retrieval on a log."""
+    from epic_rerank import LearnedReranker, reranker_of
     from epic_rerank.collecting import compared, read_log
-    from epic_rerank.reranker import LearnedReranker
 
     examples = read_log(Path(log))
     with file.open() as memory:
-        reranker = memory.reranker
+        reranker = reranker_of(memory)
         if reranker_file:
             reranker = LearnedReranker.load(reranker_file, encoder=memory.encoder.fingerprint)
     gains, (low, high) = compared(reranker, examples)
@@ -135,6 +136,8 @@ def _eval(
 @command(app)
 def _forget(file: InFile) -> None:
     """Forget what was learnt by training and of feedback."""
+    from epic_rerank import forget
+
     with file.open() as memory:
-        forgot = memory.forget_learnt()
+        forgot = forget(memory)
     file.show({"forgot": forgot}, "What was learnt is forgotten." if forgot else "Nothing had been learnt.")

@@ -33,7 +33,7 @@ class Roots:
         self._paths: dict[str, Path] = {}
         if memory is not None:
             self._key = f"sources/{memory.namespace}"
-            with decoding(memory.path):
+            with decoding(memory.file.path):
                 known = memory._session.store.meta().get(self._key, {})
                 self._paths = {str(name): Path(path) for name, path in known.items()}
         self._names = {path: name for name, path in self._paths.items()}
@@ -109,6 +109,6 @@ class Roots:
             name = _NUMBERS.sub("", item_id)
             if item.metadata.get("source") == name and not item.fact:
                 yield item_id, name
-        for record in self._memory.not_kept():
+        for record in self._memory.file.not_kept():
             if record.item_id not in items:
                 yield record.item_id, _NUMBERS.sub("", record.item_id)

@@ -54,62 +54,62 @@ _TABS = {
 
 def _aspects(memory: EpicMemory, form: Form) -> None:
     if "again" in form:
-        memory.set_aspects(form["id"], None)
+        memory.preferences.set_aspects(form["id"], None)
         return
-    was = memory.aspects(form["id"])
+    was = memory.preferences.aspects(form["id"])
     read = Aspects(
         liked=_edited_lines(form, "liked", was.liked),
         avoided=_edited_lines(form, "avoided", was.avoided),
         firmness=_number(form.get("firmness", "0.75")),
         scope=_edited(form.get("scope", ""), was.scope),
     )
-    memory.set_aspects(form["id"], read)
+    memory.preferences.set_aspects(form["id"], read)
 
 
 def _expansion(memory: EpicMemory, form: Form) -> None:
     if "again" in form:
-        memory.set_expansion(form["id"], None)
+        memory.preferences.set_expansion(form["id"], None)
         return
-    was = memory.expansions(form["id"])
+    was = memory.preferences.expansions(form["id"])
     questions, follows, breaks = (
         _edited_lines(form, name, getattr(was, name, ())) for name in ("questions", "follows", "breaks")
     )
-    memory.set_expansion(form["id"], Expansion(questions=questions, follows=follows, breaks=breaks))
+    memory.preferences.set_expansion(form["id"], Expansion(questions=questions, follows=follows, breaks=breaks))
 
 
 def _replace(memory: EpicMemory, form: Form) -> None:
     was = next((each.text for each in memory.preferences if form["id"] in (each.id, each.text)), "")
-    memory.replace_preference(form["id"], _edited(form["text"], was))
+    memory.preferences.replace(form["id"], _edited(form["text"], was))
 
 
 def _accept(memory: EpicMemory, form: Form) -> None:
-    was = next((each.text for each in memory.proposals() if each.id == form["id"]), "")
+    was = next((each.text for each in memory.proposals if each.id == form["id"]), "")
     text = _edited(form.get("text", ""), was)
-    memory.accept(form["id"], text if text and text != was else None)
+    memory.proposals.accept(form["id"], text if text and text != was else None)
 
 
 # For each form: what it does, where it leads, and what is said then.
 _CHANGES: dict[str, tuple[Change, str, str]] = {
-    "preferences/add": (lambda memory, form: memory.add_preference(form["text"]), "/preferences", "Added."),
+    "preferences/add": (lambda memory, form: memory.preferences.add(form["text"]), "/preferences", "Added."),
     "preferences/replace": (
         _replace,
         "/preferences",
         "Changed. What is held was matched with it.",
     ),
-    "preferences/remove": (lambda memory, form: memory.remove_preference(form["id"]), "/preferences", "Removed."),
+    "preferences/remove": (lambda memory, form: memory.preferences.remove(form["id"]), "/preferences", "Removed."),
     "preferences/aspects": (_aspects, "/preferences", "Saved: it counts from the next question on."),
     "preferences/expansion": (_expansion, "/preferences", "Saved: it counts from the next question on."),
     "items/forget": (lambda memory, form: memory.forget(form["id"]), "/held", "Forgotten for good."),
-    "facts/add": (lambda memory, form: memory.add_fact(form["text"]), "/facts", "Remembered."),
+    "facts/add": (lambda memory, form: memory.facts.add(form["text"]), "/facts", "Remembered."),
     "facts/forget": (lambda memory, form: memory.forget(form["id"]), "/facts", "Forgotten for good."),
-    "facts/undo": (lambda memory, form: memory.undo(_whole(form["id"], 0)), "/facts", "Undone."),
+    "facts/undo": (lambda memory, form: memory.facts.undo(_whole(form["id"], 0)), "/facts", "Undone."),
     "proposals/accept": (
         _accept,
         "/proposals",
         "Accepted: it is in force.",
     ),
     "proposals/reject": (
-        lambda memory, form: memory.reject(form["id"]),
+        lambda memory, form: memory.proposals.reject(form["id"]),
         "/proposals",
         "Rejected: it will not be proposed again.",
     ),
@@ -139,7 +139,12 @@ class _Page:
             day=lambda at: f"{moment(at):%d %b %Y}",
         )
         self._templates.globals.update(
-            words=words, tabs=_TABS, link=_link, write=write, form_token=form_token(token), path=str(memory.path or "")
+            words=words,
+            tabs=_TABS,
+            link=_link,
+            write=write,
+            form_token=form_token(token),
+            path=str(memory.file.path or ""),
         )
 
     def overview(self, request: Request) -> Response:
@@ -301,7 +306,7 @@ def run_inspect(
 def read_ahead(memory: EpicMemory) -> None:
     """Read what the first views need, so that they need not wait for it."""
     with suppress(EpicError):
-        memory.outline()
+        memory.file.outline()
         # A search reads all that any search needs; no text is that near, so nothing counts as used.
         memory.search("What is this about?", k=1, min_score=1.0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -79,14 +80,14 @@ class Views:
     def snapshot(self) -> Snapshot:
         """Return the memory as it is."""
         with self._lock:
-            revision = self.memory.revision
+            revision = self.memory.file.revision
             if self._snapshot is None or self._snapshot.revision != revision:
                 self._snapshot = _snapshot(self.memory, revision)
             return self._snapshot
 
     def frame(self) -> dict[str, Any]:
         """Return what every part shows around itself: preferences with their colours."""
-        preferences = self.memory.preferences
+        preferences = list(self.memory.preferences)
         return {
             "preferences": preferences,
             "colours": {each.id: number % COLOURS for number, each in enumerate(preferences)},
@@ -104,7 +105,7 @@ class Views:
             "stances": Counter(map(str, snapshot.outline.stances)),
             "growth": growth(snapshot.outline.added.tolist()),
             "facts": len(snapshot.facts),
-            "open": len(self.memory.proposals()),
+            "open": len(self.memory.proposals),
             "kept_count": len(snapshot.with_entry),
             "light_count": len(snapshot.items) - len(snapshot.with_entry),
             "by_preference": {each: len(snapshot.kept.get(each, ())) for each in snapshot.outline.preferences},
@@ -112,7 +113,11 @@ class Views:
 
     def preferences(self) -> dict[str, Any]:
         """Return each preference with its aspects, expansion, and how much is held for it."""
-        snapshot, aspects, expansions = self.snapshot(), self.memory.aspects(), self.memory.expansions()
+        snapshot, aspects, expansions = (
+            self.snapshot(),
+            self.memory.preferences.aspects(),
+            self.memory.preferences.expansions(),
+        )
         return {
             "cards": [
                 {
@@ -139,7 +144,7 @@ class Views:
         pages = max(1, -(-len(ids) // PAGE))
         page = min(max(page, 1), pages)
         shown = self.memory.get(ids[PAGE * (page - 1) : PAGE * page])
-        entries = self.memory.entries([item.id for item in shown])
+        entries = self.memory.file.entries([item.id for item in shown])
         return {
             "rows": [(item, _first(entries.get(item.id, []), preference)) for item in shown],
             "nearest": snapshot.nearest,
@@ -168,7 +173,7 @@ class Views:
 
     def turned_away(self, page: int) -> dict[str, Any]:
         """Return one page of the records of what is not held, the newest first."""
-        records = self.memory.not_kept()
+        records = self.memory.file.not_kept()
         pages = max(1, -(-len(records) // PAGE))
         page = min(max(page, 1), pages)
         return {
@@ -223,15 +228,15 @@ class Views:
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the user, and what adding them did."""
-        return {"facts": self.memory.get(self.snapshot().facts), "edits": self.memory.edits()[:50]}
+        return {"facts": self.memory.get(self.snapshot().facts), "edits": self.memory.facts.edits()[:50]}
 
     def proposals(self) -> dict[str, Any]:
         """Return the proposals that wait."""
-        return {"proposals": self.memory.proposals()}
+        return {"proposals": list(self.memory.proposals)}
 
 
 def _snapshot(memory: EpicMemory, revision: str) -> Snapshot:
-    outline = memory.outline()
+    outline = memory.file.outline()
     newest = range(len(outline.items) - 1, -1, -1)
     nearest = {}
     if outline.preferences:
@@ -311,6 +316,6 @@ def _found(hit: Hit, place: int, others: dict[str, int]) -> dict[str, Any]:
     return {"hit": hit, "place": place, "moved": None if other is None else other - place}
 
 
-def known_preference(preferences: list[Preference], preference_id: str) -> str:
+def known_preference(preferences: Iterable[Preference], preference_id: str) -> str:
     """Return the id of a held preference, or nothing for another one."""
     return preference_id if any(each.id == preference_id for each in preferences) else ""

@@ -93,9 +93,9 @@ class Epic:
         if self.personal or not self.steers:
             return
         for preference in [one for one in self._told if one not in preferences]:
-            self._epic.remove_preference(preference)
+            self._epic.preferences.remove(preference)
         for preference in [one for one in preferences if one not in self._told]:
-            self._epic.add_preference(preference)
+            self._epic.preferences.add(preference)
         self._told = tuple(preferences)
 
     def retrieve(self, question: str, k: int) -> Retrieved:

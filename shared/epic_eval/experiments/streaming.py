@@ -124,10 +124,10 @@ def _one(data: Data, persona: Persona, encoder: Any, points: Sequence[Point], se
             since |= {preference: batch for preference in active if preference not in trace[max(0, batch - 1)]}
             for store, memory in memories.items():
                 began = time.perf_counter()
-                for preference in set(memory.aspects()) - set(active):
-                    memory.remove_preference(preference)
-                for preference in [each for each in active if each not in memory.aspects()]:
-                    memory.add_preference(preference)
+                for preference in set(memory.preferences.aspects()) - set(active):
+                    memory.preferences.remove(preference)
+                for preference in [each for each in active if each not in memory.preferences.aspects()]:
+                    memory.preferences.add(preference)
                 memory.add(items)
                 _note(point, store, memory.stats().bytes["total"], time.perf_counter() - began)
             began = time.perf_counter()

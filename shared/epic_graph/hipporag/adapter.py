@@ -156,7 +156,7 @@ class EpicHippoRAG:
             report = HippoReport(memory=self.memory.add(items, progress=progress))
             if report.memory.tau is not None and not self.memory.preferences:
                 # The light tier took them; that must not empty the graph.
-                raise NoPreferencesError("The memory has no preferences to index by: memory.add_preference('...').")
+                raise NoPreferencesError("The memory has no preferences to index by: memory.preferences.add('...').")
             if len(items) < len(given):
                 report.warnings.append(f"{len(given) - len(items)} documents without text were left out.")
             return self._follow(report, {item.text for item in items})

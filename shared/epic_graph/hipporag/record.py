@@ -169,7 +169,7 @@ class Record:
 
     def _state(self) -> object:
         # The revision does not change when a preference expires.
-        return self._memory.revision, tuple(preference.id for preference in self._memory.preferences)
+        return self._memory.file.revision, tuple(preference.id for preference in self._memory.preferences)
 
     def _held(self) -> dict[str, HeldItem]:
         """Return the items held under a live preference, by their marks, which identify version and form."""

@@ -1,6 +1,7 @@
 """Forms filled from a memory, and reminders of what it holds about coming days (EMG-RAG, section 5)."""
 
 from epic_learn.forms.fields import Field, FilledField, FilledForm, Form
+from epic_learn.forms.from_memory import afill, due, fill
 from epic_learn.forms.reminders import Due
 
-__all__ = ["Due", "Field", "FilledField", "FilledForm", "Form"]
+__all__ = ["Due", "Field", "FilledField", "FilledForm", "Form", "afill", "due", "fill"]

@@ -54,7 +54,7 @@ class Said:
     part: str = ""
 
 
-def fill(form: Form, search: Callable[[str], Effects[Hits]], lm: LanguageModel | None) -> Effects[FilledForm]:
+def filled(form: Form, search: Callable[[str], Effects[Hits]], lm: LanguageModel | None) -> Effects[FilledForm]:
     """Fill a form.
 
     Args:

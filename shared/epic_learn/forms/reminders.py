@@ -34,7 +34,7 @@ class Due:
         return f"{self.day}  {'expires: ' if self.reason == 'expires' else ''}{self.item.text}"
 
 
-def due(items: Iterable[Item], before: date | datetime | str | None, today: date | None = None) -> list[Due]:
+def due_among(items: Iterable[Item], before: date | datetime | str | None, today: date | None = None) -> list[Due]:
     """Return what is due from today on and before a day, soonest first, each item once for a day.
 
     Args:

@@ -22,6 +22,7 @@ from epic_memory.pipeline.aspects import asks_model, read_preferences
 from epic_memory.pipeline.facts import check_length
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Effects
+from epic_memory.runtime.optional import optional
 from epic_memory.storage.sqlite.files import check_name, check_path, new_file
 from epic_memory.storage.tables.entries import NewEntry
 from epic_memory.storage.tables.items import HeldItem
@@ -30,7 +31,6 @@ from epic_memory.types import FloatArray, Item, Preference, Stance
 from epic_memory.types.digests import DIGEST_BYTES
 from epic_memory.types.metadata import dumped_metadata
 from epic_memory.types.validation import checked_tau
-from epic_rerank import LearnedReranker
 
 FORMAT = 1
 
@@ -179,7 +179,7 @@ def _take(read: Portable, line: Any, *, first: bool) -> bool:
     elif kind == "proposal":
         read.proposals.append(checked_line({**line, "kind": line["proposal"]}))
     elif kind == "reranker":
-        read.reranker = LearnedReranker.from_object(line["reranker"]).as_object()
+        read.reranker = optional("epic_rerank", "LearnedReranker").from_object(line["reranker"]).as_object()
     elif kind == "end":
         counted = {name: len(getattr(read, name)) for name in ("preferences", "items", "pending", "proposals")}
         if any(line[name] != count for name, count in counted.items()):

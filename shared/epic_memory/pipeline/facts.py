@@ -50,7 +50,7 @@ def made_fact(
     metadata: Mapping[str, Any] | None,
     expires_at: datetime | str | None,
 ) -> Item:
-    """Return a fact of the user as an item, from the arguments of `EpicMemory.add_fact`.
+    """Return a fact of the user as an item, from the arguments of `memory.facts.add`; it ends when its text says so.
 
     Raises:
         InvalidInputError: for arguments that cannot be.
@@ -62,10 +62,16 @@ def made_fact(
             raise InvalidInputError(f"{name} must be a text, not {value!r}.")
     if metadata is not None and not isinstance(metadata, Mapping):
         raise InvalidInputError(f"metadata must be a mapping, not {metadata!r}.")
+    ends = item.expires_at if expires_at is None else checked_moment(expires_at)
+    if ends is None:
+        # Its patterns take a while to compile.
+        from epic_memory.text.durations import end_of_fact
+
+        ends = end_of_fact(item.text)
     return replace(
         item,
         metadata={**item.metadata, **(metadata or {}), **{name: value for name, value in more.items() if value}},
-        expires_at=item.expires_at if expires_at is None else checked_moment(expires_at),
+        expires_at=ends,
         fact=True,
     )
 
@@ -178,7 +184,7 @@ def _check_number(known: Sequence[_Held]) -> None:
     if len(known) > MOST_FACTS:
         raise BudgetError(
             f"{MOST_FACTS} facts are the most, and there would be {len(known)}. Nothing was written. Forget some:"
-            " memory.facts() lists them, memory.forget(id) removes one."
+            " memory.facts are those, memory.forget(id) removes one."
         )
 
 

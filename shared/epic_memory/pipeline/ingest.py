@@ -74,7 +74,7 @@ def add_batch(
         fresh, duplicates, known, waiting = _fresh(session, space, items)
     without = not preferences and (session.coarse or session.fine)
     if without and not (session.reserve and light):
-        raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.add_preference('...').")
+        raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.preferences.add('...').")
     report.seen += len(items)
     report.duplicates += duplicates
     report.known += known
@@ -235,7 +235,8 @@ def warn(report: BuildReport, session: Session) -> None:
         report.warnings.append(
             "The memory has no preferences: what comes is held by its text as long as there is room, and found by its"
             " words. With preferences it keeps what matters, ranks by them and says how to use it:"
-            " memory.add_preference('...'), or memory.propose(messages), which reads them from conversations."
+            " memory.preferences.add('...'), or memory.proposals.propose(messages), which reads them from"
+            " conversations."
         )
         return
     if session.verified_by and type(session.verifier) is EmbeddedVerifier and (report.kept or report.discarded):
@@ -263,7 +264,7 @@ def warn(report: BuildReport, session: Session) -> None:
     if report.evicted and session.budget is not None:
         report.warnings.append(
             f"{report.evicted} entries had to go, or did not fit, for the budget of {session.budget.total} bytes. Raise"
-            " it to keep more; memory.not_kept() shows the last of them."
+            " it to keep more; memory.file.not_kept() shows the last of them."
         )
     if report.waiting:
         report.warnings.append(f"{report.waiting} of the items held already wait in the retry queue: memory.retry().")
@@ -277,7 +278,8 @@ def warn(report: BuildReport, session: Session) -> None:
     if report.unread:
         report.warnings.append(
             f"{len(report.unread)} preferences could not be read by the model, in whole or part: the parser's reading"
-            " and the bundled library hold until the next change asks again. memory.aspects() and memory.expansions()"
+            " and the bundled library hold until the next change asks again. memory.preferences.aspects() and"
+            " memory.preferences.expansions()"
             " show what is held."
         )
     if report.undecided:

@@ -16,7 +16,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.filters import Filter
 from epic_memory.pipeline import candidates as finding
 from epic_memory.pipeline import ranking
-from epic_memory.pipeline.choice import Choice
+from epic_memory.pipeline.choice import checked_chooser, pool
 from epic_memory.pipeline.fallback import AskFallback, hits_of, merged
 from epic_memory.pipeline.hits import fact_hits, made_hits
 from epic_memory.pipeline.on_demand import FOUND, Unjudged, judged_in_time, judges_on_demand, unjudged
@@ -31,7 +31,7 @@ from epic_memory.storage.namespace import Namespace
 from epic_memory.storage.store import Store
 from epic_memory.types import FloatArray, Hit, Hits, Preference, checked_k, checked_text
 from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_mode, checked_stance_policy
-from epic_memory.types.results import Ranking
+from epic_memory.types.results import Chooser, Ranking
 from epic_memory.types.validation import one_of
 from epic_memory.types.verdicts import PENALTY
 
@@ -55,7 +55,7 @@ class Search:
     namespace: str
     keys: str = "both"
     min_score: MinScore = "auto"
-    choice: Choice | None = None
+    chooser: Chooser | None = None
 
     @property
     def words(self) -> str:
@@ -242,16 +242,16 @@ def _found(
     steered = steering.steered_by(chosen, steered.query, steered.vector, names=steered.names)
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
     shown_first = ranking.distinct(space, candidates.rows, order, asked.k)
-    if asked.choice is not None:
-        shown_first = asked.choice.pool(shown_first, order)
+    if asked.chooser is not None:
+        shown_first = pool(asked.chooser, shown_first, order)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in shown_first]
     groups = [space.rows_of.get(item, []) for item, _ in best]
     hits = made_hits(session.store, space, steered.vector, best, groups, {}, allowed, candidates.earlier)
     vectors = list(finding.vectors_of(space, candidates, [item for item, _ in best]))
     matters, shown = _matters(steering, steered, chosen), None
-    if asked.choice is not None:
-        shown = asked.choice.choose(asked.query, steered.query, hits, vectors, asked.k, matters)
+    if asked.chooser is not None:
+        shown = asked.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, matters)
         best, groups, hits, vectors = shown.chosen(best, groups, hits, vectors)
     return Found(
         hits=hits,
@@ -353,7 +353,7 @@ def checked_search(
     namespace: str | None,
     keys: str = "both",
     min_score: MinScore = "auto",
-    choice: Choice | None = None,
+    chooser: Chooser | None = None,
 ) -> Search:
     """Check the arguments of `EpicMemory.search`, or with `BY_VECTOR` for a query of a search by vector.
 
@@ -375,7 +375,7 @@ def checked_search(
         namespace=session.namespace if namespace is None else checked_text(namespace, "The namespace"),
         keys=one_of("keys", keys, get_args(Keys)),
         min_score=checked_min_score(min_score),
-        choice=choice,
+        chooser=checked_chooser(chooser, session.encoder, keys),
     )
 
 

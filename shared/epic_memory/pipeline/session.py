@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
     from epic_memory.lm.budget import ModelBudget
     from epic_memory.preferences.lm_reader import Reader
-    from epic_rerank import LearnedReranker
 
 # A server that searches for many users holds so many of them in RAM.
 _SPACES_LOADED = 64
@@ -68,7 +67,6 @@ class Session:
         lock: Held while RAM and file are read or written, never while a model is waited for.
         spaces: The namespaces that are loaded.
         expanded: Embeddings of what follows and breaks preferences, by their expansions.
-        rerankers: What the namespaces have learnt, with the version that was read.
     """
 
     encoder: Encoder
@@ -103,7 +101,6 @@ class Session:
         default_factory=dict, repr=False
     )
     expanded: dict[Preference, Expanded] = field(default_factory=dict)
-    rerankers: dict[str, tuple[int | None, LearnedReranker]] = field(default_factory=dict, repr=False)
     background: Background = field(default_factory=Background, repr=False)
     asked_on_demand: set[tuple[int, str]] = field(default_factory=set, repr=False)
     _seen_change: int = 0

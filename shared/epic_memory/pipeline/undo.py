@@ -46,12 +46,12 @@ def _checked(session: Session, number: int) -> Edit:
     edits = session.store.edits.all(session.namespace)
     edit = next((edit for edit in edits if edit.id == number), None)
     if edit is None:
-        raise UnknownItemError(f"There is no edit {number!r} to undo. memory.edits() lists those that there are.")
+        raise UnknownItemError(f"There is no edit {number!r} to undo. memory.facts.edits() lists those that there are.")
     item = edit.item
     found = session.store.items.known(session.namespace, [item.id]).get(item.id)
     held = found is not None and found.item.fact and found.item.text == item.text
     if (edit.kind != "end" and not held) or any(edit.touched & later.touched for later in edits if later.id > number):
         raise UnknownItemError(
-            f"{item.text!r} was edited again, or is not held any more. Undo the later edit first: memory.edits()."
+            f"{item.text!r} was edited again, or is not held any more. Undo the later edit first: memory.facts.edits()."
         )
     return edit

@@ -34,7 +34,7 @@ def warn_of_unread(report: BuildReport, preferences: Iterable[Preference], encod
             f"The preference {preference.text!r} {why}: what is kept for it is chosen by similarity, and nothing is"
             " said to suit or to break it. Use a language model"
             ' (verifier="ollama:qwen3:4b", or --llm on the command line), or say what it likes and avoids:'
-            " memory.set_aspects(...)."
+            " memory.preferences.set_aspects(...)."
         )
         if known is not None and language not in known:
             warning += f" The encoder {encoder.name} does not know the language either: use {ADVICE}."

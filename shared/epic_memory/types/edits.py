@@ -21,7 +21,7 @@ class Edit:
         old: The fact that it replaced, repeated or ended; None for an insert.
         reason: Why, in words.
         displaced: What was held under the fact's id as an item like any other; None for nothing.
-        id: Number under which `EpicMemory.undo` takes it back; 0 for a duplicate.
+        id: Number under which `MemoryFacts.undo` takes it back; 0 for a duplicate.
         at: When, in Unix seconds.
     """
 

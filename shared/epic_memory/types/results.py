@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +125,7 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """How a list was chosen; `memory.learn` needs it.
+    """How a list was chosen; `epic_rerank.learn` needs it.
 
     Attributes:
         features: Of all candidates in the order of retrieval, shape `(n, f)`; without columns if none was reranked.
@@ -145,6 +145,47 @@ class Ranking:
             yield [part[place] for place in self.order]
 
 
+@runtime_checkable
+class Chooser(Protocol):
+    """Protocol of what orders the results of a search, and chooses which are returned.
+
+    Attributes:
+        encoder: The fingerprint of the encoder that it was trained with; "" for any.
+        candidates: How many results it wants to choose from, if there are more than k; 0 for the k of the search.
+    """
+
+    @property
+    def encoder(self) -> str:
+        """The fingerprint."""
+        ...
+
+    @property
+    def candidates(self) -> int:
+        """How many it wants."""
+        ...
+
+    def choose(
+        self,
+        query: str,
+        vector: FloatArray | None,
+        hits: Sequence[Hit],
+        vectors: Sequence[FloatArray],
+        k: int,
+        matters: Sequence[tuple[Preference, float]],
+    ) -> Ranking:
+        """Choose at most k hits.
+
+        Args:
+            query: Its words; empty for a search by vector.
+            vector: E(q), shape `(d,)`; None if the query has none.
+            hits: The candidates, best first.
+            vectors: Their embeddings, each shape `(d,)`; empty if they have none.
+            k: At least 1.
+            matters: The preferences with the chance that each matters to the query.
+        """
+        ...
+
+
 class Hits(list[Hit]):
     """A list of hits with details of the search that produced it.
 
@@ -159,7 +200,7 @@ class Hits(list[Hit]):
         fallback: Whether a fallback was asked.
         relevant: Whether the memory holds anything that is relevant to the query.
         facts: The facts of the user that are relevant to the query, best first, at most three; they may be hits, too.
-        ranking: How a reranker or an adaptive selection chose them; None without, or where a fallback was asked.
+        ranking: How a chooser chose them; None without, or where a fallback was asked.
     """
 
     def __init__(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from numbers import Integral, Real
+from pathlib import Path
 from typing import TypeVar
 
 from epic_memory.errors import InvalidInputError
@@ -136,3 +137,25 @@ def checked_keep_rate(keep_rate: float, name: str = "keep_rate") -> float:
     if not isinstance(keep_rate, Real) or isinstance(keep_rate, bool) or not 0.0 < keep_rate <= 1.0:
         raise InvalidInputError(f"{name} must be a share in (0, 1], not {keep_rate!r}.")
     return float(keep_rate)
+
+
+def checked_ids(item_ids: Iterable[str]) -> list[str]:
+    """Return the ids of items.
+
+    Raises:
+        InvalidInputError: for anything but several ids.
+    """
+    if isinstance(item_ids, str) or not isinstance(item_ids, Iterable):
+        raise InvalidInputError(f"Give the ids in a list, not as {type(item_ids).__name__}.")
+    return [checked_string(item_id, "An item's id") for item_id in item_ids]
+
+
+def checked_path(path: str | Path) -> Path:
+    """Return the path of a file to be written.
+
+    Raises:
+        InvalidInputError: for what names no file.
+    """
+    if not isinstance(path, (str, Path)) or not str(path):
+        raise InvalidInputError(f"The name of a file is needed, not {path!r}.")
+    return Path(path)

@@ -43,7 +43,7 @@ def preferences(epic: Shown) -> Shown:
 
 def aspects(preference: str) -> Aspects:
     with EpicMemory.open("me.epic") as memory:
-        return memory.aspects(preference)
+        return memory.preferences.aspects(preference)
 
 
 def test_list_shows_what_each_likes_and_avoids_and_who_read_it(preferences: Shown) -> None:
@@ -108,7 +108,7 @@ def test_a_model_reads(preferences: Shown, kind: str) -> None:
 
 def test_what_a_model_says_is_no_command_to_a_terminal(preferences: Shown) -> None:
     with EpicMemory.open("me.epic") as memory:
-        memory.set_aspects(AVOIDS, {"avoided": ["\x1b[31mcasinos \u202eonisac\u2066"]})
+        memory.preferences.set_aspects(AVOIDS, {"avoided": ["\x1b[31mcasinos \u202eonisac\u2066"]})
     listed = preferences("list")
     assert not set("\x1b\u202e\u2066") & set(listed) and "casinos" in listed
 
@@ -124,7 +124,7 @@ def both(request: dict[str, Any]) -> str:
 
 def held(text: str = AVOIDS) -> Expansion | None:
     with EpicMemory.open("me.epic") as memory:
-        return memory.expansions(text)
+        return memory.preferences.expansions(text)
 
 
 def test_edit_changes_what_is_given_and_show_prints_it(epic: Shown) -> None:

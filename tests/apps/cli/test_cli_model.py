@@ -39,7 +39,7 @@ def epic(terminal: Epic) -> Epic:
     """Runs a command in a folder with the memory me.epic, in which nobody has judged what it holds."""
     with EpicMemory.open("me.epic", [BEANS], tau=1.0) as memory:
         memory.add(TEXTS[:3])
-        memory.add_fact("I call my cat Miso.")
+        memory.facts.add("I call my cat Miso.")
     Path("prefs.txt").write_text(BEANS, encoding="utf-8")
     Path("chat.json").write_text(json.dumps([{"role": "user", "content": CHAT[0][1]}]), encoding="utf-8")
     Path("form.json").write_text(json.dumps(FORM), encoding="utf-8")
@@ -115,7 +115,7 @@ def test_the_demo_runs_with_ones_own_model(epic: Epic, mind: Mind, llm: list[str
     found = re.search(r"tiny was asked (\d+) times: it expanded 8 of 8 preferences, and left 0 texts", result.out)
     assert found is not None and int(found[1]) == mind.asked
     with EpicMemory.open("demo.epic") as memory:
-        assert {made.source for made in memory.expansions().values() if made is not None} == {"model"}
+        assert {made.source for made in memory.preferences.expansions().values() if made is not None} == {"model"}
 
 
 def test_a_printed_configuration_names_the_model(epic: Epic) -> None:

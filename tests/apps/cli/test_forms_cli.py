@@ -17,8 +17,8 @@ def test_a_form_is_filled_in_and_days_are_listed(tmp_path: Path, capsys: pytest.
     path, form, out = str(tmp_path / "me.epic"), tmp_path / "form.json", tmp_path / "filled.json"
     soon = date.today() + timedelta(days=5)
     with EpicMemory.open(path, ["I avoid hotels with casinos."]) as memory:
-        memory.add_fact("I was born on 12 August 1986.")
-        memory.add_fact(f"The exam is on {soon}.")
+        memory.facts.add("I was born on 12 August 1986.")
+        memory.facts.add(f"The exam is on {soon}.")
     form.write_text(json.dumps({"fields": [{"name": "born", "type": "date"}, {"name": "blood_type"}]}))
     assert main(["fill", path, str(form), "--out", str(out)]) == 0
     shown = capsys.readouterr().out
@@ -40,7 +40,7 @@ def test_a_form_is_filled_in_and_days_are_listed(tmp_path: Path, capsys: pytest.
 def test_a_model_reads_the_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, form = str(tmp_path / "me.epic"), tmp_path / "form.json"
     with EpicMemory.open(path, ["I avoid hotels with casinos."]) as memory:
-        memory.add_fact("I was born on 12 August 1986.")
+        memory.facts.add("I was born on 12 August 1986.")
     form.write_text(json.dumps({"fields": [{"name": "born", "type": "date"}]}))
     said = {"number": 1, "quote": "born on 12 August 1986", "value": "1986-08-12"}
     with LMServer(lambda request: json.dumps(said)) as server:

@@ -10,6 +10,7 @@ import pytest
 
 from epic_apps.cli.main import main
 from epic_memory import EpicMemory
+from epic_rerank import reranker_of
 from lm_servers import Json, LMServer, Reply
 from scripted import until
 
@@ -58,11 +59,11 @@ def test_collect_train_eval_forget(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["rerank", "eval", str(memory), str(log)]) == 0
     assert "2 questions: expected reward +" in capsys.readouterr().out
     with EpicMemory.open(memory) as opened:
-        assert opened.reranker.is_trained
+        assert reranker_of(opened).is_trained
     assert main(["rerank", "forget", str(memory)]) == 0
     assert main(["rerank", "eval", str(memory), str(asked)]) == 2
     with EpicMemory.open(memory) as opened:
-        assert not opened.reranker.is_trained
+        assert not reranker_of(opened).is_trained
 
 
 def test_a_model_without_log_probabilities_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

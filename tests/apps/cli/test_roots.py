@@ -144,7 +144,7 @@ def test_a_deleted_note_is_reported_and_leaves(build: Build, terminal: Epic) -> 
     assert build(".")["gone"] == ["notes/home/rent.md"]
     assert held()["notes/rent.md"] == RENT
     with EpicMemory.open("me.epic") as memory:
-        assert memory.not_kept() == [] or {record.item_id for record in memory.not_kept()} <= set(held())
+        assert memory.file.not_kept() == [] or {record.item_id for record in memory.file.not_kept()} <= set(held())
 
 
 def test_only_what_came_from_a_folder_leaves_with_it(build: Build) -> None:
@@ -153,7 +153,7 @@ def test_only_what_came_from_a_folder_leaves_with_it(build: Build) -> None:
     write("notes/fact.md", fact)
     build("notes")
     with EpicMemory.open("me.epic") as memory:
-        memory.add_fact(fact)
+        memory.facts.add(fact)
         memory.add(
             [
                 # as loaders of other packages name where a text is from

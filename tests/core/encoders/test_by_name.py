@@ -158,16 +158,16 @@ def test_a_memory_takes_names(tmp_path: Path) -> None:
     with EpicMemory.open(path, ["red wine"], encoder="static", verifier=KeepAll(), tau=-1.0) as memory:
         memory.add(["a red wine"])
         assert memory.encoder is default_encoder()
-        memory.export(tmp_path / "me.jsonl")
+        memory.file.export(tmp_path / "me.jsonl")
     with pytest.raises(EncoderMismatchError):
         EpicMemory.open(path, encoder=MINILM)
     with EpicMemory.open(path, encoder=MINILM, reencode=True) as memory:
         assert memory.encoder is encoder_of(MINILM)
-        memory.reencode("static")
+        memory.file.reencode("static")
         assert memory.encoder is default_encoder()
         assert isinstance(memory.verifier, EmbeddedVerifier) and memory.verifier.encoder is memory.encoder
         with pytest.raises(InvalidInputError, match="There is no encoder 'tiny'"):
-            memory.reencode("tiny")
+            memory.file.reencode("tiny")
         assert len(memory.search("wine")) == 1
     with EpicMemory.import_(tmp_path / "me.jsonl", tmp_path / "other.epic", encoder=MINILM) as memory:
         assert memory.encoder.name == "sentence-transformers:all-MiniLM-L6-v2" and len(memory) == 1
@@ -323,7 +323,7 @@ def test_a_memory_takes_the_name_of_the_model_that_verifies(monkeypatch: pytest.
         monkeypatch.setenv("OLLAMA_HOST", server.url)
         memory = EpicMemory(encoder=HashEncoder(), verifier="ollama:tiny", aspects="parser", expansions="off")
         assert isinstance(memory.verifier, LMVerifier) and "ollama:tiny" in memory.verifier.name
-        memory.add_preference("I love red wine.")
+        memory.preferences.add("I love red wine.")
         assert memory.add(["I love red wine and bread."]).discarded == 1
         memory.verifier = EmbeddedVerifier(memory.encoder)
         memory.verifier = "ollama:tiny"

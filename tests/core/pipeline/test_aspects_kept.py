@@ -69,19 +69,19 @@ def test_a_model_reads_each_preference_once(tmp_path: Path) -> None:
     lm = Scripted()
     with opened(tmp_path / "m", lm, WINE, TRAIN) as memory:
         assert lm.read == [WINE, TRAIN]
-        assert memory.aspects() == {WINE: read_of(WINE), TRAIN: read_of(TRAIN)}
+        assert memory.preferences.aspects() == {WINE: read_of(WINE), TRAIN: read_of(TRAIN)}
         memory.add(["red wine", "night train"])
-        report = memory.add_preference(SEA)
+        report = memory.preferences.add(SEA)
         assert (report.read, report.usage.calls, report.usage.prompt_tokens) == (1, 1, 7)
-        assert lm.read == [WINE, TRAIN, SEA] and memory.aspects(SEA) == read_of(SEA)
-        memory.replace_preference(SEA, "green hills")
+        assert lm.read == [WINE, TRAIN, SEA] and memory.preferences.aspects(SEA) == read_of(SEA)
+        memory.preferences.replace(SEA, "green hills")
         memory.retry()
         assert lm.read == [WINE, TRAIN, SEA, "green hills"]
     with opened(tmp_path / "m", lm, WINE, TRAIN, "green hills") as memory:
-        assert memory.aspects()["green hills"] == read_of("green hills")
+        assert memory.preferences.aspects()["green hills"] == read_of("green hills")
         memory.add(["red wine of the hills"])
     with opened(tmp_path / "m", lm, WINE, "green hills", sync=True) as memory:
-        assert list(memory.aspects()) == [WINE, "green hills"]
+        assert list(memory.preferences.aspects()) == [WINE, "green hills"]
     assert len(lm.read) == 4
 
 
@@ -102,23 +102,26 @@ def test_what_sync_changes_is_in_the_opening_report(tmp_path: Path) -> None:
 def test_the_same_words_are_not_read_again() -> None:
     lm = Scripted()
     memory = made(lm, WINE)
-    memory.replace_preference(WINE, "Red  Wine")
-    memory.replace_preference("red wine", Preference(text=WINE, expires_at="2099-01-01T00:00:00Z"))
-    assert lm.read == [WINE] and memory.aspects(WINE) == read_of(WINE)
+    memory.preferences.replace(WINE, "Red  Wine")
+    memory.preferences.replace("red wine", Preference(text=WINE, expires_at="2099-01-01T00:00:00Z"))
+    assert lm.read == [WINE] and memory.preferences.aspects(WINE) == read_of(WINE)
 
 
 def test_preferences_that_bring_their_aspects_are_not_read() -> None:
     lm = Scripted()
     memory = made(lm, Preference(text=WINE, aspects=SAID), expansions="bundled")
-    memory.add_preference(Preference(text=TRAIN, aspects={"avoided": ["flights"]}))
-    assert lm.read == [] and memory.aspects() == {WINE: SAID, TRAIN: Aspects(avoided=("flights",))}
+    memory.preferences.add(Preference(text=TRAIN, aspects={"avoided": ["flights"]}))
+    assert lm.read == [] and memory.preferences.aspects() == {WINE: SAID, TRAIN: Aspects(avoided=("flights",))}
 
 
 @pytest.mark.parametrize("way", ["no model", "parser"])
 def test_the_parser_reads_where_no_model_does(way: str) -> None:
     lm = Scripted()
     memory = made(None, CASINO) if way == "no model" else made(lm, CASINO, aspects="parser")
-    assert memory.aspects() == {CASINO: parse_aspects(CASINO)} and memory.aspects(CASINO).source == "parser"
+    assert (
+        memory.preferences.aspects() == {CASINO: parse_aspects(CASINO)}
+        and memory.preferences.aspects(CASINO).source == "parser"
+    )
     assert memory.preferences == [Preference(text=CASINO)] and lm.read == []
 
 
@@ -149,34 +152,34 @@ FAILING: dict[str, dict[str, Any]] = {
     ("failing", "change"),
     [
         *((failing, "add") for failing in FAILING),
-        *(("unreadable", change) for change in ("retry", "add_preference", "replace_preference")),
+        *(("unreadable", change) for change in ("retry", "preferences.add", "preferences.replace")),
     ],
 )
 def test_what_fails_is_the_parsers_reported_and_asked_again(tmp_path: Path, failing: str, change: str) -> None:
     lm = Failing(WINE, **FAILING[failing])
     with opened(tmp_path / "m", lm, WINE, TRAIN) as memory:
-        assert memory.aspects() == {WINE: parse_aspects(WINE), TRAIN: read_of(TRAIN)}
+        assert memory.preferences.aspects() == {WINE: parse_aspects(WINE), TRAIN: read_of(TRAIN)}
         report = memory.opening_report
         assert (report.read, list(report.unread)) == (1, [WINE]) and report.unread[WINE]
-        assert memory.unread == [WINE]
+        assert memory.preferences.unread == [WINE]
         report = memory.add(["red wine"])
         assert list(report.unread) == [WINE] and report.unread[WINE] in str(report)
         assert any("could not be read" in warning for warning in report.warnings)
         assert report.kept == 1 and report.undecided == 0
     lm.fails.clear()
     with opened(tmp_path / "m", lm) as memory:
-        assert memory.unread == [WINE] and memory.aspects(WINE).source == "parser"
+        assert memory.preferences.unread == [WINE] and memory.preferences.aspects(WINE).source == "parser"
         asked = len(lm.read)
         again = {
             "add": lambda: memory.add(["night train"]),
             "retry": memory.retry,
-            "add_preference": lambda: memory.add_preference(SEA),
-            "replace_preference": lambda: memory.replace_preference(TRAIN, SEA),
+            "preferences.add": lambda: memory.preferences.add(SEA),
+            "preferences.replace": lambda: memory.preferences.replace(TRAIN, SEA),
         }[change]
         report = again()
         assert report.unread == {} and report.read == (2 if "preference" in change else 1)
         assert lm.read[asked:] == [WINE, *([SEA] if "preference" in change else [])]
-        assert memory.aspects(WINE) == read_of(WINE) and memory.unread == []
+        assert memory.preferences.aspects(WINE) == read_of(WINE) and memory.preferences.unread == []
         memory.add(["blue sea"])
         assert lm.read.count(WINE) == lm.read[:asked].count(WINE) + 1
 
@@ -216,43 +219,47 @@ def test_a_reader_that_breaks_its_contract_is_no_reader() -> None:
 def test_an_edit_survives(tmp_path: Path) -> None:
     lm = Scripted()
     with opened(tmp_path / "m", lm, WINE, CASINO) as memory:
-        memory.set_aspects(CASINO, SAID)
-        memory.replace_preference(WINE, TRAIN)
-        memory.replace_preference(CASINO, CASINO.upper())
+        memory.preferences.set_aspects(CASINO, SAID)
+        memory.preferences.replace(WINE, TRAIN)
+        memory.preferences.replace(CASINO, CASINO.upper())
         memory.add(["a casino"])
-        memory.backup(tmp_path / "copy")
-        memory.export(tmp_path / "export.jsonl")
-        memory.reencode(HashEncoder(512, name="other"))
-        assert memory.aspects(CASINO) == SAID
+        memory.file.backup(tmp_path / "copy")
+        memory.file.export(tmp_path / "export.jsonl")
+        memory.file.reencode(HashEncoder(512, name="other"))
+        assert memory.preferences.aspects(CASINO) == SAID
         assert memory.preferences[1].aspects == SAID
     asked = len(lm.read)
     with opened(tmp_path / "m", lm, encoder=HashEncoder(512, name="other")) as memory:
-        assert memory.aspects(CASINO) == SAID
+        assert memory.preferences.aspects(CASINO) == SAID
     with opened(tmp_path / "copy", lm, TRAIN, CASINO, sync=True) as memory:
-        assert memory.aspects(CASINO) == SAID
+        assert memory.preferences.aspects(CASINO) == SAID
     # The model says nothing of expansions, which are therefore missing here.
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": verifier_of(lm), "expansions": "bundled"}
     with EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "n", **options) as memory:
-        assert memory.aspects() == {TRAIN: read_of(TRAIN), CASINO.upper(): SAID}
-        assert memory.verify() > 0
+        assert memory.preferences.aspects() == {TRAIN: read_of(TRAIN), CASINO.upper(): SAID}
+        assert memory.file.verify() > 0
     assert len(lm.read) == asked
 
 
 def test_what_is_imported_without_aspects_is_read(tmp_path: Path) -> None:
-    made(None, WINE).export(tmp_path / "export.jsonl")
+    made(None, WINE).file.export(tmp_path / "export.jsonl")
     lm = Scripted()
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": verifier_of(lm)}
     with EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "n", **options) as memory:
-        assert lm.read == [WINE] and memory.aspects(WINE) == read_of(WINE) and memory.opening_report.read == 1
+        assert (
+            lm.read == [WINE] and memory.preferences.aspects(WINE) == read_of(WINE) and memory.opening_report.read == 1
+        )
 
 
 def test_aspects_given_anew_take_the_place_of_the_old() -> None:
     memory = made(None, Preference(text=CASINO, aspects=SAID))
     other = Aspects(avoided=("noise",))
-    memory.replace_preference(CASINO, Preference(text=CASINO, aspects=other))
-    assert memory.aspects(CASINO) == other
-    with_words = memory.replace_preference(CASINO, "I love trains.")
-    assert with_words.unread == {} and memory.aspects() == {"I love trains.": parse_aspects("I love trains.")}
+    memory.preferences.replace(CASINO, Preference(text=CASINO, aspects=other))
+    assert memory.preferences.aspects(CASINO) == other
+    with_words = memory.preferences.replace(CASINO, "I love trains.")
+    assert with_words.unread == {} and memory.preferences.aspects() == {
+        "I love trains.": parse_aspects("I love trains.")
+    }
 
 
 @pytest.mark.parametrize("model", [False, True])
@@ -260,34 +267,34 @@ async def test_none_has_it_read_anew(model: bool) -> None:
     lm = Scripted()
     memory = made(lm if model else None, CASINO)
     expected = read_of(CASINO) if model else parse_aspects(CASINO)
-    for change in (memory.set_aspects, memory.aset_aspects):
-        memory.set_aspects(CASINO, SAID)
+    for change in (memory.preferences.set_aspects, memory.preferences.aset_aspects):
+        memory.preferences.set_aspects(CASINO, SAID)
         report = change(CASINO, None)
         report = report if isinstance(report, BuildReport) else await report
-        assert memory.aspects(CASINO) == expected and report.read == report.usage.calls == int(model)
+        assert memory.preferences.aspects(CASINO) == expected and report.read == report.usage.calls == int(model)
 
 
 def test_reading_anew_can_fail_and_is_asked_again() -> None:
     lm = Failing(CASINO, answer="?")
     memory = made(lm, Preference(text=CASINO, aspects=SAID))
-    report = memory.set_aspects(CASINO, None)
-    assert list(report.unread) == [CASINO] and memory.aspects(CASINO) == parse_aspects(CASINO)
+    report = memory.preferences.set_aspects(CASINO, None)
+    assert list(report.unread) == [CASINO] and memory.preferences.aspects(CASINO) == parse_aspects(CASINO)
     lm.fails.clear()
     memory.add(["a casino"])
-    assert memory.aspects(CASINO) == read_of(CASINO)
+    assert memory.preferences.aspects(CASINO) == read_of(CASINO)
 
 
 def test_an_edit_takes_effect_in_the_next_search_also_elsewhere(tmp_path: Path) -> None:
     with opened(tmp_path / "m", None, WINE) as one, opened(tmp_path / "m", read_only=True) as other:
         one.add(["red wine"])
-        revision = other.revision
+        revision = other.file.revision
         other.search("wine")
-        one.set_aspects(WINE, SAID)
+        one.preferences.set_aspects(WINE, SAID)
         for memory in (one, other):
-            assert memory.search("wine").steered_by and memory.aspects(WINE) == SAID
+            assert memory.search("wine").steered_by and memory.preferences.aspects(WINE) == SAID
             with memory._session.lock:
                 assert memory._session.steering_of(memory._session.space(), "signed").preferences[0].aspects == SAID
-        assert other.revision != revision
+        assert other.file.revision != revision
 
 
 def test_what_was_discarded_is_looked_at_again_if_aspects_decide(tmp_path: Path) -> None:
@@ -296,11 +303,11 @@ def test_what_was_discarded_is_looked_at_again_if_aspects_decide(tmp_path: Path)
     memory = EpicMemory([CASINO], encoder=encoder)
     memory.add(["The steam engine was improved by James Watt."])
     assert memory.stats().counts["seen"] == 1
-    memory.set_aspects(CASINO, SAID)
+    memory.preferences.set_aspects(CASINO, SAID)
     assert memory.stats().counts["seen"] == 0
     judged = made(Scripted(), WINE)
     judged.add(["red wine nowine"])
-    judged.set_aspects(WINE, SAID)
+    judged.preferences.set_aspects(WINE, SAID)
     assert judged.stats().counts["seen"] == 1
 
 
@@ -308,33 +315,33 @@ def test_verdicts_of_a_model_are_by_the_words() -> None:
     lm = Scripted()
     memory = made(lm, WINE)
     memory.add(["red wine"])
-    memory.set_aspects(WINE, SAID)
+    memory.preferences.set_aspects(WINE, SAID)
     assert memory.add([Preference(text=WINE).text + " again"]).kept == 1
     calls = lm.calls
     memory.forget(*memory.items())
-    memory.set_aspects(WINE, None)
+    memory.preferences.set_aspects(WINE, None)
     assert Preference(text=WINE).id == Preference(text=WINE, aspects=SAID).id and lm.calls == calls
 
 
 def test_a_reader_of_the_file_cannot_edit(tmp_path: Path) -> None:
     opened(tmp_path / "m", None, WINE).close()
     with opened(tmp_path / "m", read_only=True) as memory, pytest.raises(ReadOnlyError):
-        memory.set_aspects(WINE, SAID)
+        memory.preferences.set_aspects(WINE, SAID)
 
 
 async def test_what_cannot_be_is_a_clear_error() -> None:
     memory = made(None, WINE)
     for bad in ({}, {"liked": "wine"}, {"liked": ["wine"], "other": 1}, {"liked": ["a\x00"]}, {"liked": ["\ud800"]}, 5):
         with pytest.raises(InvalidInputError):
-            await both(memory, "set_aspects", WINE, bad)
+            await both(memory, "preferences.set_aspects", WINE, bad)
         with pytest.raises(InvalidInputError):
             Preference(text=WINE, aspects=bad)  # type: ignore[arg-type]
     for unknown in (SEA, Preference(text=SEA)):
         with pytest.raises(UnknownPreferenceError):
-            memory.set_aspects(unknown, SAID)
+            memory.preferences.set_aspects(unknown, SAID)
         with pytest.raises(UnknownPreferenceError):
-            memory.aspects(unknown)
-    assert memory.aspects(WINE) == parse_aspects(WINE)
+            memory.preferences.aspects(unknown)
+    assert memory.preferences.aspects(WINE) == parse_aspects(WINE)
     with pytest.raises(InvalidInputError, match="language model"):
         AspectReader(Scripted)  # type: ignore[arg-type]
 
@@ -344,7 +351,7 @@ def test_aspects_are_counted_and_checked(tmp_path: Path) -> None:
     with opened(path, None, *[Preference(text=f"{WINE} {n}") for n in range(20)]) as memory:
         before = memory.stats().bytes["preferences"]
         for preference in memory.preferences:
-            memory.set_aspects(preference, {"avoided": [f"casinos of the {n}th street" for n in range(40)]})
+            memory.preferences.set_aspects(preference, {"avoided": [f"casinos of the {n}th street" for n in range(40)]})
         assert memory.stats().bytes["preferences"] > before + 20 * 800
     with closing(sqlite3.connect(path)) as db:
         db.execute("UPDATE preferences SET aspects = replace(aspects, 'casinos', 'gardens') WHERE row = 1")
@@ -357,9 +364,9 @@ def test_under_a_budget(tmp_path: Path) -> None:
     lm = Scripted()
     with opened(tmp_path / "m", lm, WINE, budget="100 KB") as memory:
         memory.add(f"red wine {n} " + "of a hill " * 20 for n in range(300))
-        memory.set_aspects(WINE, SAID)
-        memory.add_preference(TRAIN)
-        assert memory.aspects() == {WINE: SAID, TRAIN: read_of(TRAIN)}
+        memory.preferences.set_aspects(WINE, SAID)
+        memory.preferences.add(TRAIN)
+        assert memory.preferences.aspects() == {WINE: SAID, TRAIN: read_of(TRAIN)}
         assert (tmp_path / "m").stat().st_size <= 100_000
 
 
@@ -463,7 +470,7 @@ def test_a_preference_with_aspects_goes_through_json_and_a_file(
     said = json.loads(json.dumps(preference.as_json()))
     assert Preference(**said) == preference and hash(Preference(**said)) == hash(preference)
     memory = EpicMemory([preference], encoder=HashEncoder(), verifier=KeepAll())
-    assert memory.preferences == [preference] and memory.aspects(WINE) == aspects
+    assert memory.preferences == [preference] and memory.preferences.aspects(WINE) == aspects
 
 
 def test_a_preference_without_aspects_is_as_before() -> None:

@@ -115,5 +115,5 @@ def test_a_phrase_that_breaks_a_preference_is_found_where_it_stands_in_a_text() 
         # The same if the preference comes after the text.
         memory = EpicMemory(["I love jazz."])
         memory.add([menu])
-        memory.add_preference(preference)
+        memory.preferences.add(preference)
         assert [entry.stance.value for hit in memory.search("menu") for entry in hit.entries] == stances

@@ -25,7 +25,7 @@ def memory() -> EpicMemory:
 def test_the_preference_that_matters_is_told_by_name(memory: EpicMemory) -> None:
     context = memory.context("Where should I stay in Las Vegas?")
     assert context.startswith(f"{OPENING}\n- {CASINO}\n") and VEGAN not in context
-    assert memory.preferences_for("Where should I stay in Las Vegas?")[0].text == CASINO
+    assert memory.preferences.for_("Where should I stay in Las Vegas?")[0].text == CASINO
     # Whether or not anything is found.
     assert memory.context("Which vegan dish could I cook tonight?").startswith(f"{OPENING}\n- {VEGAN}")
 
@@ -51,7 +51,7 @@ def test_a_text_cannot_begin_a_section_of_its_own(line: str, mark: str) -> None:
     text = f"A quiet hotel.{mark}{line}\n- The user loves casinos." if mark else f"{line}\nA quiet hotel."
     memory = EpicMemory([CASINO], coarse=False, fine=False)
     memory.add([text])
-    memory.add_fact("A hotel fact." + line)
+    memory.facts.add("A hotel fact." + line)
 
     context = memory.context("Which hotel?", min_score=None)
 
@@ -84,19 +84,19 @@ def test_what_is_held_about_a_question_helps_to_tell_which_preference_matters() 
     question = "Where can I see the new Varda on Saturday?"
     memory.add(["CineDome, a multiplex cinema with 18 screens: the Varda on Saturday, cheap tickets."])
 
-    assert memory.preferences_for(question)[0].text == preferences[0]
+    assert memory.preferences.for_(question)[0].text == preferences[0]
     assert memory.context(question).startswith(f"{OPENING}\n- {preferences[0]}")
 
 
 async def test_asynchronously_the_same(memory: EpicMemory) -> None:
     question = "Where should I stay in Las Vegas?"
     assert await memory.acontext(question) == memory.context(question)
-    assert await memory.apreferences_for(question) == memory.preferences_for(question)
+    assert await memory.preferences.afor_(question) == memory.preferences.for_(question)
 
 
 def test_none_is_told_where_none_matters(memory: EpicMemory) -> None:
     assert memory.context("How do tides work on the far side of the Earth?") == ""
-    assert memory.preferences_for("How do tides work on the far side of the Earth?") == []
+    assert memory.preferences.for_("How do tides work on the far side of the Earth?") == []
 
 
 def test_all_or_none_can_be_asked_for(memory: EpicMemory) -> None:
@@ -139,7 +139,7 @@ def test_a_fact_that_surely_answers_does_not_push_away_what_is_about_the_topic()
         memory = EpicMemory(["I like quiet hotels"])
         memory.add(notes)
         for text in fact:
-            memory.add_fact(text)
+            memory.facts.add(text)
         found = {hit.item.text: hit.score for hit in memory.search("Where should I stay in Porto?")}
         scores.append(found[notes[0]])
     assert scores[1] == pytest.approx(scores[0], abs=0.1)

@@ -20,7 +20,7 @@ from epic_memory.preferences.lm_reader import AspectReader
 from epic_memory.preferences.parser import parse_aspects
 from epic_memory.types import BuildReport
 from epic_memory.types.preferences import Aspects, Expansion
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, method
 from scripted import SEA, TRAIN, WINE, Own, Scripted, preference_read, verifier_of
 
 SAID = Aspects(liked=("quiet inns",), avoided=("casinos",), firmness=1.0)
@@ -90,11 +90,13 @@ def test_one_call_reads_and_expands_a_preference(tmp_path: Path) -> None:
         report = memory.opening_report
         assert (report.read, report.expanded, report.usage.calls, report.unread) == (1, 1, 1, {})
         assert re.search(r"^expansions +1 written$", str(report), re.M)
-        report = memory.add_preference(TRAIN)
+        report = memory.preferences.add(TRAIN)
         assert (report.read, report.expanded, report.usage.calls) == (1, 1, 1)
     with opened(tmp_path / "m", lm) as memory:
-        assert memory.expansions() == {WINE: written_for(WINE), TRAIN: written_for(TRAIN)}
-        assert memory.expansions("Red  Wine") == written_for(WINE) and memory.aspects(WINE) == read_of(WINE)
+        assert memory.preferences.expansions() == {WINE: written_for(WINE), TRAIN: written_for(TRAIN)}
+        assert memory.preferences.expansions("Red  Wine") == written_for(WINE) and memory.preferences.aspects(
+            WINE
+        ) == read_of(WINE)
         memory.add(["red wine"])
     assert lm.read == [WINE, TRAIN] and lm.parts == [{"liked", "questions"}] * 2
 
@@ -104,13 +106,17 @@ def test_no_model_is_asked_where_it_shall_not_be(expansions: Any) -> None:
     lm = Writing()
     memory = made(lm, WINE, Preference(text=TRAIN, aspects=SAID), expansions=expansions)
     assert lm.parts == [{"liked"}] and memory.opening_report.expanded == 0
-    assert memory.expansions() == {WINE: None, TRAIN: None} and memory.aspects(WINE) == read_of(WINE)
+    assert memory.preferences.expansions() == {WINE: None, TRAIN: None} and memory.preferences.aspects(WINE) == read_of(
+        WINE
+    )
 
 
 def test_an_expander_reads_beside_another_verifier() -> None:
     lm = Writing()
     memory = made(None, WINE, expander=lm, expansions="model", aspects="model")
-    assert memory.aspects(WINE) == read_of(WINE) and memory.expansions(WINE) == written_for(WINE)
+    assert memory.preferences.aspects(WINE) == read_of(WINE) and memory.preferences.expansions(WINE) == written_for(
+        WINE
+    )
     verifying = Writing(name="verifying")
     memory = made(verifying, WINE, expander=lm)
     memory.verifier = KeepAll()
@@ -121,10 +127,12 @@ def test_an_expander_reads_beside_another_verifier() -> None:
 def test_a_parser_that_was_asked_for_keeps_preferences_from_the_model() -> None:
     lm = Writing()
     memory = made(lm, WINE, aspects="parser")
-    assert lm.read == [] and memory.expansions(WINE) is None
+    assert lm.read == [] and memory.preferences.expansions(WINE) is None
     for options in ({"expansions": "model"}, {"expander": lm}):
         memory = made(lm, WINE, aspects="parser", **options)
-        assert memory.expansions(WINE) == written_for(WINE) and memory.aspects(WINE) == parse_aspects(WINE)
+        assert memory.preferences.expansions(WINE) == written_for(WINE) and memory.preferences.aspects(
+            WINE
+        ) == parse_aspects(WINE)
     assert memory.opening_report.read == 0 and memory.opening_report.expanded == 1
 
 
@@ -133,15 +141,18 @@ def test_what_a_preference_brings_is_kept_and_not_asked_for() -> None:
     hills = "green hills"
     memory = made(lm, Preference(text=WINE, expansion=OWN), hills)
     assert lm.parts == [{"liked"}, {"liked", "questions"}]
-    assert memory.aspects(WINE) == read_of(WINE) and memory.expansions(WINE) == OWN
-    memory.remove_preference(hills)
-    report = memory.add_preference(Preference(text=TRAIN, aspects=SAID))
+    assert memory.preferences.aspects(WINE) == read_of(WINE) and memory.preferences.expansions(WINE) == OWN
+    memory.preferences.remove(hills)
+    report = memory.preferences.add(Preference(text=TRAIN, aspects=SAID))
     assert (report.read, report.expanded) == (0, 1)
-    assert memory.aspects(TRAIN) == SAID and memory.expansions(TRAIN) == written_for(TRAIN)
-    memory.add_preference(Preference(text=SEA, aspects=SAID, expansion=OWN))
-    memory.replace_preference(TRAIN, Preference(text=TRAIN.upper(), expansion=OWN.as_json()))
+    assert memory.preferences.aspects(TRAIN) == SAID and memory.preferences.expansions(TRAIN) == written_for(TRAIN)
+    memory.preferences.add(Preference(text=SEA, aspects=SAID, expansion=OWN))
+    memory.preferences.replace(TRAIN, Preference(text=TRAIN.upper(), expansion=OWN.as_json()))
     assert lm.read == [WINE, hills, TRAIN]
-    assert memory.expansions() == {WINE: OWN, TRAIN.upper(): OWN, SEA: OWN} and memory.aspects(TRAIN) == SAID
+    assert (
+        memory.preferences.expansions() == {WINE: OWN, TRAIN.upper(): OWN, SEA: OWN}
+        and memory.preferences.aspects(TRAIN) == SAID
+    )
 
 
 def test_a_model_has_to_be_there_to_be_asked_for() -> None:
@@ -182,21 +193,23 @@ def test_what_fails_is_usable_reported_and_asked_again(tmp_path: Path, said: Any
     lm.says[WINE] = said
     with opened(tmp_path / "m", lm, preference, TRAIN) as memory:
         report = memory.opening_report
-        assert list(report.unread) == [WINE] == memory.unread and (report.read, report.expanded) == (1, 1)
+        assert list(report.unread) == [WINE] == memory.preferences.unread and (report.read, report.expanded) == (1, 1)
         assert memory.add(["red wine"]).unread.keys() == {WINE}
         assert memory.preferences[0] == given_one
-        memory.export(tmp_path / "export.jsonl")
+        memory.file.export(tmp_path / "export.jsonl")
     with EpicMemory.import_(
         tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(), verifier=KeepAll()
     ) as memory:
-        assert memory.unread == [WINE]
+        assert memory.preferences.unread == [WINE]
     del lm.says[WINE]
     with opened(tmp_path / "n", lm) as memory:
         asked = len(lm.read)
         report = memory.add(["night train"])
         assert (report.read, report.expanded) == (given_one.aspects is None, given_one.expansion is None)
-        assert memory.aspects(WINE) == (given_one.aspects or read_of(WINE)) and memory.unread == []
-        assert memory.expansions(WINE) == (given_one.expansion or written_for(WINE))
+        assert (
+            memory.preferences.aspects(WINE) == (given_one.aspects or read_of(WINE)) and memory.preferences.unread == []
+        )
+        assert memory.preferences.expansions(WINE) == (given_one.expansion or written_for(WINE))
         memory.add(["red train"])
         assert lm.read[asked:] == [WINE]
 
@@ -206,28 +219,30 @@ def test_aspects_without_an_expansion_are_an_answer() -> None:
     lm.says[WINE] = json.dumps(aspects_read(WINE))
     memory = made(lm, WINE)
     assert (memory.opening_report.read, memory.opening_report.expanded) == (1, 0)
-    assert memory.unread == [] and memory.expansions(WINE) is None
+    assert memory.preferences.unread == [] and memory.preferences.expansions(WINE) is None
     # Where the expansion alone was wanted, they are none.
-    report = memory.set_expansion(WINE, None)
-    assert "no expansion" in report.unread[WINE] and memory.aspects(WINE) == read_of(WINE)
+    report = memory.preferences.set_expansion(WINE, None)
+    assert "no expansion" in report.unread[WINE] and memory.preferences.aspects(WINE) == read_of(WINE)
 
 
 def test_an_expansion_without_aspects_is_kept_and_the_aspects_are_asked_for_again(tmp_path: Path) -> None:
     lm = Writing()
     lm.says[WINE] = json.dumps(expansion_read(WINE))
     with opened(tmp_path / "m", lm, WINE) as memory:
-        assert memory.expansions(WINE) == written_for(WINE) and memory.aspects(WINE) == parse_aspects(WINE)
+        assert memory.preferences.expansions(WINE) == written_for(WINE) and memory.preferences.aspects(
+            WINE
+        ) == parse_aspects(WINE)
         assert "liked or avoided" in memory.opening_report.unread[WINE]
     with opened(tmp_path / "m", lm) as memory:
-        assert memory.unread == [WINE]
+        assert memory.preferences.unread == [WINE]
         # The user's takes its place, and the aspects go on waiting.
-        memory.set_expansion(WINE, OWN)
-        assert memory.unread == [WINE]
+        memory.preferences.set_expansion(WINE, OWN)
+        assert memory.preferences.unread == [WINE]
         del lm.says[WINE]
         report = memory.retry()
         assert (report.read, report.expanded) == (1, 0) and lm.parts[-1] == {"liked"}
         assert memory.preferences == [Preference(text=WINE, aspects=read_of(WINE), expansion=OWN)]
-        assert memory.unread == []
+        assert memory.preferences.unread == []
 
 
 def test_what_the_user_says_in_the_meantime_is_not_overwritten() -> None:
@@ -239,12 +254,16 @@ def test_what_the_user_says_in_the_meantime_is_not_overwritten() -> None:
 
     def while_it_is_asked(messages: Any) -> Any:
         if preference_read(messages):
-            memory.set_expansion(WINE, OWN)
+            memory.preferences.set_expansion(WINE, OWN)
         return answer(messages)
 
     lm.answer = while_it_is_asked
     memory.add(["red wine"])
-    assert memory.expansions(WINE) == OWN and memory.aspects(WINE) == read_of(WINE) and memory.unread == []
+    assert (
+        memory.preferences.expansions(WINE) == OWN
+        and memory.preferences.aspects(WINE) == read_of(WINE)
+        and memory.preferences.unread == []
+    )
 
 
 # what models answer
@@ -335,22 +354,29 @@ async def test_async_does_as_sync() -> None:
         memory = made(lm, WINE)
 
         async def call(name: str, *arguments: Any, memory: EpicMemory = memory, how: str = how) -> Any:
-            change = getattr(memory, name if how == "sync" else f"a{name}")
+            change = method(memory, name, twin=how == "async")
             report: BuildReport = change(*arguments) if how == "sync" else await change(*arguments)
-            return report.read, report.expanded, report.unread, report.usage.calls, memory.expansions(), memory.unread
+            return (
+                report.read,
+                report.expanded,
+                report.unread,
+                report.usage.calls,
+                memory.preferences.expansions(),
+                memory.preferences.unread,
+            )
 
         outcomes.append(
             [
-                await call("set_expansion", WINE, OWN),
-                await call("set_expansion", WINE, {"breaks": ["port"]}),
-                await call("set_expansion", WINE, None),
-                await call("add_preference", TRAIN),
-                await call("set_expansion", TRAIN, OWN),
-                await call("set_expansion", TRAIN, None),
-                await call("set_aspects", WINE, None),
+                await call("preferences.set_expansion", WINE, OWN),
+                await call("preferences.set_expansion", WINE, {"breaks": ["port"]}),
+                await call("preferences.set_expansion", WINE, None),
+                await call("preferences.add", TRAIN),
+                await call("preferences.set_expansion", TRAIN, OWN),
+                await call("preferences.set_expansion", TRAIN, None),
+                await call("preferences.set_aspects", WINE, None),
                 await call("add", ["red wine in the night train"]),
                 await call("retry"),
-                await call("replace_preference", WINE, SEA),
+                await call("preferences.replace", WINE, SEA),
             ]
         )
     assert outcomes[0] == outcomes[1]
@@ -367,23 +393,28 @@ def test_reading_the_aspects_anew_leaves_the_users_expansion() -> None:
     memory = made(lm, Preference(text=WINE, expansion=OWN), TRAIN)
     lm.says[TRAIN] = json.dumps(aspects_read(TRAIN))
     for preference, expansion in ((WINE, OWN), (TRAIN, written_for(TRAIN))):
-        memory.set_aspects(preference, SAID)
-        memory.set_aspects(preference, None)
-        assert memory.aspects(preference) == read_of(preference) and memory.expansions(preference) == expansion
+        memory.preferences.set_aspects(preference, SAID)
+        memory.preferences.set_aspects(preference, None)
+        assert (
+            memory.preferences.aspects(preference) == read_of(preference)
+            and memory.preferences.expansions(preference) == expansion
+        )
 
 
 def test_without_a_model_none_removes_it() -> None:
     memory = made(None, Preference(text=WINE, aspects=SAID, expansion=OWN))
-    report = memory.set_expansion(WINE, None)
-    assert memory.expansions() == {WINE: None} and report == BuildReport(timings=report.timings, tau=report.tau)
-    assert memory.aspects(WINE) == SAID
+    report = memory.preferences.set_expansion(WINE, None)
+    assert memory.preferences.expansions() == {WINE: None} and report == BuildReport(
+        timings=report.timings, tau=report.tau
+    )
+    assert memory.preferences.aspects(WINE) == SAID
 
 
 def test_what_was_discarded_is_looked_at_again_where_no_model_judges() -> None:
     memory = EpicMemory(["I avoid hotels with casinos."], encoder=default_encoder(), reserve=0)
     memory.add(["The steam engine was improved by James Watt."])
     assert memory.stats().counts["seen"] == 1
-    memory.set_expansion("I avoid hotels with casinos.", OWN)
+    memory.preferences.set_expansion("I avoid hotels with casinos.", OWN)
     assert memory.stats().counts["seen"] == 0
 
 
@@ -406,11 +437,11 @@ def bad_expansions() -> list[Any]:
 async def test_what_cannot_be_is_a_clear_error(bad: Any) -> None:
     memory = made(None, Preference(text=WINE, expansion=OWN))
     with pytest.raises(InvalidInputError):
-        memory.set_expansion(WINE, bad)
+        memory.preferences.set_expansion(WINE, bad)
     with pytest.raises(InvalidInputError):
-        await memory.aset_expansion(WINE, bad)
-    assert memory.expansions(WINE) == OWN
-    for call in (memory.expansions, lambda text: memory.set_expansion(text, OWN)):
+        await memory.preferences.aset_expansion(WINE, bad)
+    assert memory.preferences.expansions(WINE) == OWN
+    for call in (memory.preferences.expansions, lambda text: memory.preferences.set_expansion(text, OWN)):
         with pytest.raises(UnknownPreferenceError):
             call(SEA)
 
@@ -421,21 +452,21 @@ async def test_what_cannot_be_is_a_clear_error(bad: Any) -> None:
 def test_it_goes_where_the_preference_goes(tmp_path: Path) -> None:
     lm = Writing()
     with opened(tmp_path / "m", lm, WINE, TRAIN) as memory:
-        memory.set_expansion(WINE, OWN)
-        memory.replace_preference(WINE, WINE.upper())
-        before = memory.revision
-        memory.set_expansion(WINE, {"follows": ["a cellar"]})
-        assert memory.revision != before
-        memory.set_expansion(WINE, OWN)
-        memory.backup(tmp_path / "copy")
-        memory.export(tmp_path / "export.jsonl")
+        memory.preferences.set_expansion(WINE, OWN)
+        memory.preferences.replace(WINE, WINE.upper())
+        before = memory.file.revision
+        memory.preferences.set_expansion(WINE, {"follows": ["a cellar"]})
+        assert memory.file.revision != before
+        memory.preferences.set_expansion(WINE, OWN)
+        memory.file.backup(tmp_path / "copy")
+        memory.file.export(tmp_path / "export.jsonl")
     expected = {WINE.upper(): OWN, TRAIN: written_for(TRAIN)}
     with EpicMemory.import_(
         tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(512, name="other"), verifier=verifier_of(lm)
     ) as memory:
-        assert memory.expansions() == expected and memory.verify() > 0
+        assert memory.preferences.expansions() == expected and memory.file.verify() > 0
     with opened(tmp_path / "copy", lm, WINE.upper(), Preference(text=TRAIN, expansion=OWN), sync=True) as memory:
-        assert memory.expansions() == {**expected, TRAIN: OWN}
+        assert memory.preferences.expansions() == {**expected, TRAIN: OWN}
     assert lm.read == [WINE, TRAIN]
 
 
@@ -445,11 +476,11 @@ MARK = "a cellar called Zwiebelturm"
 @pytest.mark.parametrize(
     "change",
     [
-        lambda memory: memory.set_expansion(WINE, OWN),
-        lambda memory: memory.set_expansion(WINE, None),
-        lambda memory: memory.replace_preference(WINE, SEA),
-        lambda memory: memory.replace_preference(WINE, Preference(text=WINE, expansion=OWN)),
-        lambda memory: memory.remove_preference(WINE),
+        lambda memory: memory.preferences.set_expansion(WINE, OWN),
+        lambda memory: memory.preferences.set_expansion(WINE, None),
+        lambda memory: memory.preferences.replace(WINE, SEA),
+        lambda memory: memory.preferences.replace(WINE, Preference(text=WINE, expansion=OWN)),
+        lambda memory: memory.preferences.remove(WINE),
     ],
 )
 def test_nothing_of_it_is_left_in_the_file(tmp_path: Path, change: Callable[[EpicMemory], BuildReport]) -> None:

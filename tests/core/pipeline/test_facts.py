@@ -23,7 +23,7 @@ CODE, NEW_CODE = "The door code is 4471.", "The door code is now 9902."
 
 
 def texts(memory: EpicMemory) -> list[str]:
-    return [item.text for item in memory.facts()]
+    return [item.text for item in memory.facts]
 
 
 def later(**ahead: float) -> datetime:
@@ -33,11 +33,11 @@ def later(**ahead: float) -> datetime:
 def test_a_fact_is_held_although_no_preference_is_near_it(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES, reserve=0) as memory:
-        report = memory.add_fact("I work night shifts.", type="Attribute", subclass="occupation")
+        report = memory.facts.add("I work night shifts.", type="Attribute", subclass="occupation")
         assert report.facts == 1 and report.kept == 0 and [edit.kind for edit in report.edits] == ["insert"]
         assert memory.stats().counts["facts"] == 1
     with EpicMemory.open(path) as memory:
-        (fact,) = memory.facts()
+        (fact,) = memory.facts
         assert fact.fact and fact.metadata == {"memory_type": "Attribute", "memory_subclass": "occupation"}
         (hit,) = memory.search("Which shifts do I work at night?")
         assert hit.item == fact and hit.tier == "fact"
@@ -46,7 +46,7 @@ def test_a_fact_is_held_although_no_preference_is_near_it(tmp_path: Path) -> Non
 def test_a_context_says_what_is_known_even_if_other_hits_come_first() -> None:
     memory = EpicMemory(PREFERENCES)
     memory.add([f"Codes of door {number}: ask the porter." for number in range(9)])
-    memory.add_fact(CODE)
+    memory.facts.add(CODE)
     context = memory.context("What is the door code?", k=1)
     assert "What is known of the user:\n- The door code is 4471." in context and context.count("4471") == 1
     assert "known of the user" not in memory.context("How do volcanoes form?")
@@ -68,8 +68,8 @@ def test_a_context_says_what_is_known_even_if_other_hits_come_first() -> None:
 )
 def test_a_new_fact_is_edited_into_those_held(before: str, now: str, kind: str, left: list[str]) -> None:
     memory = EpicMemory(PREFERENCES)
-    memory.add_fact(before)
-    (edit,) = memory.add_fact(now).edits
+    memory.facts.add(before)
+    (edit,) = memory.facts.add(now).edits
     assert edit.kind == kind and edit.reason and texts(memory) == left
     assert (edit.old is None) is (kind == "insert")
 
@@ -95,30 +95,30 @@ UNSURE = [
 @pytest.mark.parametrize(("before", "now", "kind"), UNSURE)
 def test_what_may_have_changed_is_held_and_proposed(before: str, now: str, kind: str) -> None:
     memory = EpicMemory(PREFERENCES)
-    memory.add_fact(before)
-    (edit,) = memory.add_fact(now).edits
+    memory.facts.add(before)
+    (edit,) = memory.facts.add(now).edits
 
     assert edit.kind == "insert" and repr(before) in edit.reason and texts(memory) == [before, now]
-    (proposal,) = memory.proposals()
+    (proposal,) = memory.proposals
     assert (proposal.kind, proposal.old, proposal.quote) == (kind, before, now)
-    memory.accept(proposal)
-    assert texts(memory) == [now] and memory.proposals() == []
-    memory.undo(memory.edits()[0])
+    memory.proposals.accept(proposal)
+    assert texts(memory) == [now] and memory.proposals == []
+    memory.facts.undo(memory.facts.edits()[0])
     assert set(texts(memory)) == {before, now}
-    memory.add_fact(now)
-    assert memory.proposals() == []
+    memory.facts.add(now)
+    assert memory.proposals == []
 
 
 @pytest.mark.parametrize(("before", "now", "kind"), UNSURE)
 def test_a_change_that_was_turned_down_is_not_proposed_again(before: str, now: str, kind: str) -> None:
     memory = EpicMemory(PREFERENCES)
-    memory.add_fact(before)
-    memory.add_fact(now)
-    memory.reject(*memory.proposals())
-    memory.forget(memory.facts()[-1].id)
-    memory.add_fact(now)
+    memory.facts.add(before)
+    memory.facts.add(now)
+    memory.proposals.reject(*memory.proposals)
+    memory.forget(memory.facts[-1].id)
+    memory.facts.add(now)
 
-    assert texts(memory) == [before, now] and memory.proposals() == []
+    assert texts(memory) == [before, now] and memory.proposals == []
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_a_change_that_was_turned_down_is_not_proposed_again(before: str, now: s
 )
 def test_two_things_are_held_side_by_side(one: str, other: str) -> None:
     memory = EpicMemory(PREFERENCES)
-    memory.add_fact(one)
-    memory.add_fact(other)
+    memory.facts.add(one)
+    memory.facts.add(other)
     assert texts(memory) == [one, other]
 
 
@@ -148,7 +148,7 @@ def test_the_fact_that_answers_comes_first() -> None:
         "I bank with Lloyds.",
     )
     for fact in facts:
-        memory.add_fact(fact)
+        memory.facts.add(fact)
     for question, fact in zip(
         ("Who's my boss?", "Which parking space is mine?", "When does Ella swim?", "Which bank am I with?"),
         facts,
@@ -167,88 +167,88 @@ def test_facts_of_one_call_are_edited_into_each_other() -> None:
 @pytest.mark.parametrize("second", [NEW_CODE, "The door code is no longer valid."])
 def test_an_edit_is_undone(second: str) -> None:
     memory = EpicMemory(PREFERENCES)
-    memory.add_fact(CODE)
-    memory.add_fact(second)
-    undone = memory.undo(memory.edits()[0])
+    memory.facts.add(CODE)
+    memory.facts.add(second)
+    undone = memory.facts.undo(memory.facts.edits()[0])
     assert undone.item.text == second and texts(memory)[-1] == CODE
     assert memory.search("door code")[0].item.text == CODE
     with pytest.raises(UnknownItemError, match="no edit"):
-        memory.undo(undone)
+        memory.facts.undo(undone)
 
 
 def test_what_was_edited_again_is_undone_in_order() -> None:
     memory = EpicMemory(PREFERENCES)
     for fact in (CODE, NEW_CODE, "The door code is now 7700."):
-        memory.add_fact(fact)
-    last, middle, _ = memory.edits()
+        memory.facts.add(fact)
+    last, middle, _ = memory.facts.edits()
     with pytest.raises(UnknownItemError, match="later edit first"):
-        memory.undo(middle)
-    memory.undo(last)
-    memory.undo(middle)
+        memory.facts.undo(middle)
+    memory.facts.undo(last)
+    memory.facts.undo(middle)
     assert texts(memory) == [CODE]
 
 
 def test_forgetting_a_fact_forgets_its_history(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:
-        memory.add_fact("The safe's combination is zanzibar.")
-        memory.add_fact("The safe's combination is now quetzal.")
-        memory.forget(memory.facts()[0].id)
-        assert memory.edits() == [] and memory.facts() == []
+        memory.facts.add("The safe's combination is zanzibar.")
+        memory.facts.add("The safe's combination is now quetzal.")
+        memory.forget(memory.facts[0].id)
+        assert memory.facts.edits() == [] and memory.facts == []
     assert b"zanzibar" not in path.read_bytes() and b"quetzal" not in path.read_bytes()
 
 
 def test_facts_are_not_evicted(tmp_path: Path) -> None:
     with EpicMemory.open(tmp_path / "me.epic", PREFERENCES, budget="100 kB") as memory:
-        memory.add_fact(CODE)
+        memory.facts.add(CODE)
         memory.add(
             f"Hotel {number} has a quiet garden, a library and no casino at all. {'x' * 200}" for number in range(400)
         )
-        assert texts(memory) == [CODE] and memory.verify()
+        assert texts(memory) == [CODE] and memory.file.verify()
 
 
 def test_there_are_not_too_many_and_none_is_long() -> None:
     memory = EpicMemory(PREFERENCES)
     with pytest.raises(BudgetError, match=str(MOST_FACTS)):
         memory.add(Item(text=f"Locker {chr(65 + n % 26)}{n} belongs to team {n}.", fact=True) for n in range(150))
-    assert memory.facts() == []
+    assert memory.facts == []
     with pytest.raises(InvalidInputError, match="Add it as an item"):
-        memory.add_fact("x" * (LONGEST_FACT + 1))
+        memory.facts.add("x" * (LONGEST_FACT + 1))
 
 
 def test_no_preference_takes_hold_of_a_fact() -> None:
     memory = EpicMemory(PREFERENCES)
-    memory.add_fact("I stayed in hotels with spas in May.")
-    memory.add_preference("I love hotels with spas.")
-    assert memory.stats().counts["entries"] == 0 and len(memory.facts()) == 1
+    memory.facts.add("I stayed in hotels with spas in May.")
+    memory.preferences.add("I love hotels with spas.")
+    assert memory.stats().counts["entries"] == 0 and len(memory.facts) == 1
 
 
 def test_sync_and_async_do_the_same() -> None:
     def made(memory: EpicMemory) -> list[str]:
-        return [str(edit) for edit in memory.edits()]
+        return [str(edit) for edit in memory.facts.edits()]
 
     async def asynchronous() -> list[str]:
         memory = EpicMemory(PREFERENCES)
-        await memory.aadd_fact(CODE)
-        await memory.aadd_fact(NEW_CODE)
-        await memory.aadd_fact("I like ramen.")
-        await memory.aundo(memory.edits()[0])
+        await memory.facts.aadd(CODE)
+        await memory.facts.aadd(NEW_CODE)
+        await memory.facts.aadd("I like ramen.")
+        await memory.facts.aundo(memory.facts.edits()[0])
         return made(memory) + texts(memory)
 
     memory = EpicMemory(PREFERENCES)
     for fact in (CODE, NEW_CODE, "I like ramen."):
-        memory.add_fact(fact)
-    memory.undo(memory.edits()[0].id)
+        memory.facts.add(fact)
+    memory.facts.undo(memory.facts.edits()[0].id)
     assert made(memory) + texts(memory) == asyncio.run(asynchronous())
 
 
 def test_an_export_takes_facts_and_their_ends_along(tmp_path: Path) -> None:
     end = later(days=3)
     with EpicMemory.open(tmp_path / "a.epic", PREFERENCES) as memory:
-        memory.add_fact(CODE, expires_at=end)
-        memory.export(tmp_path / "a.jsonl")
+        memory.facts.add(CODE, expires_at=end)
+        memory.file.export(tmp_path / "a.jsonl")
     with EpicMemory.import_(tmp_path / "a.jsonl", tmp_path / "b.epic") as memory:
-        (fact,) = memory.facts()
+        (fact,) = memory.facts
         assert fact.text == CODE and fact.expires_at == end
 
 
@@ -256,7 +256,7 @@ def test_what_has_expired_is_not_found_and_goes(tmp_path: Path, monkeypatch: pyt
     path, words = tmp_path / "me.epic", "A quiet hotel in Ghent without a casino."
     with EpicMemory.open(path, PREFERENCES) as memory, EpicMemory.open(path, read_only=True) as reader:
         memory.add([Item(text=words, id="offer", expires_at=later(hours=1))])
-        memory.add_fact("My parking permit is B-12.", expires_at=later(hours=1).isoformat())
+        memory.facts.add("My parking permit is B-12.", expires_at=later(hours=1).isoformat())
         assert memory.search("quiet hotel in Ghent") and reader.search("parking permit")
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 4000)
@@ -320,9 +320,9 @@ CAR, GONE = "We drive a grey estate.", "I get about on foot."
 def test_a_model_says_what_the_words_do_not(answer: str, kind: str, left: list[str]) -> None:
     lm = Answering(answer)
     memory = EpicMemory([], expander=lm)
-    memory.add_fact(CAR)
+    memory.facts.add(CAR)
     assert lm.asked == []  # nothing is held that it could change
-    (edit,) = memory.add_fact(GONE).edits
+    (edit,) = memory.facts.add(GONE).edits
     assert edit.kind == kind and texts(memory) == left and len(lm.asked) == 1
     assert "| 1. We drive a grey estate." in lm.asked[0] and GONE in lm.asked[0]
 
@@ -330,16 +330,16 @@ def test_a_model_says_what_the_words_do_not(answer: str, kind: str, left: list[s
 @pytest.mark.parametrize("answer", ["Perhaps.", LMError("no model")])
 def test_a_model_that_does_not_answer_loses_nothing(answer: str | Exception) -> None:
     memory = EpicMemory([], expander=Answering(answer))
-    memory.add_fact(CAR)
-    report = memory.add_fact(GONE)
+    memory.facts.add(CAR)
+    report = memory.facts.add(GONE)
     assert texts(memory) == [CAR, GONE] and any("scripted" in warning for warning in report.warnings)
 
 
 def test_a_model_is_not_asked_where_the_words_tell() -> None:
     lm = Answering("{}")
     memory = EpicMemory([], expander=lm)
-    memory.add_fact(CODE)
-    memory.add_fact(NEW_CODE)
+    memory.facts.add(CODE)
+    memory.facts.add(NEW_CODE)
     assert texts(memory) == [NEW_CODE] and lm.asked == []
 
 
@@ -353,31 +353,31 @@ def test_history_goes_before_anything_that_is_kept(tmp_path: Path) -> None:
         dropped = 0
         for number in range(30):
             words = "".join(letters.choices("abcdefghijklmnopqrstuvwxyz", k=150))
-            report = memory.add_fact(Item(id="shopping", text=f"My shopping list is {number} {words}"))
+            report = memory.facts.add(Item(id="shopping", text=f"My shopping list is {number} {words}"))
             dropped += report.history
             assert not report.history or f"{report.history} edits of facts dropped" in str(report)
-        assert len(memory) == kept and len(memory.facts()) == 1
+        assert len(memory) == kept and len(memory.facts) == 1
         assert (
             dropped
-            and 0 < len(memory.edits()) < 100
-            and memory.edits()[0].item.text.startswith(f"My shopping list is {number}")
+            and 0 < len(memory.facts.edits()) < 100
+            and memory.facts.edits()[0].item.text.startswith(f"My shopping list is {number}")
         )
-        memory.undo(memory.edits()[0])
-        assert memory.facts()[0].text.startswith(f"My shopping list is {number - 1}")
+        memory.facts.undo(memory.facts.edits()[0])
+        assert memory.facts[0].text.startswith(f"My shopping list is {number - 1}")
 
 
 def test_a_fact_that_came_back_is_undone_in_order() -> None:
     memory = EpicMemory(PREFERENCES)
     for code in (1, 2, 1):
-        memory.add_fact(f"My safe code is now {code}.")
-    last, middle, first = memory.edits()
+        memory.facts.add(f"My safe code is now {code}.")
+    last, middle, first = memory.facts.edits()
     for edit in (first, middle):
         with pytest.raises(UnknownItemError, match="later edit first"):
-            memory.undo(edit)
+            memory.facts.undo(edit)
     for edit, left in ((last, ["My safe code is now 2."]), (middle, ["My safe code is now 1."]), (first, [])):
-        memory.undo(edit)
+        memory.facts.undo(edit)
         assert texts(memory) == left
-    assert memory.edits() == []
+    assert memory.facts.edits() == []
 
 
 @pytest.mark.parametrize("reserve", [0, "1 MB"])
@@ -386,10 +386,10 @@ def test_undoing_makes_a_fact_the_item_again_that_it_was(fact: str, reserve: int
     memory = EpicMemory(PREFERENCES, reserve=reserve)
     memory.add([Item(id="x", text="A hotel with a casino.", metadata={"page": 1})])
     before, entries = memory.items(), memory.explain("x").entries
-    memory.add_fact(Item(id="x", text=fact))
+    memory.facts.add(Item(id="x", text=fact))
     assert [item.fact for item in memory.items()] == [True]
-    undone = memory.undo(memory.edits()[0])
-    assert memory.items() == before == [undone.displaced] and memory.facts() == []
+    undone = memory.facts.undo(memory.facts.edits()[0])
+    assert memory.items() == before == [undone.displaced] and memory.facts == []
     assert [(each.preference, each.stance) for each in memory.explain("x").entries] == [
         (each.preference, each.stance) for each in entries
     ]
@@ -398,15 +398,15 @@ def test_undoing_makes_a_fact_the_item_again_that_it_was(fact: str, reserve: int
 def test_an_item_of_the_light_tier_is_one_again() -> None:
     memory = EpicMemory(PREFERENCES)
     memory.add(["My bike is red."])
-    memory.add_fact("My bike is red.")
-    memory.undo(memory.edits()[0])
+    memory.facts.add("My bike is red.")
+    memory.facts.undo(memory.facts.edits()[0])
     assert [(item.text, item.fact) for item in memory.items()] == [("My bike is red.", False)]
 
 
 @pytest.mark.parametrize("reserve", [0, "1 MB"])
 def test_a_fact_stays_one_though_its_text_comes_as_an_item(reserve: int | str) -> None:
     memory = EpicMemory(PREFERENCES, reserve=reserve)
-    memory.add_fact(CODE)
+    memory.facts.add(CODE)
     assert memory.add([CODE]).duplicates == 1 and texts(memory) == [CODE]
 
 
@@ -427,22 +427,22 @@ def test_a_fact_stays_one_though_its_text_comes_as_an_item(reserve: int | str) -
 )
 def test_a_fact_that_states_its_end_has_it(text: str, end: str | None) -> None:
     memory = EpicMemory(PREFERENCES)
-    memory.add_fact(text)
-    (fact,) = memory.facts()
+    memory.facts.add(text)
+    (fact,) = memory.facts
     assert (None if fact.expires_at is None else fact.expires_at.astimezone().date().isoformat()) == end
     until = later(hours=1)
-    memory.add_fact(text, expires_at=until)
-    assert memory.facts()[0].expires_at == until
+    memory.facts.add(text, expires_at=until)
+    assert memory.facts[0].expires_at == until
 
 
 def test_what_was_replaced_or_ended_can_be_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:
-        memory.add_fact("My quetzal car is a Skoda zanzibar.")
-        car = memory.facts()[0].id
-        over = memory.add_fact("I sold my quetzal car.").edits[0]
+        memory.facts.add("My quetzal car is a Skoda zanzibar.")
+        car = memory.facts[0].id
+        over = memory.facts.add("I sold my quetzal car.").edits[0]
         assert over.kind == "end"
-        assert memory.forget(car) == 0 and memory.edits() == []
+        assert memory.forget(car) == 0 and memory.facts.edits() == []
         with pytest.raises(UnknownItemError):
             memory.forget(car)
     assert b"zanzibar" not in path.read_bytes() and b"quetzal" not in path.read_bytes()
@@ -451,13 +451,13 @@ def test_what_was_replaced_or_ended_can_be_forgotten(tmp_path: Path) -> None:
 def test_a_replaced_fact_expires_in_the_history_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:
-        memory.add_fact("My locker code is zanzibar.", expires_at=later(hours=1))
-        memory.add_fact("My locker code is now quetzal.")
-        assert len(memory.edits()) == 2
+        memory.facts.add("My locker code is zanzibar.", expires_at=later(hours=1))
+        memory.facts.add("My locker code is now quetzal.")
+        assert len(memory.facts.edits()) == 2
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 4000)
-        assert memory.edits() == []
-        memory.compact()
+        assert memory.facts.edits() == []
+        memory.file.compact()
         assert texts(memory) == ["My locker code is now quetzal."]
     assert b"zanzibar" not in path.read_bytes()
 
@@ -465,7 +465,7 @@ def test_a_replaced_fact_expires_in_the_history_too(tmp_path: Path, monkeypatch:
 def test_a_damaged_history_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:
-        memory.add_fact(CODE)
+        memory.facts.add(CODE)
     with closing(sqlite3.connect(path)) as db:
         db.execute("UPDATE edits SET namespace = 'defaulu'")
         db.commit()
@@ -476,7 +476,7 @@ def test_a_damaged_history_is_noticed(tmp_path: Path) -> None:
 def test_what_has_expired_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with EpicMemory.open(tmp_path / "me.epic", PREFERENCES) as memory:
         memory.add([Item(id="offer", text="A hotel with a casino.", expires_at=later(hours=1))])
-        memory.add_fact("My permit is B-12.", expires_at=later(hours=1))
+        memory.facts.add("My permit is B-12.", expires_at=later(hours=1))
         memory.add(["Another hotel with a casino."])
         assert len(memory) == 2
         now = time.time()
@@ -484,7 +484,7 @@ def test_what_has_expired_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert len(memory) == 1
         with pytest.raises(UnknownItemError):
             memory.explain("offer")
-        assert memory.export(tmp_path / "all.jsonl") == 1
+        assert memory.file.export(tmp_path / "all.jsonl") == 1
         assert "B-12" not in (tmp_path / "all.jsonl").read_text()
         EpicMemory.import_(tmp_path / "all.jsonl", tmp_path / "other.epic").close()
         assert memory.forget("offer") == 1
@@ -506,8 +506,8 @@ def test_what_has_expired_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_fact_is_found_however_the_rest_is_searched(options: dict[str, Any]) -> None:
     memory = EpicMemory(PREFERENCES)
     memory.add(["A hotel with a casino near the door.", "The casino's hotel has a door code for guests."])
-    memory.add_fact(Item(text=CODE, metadata={"room": 1}))
-    memory.add_fact("I work night shifts.")
+    memory.facts.add(Item(text=CODE, metadata={"room": 1}))
+    memory.facts.add("I work night shifts.")
     query = "What is the door code?"
     assert [hit.item.text for hit in memory.search(query, **options).facts] == [CODE]
     assert f"What is known of the user:\n- {CODE}" in memory.context(query, **options)
@@ -517,6 +517,6 @@ def test_a_fact_is_found_however_the_rest_is_searched(options: dict[str, Any]) -
 
 def test_a_vector_finds_facts_too() -> None:
     memory = EpicMemory(PREFERENCES)
-    memory.add_fact(CODE)
+    memory.facts.add(CODE)
     vector = memory.encoder.encode(["What is the door code?"])[0]
     assert [hit.item.text for hit in memory.search_vector(vector).facts] == [CODE]

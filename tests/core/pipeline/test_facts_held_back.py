@@ -15,7 +15,7 @@ ASKED = "Which server should I test on?"
 def memory_with(*facts: str) -> EpicMemory:
     memory = EpicMemory()
     for fact in facts:
-        memory.add_fact(fact)
+        memory.facts.add(fact)
     return memory
 
 
@@ -23,7 +23,7 @@ def test_an_earlier_value_is_named_beside_the_later_one_only() -> None:
     memory = memory_with(OLD, NEW)
     hits = memory.search(ASKED)
 
-    assert {OLD, NEW} <= {fact.text for fact in memory.facts()}
+    assert {OLD, NEW} <= {fact.text for fact in memory.facts}
     assert hits[0].item.text == NEW
     assert [item.text for item in hits[0].earlier] == [OLD]
     assert OLD not in [hit.item.text for hit in (*hits, *hits.facts)]
@@ -41,8 +41,8 @@ def test_a_question_about_the_past_finds_it(asked: str) -> None:
 
 def test_what_a_filter_leaves_out_holds_nothing_back() -> None:
     memory = EpicMemory()
-    memory.add_fact(OLD, type="work")
-    memory.add_fact(NEW, type="home")
+    memory.facts.add(OLD, type="work")
+    memory.facts.add(NEW, type="home")
     hits = memory.search(ASKED, filter=Filter.eq("memory_type", "work"))
 
     assert [hit.item.text for hit in hits] == [OLD]
@@ -50,7 +50,7 @@ def test_what_a_filter_leaves_out_holds_nothing_back() -> None:
 
 def test_the_earlier_one_is_back_when_the_later_is_forgotten() -> None:
     memory = memory_with(OLD, NEW)
-    later = next(fact for fact in memory.facts() if fact.text == NEW)
+    later = next(fact for fact in memory.facts if fact.text == NEW)
     memory.forget(later.id)
 
     assert memory.search(ASKED)[0].item.text == OLD

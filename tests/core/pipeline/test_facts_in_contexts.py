@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from epic_graph import GraphMemory
+from epic_learn import add_conversation
 from epic_memory import EpicMemory
 from epic_memory.context import KNOWN, MATTERING
 from epic_memory.errors import InvalidInputError
@@ -28,7 +29,7 @@ ALLERGY = "I'm allergic to peanuts and shellfish when I eat out."
 )
 def test_facts_are_found_by_their_text_whatever_the_options(options: dict[str, Any]) -> None:
     memory = EpicMemory([CASINO])
-    memory.add_fact(ALLERGY)
+    memory.facts.add(ALLERGY)
     assert f"{KNOWN}\n- {ALLERGY}" in memory.context("Where can I eat out with my allergy?", **options)
     assert KNOWN not in memory.context("How do volcanoes form?", **options)
 
@@ -37,7 +38,7 @@ def test_facts_are_found_by_their_text_whatever_the_options(options: dict[str, A
 def test_a_graph_gives_the_facts_of_its_memory(options: dict[str, Any]) -> None:
     graph = GraphMemory(["I love restaurants in Harbour Lane."], **options)
     graph.add([f"{name} is a restaurant in Harbour Lane, which Mira runs." for name in ("Rosa", "Tasca", "Foz")])
-    graph.memory.add_fact("Mira lives in Rome.")
+    graph.memory.facts.add("Mira lives in Rome.")
     assert "Mira lives in Rome." in graph.context("Where does Mira live?", k=2)
 
 
@@ -68,13 +69,13 @@ def test_wrong_arguments_are_named() -> None:
     memory = EpicMemory([CASINO])
     wrong: Any = 5
     with pytest.raises(InvalidInputError, match="metadata must be"):
-        memory.add_fact("a", metadata=wrong)
+        memory.facts.add("a", metadata=wrong)
     with pytest.raises(InvalidInputError, match="user must be"):
-        memory.propose("hi", user=wrong)
+        memory.proposals.propose("hi", user=wrong)
     with pytest.raises(InvalidInputError, match="chunker must be"):
-        memory.add_conversation("user: hi", chunker=wrong)
+        add_conversation(memory, "user: hi", chunker=wrong)
     with pytest.raises(InvalidInputError, match="allowance must be"):
-        memory.preferences_for("x", allowance=None)  # type: ignore[arg-type]
+        memory.preferences.for_("x", allowance=None)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="report must be"):
         next(memory.judge(["a"], report=wrong))
     assert memory.search("x", k=10**30) == []

@@ -89,20 +89,20 @@ DIFFERENT = [
 @pytest.mark.parametrize(("first", "second"), [*OPPOSITES, *((b, a) for a, b in OPPOSITES)])
 def test_the_opposite_is_no_repetition(first: str, second: str) -> None:
     memory = EpicMemory()
-    memory.add_fact(first)
-    (edit,) = memory.add_fact(second).edits
+    memory.facts.add(first)
+    (edit,) = memory.facts.add(second).edits
 
     assert edit.kind != "duplicate"
-    assert second in [fact.text for fact in memory.facts()]
+    assert second in [fact.text for fact in memory.facts]
 
 
 @pytest.mark.parametrize(("first", "second"), [*DIFFERENT, *((b, a) for a, b in DIFFERENT)])
 def test_what_differs_in_more_than_a_value_is_held_beside_it(first: str, second: str) -> None:
     memory = EpicMemory()
-    memory.add_fact(first)
-    memory.add_fact(second)
+    memory.facts.add(first)
+    memory.facts.add(second)
 
-    assert {fact.text for fact in memory.facts()} == {first, second}
+    assert {fact.text for fact in memory.facts} == {first, second}
 
 
 OWNERS = [
@@ -119,9 +119,9 @@ OWNERS = [
 @pytest.mark.parametrize(("first", "second"), OWNERS)
 def test_what_another_owns_is_another_thing(first: str, second: str) -> None:
     memory = EpicMemory()
-    memory.add_fact(first)
+    memory.facts.add(first)
 
-    assert [edit.kind for edit in memory.add_fact(second).edits] == ["insert"]
+    assert [edit.kind for edit in memory.facts.add(second).edits] == ["insert"]
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,6 @@ def test_what_another_owns_is_another_thing(first: str, second: str) -> None:
 )
 def test_what_has_changed_is_recognised(first: str, second: str, kind: str) -> None:
     memory = EpicMemory()
-    memory.add_fact(first)
+    memory.facts.add(first)
 
-    assert [edit.kind for edit in memory.add_fact(second).edits] == [kind]
+    assert [edit.kind for edit in memory.facts.add(second).edits] == [kind]

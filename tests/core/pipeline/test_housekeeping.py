@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from epic_learn import add_conversation
 from epic_memory import EpicMemory, Item, Preference
 from epic_memory.errors import (
     AlreadyThereError,
@@ -30,7 +31,7 @@ from epic_memory.errors import (
 )
 from epic_memory.storage.tables.items import version_of
 from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
-from helpers import Clock, HashEncoder, KeepAll
+from helpers import Clock, HashEncoder, KeepAll, method
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
 
@@ -149,13 +150,13 @@ def test_what_is_forgotten_leaves_no_trace(path: Path, kind: str, given: str) ->
         with pytest.raises(UnknownItemError):
             held.explain(item.id)
         assert item.id not in {hit.item.id for hit in held.search("Zanzibar qx17 red wine", k=100)}
-        assert item.id not in {record.item_id for record in held.not_kept()}
+        assert item.id not in {record.item_id for record in held.file.not_kept()}
         after = held.stats().counts
         assert sum(counts[name] - after[name] for name in ("items", "pending", "seen")) == 1
-        held.verify()
+        held.file.verify()
     assert shows(path, item) == []
     with opened(path) as held:
-        held.export(path.parent / "export.jsonl")
+        held.file.export(path.parent / "export.jsonl")
         exported = (path.parent / "export.jsonl").read_bytes()
         assert not [trace for trace in traces(item) if trace in exported]
         assert held.stats().counts["items"] == 60
@@ -195,17 +196,17 @@ def test_forgetting_again_and_adding_again_work(path: Path) -> None:
         assert held.add([item]).kept == 1
         assert [hit.item for hit in held.search(WINE)] == [item]
         held.forget(item.id)
-        held.verify()
+        held.file.verify()
     assert shows(path, item) == []
 
 
 def test_an_unknown_id_forgets_nothing() -> None:
     held = memory()
     held.add([*OTHERS[:5], SECRETS["waiting"], SECRETS["far"]])
-    before = held.stats().counts, [hit.item.id for hit in held.search(WINE, k=50)], held.not_kept()
+    before = held.stats().counts, [hit.item.id for hit in held.search(WINE, k=50)], held.file.not_kept()
     with pytest.raises(UnknownItemError, match="nobody"):
         held.forget("other1", SECRETS["waiting"].id, "nobody", SECRETS["far"])
-    assert (held.stats().counts, [hit.item.id for hit in held.search(WINE, k=50)], held.not_kept()) == before
+    assert (held.stats().counts, [hit.item.id for hit in held.search(WINE, k=50)], held.file.not_kept()) == before
 
 
 def test_forgetting_nothing_is_fine() -> None:
@@ -239,7 +240,7 @@ def test_many_are_forgotten_at_once_also_under_a_budget(path: Path) -> None:
     with memory(path, budget=400_000) as held:
         held.add(OTHERS)
         held.forget(*(item.id for item in OTHERS[:40]))
-        assert len(held) == 20 and held.verify() > 0
+        assert len(held) == 20 and held.file.verify() > 0
         assert {hit.item.id for hit in held.search(WINE, k=100)} == {item.id for item in OTHERS[40:]}
 
 
@@ -266,7 +267,7 @@ def test_deletes_give_the_space_back(path: Path) -> None:
         held.forget(*(item.id for item in items[:100]))
         half = path.stat().st_size
         assert half - empty < 0.6 * (full - empty)
-        held.remove_preference(WINE)
+        held.preferences.remove(WINE)
         assert len(held) == 0
         held.forget(*held.items())
         assert path.stat().st_size - empty < 0.1 * (full - empty)
@@ -300,7 +301,7 @@ def rich(path: Path | None = None) -> EpicMemory:
 def contents(held: EpicMemory, folder: Path, *, uses: bool = True) -> list[Any]:
     """What an export says, its first line apart."""
     held._session.write_uses()
-    held.export(folder / "contents.jsonl", overwrite=True)
+    held.file.export(folder / "contents.jsonl", overwrite=True)
     lines = [json.loads(line) for line in (folder / "contents.jsonl").read_text("utf-8").splitlines()][1:]
     (folder / "contents.jsonl").unlink()
     for line in lines if not uses else ():
@@ -332,7 +333,7 @@ def test_an_export_holds_all_there_is(tmp_path: Path) -> None:
     lines = contents(held, tmp_path)
     kinds = [line["kind"] for line in lines]
     assert (kinds.count("preference"), kinds.count("item"), kinds.count("pending"), kinds[-1]) == (3, 7, 1, "end")
-    assert held.export(tmp_path / "export.jsonl") == 7
+    assert held.file.export(tmp_path / "export.jsonl") == 7
     items = {line["id"]: line for line in lines if line["kind"] == "item"}
     assert {key for key, line in items.items() if line["light"]} == {"d", "f", "h"}
     assert any(entry["uses"] for line in items.values() for entry in line["entries"])
@@ -345,18 +346,18 @@ def test_an_export_holds_all_there_is(tmp_path: Path) -> None:
 def test_an_import_gives_the_same_memory(tmp_path: Path, in_ram: bool) -> None:
     with rich(None if in_ram else tmp_path / "me.epic") as held:
         held._session.write_uses()
-        held.export(tmp_path / "export.jsonl")
+        held.file.export(tmp_path / "export.jsonl")
         before = contents(held, tmp_path)
-        expected = held.preferences, searched(held), str(held.explain("b")), str(held.explain("e")), held.tau
+        expected = list(held.preferences), searched(held), str(held.explain("b")), str(held.explain("e")), held.tau
     path = tmp_path / "made.epic"
     with EpicMemory.import_(tmp_path / "export.jsonl", path, encoder=HashEncoder(), verifier=Model()) as made:
         assert contents(made, tmp_path) == before
-        found = made.preferences, searched(made), str(made.explain("b")), str(made.explain("e")), made.tau
+        found = list(made.preferences), searched(made), str(made.explain("b")), str(made.explain("e")), made.tau
         assert found == expected
         assert made.preferences[1].expires_at == expected[0][1].expires_at is not None
         assert made.stats().counts["light"] == 3 and len(made) == 4
         assert made.stats().verified_by == "model"
-        made.verify()
+        made.file.verify()
         # What it holds is known, what waits can be verified.
         assert (
             made.add(
@@ -367,13 +368,13 @@ def test_an_import_gives_the_same_memory(tmp_path: Path, in_ram: bool) -> None:
         assert made.retry().undecided == 1
     with opened(path) as made:
         assert searched(made) == expected[1]
-        made.remove_preference(WINE)
-        made.verify()
+        made.preferences.remove(WINE)
+        made.file.verify()
 
 
 def test_an_import_with_another_encoder_is_searched_by_that_one(tmp_path: Path) -> None:
     held = rich()
-    held.export(tmp_path / "export.jsonl")
+    held.file.export(tmp_path / "export.jsonl")
     other = HashEncoder(512, name="other", fingerprint="v2")
     with EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "me.epic", encoder=other, verifier=Model()) as made:
         assert made.tau == other.tau and contents(made, tmp_path, uses=False) == contents(held, tmp_path, uses=False)
@@ -384,7 +385,7 @@ def test_an_import_with_another_encoder_is_searched_by_that_one(tmp_path: Path) 
 
 def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
-    rich().export(tmp_path / "export.jsonl")
+    rich().file.export(tmp_path / "export.jsonl")
     with memory(path) as first:
         first.add(OTHERS[:5])
         before = contents(first, tmp_path, uses=False)
@@ -403,7 +404,7 @@ def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path) -> No
 
 def test_an_import_into_what_holds_something_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
-    rich().export(tmp_path / "export.jsonl")
+    rich().file.export(tmp_path / "export.jsonl")
     memory(path).close()
     octets = path.read_bytes()
     with pytest.raises(StoreError, match="holds something"):
@@ -431,7 +432,7 @@ def refused(export: Path, **options: Any) -> str:
 )
 def test_an_entrys_number_out_of_bounds_is_refused(tmp_path: Path, name: str, value: float) -> None:
     export = tmp_path / "export.jsonl"
-    rich().export(export)
+    rich().file.export(export)
     lines = [json.loads(line) for line in export.read_text("utf-8").splitlines()]
     number = next(number for number, line in enumerate(lines) if line.get("entries"))
     lines[number]["entries"][0][name] = value
@@ -441,7 +442,7 @@ def test_an_entrys_number_out_of_bounds_is_refused(tmp_path: Path, name: str, va
 
 def test_an_export_cut_anywhere_is_refused(tmp_path: Path) -> None:
     export = tmp_path / "export.jsonl"
-    rich().export(export)
+    rich().file.export(export)
     octets = export.read_bytes()
     lines = octets.splitlines(keepends=True)
     for count in range(len(lines)):
@@ -477,7 +478,7 @@ BROKEN = {
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_line_is_named(tmp_path: Path, broken: str) -> None:
     export = tmp_path / "export.jsonl"
-    rich().export(export)
+    rich().file.export(export)
     lines = export.read_text("utf-8").splitlines()
     # A good item too many is another matter.
     for number in (5,) if '"id": "x"' in BROKEN[broken] else (0, 2, 5, len(lines) - 1):
@@ -512,7 +513,7 @@ def with_value(line: Any, at: tuple[Any, ...], value: Any) -> Any:
 def test_whatever_a_line_holds_it_is_imported_whole_or_refused(tmp_path: Path, kind: str) -> None:
     """No error but our own, and no file that cannot be opened."""
     export, path = tmp_path / "export.jsonl", tmp_path / "made.epic"
-    rich().export(export)
+    rich().file.export(export)
     lines = [json.loads(line) for line in export.read_text("utf-8").splitlines()]
     number = next(number for number, line in enumerate(lines) if line["kind"] == kind)
     noise, wrong = random.Random(5), []
@@ -523,7 +524,7 @@ def test_whatever_a_line_holds_it_is_imported_whole_or_refused(tmp_path: Path, k
             try:
                 EpicMemory.import_(export, path, encoder=HashEncoder(), verifier=Model()).close()
                 with opened(path) as held:
-                    held.verify()
+                    held.file.verify()
                     searched(held)
                     assert [p.text for p in held.preferences]
                 path.unlink()
@@ -539,7 +540,7 @@ def test_whatever_a_line_holds_it_is_imported_whole_or_refused(tmp_path: Path, k
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
     export = tmp_path / "export.jsonl"
-    rich().export(export)
+    rich().file.export(export)
     text = export.read_text("utf-8")
     export.write_text(text.replace('"format": 1', '"format": 2', 1), "utf-8")
     assert "line 1" in refused(export) and "newer version" in refused(export)
@@ -564,13 +565,13 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 )
 def test_options_that_cannot_be_leave_no_file(tmp_path: Path, options: dict[str, Any]) -> None:
     export = tmp_path / "export.jsonl"
-    rich().export(export)
+    rich().file.export(export)
     refused(export, **options)
 
 
 def test_a_preference_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     export = tmp_path / "export.jsonl"
-    rich().export(export)
+    rich().file.export(export)
     first, preference, *rest = export.read_text("utf-8").splitlines()
     export.write_text("\n".join([first, preference, preference, *rest]) + "\n", "utf-8")
     assert "line 3" in (said := refused(export)) and "there twice" in said
@@ -581,7 +582,7 @@ def test_an_export_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
     target = tmp_path / "export.jsonl"
     target.write_text("mine", "utf-8")
     with pytest.raises(AlreadyThereError):
-        held.export(target)
+        held.file.export(target)
     assert target.read_text("utf-8") == "mine"
 
     def broken(*_: Any) -> Any:
@@ -590,25 +591,25 @@ def test_an_export_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr("epic_memory.pipeline.export.lines_of", broken)
     with pytest.raises((OSError, StoreError)):
-        held.export(target, overwrite=True)
+        held.file.export(target, overwrite=True)
     assert target.read_text("utf-8") == "mine" and files(tmp_path) == ["export.jsonl"]
     monkeypatch.undo()
-    assert held.export(target, overwrite=True) == 7
+    assert held.file.export(target, overwrite=True) == 7
     assert files(tmp_path) == ["export.jsonl"]
 
 
-@pytest.mark.parametrize("call", ["export", "backup"])
+@pytest.mark.parametrize("call", ["file.export", "file.backup"])
 @pytest.mark.parametrize("where", ["no/folder/x", ".", "", 7], ids=["no folder", "a folder", "empty", "a number"])
 def test_a_place_that_cannot_be_is_an_error_that_says_so(tmp_path: Path, call: str, where: Any) -> None:
     held = rich()
     place = tmp_path / where if where in ("no/folder/x", ".") else where
     with pytest.raises(EpicError):
-        getattr(held, call)(place)
+        method(held, call)(place)
     assert files(tmp_path) == []
 
 
 @pytest.mark.parametrize("link", ["itself", "symlink", "hard link"])
-@pytest.mark.parametrize("call", ["export", "backup"])
+@pytest.mark.parametrize("call", ["file.export", "file.backup"])
 def test_a_memory_is_never_written_over_itself(path: Path, call: str, link: str) -> None:
     with memory(path) as held:
         held.add(OTHERS[:5])
@@ -619,7 +620,7 @@ def test_a_memory_is_never_written_over_itself(path: Path, call: str, link: str)
             os.link(path, target)
         before = path.read_bytes()
         with pytest.raises(StoreError):
-            getattr(held, call)(target, overwrite=True)
+            method(held, call)(target, overwrite=True)
         assert path.read_bytes() == before
         held.add(OTHERS[5:9])
     with opened(path) as held:
@@ -631,13 +632,13 @@ def test_a_memory_is_never_written_over_itself(path: Path, call: str, link: str)
 
 def test_a_backup_is_the_memory(tmp_path: Path, path: Path) -> None:
     with rich(path) as held:
-        held.backup(tmp_path / "copy.epic")
+        held.file.backup(tmp_path / "copy.epic")
         before, hits = contents(held, tmp_path, uses=False), searched(held)
         held.forget("a", "b")
         assert files(tmp_path) == ["copy.epic", "me.epic"]
         with opened(tmp_path / "copy.epic") as copy:
             assert contents(copy, tmp_path, uses=False) == before and searched(copy) == hits
-            copy.verify()
+            copy.file.verify()
             # A file of its own.
             copy.add(OTHERS[:3])
             assert len(held) == 2 and len(copy) == 7
@@ -645,11 +646,11 @@ def test_a_backup_is_the_memory(tmp_path: Path, path: Path) -> None:
 
 def test_a_memory_in_ram_is_backed_up_into_a_file(path: Path) -> None:
     held = rich()
-    held.backup(path)
+    held.file.backup(path)
     with opened(path) as copy:
         assert contents(copy, path.parent, uses=False) == contents(held, path.parent, uses=False)
         assert searched(copy) == searched(held)
-        copy.verify()
+        copy.file.verify()
 
 
 def test_a_backup_onto_a_file_is_refused_unless_wanted(tmp_path: Path, path: Path) -> None:
@@ -658,11 +659,11 @@ def test_a_backup_onto_a_file_is_refused_unless_wanted(tmp_path: Path, path: Pat
     with memory(path) as held:
         held.add(OTHERS[:5])
         with pytest.raises(AlreadyThereError):
-            held.backup(target)
+            held.file.backup(target)
         assert target.read_bytes() == b"mine"
-        held.backup(target, overwrite=True)
+        held.file.backup(target, overwrite=True)
         held.add(OTHERS[5:8])
-        held.backup(str(target), overwrite=True)
+        held.file.backup(str(target), overwrite=True)
     with opened(target) as copy:
         assert len(copy) == 8
     assert files(tmp_path) == ["copy.epic", "me.epic"]
@@ -673,7 +674,7 @@ def test_a_backup_is_of_the_last_commit(tmp_path: Path, path: Path) -> None:
         held.add(OTHERS[:5])
         with other._session.lock, other._session.store.transaction():
             other._session.store.items.remove("default", ["other1"])
-            held.backup(tmp_path / "copy.epic")
+            held.file.backup(tmp_path / "copy.epic")
         with opened(tmp_path / "copy.epic") as copy:
             assert len(copy) == 5
 
@@ -689,12 +690,12 @@ def test_compacting_makes_the_file_smaller_and_changes_nothing_else(path: Path) 
         held.forget(*(str(n) for n in range(0, 150, 2)))
         before, hits = contents(held, path.parent, uses=False), searched(held)
         size = path.stat().st_size
-        gained = held.compact()
+        gained = held.file.compact()
         assert gained == size - path.stat().st_size >= 0
-        assert held.compact() == 0
+        assert held.file.compact() == 0
         assert contents(held, path.parent, uses=False) == before and searched(held) == hits
         held.add(OTHERS[:3])
-        held.verify()
+        held.file.verify()
         assert files(path.parent) == ["me.epic"]
     with opened(path) as held:
         assert len(held) == 78
@@ -703,30 +704,30 @@ def test_compacting_makes_the_file_smaller_and_changes_nothing_else(path: Path) 
 def test_verifying_counts_rows_and_finds_what_is_wrong(path: Path) -> None:
     with memory(path) as held:
         held.add(OTHERS[:5])
-        rows = held.verify()
+        rows = held.file.verify()
         held.add(OTHERS[5:6])
         # An item, an entry, a cached verdict.
-        assert held.verify() == rows + 3
+        assert held.file.verify() == rows + 3
         with closing(sqlite3.connect(path)) as other:
             other.execute("UPDATE items SET text = 'white wine' WHERE id = 'other3'")
             other.commit()
         with pytest.raises(DamagedError, match="items"):
-            held.verify()
+            held.file.verify()
     # Opening does not read every text; it says so as soon as that one is looked at.
     with opened(path) as held, pytest.raises(DamagedError):
-        held.verify()
+        held.file.verify()
 
 
 # asynchronous twins
 
 TWINS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "forget": (lambda m, f: m.forget("a", "e"), lambda m, f: m.aforget("a", "e")),
-    "export": (lambda m, f: m.export(f / "out"), lambda m, f: m.aexport(f / "out")),
-    "backup": (lambda m, f: m.backup(f / "out"), lambda m, f: m.abackup(f / "out")),
-    "compact": (lambda m, f: m.compact(), lambda m, f: m.acompact()),
+    "export": (lambda m, f: m.file.export(f / "out"), lambda m, f: m.file.aexport(f / "out")),
+    "backup": (lambda m, f: m.file.backup(f / "out"), lambda m, f: m.file.abackup(f / "out")),
+    "compact": (lambda m, f: m.file.compact(), lambda m, f: m.file.acompact()),
     "unknown": (lambda m, f: m.forget("nobody"), lambda m, f: m.aforget("nobody")),
-    "itself": (lambda m, f: m.backup(m.path), lambda m, f: m.abackup(m.path)),
-    "again": (lambda m, f: m.export(m.path), lambda m, f: m.aexport(m.path)),
+    "itself": (lambda m, f: m.file.backup(m.file.path), lambda m, f: m.file.abackup(m.file.path)),
+    "again": (lambda m, f: m.file.export(m.file.path), lambda m, f: m.file.aexport(m.file.path)),
 }
 
 
@@ -746,7 +747,7 @@ def test_the_asynchronous_twins_do_the_same(tmp_path: Path, twin: str) -> None:
                 result = asyncio.run(wait(made)) if number else made
             except EpicError as error:
                 result = type(error), str(error).replace(str(folder), "")
-            held.verify()
+            held.file.verify()
             lines = contents(held, folder, uses=False)
             for line in lines:
                 line.pop("expires_at", None)
@@ -768,10 +769,10 @@ def test_reading_only_never_writes(path: Path, tmp_path: Path) -> None:
     with opened(path, read_only=True) as held:
         for _ in range(140):
             held.search(WINE)
-        held.stats(), held.explain("a"), held.not_kept(), held.preferences, len(held), held.verify()
+        held.stats(), held.explain("a"), held.file.not_kept(), list(held.preferences), len(held), held.file.verify()
         held.context(WINE)
-        held.export(tmp_path / "export.jsonl")
-        held.backup(tmp_path / "copy.epic")
+        held.file.export(tmp_path / "export.jsonl")
+        held.file.backup(tmp_path / "copy.epic")
         assert (path.read_bytes(), path.stat().st_mtime_ns) == before
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
     assert files(tmp_path) == ["copy.epic", "export.jsonl", "me.epic"]
@@ -781,16 +782,16 @@ CHANGES: dict[str, Callable[[EpicMemory], object]] = {
     "add": lambda held: held.add(["red wine more"]),
     "add what is far": lambda held: held.add(["yellow"]),
     "aadd": lambda held: asyncio.run(held.aadd(["red wine more"])),
-    "add_conversation": lambda held: held.add_conversation([{"role": "user", "content": "red wine more"}]),
+    "add_conversation": lambda held: add_conversation(held, [{"role": "user", "content": "red wine more"}]),
     "forget": lambda held: held.forget("a"),
     "aforget": lambda held: asyncio.run(held.aforget("a")),
     "retry": lambda held: held.retry(),
-    "compact": lambda held: held.compact(),
-    "add_preference": lambda held: held.add_preference("cold wind"),
-    "remove_preference": lambda held: held.remove_preference(WINE),
-    "replace_preference": lambda held: held.replace_preference(WINE, "cold wind"),
-    "replace the expiry": lambda held: held.replace_preference(WINE, WINE),
-    "reencode": lambda held: held.reencode(HashEncoder(fingerprint="v2")),
+    "compact": lambda held: held.file.compact(),
+    "preferences.add": lambda held: held.preferences.add("cold wind"),
+    "preferences.remove": lambda held: held.preferences.remove(WINE),
+    "preferences.replace": lambda held: held.preferences.replace(WINE, "cold wind"),
+    "replace the expiry": lambda held: held.preferences.replace(WINE, WINE),
+    "reencode": lambda held: held.file.reencode(HashEncoder(fingerprint="v2")),
 }
 
 
@@ -881,7 +882,7 @@ def test_what_has_expired_is_hidden_after_opening_too(path: Path, clock: Clock, 
         if read_only:
             with pytest.raises(ReadOnlyError):
                 held.add(["blue sea more"])
-        held.verify()
+        held.file.verify()
     if read_only:
         assert path.read_bytes() == before
 
@@ -893,16 +894,16 @@ def test_what_has_expired_does_not_match_what_comes(clock: Clock) -> None:
     assert report.kept == 1
     assert [entry.preference for entry in held.explain("mixed").entries] == [SEA]
     with pytest.raises(UnknownPreferenceError):
-        held.remove_preference(WINE)
+        held.preferences.remove(WINE)
     with pytest.raises(UnknownPreferenceError):
-        held.replace_preference(WINE, TRAIN)
+        held.preferences.replace(WINE, TRAIN)
 
 
 CHANGES_AFTER: dict[str, Callable[[EpicMemory], object]] = {
     "add": lambda held: held.add([Item(id="later", text="something else")]),
-    "add_preference": lambda held: held.add_preference(TRAIN),
-    "replace_preference": lambda held: held.replace_preference(SEA, "blue sea always"),
-    "compact": lambda held: held.compact(),
+    "preferences.add": lambda held: held.preferences.add(TRAIN),
+    "preferences.replace": lambda held: held.preferences.replace(SEA, "blue sea always"),
+    "compact": lambda held: held.file.compact(),
 }
 
 
@@ -916,15 +917,15 @@ def test_the_next_change_removes_what_has_expired(
         clock.pass_by(2)
         CHANGES_AFTER[change](held)
         counts = held.stats().counts
-        assert (counts["items"], counts["preferences"]) == (2, 1 + (change == "add_preference"))
+        assert (counts["items"], counts["preferences"]) == (2, 1 + (change == "preferences.add"))
         assert ids(held, SEA) == {"both", "sea"}
         assert ("expired" if options else "light tier") in str(held.explain("wine"))
         assert not held.explain("wine").entries
         if options:
-            assert [(record.item_id, record.stage) for record in held.not_kept()][-1:] == [("wine", "expired")]
+            assert [(record.item_id, record.stage) for record in held.file.not_kept()][-1:] == [("wine", "expired")]
         assert all(entry.preference != WINE for entry in held.explain("both").entries)
         assert counts["verdicts"] < verdicts + 3
-        held.verify()
+        held.file.verify()
     octets = path.read_bytes()
     assert b"Think of red wine" not in octets and b"because of red wine" not in octets
 
@@ -932,7 +933,7 @@ def test_the_next_change_removes_what_has_expired(
 def test_removing_a_preference_removes_what_has_expired_too(clock: Clock) -> None:
     held = ending(None, clock)
     clock.pass_by(2)
-    held.remove_preference(SEA)
+    held.preferences.remove(SEA)
     assert held.stats().counts["preferences"] == len(held) == 0
     assert {hit.tier for hit in held.search(WINE, k=20)} == {"light"}
 
@@ -940,27 +941,27 @@ def test_removing_a_preference_removes_what_has_expired_too(clock: Clock) -> Non
 def test_replacing_by_the_same_text_changes_the_time(path: Path, clock: Clock) -> None:
     with ending(path, clock) as held:
         asked = len(held.verifier.asked)  # type: ignore[attr-defined]
-        held.replace_preference(WINE, Preference(text=WINE, expires_at=clock.ends(10)))
+        held.preferences.replace(WINE, Preference(text=WINE, expires_at=clock.ends(10)))
         assert held.preferences[0].expires_at == clock.ends(10) and held.preferences[0].text == WINE
         clock.pass_by(5)
         assert ids(held) == {"wine", "both", "sea"}
-        held.replace_preference(WINE, WINE)
+        held.preferences.replace(WINE, WINE)
         clock.pass_by(500)
         assert ids(held) == {"wine", "both", "sea"} and held.preferences[0].expires_at is None
         # Nothing was verified again, nothing lost.
         assert len(held.verifier.asked) == asked  # type: ignore[attr-defined]
-        held.replace_preference(WINE, Preference(text=WINE, expires_at=clock.ends(-1)))
+        held.preferences.replace(WINE, Preference(text=WINE, expires_at=clock.ends(-1)))
         assert ids(held) == {"both", "sea"}
     with opened(path) as held:
         assert [p.text for p in held.preferences] == [SEA]
-        held.verify()
+        held.file.verify()
 
 
 def test_a_replaced_preference_with_an_id_of_its_own_is_the_new_text() -> None:
     """The same id with another text is another preference: what was found near the old one is not near this one."""
     held = memory(None, [Preference(text=WINE, id="mine")])
     held.add([Item(id="wine", text="red wine")])
-    held.replace_preference("mine", Preference(text=SEA, id="mine"))
+    held.preferences.replace("mine", Preference(text=SEA, id="mine"))
     assert [p.text for p in held.preferences] == [SEA]
     assert held.add([Item(id="sea", text="blue sea")]).kept == 1
     assert ids(held, SEA) == {"sea"}
@@ -970,12 +971,12 @@ def test_a_replaced_preference_with_an_id_of_its_own_is_the_new_text() -> None:
 def test_an_expired_preference_can_be_added_again(path: Path, clock: Clock) -> None:
     with ending(path, clock) as held:
         clock.pass_by(2)
-        held.add_preference(Preference(text=WINE, expires_at=clock.ends(1)))
+        held.preferences.add(Preference(text=WINE, expires_at=clock.ends(1)))
         assert [p.text for p in held.preferences] == [SEA, WINE]
         # What only the old one held went to the light tier, and is matched again.
         assert sorted(entry.preference for entry in held.explain("both").entries) == [SEA, WINE]
         assert ids(held) == {"wine", "both", "sea"}
-        held.verify()
+        held.file.verify()
         clock.pass_by(2)
         assert ids(held) == {"both", "sea"}
 
@@ -1009,7 +1010,7 @@ def test_a_preference_that_has_ended_already_costs_nothing(clock: Clock) -> None
     held.add([Item(id="both", text="red wine blue sea")])
     asked = len(held.verifier.asked)  # type: ignore[attr-defined]
     with suppress(EpicError):
-        held.add_preference(Preference(text=WINE, expires_at=clock.ends(-1)))
+        held.preferences.add(Preference(text=WINE, expires_at=clock.ends(-1)))
     assert [p.text for p in held.preferences] == [SEA]
     assert len(held.verifier.asked) == asked  # type: ignore[attr-defined]
 

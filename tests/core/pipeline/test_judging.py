@@ -470,14 +470,14 @@ async def test_what_was_asked_under_a_preference_that_goes_meanwhile_is_forgotte
 
         def removes(asked: Asked) -> None:
             if not done:
-                done.append(memory.remove_preference(WINE))
+                done.append(memory.preferences.remove(WINE))
 
         memory._session.verifier.lm.hook = removes  # type: ignore[attr-defined]
         await judge(memory, [BOTH, "red wine 1", "night train 1"])
         kept = memory.stats().counts["verdicts"]
         # The two that are left are about the other preference.
         assert kept == 2
-        memory.remove_preference(TRAIN)
+        memory.preferences.remove(TRAIN)
         assert memory.stats().counts["verdicts"] == 0
     assert rows(path) == 0
 
@@ -522,7 +522,7 @@ async def test_who_only_reads_does_not_stumble_over_a_preference_that_goes_meanw
     with opened(path, Scripted()) as writer:
 
         def removes(candidate: Any) -> Any:
-            writer.remove_preference(WINE)
+            writer.preferences.remove(WINE)
             return keep(candidate)
 
         reader = EpicMemory.open(path, encoder=HashEncoder(), verifier=Answering(removes), read_only=True)

@@ -49,7 +49,7 @@ def test_a_preference_that_comes_later_finds_what_was_offered_before() -> None:
     memory = memory_of(WINE)
     memory.add(["old cheddar from Somerset", "a train to Berlin"])
     assert len(memory) == 0
-    report = memory.add_preference(CHEESE)
+    report = memory.preferences.add(CHEESE)
     assert report.kept == 1 and len(memory) == 1
     (hit,) = memory.search("old cheddar", k=1)
     assert (hit.tier, hit.preferences) == ("memory", [CHEESE])
@@ -58,7 +58,7 @@ def test_a_preference_that_comes_later_finds_what_was_offered_before() -> None:
 def test_what_a_preference_held_stays_by_its_text_alone_when_the_preference_goes(tmp_path: Path) -> None:
     with memory_of(WINE, CHEESE, path=tmp_path / "me.epic") as memory:
         memory.add(["red wine from Porto"])
-        memory.remove_preference(WINE)
+        memory.preferences.remove(WINE)
         assert (len(memory), memory.stats().counts["light"]) == (0, 1)
         (hit,) = memory.search("red wine", k=1)
         assert (hit.tier, hit.instructions) == ("light", [])
@@ -95,7 +95,7 @@ def test_both_tiers_are_the_same_after_opening_and_by_export(tmp_path: Path) -> 
     with memory_of(WINE, path=tmp_path / "me.epic") as memory:
         memory.add([Item(id="a", text="red wine from Porto"), Item(id="b", text="a train to Porto")])
         found = [(hit.item.id, hit.tier, pytest.approx(hit.score, abs=1e-5)) for hit in memory.search("Porto", k=2)]
-        memory.export(tmp_path / "all.jsonl")
+        memory.file.export(tmp_path / "all.jsonl")
     with EpicMemory.open(tmp_path / "me.epic", encoder=HashEncoder(), verifier=KeepAll()) as again:
         assert [(hit.item.id, hit.tier, hit.score) for hit in again.search("Porto", k=2)] == found
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
+from epic_learn import forms
+from epic_learn.forms import fill
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError, LMUnavailableError
 from epic_memory.lm import LanguageModel, Message, OllamaLM
 from epic_memory.lm.budget import BudgetedLM, ModelBudget
 from epic_memory.types import Stance
-from helpers import Clock
+from helpers import Clock, method
 from lm_servers import LMServer, Reply
 from minds import CHAT, FORM, Mind, plain_message
 from scripted import Own, answer_to, forget_environment, instruction_for, read_prompt, until
@@ -43,12 +45,12 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epic_memory.lm.retries.Pause.arun", none)
 
 
-def awaited(is_async: bool, memory: EpicMemory, name: str, *arguments: Any) -> Any:
+def awaited(is_async: bool, memory: Any, name: str, *arguments: Any) -> Any:
     if not is_async:
-        return getattr(memory, name)(*arguments)
+        return method(memory, name)(*arguments)
 
     async def call() -> Any:
-        made: Awaitable[Any] = getattr(memory, f"a{name}")(*arguments)
+        made: Awaitable[Any] = method(memory, name, twin=True)(*arguments)
         return await made
 
     return asyncio.run(call())
@@ -92,15 +94,15 @@ def llm(request: pytest.FixtureRequest, mind: Mind, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_one_word_does_all_that_a_model_can(llm: Any, mind: Mind, path: Path, is_async: bool) -> None:
     with EpicMemory.open(path, PREFERENCES, llm=llm, tau=-1.0) as memory:
-        assert {made.source for made in memory.expansions().values() if made is not None} == {"model"}
-        assert {made.source for made in memory.aspects().values()} == {"model"}
+        assert {made.source for made in memory.preferences.expansions().values() if made is not None} == {"model"}
+        assert {made.source for made in memory.preferences.aspects().values()} == {"model"}
         awaited(is_async, memory, "add", ITEMS)
         assert wanted(memory)
-        (proposal,) = awaited(is_async, memory, "propose", CHAT)
+        (proposal,) = awaited(is_async, memory, "proposals.propose", CHAT)
         assert proposal.text == "I am a vegetarian."
-        awaited(is_async, memory, "add_fact", "I call my cat Miso.")
-        assert awaited(is_async, memory, "fill", FORM).values == {"pet": "Miso"}
-        report = awaited(is_async, memory, "add_fact", "My rent is 900 euros.")
+        awaited(is_async, memory, "facts.add", "I call my cat Miso.")
+        assert awaited(is_async, forms, "fill", memory, FORM).values == {"pet": "Miso"}
+        report = awaited(is_async, memory, "facts.add", "My rent is 900 euros.")
         assert [edit.kind for edit in report.edits] == ["replace"]
         assert memory.opening_report.usage.calls == 2
     assert mind.kinds >= {"read", "propose", "fill", "compare"}
@@ -130,7 +132,7 @@ def test_who_names_no_model_meets_nothing_of_it(path: Path) -> None:
 import sys
 from epic_memory import EpicMemory
 with EpicMemory.open({str(path)!r}, {PREFERENCES!r}) as memory:
-    memory.add({ITEMS[:3]!r}), memory.search("Which stew?"), memory.add_fact("My cat is called Miso.")
+    memory.add({ITEMS[:3]!r}), memory.search("Which stew?"), memory.facts.add("My cat is called Miso.")
     memory.retry(), memory.stats()
 met = ("epic_memory.lm", "httpx", "ollama", "langchain", "llama_index")
 print([name for name in sys.modules if name.startswith(met)])
@@ -196,7 +198,7 @@ def test_stats_name_the_model_that_verified(mind: Mind, path: Path) -> None:
 
 def test_preferences_wait_as_well(mind: Mind, path: Path, clock: Clock) -> None:
     with opened(path, mind, 1) as memory:
-        assert (memory.unread, memory.stats().unread) == ([TRAINS], 1)
+        assert (memory.preferences.unread, memory.stats().unread) == ([TRAINS], 1)
         assert "used up" in memory.opening_report.unread[TRAINS]
         assert "1 preferences to be read" in str(memory.stats())
         report = memory.add(ITEMS)
@@ -205,7 +207,7 @@ def test_preferences_wait_as_well(mind: Mind, path: Path, clock: Clock) -> None:
     clock.pass_by(1)
     with opened(path, mind, 100) as memory:
         report = memory.retry()
-        assert (report.read, report.expanded, memory.unread) == (1, 1, [])
+        assert (report.read, report.expanded, memory.preferences.unread) == (1, 1, [])
         assert wanted(memory)
     assert set(mind.answered.values()) == {1}
 
@@ -285,10 +287,10 @@ def test_a_budget_that_is_used_up_leaves_answers_as_they_are(mind: Mind, path: P
 
 def test_a_memory_that_is_only_read_keeps_to_the_budget(mind: Mind, path: Path) -> None:
     with opened(path, mind, 3) as memory:
-        memory.add_fact("I call my cat Miso.")
+        memory.facts.add("I call my cat Miso.")
     assert mind.asked == 2
     with EpicMemory.open(path, llm=Own(mind), model_budget=3, read_only=True) as memory:
-        assert [memory.fill(FORM)["pet"].state for _ in range(2)] == ["filled", "undecided"]
+        assert [fill(memory, FORM)["pet"].state for _ in range(2)] == ["filled", "undecided"]
     assert mind.asked == 3
 
 
@@ -329,23 +331,23 @@ def test_a_server_that_fails_loses_nothing_and_is_asked_nothing_twice(
         llm = OllamaLM("tiny", host=server.url, timeout=0.1 if fault == "hangs" else 60.0)
         mind.well = False
         with EpicMemory.open(path, PREFERENCES, llm=llm, tau=-1.0) as memory:
-            assert memory.unread == PREFERENCES and len(memory.preferences) == 2
+            assert memory.preferences.unread == PREFERENCES and len(memory.preferences) == 2
             report = awaited(is_async, memory, "add", items)
             assert report.undecided == memory.stats().counts["pending"] == len(items) == len(report.failures)
             assert {item.text for item in memory.items(waiting=True)} == set(items)
-            assert awaited(is_async, memory, "propose", CHAT).report.failures
-            awaited(is_async, memory, "add_fact", "I call my cat Miso.")
-            added = awaited(is_async, memory, "add_fact", "My rent is 900 euros.")
+            assert awaited(is_async, memory, "proposals.propose", CHAT).report.failures
+            awaited(is_async, memory, "facts.add", "I call my cat Miso.")
+            added = awaited(is_async, memory, "facts.add", "My rent is 900 euros.")
             assert [edit.kind for edit in added.edits] == ["insert"] and added.warnings
-            (field,) = awaited(is_async, memory, "fill", FORM)
+            (field,) = awaited(is_async, forms, "fill", memory, FORM)
             assert field.state == "undecided"
 
         llm = OllamaLM("tiny", host=server.url)
         mind.well = True
         with EpicMemory.open(path, llm=llm, tau=-1.0) as memory:
             report = awaited(is_async, memory, "retry")
-            assert (report.kept, report.undecided, memory.unread) == (len(items), 0, [])
-            assert len(awaited(is_async, memory, "propose", CHAT)) == 1
+            assert (report.kept, report.undecided, memory.preferences.unread) == (len(items), 0, [])
+            assert len(awaited(is_async, memory, "proposals.propose", CHAT)) == 1
             held = {item.id: memory.explain(item.id).entries for item in memory.items() if not item.fact}
             assert [len(entries) for entries in held.values()] == [2] * len(items)
 

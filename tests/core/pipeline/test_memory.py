@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epic_learn import add_conversation
 from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, Stance, Verdict
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import (
@@ -225,12 +226,13 @@ def test_a_chunker_cuts_items_and_keeps_their_metadata() -> None:
 
 def test_a_conversation_goes_in_as_role_and_content_lines() -> None:
     memory = memory_of()
-    report = memory.add_conversation(
-        [{"role": "user", "content": "I drank red wine"}, {"role": "assistant", "content": "Red wine, how nice."}]
+    report = add_conversation(
+        memory,
+        [{"role": "user", "content": "I drank red wine"}, {"role": "assistant", "content": "Red wine, how nice."}],
     )
     assert report.kept == 1
     assert texts(memory.search("wine")) == ["user: I drank red wine\nassistant: Red wine, how nice."]
-    assert memory.add_conversation([{"role": "user"}]).unusable == {"messages without text": 1}
+    assert add_conversation(memory, [{"role": "user"}]).unusable == {"messages without text": 1}
 
 
 def test_warnings_say_when_nothing_or_nearly_everything_is_kept() -> None:
@@ -248,10 +250,10 @@ def test_warnings_say_when_nothing_or_nearly_everything_is_kept() -> None:
 
 def test_adding_without_preferences_and_without_a_light_tier_says_what_to_do() -> None:
     memory = EpicMemory(encoder=HashEncoder(), reserve=0)
-    with pytest.raises(NoPreferencesError, match="add_preference"):
+    with pytest.raises(NoPreferencesError, match=r"preferences\.add"):
         memory.add(["red wine"])
     assert memory.preferences == [] and memory.search("wine") == [] and memory.context("wine") == ""
-    memory.add_preference(WINE)
+    memory.preferences.add(WINE)
     assert memory.add(["red wine"]).kept == 1
 
 
@@ -503,7 +505,7 @@ def test_metadata_keep_the_order_of_their_keys_which_does_not_make_another_versi
         memory.verifier = KeepAll()
         memory.retry()
         assert [str(item.metadata) for item in memory.items()] == [str(first)] * 2
-        memory.export(path.with_suffix(".jsonl"))
+        memory.file.export(path.with_suffix(".jsonl"))
     with EpicMemory.import_(path.with_suffix(".jsonl"), path.with_suffix(".two"), encoder=HashEncoder()) as memory:
         assert [str(item.metadata) for item in memory.items()] == [str(first)] * 2
         assert memory.add([Item(id="x", text="red wine", metadata=same)]).duplicates == 1
@@ -684,23 +686,23 @@ def test_duplicate_preferences_are_an_error(again: Any) -> None:
         EpicMemory([WINE, again], encoder=HashEncoder())
     memory = memory_of(WINE, TRAIN)
     with pytest.raises(DuplicatePreferenceError):
-        memory.add_preference(again)
+        memory.preferences.add(again)
     with pytest.raises(DuplicatePreferenceError):
-        memory.replace_preference(TRAIN, again)
+        memory.preferences.replace(TRAIN, again)
     assert [p.text for p in memory.preferences] == [WINE, TRAIN]
 
 
 @pytest.mark.parametrize("bad", ["", "  ", 7, None])
 def test_a_preference_that_is_no_text_is_an_error(bad: Any) -> None:
     with pytest.raises(InvalidInputError):
-        memory_of().add_preference(bad)
+        memory_of().preferences.add(bad)
 
 
 @pytest.mark.parametrize("name", [TRAIN, "NIGHT train", Preference(text=TRAIN), Preference(text=TRAIN).id])
 def test_removing_a_preference_drops_exactly_its_entries(name: Any) -> None:
     memory = memory_of(WINE, TRAIN)
     memory.add(["red wine", "night train", "red wine in the night train"])
-    memory.remove_preference(name)
+    memory.preferences.remove(name)
     assert [p.text for p in memory.preferences] == [WINE]
     expected = {"items": 2, "facts": 0, "light": 1, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0}
     assert memory.stats().counts == {**expected, "seen": 0}
@@ -714,17 +716,17 @@ def test_removing_a_preference_drops_exactly_its_entries(name: Any) -> None:
 def test_a_preference_in_another_spelling_takes_its_place_and_is_held_once() -> None:
     memory = memory_of(WINE, TRAIN)
     memory.add(wines(3))
-    memory.replace_preference(WINE, " Red  Wine ")
+    memory.preferences.replace(WINE, " Red  Wine ")
     assert len(memory) == 3 and [p.text for p in memory.preferences] == ["Red  Wine", TRAIN]
     assert {e.preference for hit in memory.search("wine", k=9) for e in hit.entries} == {"Red  Wine"}
     assert memory.stats().counts["entries"] == 3 and len(memory.search("wine", k=9)) == 3
-    memory.remove_preference(WINE)
+    memory.preferences.remove(WINE)
     assert len(memory) == 0 and [p.text for p in memory.preferences] == [TRAIN]
 
 
 def test_unknown_preferences_cannot_be_removed_or_replaced() -> None:
     memory = memory_of()
-    for change in (lambda: memory.remove_preference("sky"), lambda: memory.replace_preference("sky", "cloud")):
+    for change in (lambda: memory.preferences.remove("sky"), lambda: memory.preferences.replace("sky", "cloud")):
         with pytest.raises(UnknownPreferenceError, match=WINE):
             change()
     assert [p.text for p in memory.preferences] == [WINE]
@@ -869,7 +871,7 @@ def test_reencode_embeds_everything_anew(path: Path) -> None:
     with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **options) as memory:
         memory.add(["red wine", "wine cellar in the old castle of Dover"])
         counts = memory.stats().counts
-        memory.reencode(new)
+        memory.file.reencode(new)
         assert memory.encoder is new and memory.tau == 0.123
         assert memory.stats().counts == counts and memory.stats().encoder == "new"
         assert texts(memory.search("red wine", k=1)) == ["red wine"]
@@ -886,7 +888,7 @@ def test_a_failing_reencode_changes_nothing(path: Path) -> None:
     with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
         memory.add(wines(3))
         with pytest.raises(EncoderError):
-            memory.reencode(AlteredEncoder(BROKEN["zero"], when="Think of"))
+            memory.file.reencode(AlteredEncoder(BROKEN["zero"], when="Think of"))
         assert len(memory.search("wine")) == 3
     with EpicMemory.open(path, encoder=HashEncoder()) as memory:
         assert len(memory.search("wine")) == 3
@@ -931,18 +933,20 @@ def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> No
         lambda: memory.explain("a"),
         memory.stats,
         memory.retry,
-        lambda: memory.preferences,
-        lambda: memory.add_preference(TRAIN),
-        lambda: memory.remove_preference(WINE),
-        lambda: memory.replace_preference(WINE, TRAIN),
-        lambda: memory.reencode(HashEncoder()),
+        lambda: list(memory.preferences),
+        lambda: list(memory.facts),
+        lambda: list(memory.proposals),
+        lambda: memory.preferences.add(TRAIN),
+        lambda: memory.preferences.remove(WINE),
+        lambda: memory.preferences.replace(WINE, TRAIN),
+        lambda: memory.file.reencode(HashEncoder()),
         lambda: len(memory),
         lambda: memory.forget("a"),
-        lambda: memory.export(path.parent / "x"),
-        lambda: memory.backup(path.parent / "x"),
-        memory.verify,
-        memory.compact,
-        memory.not_kept,
+        lambda: memory.file.export(path.parent / "x"),
+        lambda: memory.file.backup(path.parent / "x"),
+        memory.file.verify,
+        memory.file.compact,
+        memory.file.not_kept,
     ]
     for use in uses:
         with pytest.raises(MemoryClosedError, match="closed"):
@@ -970,8 +974,8 @@ def test_several_threads_change_preferences_while_others_add() -> None:
     memory = memory_of(WINE, encoder=default_encoder(), tau=-1.0)
 
     def change(n: int) -> None:
-        memory.add_preference(f"preference {n}")
-        memory.remove_preference(f"preference {n}")
+        memory.preferences.add(f"preference {n}")
+        memory.preferences.remove(f"preference {n}")
 
     with ThreadPoolExecutor(6) as pool:
         jobs = [pool.submit(change, n) for n in range(10)]

@@ -97,7 +97,7 @@ def opened(path: Path, who: str, preferences: Any = None, **options: Any) -> Epi
 
 def exported(held: EpicMemory, folder: Path) -> list[Any]:
     """What is written of a namespace; how often its entries were used apart, which its own searches change."""
-    held.export(folder / "export.jsonl", overwrite=True)
+    held.file.export(folder / "export.jsonl", overwrite=True)
     lines = [json.loads(line) for line in (folder / "export.jsonl").read_text("utf-8").splitlines()]
     for line in lines:
         for entry in line.get("entries", ()):
@@ -117,12 +117,12 @@ def everything(held: EpicMemory, folder: Path) -> dict[str, Any]:
     counts = held.stats().counts
     del counts["verdicts"]  # of the whole file
     return {
-        "preferences": held.preferences,
+        "preferences": list(held.preferences),
         "hits": [
             [(hit.item, hit.score, hit.tier, hit.entries) for hit in held.search(query, k=30)] for query in QUERIES
         ],
         "explained": {item_id: explained(held, item_id) for item_id in (*IDS, "extra0", "extra99")},
-        "not kept": held.not_kept(),
+        "not kept": held.file.not_kept(),
         "export": exported(held, folder),
         "counts": counts,
         "length": len(held),
@@ -140,7 +140,7 @@ Act = Callable[[EpicMemory, Path], object]
 
 
 def _expire(held: EpicMemory, _: Path) -> None:
-    held.replace_preference(WINE, Preference(text=WINE, expires_at=PAST))
+    held.preferences.replace(WINE, Preference(text=WINE, expires_at=PAST))
     held.add(ITEMS[5:7])
 
 
@@ -166,17 +166,17 @@ ACTS: dict[str, Act] = {
     "flood": _flood,
     "forget ids": lambda held, _: held.forget("keep0", "both1"),
     "forget items": lambda held, _: held.forget(*ITEMS),
-    "add preference": lambda held, _: held.add_preference(HILLS),
-    "add preference that ends": lambda held, _: held.add_preference(
+    "add preference": lambda held, _: held.preferences.add(HILLS),
+    "add preference that ends": lambda held, _: held.preferences.add(
         Preference(text="yellow desert", expires_at=datetime.now(timezone.utc) + timedelta(days=1))
     ),
-    "remove preference": lambda held, _: held.remove_preference(WINE),
-    "remove the other": lambda held, _: held.remove_preference(SEA),
-    "replace preference": lambda held, _: held.replace_preference(SEA, "red keep"),
+    "remove preference": lambda held, _: held.preferences.remove(WINE),
+    "remove the other": lambda held, _: held.preferences.remove(SEA),
+    "replace preference": lambda held, _: held.preferences.replace(SEA, "red keep"),
     "expire": _expire,
     "retry": _decide,
-    "compact": lambda held, _: held.compact(),
-    "export": lambda held, folder: held.export(folder / "hers.jsonl", overwrite=True),
+    "compact": lambda held, _: held.file.compact(),
+    "export": lambda held, folder: held.file.export(folder / "hers.jsonl", overwrite=True),
     "search": _search_much,
 }
 
@@ -195,7 +195,7 @@ def _act(held: EpicMemory, name: str, path: Path, folder: Path) -> EpicMemory:
     if name == "no ledger":
         return _again(held, path, ledger=0, not_kept=0)
     if name == "import":
-        held.export(folder / "hers.jsonl", overwrite=True)
+        held.file.export(folder / "hers.jsonl", overwrite=True)
         with EpicMemory.import_(
             folder / "hers.jsonl",
             path,
@@ -243,7 +243,7 @@ def test_nothing_one_does_changes_what_another_holds(acts: list[str], together: 
                 # What he was told is remembered for him, what he turned down is known.
                 report = bob.add(ITEMS)
                 assert report.new == 0 and bob.verifier.asked == []  # type: ignore[attr-defined]
-            assert bob.verify() > 0
+            assert bob.file.verify() > 0
 
 
 def test_a_verdict_cache_that_one_does_without_stays_for_the_other(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_under_a_budget_everybody_makes_room_from_what_is_theirs(tmp_path: Path)
             for n in range(150)
         )
         assert report.evicted > 0
-        assert {record.item_id[:5] for record in ann.not_kept()} <= {"extra"}
+        assert {record.item_id[:5] for record in ann.file.not_kept()} <= {"extra"}
     with opened(path, B) as bob:
         assert everything(bob, tmp_path) == before
 
@@ -298,7 +298,7 @@ def test_hostile_names_are_names_like_others(tmp_path: Path) -> None:
             assert held.namespace == name and held.tau == pytest.approx(0.3 + number / 1000)
             assert [p.text for p in held.preferences] == [WINE, f"blue no{number}"]
             assert [(h.item.id, h.item.text) for h in held.search(WINE, k=1)] == [("same", f"red wine number {number}")]
-            assert [record.item_id for record in held.not_kept()] == [f"far{number}"]
+            assert [record.item_id for record in held.file.not_kept()] == [f"far{number}"]
             assert held.stats().counts["items"] == len(held) == 1
             lines = exported(held, tmp_path)
             items = {line["id"]: line["light"] for line in lines if line["kind"] == "item"}
@@ -307,11 +307,11 @@ def test_hostile_names_are_names_like_others(tmp_path: Path) -> None:
     for name in HOSTILE[1:]:
         with EpicMemory.open(path, namespace=name, encoder=HashEncoder(256), verifier=KeepAll()) as held:
             held.forget("same")
-            held.remove_preference(WINE)
+            held.preferences.remove(WINE)
     with EpicMemory.open(path, encoder=HashEncoder(256), verifier=KeepAll()) as held:
         assert [hit.item.text for hit in held.search(WINE)] == ["red wine number 0", "far 0"]
         assert held.tau == pytest.approx(0.3)
-        held.verify()
+        held.file.verify()
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\x00b", "\ud800", None, 7, b"x"])

@@ -115,7 +115,7 @@ def test_in_the_background_the_next_answer_is_the_better_one(model: Model, is_as
     assert not any(stances(found(memory, is_async)).values())
     assert not any(stances(found(memory, is_async)).values())  # it is being asked: not twice
     model.goes_on.set()
-    until(lambda: len(memory.entries([hit.item.id for hit in found(memory)])) == 2)
+    until(lambda: len(memory.file.entries([hit.item.id for hit in found(memory)])) == 2)
     assert stances(found(memory, is_async)) == {COTTON: [Stance.SUPPORTS], MERINO: [Stance.CONFLICTS]}
     assert set(model.asked.values()) == {1}
 
@@ -203,11 +203,11 @@ def test_an_item_that_is_forgotten_while_a_new_preference_is_matched_with_it_doe
     with EpicMemory([WOOL], verifier=model, tau=-1.0) as memory:
 
         def preference_comes() -> None:
-            memory.add_preference("I work at night.")
+            memory.preferences.add("I work at night.")
             model.meanwhile = item_goes
 
         def item_goes() -> None:
-            if memory.entries(["merino"]):
+            if memory.file.entries(["merino"]):
                 memory.forget("merino")
             else:
                 model.meanwhile = item_goes
@@ -215,7 +215,7 @@ def test_an_item_that_is_forgotten_while_a_new_preference_is_matched_with_it_doe
         model.meanwhile = preference_comes
         memory.add([Item(id="merino", text=MERINO), Item(id="cotton", text=COTTON)])
         assert [item.id for item in memory.items()] == ["cotton"]
-        assert len(memory.entries(["cotton"])["cotton"]) == 2
+        assert len(memory.file.entries(["cotton"])["cotton"]) == 2
 
 
 def test_verdicts_wait_for_another_process_that_writes_and_no_search_does(model: Model, path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_verdict_on_what_was_forgotten_meanwhile_is_not_kept(model: Model, pat
         until(lambda: memory._session.background.waiting == 0)
         memory.forget(held[MERINO])
         model.goes_on.set()
-        until(lambda: bool(memory.entries([held[COTTON]])))
+        until(lambda: bool(memory.file.entries([held[COTTON]])))
         assert MERINO not in {item.text for item in memory.items()}
         assert verdicts_in(memory) == 1
 
@@ -273,7 +273,7 @@ def test_a_verdict_under_what_was_removed_meanwhile_is_not_kept(model: Model, pa
     with memory_of(model, "background", path) as memory:
         found(memory)
         until(lambda: memory._session.background.waiting == 0)
-        memory.remove_preference(WOOL)
+        memory.preferences.remove(WOOL)
         model.goes_on.set()
         until(lambda: len(model.asked) == 2)
         memory._session.background.submit(lambda _: None).result(60)
@@ -283,7 +283,7 @@ def test_a_verdict_under_what_was_removed_meanwhile_is_not_kept(model: Model, pa
 def test_what_waits_for_other_verdicts_goes_on_waiting(model: Model) -> None:
     memory = memory_of(model, 60.0)
     model.fails = True
-    memory.add_preference(Preference(text="I work at night.", expansion=Expansion(breaks=("jumper",))))
+    memory.preferences.add(Preference(text="I work at night.", expansion=Expansion(breaks=("jumper",))))
     assert memory.stats().counts["pending"] == 2
     model.fails = False
     assert all(stances(found(memory)).values())
@@ -313,8 +313,8 @@ def test_a_verdict_on_what_was_forgotten_while_a_preference_came_is_not_kept(
         model.meanwhile = lambda: memory.forget(merino)
         preference = Preference(text="I work at night.", expansion=Expansion(breaks=("jumper",)))
         if is_async:
-            asyncio.run(memory.aadd_preference(preference))
+            asyncio.run(memory.preferences.aadd(preference))
         else:
-            memory.add_preference(preference)
+            memory.preferences.add(preference)
         assert {text for text, _ in model.asked} == {MERINO, COTTON}
         assert verdicts_in(memory) == 1

@@ -15,10 +15,10 @@ GOLDEN, STEAM = "The Golden Ace is a hotel with an on-site casino.", "The steam 
 def test_the_outline_says_what_is_held_for_what() -> None:
     memory = EpicMemory([AVOIDS, LIKES])
     memory.add([Item(id="golden", text=GOLDEN), Item(id="steam", text=STEAM)])
-    memory.add_fact("I live in Porto.")
-    outline = memory.outline()
+    memory.facts.add("I live in Porto.")
+    outline = memory.file.outline()
 
-    fact = memory.facts()[0].id
+    fact = memory.facts[0].id
     assert dict(zip(outline.items, outline.facts.tolist(), strict=True)) == {
         "golden": False,
         "steam": False,
@@ -27,7 +27,7 @@ def test_the_outline_says_what_is_held_for_what() -> None:
     assert outline.preferences == [each.id for each in memory.preferences]
     assert outline.vectors.shape == (3, memory.encoder.dimension)
     assert np.allclose(np.linalg.norm(outline.vectors, axis=1), 1, atol=0.02)
-    entries = memory.entries(outline.items)
+    entries = memory.file.entries(outline.items)
     assert list(entries) == ["golden"] and memory.explain("golden").entries == tuple(entries["golden"])
     pairs = [(outline.items[item], outline.preferences[preference]) for item, preference in outline.entries.tolist()]
     assert pairs == [("golden", each.preference_id) for each in entries["golden"]]
@@ -37,8 +37,8 @@ def test_the_outline_says_what_is_held_for_what() -> None:
 
 def test_an_empty_memory_has_an_empty_outline() -> None:
     memory = EpicMemory()
-    outline = memory.outline()
+    outline = memory.file.outline()
     assert outline.items == [] and outline.vectors.shape == (0, memory.encoder.dimension)
-    assert outline.entries.shape == (0, 2) and memory.entries(["none"]) == {}
+    assert outline.entries.shape == (0, 2) and memory.file.entries(["none"]) == {}
     with pytest.raises(InvalidInputError, match="list"):
-        memory.entries("golden")
+        memory.file.entries("golden")

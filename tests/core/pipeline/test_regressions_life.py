@@ -75,12 +75,12 @@ def test_a_replacement_that_cannot_be_written_leaves_the_preference_it_replaces(
         with monkeypatch.context() as patched:
             patched.setattr(preferences, "written", failing)
             with pytest.raises(ConnectionError, match="gone"):
-                memory.replace_preference(TEA, GREEN_TEA)
+                memory.preferences.replace(TEA, GREEN_TEA)
         assert (preferences_of(memory), len(memory), found(memory)) == ([TEA], 60, before)
         assert memory.add(teas(3, start=60)).kept == 3
     with opened(path) as memory:
         assert (preferences_of(memory), len(memory)) == ([TEA], 63)
-        memory.verify()
+        memory.file.verify()
 
 
 # budgets
@@ -137,7 +137,7 @@ def test_a_retention_policy_that_orders_by_floats_is_refused(path: Path) -> None
             for start in range(0, 600, 60):
                 memory.add(teas(60, 150, start=start))
         assert len(found(memory)) == len(memory) > 0
-        memory.verify()
+        memory.file.verify()
 
 
 # others meanwhile
@@ -152,7 +152,7 @@ def test_a_reencoding_that_cannot_be_committed_leaves_the_encoder(path: Path) ->
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM items").fetchall()
             with pytest.raises(StoreError):
-                memory.reencode(HashEncoder(512, name="other", fingerprint="v2"))
+                memory.file.reencode(HashEncoder(512, name="other", fingerprint="v2"))
             reader.execute("ROLLBACK")
         assert memory.encoder.name == "hash"
         assert found(memory) == before
@@ -178,7 +178,7 @@ def test_a_confidence_that_is_none_is_an_error_of_the_verifier(path: Path, confi
         assert len(memory) == 0
         memory.verifier = KeepAll()
         memory.add(teas(2))
-        memory.verify()
+        memory.file.verify()
     with opened(path) as memory:
         assert len(found(memory)) == 2
 
@@ -246,20 +246,20 @@ def test_a_damaged_memory_takes_the_place_of_nothing(path: Path, overwrite: str)
     copy = path.with_name("copy.epic")
     with opened(path, TEA) as memory:
         memory.add([Item(id="a", text="tea cups unusual")])
-        memory.backup(copy)
+        memory.file.backup(copy)
     good, written = copy.read_bytes(), path.read_bytes()
     assert b"unusual" in written
     damaged = written.replace(b"unusual", b"unusuam")
     path.write_bytes(damaged)
     with opened(path) as memory, pytest.raises(DamagedError):
-        memory.backup(copy, overwrite=True) if overwrite == "copy" else memory.compact()
+        memory.file.backup(copy, overwrite=True) if overwrite == "copy" else memory.file.compact()
     assert (copy.read_bytes(), path.read_bytes()) == (good, damaged)
     assert sorted(file.name for file in path.parent.iterdir()) == ["copy.epic", "me.epic"]
 
 
 def test_a_memory_names_its_namespaces(path: Path) -> None:
     with opened(path, TEA) as memory, opened(path, WINE, namespace="b"), opened(path, WINE, namespace="a") as other:
-        assert memory.namespaces == other.namespaces == ["a", "b", "default"]
+        assert memory.file.namespaces == other.file.namespaces == ["a", "b", "default"]
 
 
 def test_a_document_is_forgotten_without_its_chunker(path: Path) -> None:
@@ -333,6 +333,6 @@ def test_nobody_writes_between_a_reencoding_and_its_adoption(monkeypatch: pytest
         adopt(*given)
 
     monkeypatch.setattr(reencode, "_adopt", adopted)
-    memory.reencode(HashEncoder(32))
+    memory.file.reencode(HashEncoder(32))
     writers[0].join()
     assert len(memory.search(WINE)) == 2

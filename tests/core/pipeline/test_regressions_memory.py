@@ -113,8 +113,8 @@ def test_a_held_item_waits_for_all_the_preferences_it_was_undecided_under() -> N
     memory = memory_of(WINE)
     memory.add([Item(id="x", text=ALL_THREE)])
     memory.verifier = UndecidedAll()
-    memory.add_preference(TRAIN)
-    memory.add_preference(SEA)
+    memory.preferences.add(TRAIN)
+    memory.preferences.add(SEA)
     assert held_for(memory, "x") == [WINE]
     memory.verifier = KeepAll()
     memory.retry()
@@ -126,7 +126,7 @@ def test_a_retry_considers_preferences_that_came_later() -> None:
     memory = memory_of(WINE, verifier=UndecidedAll())
     memory.add([Item(id="x", text=ALL_THREE)])
     memory.verifier = KeepAll()
-    memory.add_preference(TRAIN)
+    memory.preferences.add(TRAIN)
     memory.retry()
     assert held_for(memory, "x") == sorted([WINE, TRAIN])
 
@@ -135,7 +135,7 @@ def test_a_retry_keeps_an_item_that_matches_what_replaced_its_preference() -> No
     memory = memory_of(WINE, verifier=UndecidedAll())
     memory.add([Item(id="x", text=ALL_THREE), Item(id="y", text="some red wine")])
     memory.verifier = KeepAll()
-    memory.replace_preference(WINE, TRAIN)
+    memory.preferences.replace(WINE, TRAIN)
     report = memory.retry()
     assert held_for(memory, "x") == [TRAIN]
     assert (report.seen, report.kept, report.discarded) == (2, 1, 1)
@@ -147,7 +147,7 @@ def test_a_light_item_kept_on_retry_is_promoted() -> None:
     memory.add([Item(id="x", text=NEARLY_WINE)])
     assert counted(memory, "items", "light") == [0, 1]
     memory.verifier = UndecidedAll()
-    memory.add_preference(TRAIN)
+    memory.preferences.add(TRAIN)
     memory.verifier = KeepAll()
     memory.retry()
     assert counted(memory, "items", "light", "entries", "pending") == [1, 0, 1, 0]
@@ -158,7 +158,7 @@ def test_a_light_item_kept_on_retry_is_promoted() -> None:
 def test_what_passed_a_retry_is_kept_discarded_or_undecided(verifier: type[Any]) -> None:
     memory = memory_of(WINE, verifier=UndecidedAll())
     memory.add([ALL_THREE, "some red wine"])
-    memory.replace_preference(WINE, TRAIN)
+    memory.preferences.replace(WINE, TRAIN)
     memory.verifier = verifier()
     report = memory.retry()
     assert report.seen == report.passed == report.kept + report.discarded + report.undecided == 2
@@ -169,7 +169,7 @@ def test_a_changed_preference_is_reported_with_timings_and_what_is_undecided(cha
     memory = memory_of(WINE)
     memory.add([ALL_THREE])
     memory.verifier = UndecidedAll()
-    report = memory.add_preference(TRAIN) if change == "add" else memory.replace_preference(WINE, TRAIN)
+    report = memory.preferences.add(TRAIN) if change == "add" else memory.preferences.replace(WINE, TRAIN)
     assert {"embedding", "verification", "index"} <= report.timings.keys()
     assert report.undecided == 1
     assert any("undecided" in warning for warning in report.warnings)
@@ -199,7 +199,7 @@ async def test_an_item_added_by_two_tasks_is_held_once() -> None:
 def test_an_item_being_verified_is_matched_with_a_preference_added_meanwhile() -> None:
     verifier = Meanwhile()
     memory = memory_of(verifier=verifier)
-    verifier.happens = lambda: memory.add_preference(TRAIN)
+    verifier.happens = lambda: memory.preferences.add(TRAIN)
     memory.add([Item(id="x", text=ALL_THREE), Item(id="y", text="a night train")])
     assert held_for(memory, "x") == sorted([WINE, TRAIN])
     assert held_for(memory, "y") == [TRAIN]
@@ -210,7 +210,7 @@ def test_what_is_added_during_a_reencoding_is_embedded_anew_too(path: Path) -> N
     memory.add(["some red wine"])
     encoder = EncodingMeanwhile(dimension=512, name="other", fingerprint="v2")
     encoder.happens = lambda: memory.add(["another red wine"])
-    memory.reencode(encoder)
+    memory.file.reencode(encoder)
     assert {hit.item.text for hit in memory.search("wine")} == {"some red wine", "another red wine"}
     memory.close()
     with opened(path, encoder=other()) as again:
@@ -243,7 +243,7 @@ async def test_a_stopiteration_does_not_end_a_call_as_if_it_were_done() -> None:
     calls: list[Callable[[], Any]] = [
         lambda: memory.search("wine"),
         lambda: memory.add(["red wine"]),
-        lambda: memory.add_preference(TRAIN),
+        lambda: memory.preferences.add(TRAIN),
         lambda: memory.asearch("wine"),
         lambda: memory.aadd(["red wine"]),
         lambda: other.search("something else"),
@@ -277,7 +277,7 @@ def test_a_fallback_once_leaves_the_stored_reserve(path: Path) -> None:
     opened(path, [WINE]).close()
     opened(path, fallback=lambda query, k: []).close()
     with opened(path) as memory:
-        assert memory.fallback is None and memory.add(["blue sky"]).light == 1
+        assert memory.add(["blue sky"]).light == 1
 
 
 @pytest.mark.parametrize("order", [[SEA, TRAIN, WINE], [TRAIN, WINE]])
@@ -306,7 +306,7 @@ def test_a_reencoding_during_an_addition_refuses_it_and_writes_nothing(path: Pat
     verifier = Meanwhile()
     memory = opened(path, [WINE], verifier=verifier)
     encoder = HashEncoder(dimension, name="other", fingerprint="v2")
-    verifier.happens = lambda: memory.reencode(encoder)
+    verifier.happens = lambda: memory.file.reencode(encoder)
     with pytest.raises(EncoderError, match="embedded anew"):
         memory.add(["some red wine"])
     assert memory.add(["some red wine"]).kept == 1

@@ -10,7 +10,7 @@ import pytest
 
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError
-from epic_rerank import LearnedReranker
+from epic_rerank import LearnedReranker, alearn, forget, learn, reranker_of, set_reranker
 from helpers import HashEncoder, KeepAll
 
 WORDS = ("tea", "wine", "bread", "cheese", "soup", "cake", "rice", "bean", "fish", "apple", "pear", "plum")
@@ -37,8 +37,8 @@ def memory() -> EpicMemory:
 def feed(memory: EpicMemory, events: int) -> None:
     """A user who uses long notes only."""
     for number in range(events):
-        hits = memory.search(f"food {WORDS[number % 12]}", k=3, reranker=True, min_score=None)
-        memory.learn(hits, {hit.item.id: "used" for hit in hits if len(hit.item.text) > 60})
+        hits = memory.search(f"food {WORDS[number % 12]}", k=3, chooser=reranker_of(memory), min_score=None)
+        learn(memory, hits, {hit.item.id: "used" for hit in hits if len(hit.item.text) > 60})
 
 
 def used(memory: EpicMemory, **options: object) -> float:
@@ -49,8 +49,8 @@ def used(memory: EpicMemory, **options: object) -> float:
 async def test_untrained_equals_retrieval(memory: EpicMemory) -> None:
     for k in (1, 3, 30):
         plain = memory.search("food tea", k=k)
-        ranked = memory.search("food tea", k=k, reranker=True)
-        assert list(ranked) == list(plain) == list(await memory.asearch("food tea", k=k, reranker=True))
+        ranked = memory.search("food tea", k=k, chooser=reranker_of(memory))
+        assert list(ranked) == list(plain) == list(await memory.asearch("food tea", k=k, chooser=reranker_of(memory)))
         np.testing.assert_array_equal(np.stack(ranked.vectors), np.stack(plain.vectors))
     assert plain.ranking is None
 
@@ -58,15 +58,15 @@ async def test_untrained_equals_retrieval(memory: EpicMemory) -> None:
 async def test_it_learns_of_feedback(memory: EpicMemory) -> None:
     before = used(memory)
     feed(memory, 16)
-    assert used(memory, reranker=True) > before + 0.1
+    assert used(memory, chooser=reranker_of(memory)) > before + 0.1
     assert used(memory) == before
-    assert list(memory.search("food tea", k=3, reranker=True)) == list(
-        await memory.asearch("food tea", k=3, reranker=True)
+    assert list(memory.search("food tea", k=3, chooser=reranker_of(memory))) == list(
+        await memory.asearch("food tea", k=3, chooser=reranker_of(memory))
     )
-    hits = await memory.asearch("food tea", k=3, reranker=memory.reranker)
-    weights = memory.reranker.weights["w3"].copy()
-    await memory.alearn(hits, {hits[0].item.id: 1.0})
-    assert (memory.reranker.weights["w3"] != weights).any()
+    hits = await memory.asearch("food tea", k=3, chooser=reranker_of(memory))
+    weights = reranker_of(memory).weights["w3"].copy()
+    await alearn(memory, hits, {hits[0].item.id: 1.0})
+    assert (reranker_of(memory).weights["w3"] != weights).any()
 
 
 def test_it_is_kept_exported_and_forgotten(tmp_path: Path) -> None:
@@ -74,16 +74,16 @@ def test_it_is_kept_exported_and_forgotten(tmp_path: Path) -> None:
     with EpicMemory.open(path, [PREFERENCE], encoder=HashEncoder(), verifier=KeepAll(), tau=-1.0) as memory:
         memory.add(texts())
         feed(memory, 3)
-        weights = memory.reranker.as_object()
-        memory.export(lines)
+        weights = reranker_of(memory).as_object()
+        memory.file.export(lines)
     assert len(json.dumps(weights)) < 100_000
     with EpicMemory.import_(lines, tmp_path / "other.epic", encoder=HashEncoder(), verifier=KeepAll()) as other:
-        assert other.reranker.as_object()["weights"] == weights["weights"]
+        assert reranker_of(other).as_object()["weights"] == weights["weights"]
     with EpicMemory.open(path, encoder=HashEncoder(), verifier=KeepAll()) as memory:
-        assert memory.reranker.as_object() == weights
-        assert memory.forget_learnt()
-        assert not memory.reranker.is_trained
-        assert not memory.forget_learnt()
+        assert reranker_of(memory).as_object() == weights
+        assert forget(memory)
+        assert not reranker_of(memory).is_trained
+        assert not forget(memory)
         assert memory._session.store.learnt.events(memory.namespace) == []
 
 
@@ -92,13 +92,13 @@ def test_another_memory_of_the_file_sees_what_was_learnt(tmp_path: Path) -> None
     options = {"encoder": HashEncoder(), "verifier": KeepAll()}
     with EpicMemory.open(path, [PREFERENCE], tau=-1.0, **options) as one, EpicMemory.open(path, **options) as other:  # type: ignore[arg-type]
         one.add(texts())
-        assert not other.reranker.is_trained
+        assert not reranker_of(other).is_trained
         feed(one, 1)
-        assert other.reranker.as_object() == one.reranker.as_object()
+        assert reranker_of(other).as_object() == reranker_of(one).as_object()
 
 
 def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:
-    hits = memory.search("food", k=3, reranker=True, min_score=None)
+    hits = memory.search("food", k=3, chooser=reranker_of(memory), min_score=None)
     for shown, feedback in (
         (memory.search("food", k=3), {}),
         (hits, {"other": "used"}),
@@ -106,12 +106,16 @@ def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:
         (hits, {hits[0].item.id: 2.0}),
     ):
         with pytest.raises(InvalidInputError):
-            memory.learn(shown, feedback)  # type: ignore[arg-type]
-    for options in ({"reranker": True, "keys": "instruction"}, {"select": "some"}, {"reranker": "x"}):
+            learn(memory, shown, feedback)  # type: ignore[arg-type]
+    for options in (
+        {"chooser": reranker_of(memory), "keys": "instruction"},
+        {"chooser": "x"},
+        {"chooser": LearnedReranker},
+    ):
         with pytest.raises(InvalidInputError):
             memory.search("food", **options)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="another encoder"):
-        memory.reranker = LearnedReranker(encoder="of another")
+        set_reranker(memory, LearnedReranker(encoder="of another"))
 
 
 def test_a_file_of_a_reranker_is_checked(tmp_path: Path) -> None:

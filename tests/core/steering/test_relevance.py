@@ -448,13 +448,13 @@ async def test_what_preferences_borrow_is_never_encoded_synchronously_in_asynchr
     encoder.borrow = True
     memory = EpicMemory(encoder=encoder, verifier=KeepAll())
     for preference in PREFERENCES[:2]:
-        await memory.aadd_preference(preference)
+        await memory.preferences.aadd(preference)
     await memory.aadd(["hotels with casinos", "quiet mountain trails"])
     (lent,) = borrowed([Preference(text=HOTELS)])
     assert lent is not None and {*lent.follows, *lent.breaks} <= encoder.texts.keys()
     assert [one.kept async for one in memory.ajudge(["hotels with casinos"])] == [True]
-    await memory.aadd_preference(TRAINS)
-    await memory.areplace_preference(PREFERENCES[1], "I love mountains.")
+    await memory.preferences.aadd(TRAINS)
+    await memory.preferences.areplace(PREFERENCES[1], "I love mountains.")
     assert (await memory.asearch("hotels with casinos"))[0].item.text == "hotels with casinos"
 
 
@@ -463,7 +463,7 @@ async def test_a_memory_embedded_anew_while_it_asks_is_searched_with_the_new_enc
         async def aencode(self, texts: Sequence[str]) -> FloatArray:
             found = await super().aencode(texts)
             if list(texts) == sample_texts():
-                memory.reencode(HashEncoder(512, name="other"))
+                memory.file.reencode(HashEncoder(512, name="other"))
             return found
 
     memory = EpicMemory(["I love red wine."], encoder=Meanwhile(), verifier=KeepAll())

@@ -75,7 +75,7 @@ def test_what_is_known_is_said_in_the_report() -> None:
 def test_a_new_preference_has_it_looked_at_again(text: str) -> None:
     held = memory()
     held.add([text])
-    held.add_preference(SEA)
+    held.preferences.add(SEA)
     assert is_looked_at(held, text)
     assert not is_looked_at(held, text)
 
@@ -83,7 +83,7 @@ def test_a_new_preference_has_it_looked_at_again(text: str) -> None:
 def test_a_replaced_preference_has_it_looked_at_again() -> None:
     held = memory(verifier=KeepAll())
     held.add([FAR])
-    held.replace_preference(WINE, "green hills and trees")
+    held.preferences.replace(WINE, "green hills and trees")
     assert is_looked_at(held, FAR)
     assert len(held) == 1
 
@@ -91,7 +91,7 @@ def test_a_replaced_preference_has_it_looked_at_again() -> None:
 def test_a_preference_less_leaves_it_known() -> None:
     held = memory(WINE, SEA)
     held.add([FAR, NEAR])
-    held.remove_preference(SEA)
+    held.preferences.remove(SEA)
     assert not is_looked_at(held, FAR)
     assert not is_looked_at(held, NEAR)
 
@@ -238,7 +238,7 @@ def test_forgetting_takes_it_out(given: str | Item) -> None:
     held.add([far(1), far(2)])
     held.forget(given)
     assert held.stats().counts["seen"] == 1
-    assert [record.item_id for record in held.not_kept()] == ["2"]
+    assert [record.item_id for record in held.file.not_kept()] == ["2"]
     assert is_looked_at(held, far(1))
     assert not is_looked_at(held, far(2))
 
@@ -252,7 +252,7 @@ def test_evicted_items_are_known(tmp_path: Path) -> None:
     with memory(WINE, path=path, budget=160_000, **options) as held:
         report = held.add(items)
         assert report.evicted > 20
-        evicted = [record for record in held.not_kept() if record.stage == "budget"]
+        evicted = [record for record in held.file.not_kept() if record.stage == "budget"]
         assert evicted and all("red wine number" in record.text for record in evicted)
         gone = next(item for item in items if item.id == evicted[0].item_id)
         assert not is_looked_at(held, gone)
@@ -266,7 +266,7 @@ def test_evicted_items_are_known(tmp_path: Path) -> None:
 
 
 def sample(held: EpicMemory) -> set[str]:
-    return {record.item_id for record in held.not_kept()}
+    return {record.item_id for record in held.file.not_kept()}
 
 
 def lowest(items: list[Item], count: int) -> set[str]:
@@ -290,7 +290,7 @@ def test_both_stages_share_one_sample() -> None:
     held = memory(not_kept=20)
     held.add(items)
     assert sample(held) == lowest(items, 20)
-    stages = {record.item_id: record.stage for record in held.not_kept()}
+    stages = {record.item_id: record.stage for record in held.file.not_kept()}
     assert all(stage == ("verification" if int(key) % 2 else "coarse filter") for key, stage in stages.items())
     assert len(set(stages.values())) == 2
 
@@ -301,7 +301,7 @@ def test_stages_and_reasons_are_right() -> None:
 
     held = memory(WINE, SEA, verifier=Answering(answer))
     held.add([Item(text=FAR, id="far"), Item(text=NEAR, id="near"), Item(text=NEAR + " blue sea sea", id="both")])
-    found = {record.item_id: record for record in held.not_kept()}
+    found = {record.item_id: record for record in held.file.not_kept()}
     assert found["far"].stage == "coarse filter" and "tau 0.3" in found["far"].reason
     assert (found["far"].similarity, found["far"].text) == (0.0, FAR)
     assert (found["near"].stage, found["near"].reason) == ("verification", "not what red wine is about")
@@ -315,20 +315,20 @@ def test_the_newest_come_first() -> None:
     held = memory()
     for number in range(4):
         held.add([far(number)])
-    assert [record.item_id for record in held.not_kept()] == ["3", "2", "1", "0"]
+    assert [record.item_id for record in held.file.not_kept()] == ["3", "2", "1", "0"]
 
 
 def test_no_sample_is_kept_where_none_is_wanted() -> None:
     held = memory(not_kept=0)
     held.add([FAR, NEAR])
-    assert held.not_kept() == []
+    assert held.file.not_kept() == []
     assert not is_looked_at(held, FAR)
 
 
 def test_only_the_beginning_of_a_long_text_is_on_record() -> None:
     held = memory()
     held.add([FAR + " and on" * 1000])
-    (record,) = held.not_kept()
+    (record,) = held.file.not_kept()
     assert record.text.startswith(FAR) and len(record.text) < 500
 
 
@@ -337,7 +337,7 @@ def test_what_is_kept_later_is_no_longer_on_record() -> None:
     held = memory(verifier=KeepAll())
     held.add([Item(text=SEA, id="a")])
     assert sample(held) == {"a"}
-    held.add_preference(SEA)
+    held.preferences.add(SEA)
     held.add([Item(text=SEA, id="a")])
     assert len(held) == 1
     assert sample(held) == set()
@@ -346,8 +346,8 @@ def test_what_is_kept_later_is_no_longer_on_record() -> None:
 def test_a_preference_that_goes_takes_its_name_from_the_records() -> None:
     held = memory(WINE, SEA, verifier=DiscardAll())
     held.add([Item(text="blue sea here", id="sea"), Item(text=NEAR, id="wine")])
-    held.remove_preference(SEA)
-    assert all(record.preference != SEA for record in held.not_kept())
+    held.preferences.remove(SEA)
+    assert all(record.preference != SEA for record in held.file.not_kept())
     assert "wine" in sample(held)
 
 
@@ -355,9 +355,9 @@ def test_the_sample_survives_opening_again(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with memory(WINE, path=path) as held:
         held.add([far(number) for number in range(50)])
-        before = held.not_kept()
+        before = held.file.not_kept()
     with memory(path=path) as held:
-        assert held.not_kept() == before and before
+        assert held.file.not_kept() == before and before
 
 
 # streaming

@@ -42,7 +42,7 @@ def written(memory: EpicMemory) -> list[str]:
     said = [
         text for hit in memory.search("lake", k=9) for one in hit.entries for text in (one.rationale, one.instruction)
     ]
-    return said + [record.reason for record in memory.not_kept()]
+    return said + [record.reason for record in memory.file.not_kept()]
 
 
 @pytest.mark.parametrize("way", ["remove", "replace", "expire"])
@@ -54,19 +54,19 @@ def test_what_names_a_removed_preference_goes_with_it(
         memory.add([Item(id="cabin", text="A cabin by the lake."), Item(id="far", text="drop this lake")])
         assert "Zyprexolin" in str(written(memory)) and b"Zyprexolin" in path.read_bytes()
         if way == "remove":
-            memory.remove_preference(REMOVED)
+            memory.preferences.remove(REMOVED)
         elif way == "replace":
-            memory.replace_preference(REMOVED, "I sleep late.")
+            memory.preferences.replace(REMOVED, "I sleep late.")
         else:
             clock = Clock(monkeypatch)
-            memory.replace_preference(REMOVED, Preference(text=REMOVED, expires_at=clock.ends(1)))
+            memory.preferences.replace(REMOVED, Preference(text=REMOVED, expires_at=clock.ends(1)))
             clock.pass_by(2)
             memory.add([])
-            memory.add_preference("I sleep late.")
+            memory.preferences.add("I sleep late.")
         left = str(written(memory))
         assert "Zyprexolin" not in left and "seizures" not in left
         assert "It has a lake." in left and "Name the lake." in left
-        memory.verify()
+        memory.file.verify()
     data = path.read_bytes()
     assert not any(word in data for word in (b"Zyprexolin", b"seizures"))
 
@@ -77,7 +77,7 @@ def test_another_users_answers_stay(tmp_path: Path) -> None:
         for memory in (mine, other):
             memory.add([Item(id="cabin", text="A cabin by the lake.")])
         before, counts = written(other), other.stats().counts["verdicts"]
-        mine.remove_preference(REMOVED)
+        mine.preferences.remove(REMOVED)
         assert written(other) == before and counts - other.stats().counts["verdicts"] == 2
         assert other.stats().counts["entries"] == 1
 

@@ -12,6 +12,7 @@ import pytest
 
 from epic_memory import BuildReport, EpicMemory, Item
 from epic_memory.errors import RetryQueueFullError
+from helpers import method
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, contents, documents, held, memory_of, opened
 
 BROKEN = "Perhaps, perhaps not."
@@ -97,7 +98,7 @@ def test_an_undecided_item_that_was_held_with_the_same_text_stays_held() -> None
     memory = memory_of(lm, WINE)
     memory.add([Item(id="a", text=BOTH)])
     lm.hook = broken
-    assert memory.add_preference(TRAIN).undecided == 1
+    assert memory.preferences.add(TRAIN).undecided == 1
     assert memory.search("wine")[0].preferences == [WINE] and waiting(memory) == 1
     lm.hook = None
     assert memory.retry().kept == 1
@@ -237,7 +238,7 @@ def test_the_report_counts_calls_and_tokens() -> None:
     assert used(report) == (16, 0, 16 * 7, 16 * 3)
     assert report.usage.seconds >= 0.0
     assert used(memory.add(wines(0))) == (0, 0, 0, 0)  # the text is known
-    assert used(memory.add_preference("sky")) == (4, 0, 4 * 7, 4 * 3)  # those of the light tier that are near
+    assert used(memory.preferences.add("sky")) == (4, 0, 4 * 7, 4 * 3)  # those of the light tier that are near
 
 
 def test_the_report_counts_seconds_spent_in_calls() -> None:
@@ -254,13 +255,13 @@ async def test_every_operation_reports_what_it_took() -> None:
         memory = memory_of(lm, WINE)
 
         async def call(name: str, *arguments: Any, memory: EpicMemory = memory, a: bool = asynchronously) -> Any:
-            return await getattr(memory, f"a{name}")(*arguments) if a else getattr(memory, name)(*arguments)
+            return await method(memory, name, twin=True)(*arguments) if a else method(memory, name)(*arguments)
 
         reports: Sequence[BuildReport] = [
             await call("add", [Item(id="a", text=BOTH)]),
-            await call("add_preference", TRAIN),
-            await call("replace_preference", WINE, "red train"),
-            await call("remove_preference", "red train"),
+            await call("preferences.add", TRAIN),
+            await call("preferences.replace", WINE, "red train"),
+            await call("preferences.remove", "red train"),
             await call("retry"),
         ]
         assert [report.usage.calls for report in reports] == [1, 1, 1, 0, 0]

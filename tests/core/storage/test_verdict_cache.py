@@ -23,7 +23,7 @@ from epic_memory.errors import EncoderError, LMError
 from epic_memory.lm.prompting import prompt_of
 from epic_memory.text.chunking import WordChunker
 from epic_memory.verification import EmbeddedVerifier, LMVerifier
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, method
 from scripted import (
     BOTH,
     SEA,
@@ -145,7 +145,7 @@ def test_a_new_preference_is_asked_about_alone() -> None:
     memory = memory_of(lm, WINE)
     memory.add(items)
     calls = lm.calls
-    report = memory.add_preference(TRAIN)
+    report = memory.preferences.add(TRAIN)
     # Those that say "nowine" are in the light tier, and are asked about with those that were kept.
     asked = lm.asked[calls:]
     assert {one.preferences for one in asked} == {(TRAIN,)} and report.usage.calls == len(asked)
@@ -274,7 +274,7 @@ def test_a_cache_of_zero_keeps_none(path: Path) -> None:
         report = memory.add(items)
         again = memory.add([replace(item, id=f"other {item.id}") for item in items])
         assert (report.usage.calls, again.usage.calls, again.cached) == (16, 16, 0)
-        memory.add_preference(SEA)
+        memory.preferences.add(SEA)
         assert verdicts(memory) == memory.stats().bytes["verdicts"] == rows(path) == 0
 
 
@@ -314,14 +314,14 @@ def test_what_was_cached_under_a_removed_preference_is_gone_from_the_file(path: 
     with opened(path, lm) as memory:
         memory.add([BOTH, "red wine", "train by night"])
         assert b"Secretnight" in path.read_bytes() and verdicts(memory) == 4
-        memory.remove_preference(TRAIN)
+        memory.preferences.remove(TRAIN)
         assert verdicts(memory) == 2
     assert b"Secretnight" not in path.read_bytes() and b"Secretred" in path.read_bytes()
     with opened(path, lm) as memory:
         calls = lm.calls
-        memory.add_preference(TRAIN)
+        memory.preferences.add(TRAIN)
         assert lm.calls == calls + 2  # what is held under the other one, and what went to the light tier
-        memory.replace_preference(TRAIN, SEA)
+        memory.preferences.replace(TRAIN, SEA)
     data = path.read_bytes()
     assert b"Secretnight" not in data and TRAIN.encode() not in data.replace(BOTH.encode(), b"")
 
@@ -332,7 +332,7 @@ def test_what_is_answered_under_a_preference_that_is_removed_meanwhile_is_forgot
 ) -> None:
     def hook(asked: Asked) -> None:
         if TRAIN in asked.preferences and len(memory.preferences) == 2:
-            memory.remove_preference(TRAIN)
+            memory.preferences.remove(TRAIN)
 
     with opened(path, Scripted(), verifier=verifier_of(Scripted(hook=hook), batch_size=batch_size)) as memory:
         memory.add([BOTH, "a night train", "red wine"])
@@ -361,7 +361,7 @@ def test_what_was_cached_about_a_waiting_text_that_is_replaced_is_gone(path: Pat
     with opened(path, lm, WINE) as memory:
         memory.add([Item(id="a", text="red wine in the night train Oldsecret")])
         lm.hook = lambda asked: "Perhaps."
-        memory.add_preference(TRAIN)
+        memory.preferences.add(TRAIN)
         memory.add([Item(id="a", text="red wine new")])
         assert verdicts(memory) == 0
     assert b"Oldsecret" not in path.read_bytes()
@@ -382,7 +382,7 @@ def test_namespaces_share_nothing(path: Path) -> None:
         with EpicMemory.open(path, [WINE], namespace="bob", encoder=HashEncoder(), verifier=verifier_of(bob)) as other:
             other.add(["red wine", "red wine nowine"])
             assert (ann.calls, bob.calls) == (2, 2)
-            other.remove_preference(WINE)
+            other.preferences.remove(WINE)
         memory.add(["red wine nowine"])
         assert ann.calls == 2
         memory.add([Item(id="new", text="red wine")])
@@ -394,8 +394,8 @@ def test_namespaces_share_nothing(path: Path) -> None:
 
 def test_an_interrupted_preference_change_changes_nothing_but_is_not_asked_again() -> None:
     items = [Item(id=f"{n}", text=f"{BOTH} {n}") for n in range(6)]
-    for change in ("add_preference", "replace_preference"):
-        arguments = (TRAIN,) if change == "add_preference" else (WINE, TRAIN)
+    for change in ("preferences.add", "preferences.replace"):
+        arguments = (TRAIN,) if change == "preferences.add" else (WINE, TRAIN)
         for stop in range(1, 7):
             lm = Scripted()
             memory = memory_of(lm, WINE)
@@ -403,15 +403,15 @@ def test_an_interrupted_preference_change_changes_nothing_but_is_not_asked_again
             before = held(memory, items), [p.text for p in memory.preferences], len(memory)
             lm.interrupt_at = {6 + stop}
             with pytest.raises(KeyboardInterrupt):
-                getattr(memory, change)(*arguments)
+                method(memory, change)(*arguments)
             assert (held(memory, items), [p.text for p in memory.preferences], len(memory)) == before
             assert verdicts(memory) == 6 + stop - 1
             calls = lm.calls
-            report = getattr(memory, change)(*arguments)
+            report = method(memory, change)(*arguments)
             assert lm.calls - calls == 6 - (stop - 1) == report.usage.calls and report.cached == stop - 1
             fresh = memory_of(Scripted(), WINE)
             fresh.add(items)
-            getattr(fresh, change)(*arguments)
+            method(fresh, change)(*arguments)
             assert held(memory, items) == held(fresh, items)
 
 
@@ -584,14 +584,14 @@ async def test_both_paths_ask_and_hold_the_same(batch_size: int, concurrency: in
         reports: list[BuildReport] = []
         for name, *arguments in (
             ("add", items),
-            ("add_preference", TRAIN),
+            ("preferences.add", TRAIN),
             ("add", items),
-            ("replace_preference", WINE, SEA),
-            ("remove_preference", SEA),
+            ("preferences.replace", WINE, SEA),
+            ("preferences.remove", SEA),
             ("retry",),
         ):
             lm.hook = None if name == "retry" else sometimes
-            done = getattr(memory, f"a{name}" if asynchronous else name)(*arguments)
+            done = method(memory, name, twin=asynchronous)(*arguments)
             reports.append(await done if asynchronous else done)
         said = [
             (r.seen, r.passed, r.kept, r.discarded, r.undecided, r.cached, r.failures, r.answers, r.warnings)
@@ -627,7 +627,7 @@ def test_a_model_that_fails_for_one_preference_is_asked_about_that_one_again() -
         raise LMError("broken")
 
     lm.hook = fails
-    memory.add_preference(TRAIN)
+    memory.preferences.add(TRAIN)
     assert (memory.stats().counts["pending"], len(memory)) == (1, 0)
     lm.hook, calls = None, lm.calls
     report = memory.retry()

@@ -255,8 +255,8 @@ def test_that_nobody_has_read_it_is_no_reading() -> None:
 
     assert Preference(text="I avoid casinos.", aspects=unread).aspects is None
     memory = EpicMemory(["I avoid casinos."], encoder=HashEncoder())
-    memory.set_aspects("I avoid casinos.", unread)
-    assert memory.aspects("I avoid casinos.").avoided == ("casinos",)
+    memory.preferences.set_aspects("I avoid casinos.", unread)
+    assert memory.preferences.aspects("I avoid casinos.").avoided == ("casinos",)
 
 
 def verdict_on(encoder: Encoder, preference: str | Preference, text: str = CASINO_HOTEL) -> Any:
@@ -370,11 +370,11 @@ def test_making_and_opening_a_memory_warns(tmp_path: Path) -> None:
     with EpicMemory.open(path, [CASINOS["de"], "I avoid casinos."]) as memory:
         assert len(memory.opening_report.warnings) == 1
         warned(memory.opening_report, CASINOS["de"], "German")
-        warned(memory.add_preference(CASINOS["it"]), CASINOS["it"], "Italian")
-        warned(memory.replace_preference(CASINOS["it"], CASINOS["fr"]), CASINOS["fr"], "French")
-        warned(memory.set_aspects(CASINOS["fr"], None), CASINOS["fr"], "French")
-        assert not memory.set_aspects(CASINOS["fr"], {"avoided": ["hotels with casinos"]}).warnings
-        assert not memory.add_preference("I love trains.").warnings
+        warned(memory.preferences.add(CASINOS["it"]), CASINOS["it"], "Italian")
+        warned(memory.preferences.replace(CASINOS["it"], CASINOS["fr"]), CASINOS["fr"], "French")
+        warned(memory.preferences.set_aspects(CASINOS["fr"], None), CASINOS["fr"], "French")
+        assert not memory.preferences.set_aspects(CASINOS["fr"], {"avoided": ["hotels with casinos"]}).warnings
+        assert not memory.preferences.add("I love trains.").warnings
     for read_only in (True, False):
         with EpicMemory.open(path, read_only=read_only) as memory:
             assert len(memory.opening_report.warnings) == 1

@@ -407,7 +407,7 @@ class TestNames:
         model = Named(shared)
         memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=verifier(model), tau=-1.0)
         memory.add(["Steam engines.", "I love red wine."])
-        memory.add_preference(CASINOS)
+        memory.preferences.add(CASINOS)
         memory.add(["Steam engines."])
         assert len(model.pairs) == len(set(model.pairs))
 

@@ -539,7 +539,7 @@ def test_any_text_has_a_confidence(text: str) -> None:
 def test_a_memory_keeps_what_it_keeps(encoder: StaticEncoder) -> None:
     with EpicMemory(PREFERENCES[:1], encoder=encoder, verifier=EmbeddedVerifier(encoder)) as memory:
         memory.add(list(TEXTS))
-        entries = memory.entries(item.id for item in memory.items())
+        entries = memory.file.entries(item.id for item in memory.items())
         kept = {item.text for item in memory.items() if item.id in entries}
         assert {TEXTS[0], TEXTS[1]} <= kept
         assert TEXTS[4] not in kept

@@ -159,7 +159,7 @@ def test_namespaces_and_texts_cannot_be_mistaken_for_each_other(path: Path) -> N
 def test_what_a_model_said_goes_with_the_preference_it_was_asked_about(path: Path) -> None:
     with opened(path, Scripted(hook=lambda asked: "A secret, perhaps.")) as memory:
         memory.add([Item(id="a", text=BOTH)])
-        memory.remove_preference(TRAIN)
+        memory.preferences.remove(TRAIN)
         assert "secret" not in memory.explain("a").note
         memory.verifier = verifier_of(Scripted())
         assert memory.retry().kept == 1
@@ -171,7 +171,7 @@ def test_an_item_that_is_held_and_waits_says_both() -> None:
     memory = memory_of(lm, WINE)
     memory.add([Item(id="a", text=BOTH)])
     lm.hook = lambda asked: "Perhaps."
-    memory.add_preference(TRAIN)
+    memory.preferences.add(TRAIN)
     explanation = memory.explain("a")
     assert [entry.preference for entry in explanation.entries] == [WINE]
     assert "Undecided" in explanation.note

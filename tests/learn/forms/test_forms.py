@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from epic_learn.forms import FilledForm, Form
+from epic_learn import forms
+from epic_learn.forms import FilledForm, Form, afill, fill
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import OpenAICompatibleLM
@@ -32,7 +33,7 @@ def memory() -> EpicMemory:
     made = EpicMemory(["I follow a strict vegan diet.", "I avoid loud bars."], coarse=False, fine=False)
     made.add(NOTES)
     for fact in FACTS:
-        made.add_fact(fact)
+        made.facts.add(fact)
     return made
 
 
@@ -54,10 +55,10 @@ def asked(question: str, type: str = "text", *choices: str) -> dict[str, Any]:
     ],
 )
 async def test_values_by_type(memory: EpicMemory, question: str, type: str, value: object) -> None:
-    (filled,) = memory.fill(asked(question, type))
+    (filled,) = fill(memory, asked(question, type))
     assert (filled.state, filled.value) == ("filled", value)
     assert filled.source is not None and filled.quote in filled.source.text
-    assert (await memory.afill(asked(question, type)))["field"] == filled
+    assert (await afill(memory, asked(question, type)))["field"] == filled
 
 
 @pytest.mark.parametrize(
@@ -73,28 +74,28 @@ async def test_values_by_type(memory: EpicMemory, question: str, type: str, valu
     ],
 )
 def test_what_is_not_known_stays_empty(memory: EpicMemory, question: str, type: str) -> None:
-    (filled,) = memory.fill(asked(question, type))
+    (filled,) = fill(memory, asked(question, type))
     assert (filled.state, filled.value, filled.source) == ("empty", None, None)
     assert "nothing relevant is known" in str(filled)
 
 
 def test_a_choice_comes_from_a_preference_and_is_not_denied() -> None:
     with EpicMemory(["I follow a strict vegan diet."], coarse=False, fine=False) as memory:
-        (filled,) = memory.fill(asked("What is my diet?", "choice", "vegan", "vegetarian"))
+        (filled,) = fill(memory, asked("What is my diet?", "choice", "vegan", "vegetarian"))
         assert (filled.value, filled.source) == ("vegan", memory.preferences[0])
-        memory.add_fact("I am not a member of the library.")
-        (filled,) = memory.fill(asked("What am I a member of?", "choice", "library", "pool"))
+        memory.facts.add("I am not a member of the library.")
+        (filled,) = fill(memory, asked("What am I a member of?", "choice", "library", "pool"))
         assert filled.value is None
 
 
 def test_two_answers_are_undecided() -> None:
     with EpicMemory(coarse=False, fine=False) as memory:
         memory.add(["The tax office said: the return is due on 3 May 2027.", "The return is due on 9 May 2027."])
-        (filled,) = memory.fill(asked("When is the return due?", "date"))
+        (filled,) = fill(memory, asked("When is the return due?", "date"))
         assert (filled.state, filled.value) == ("undecided", None)
         assert "3 May" in filled.reason and "9 May" in filled.reason
-        memory.add_fact("I was vaccinated on 3 May 2024 and again on 4 June 2025.")
-        (filled,) = memory.fill(asked("When was I vaccinated?", "date"))
+        memory.facts.add("I was vaccinated on 3 May 2024 and again on 4 June 2025.")
+        (filled,) = fill(memory, asked("When was I vaccinated?", "date"))
         assert filled.state == "undecided"
 
 
@@ -105,7 +106,7 @@ def answer(**record: object) -> str:
 async def with_model(memory: EpicMemory, said: str, form: dict[str, Any]) -> FilledForm:
     with LMServer(lambda request: said) as server:
         lm = OpenAICompatibleLM(server.base_url, "tiny")
-        filled = await both(memory, "fill", form, lm)
+        filled = await both(forms, "fill", memory, form, lm)
         assert len(server.asked) == 2 * len(form["fields"])
     return filled
 
@@ -139,13 +140,13 @@ async def test_a_model_that_fails_decides_nothing(memory: EpicMemory) -> None:
 
 async def with_model_failing(memory: EpicMemory) -> FilledForm:
     with LMServer(lambda request: "Who knows.") as server:
-        return await memory.afill(asked("Do I smoke?", "boolean"), OpenAICompatibleLM(server.base_url, "tiny"))
+        return await afill(memory, asked("Do I smoke?", "boolean"), OpenAICompatibleLM(server.base_url, "tiny"))
 
 
 def test_a_form_is_read_from_a_file_and_checked(tmp_path: Path, memory: EpicMemory) -> None:
     path = tmp_path / "form.json"
     path.write_text(json.dumps({"fields": [{"name": "date_of_birth", "type": "date"}]}))
-    assert memory.fill(path).values == {"date_of_birth": "1986-08-12"}
+    assert fill(memory, path).values == {"date_of_birth": "1986-08-12"}
     for wrong in ("[", "[]", '{"fields": []}', '{"fields": [{"question": "Who?"}]}'):
         path.write_text(wrong)
         with pytest.raises(InvalidInputError):
@@ -169,5 +170,5 @@ def test_a_form_is_read_from_a_file_and_checked(tmp_path: Path, memory: EpicMemo
 )
 def test_a_code_is_taken_whole_or_not_at_all(said: str, code: str | None) -> None:
     with EpicMemory(["I like tea."], coarse=False, fine=False) as memory:
-        memory.add_fact(f"The code of my licence is {said}.")
-        assert memory.fill(asked("What is the code of my licence?"))["field"].value == code
+        memory.facts.add(f"The code of my licence is {said}.")
+        assert fill(memory, asked("What is the code of my licence?"))["field"].value == code

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epic_learn.forms import due
 from epic_learn.forms.dates import days_in
-from epic_learn.forms.reminders import due
+from epic_learn.forms.reminders import due_among
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError
 
@@ -18,7 +19,7 @@ FORMS = ("%Y-%m-%d", "%d %B %Y", "%B %d, %Y", "%d.%m.%Y")
 
 
 def listed(items: list[Item], before: str | None = None) -> list[str]:
-    return [f"{each.day} {each.reason}" for each in due(items, before, TODAY)]
+    return [f"{each.day} {each.reason}" for each in due_among(items, before, TODAY)]
 
 
 def test_what_comes_up() -> None:
@@ -34,16 +35,16 @@ def test_what_comes_up() -> None:
     assert listed(items, "2027-01-31")[-1] == "2026-12-24 named"
     assert listed([Item(text="Her birthday is on 29 February.", fact=True)], "2029-01-01") == ["2028-02-29 named"]
     with pytest.raises(InvalidInputError):
-        due(items, "soon")
+        due_among(items, "soon")
 
 
 def test_a_memory_reminds() -> None:
     now = datetime.now(timezone.utc)
     with EpicMemory(coarse=False, fine=False) as memory:
-        memory.add_fact(f"The exam is on {now + timedelta(days=9):%Y-%m-%d}.")
+        memory.facts.add(f"The exam is on {now + timedelta(days=9):%Y-%m-%d}.")
         memory.add([Item(text="A voucher for the zoo.", expires_at=now + timedelta(days=3))])
-        assert [each.item.text for each in memory.due()] == ["A voucher for the zoo.", memory.facts()[0].text]
-        assert memory.due(now + timedelta(days=1)) == []
+        assert [each.item.text for each in due(memory)] == ["A voucher for the zoo.", memory.facts[0].text]
+        assert due(memory, now + timedelta(days=1)) == []
 
 
 @given(st.dates(date(1900, 1, 1), date(2999, 12, 31)), st.sampled_from(FORMS))

@@ -9,9 +9,9 @@ from datetime import date, datetime, time, timedelta, timezone
 
 from dateutil.easter import easter
 
-from epic_learn.boundaries import phrases
-from epic_learn.conversations import iso_time
+from epic_memory.text.phrases import phrases
 from epic_memory.text.statements import DAYS, MONTHS, NUMBERS
+from epic_memory.text.times import iso_time
 
 _TODAY = phrases(r"""
     (?:just |only )?(?:for )?today(?!'s)|tonight|this (?:time|once|morning|afternoon|evening)

@@ -1,0 +1,1 @@
+"""Groups of what a memory can do: its preferences, its facts, its file."""

@@ -1,0 +1,151 @@
+"""File of a memory: checks, copies, exports, and what it holds besides the items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from epic_memory.encoders import Encoder, encoder_of
+from epic_memory.pipeline.expiry import drop_expired
+from epic_memory.pipeline.explain import entries, outline
+from epic_memory.pipeline.export import export
+from epic_memory.pipeline.reencode import reencode_memory
+from epic_memory.pipeline.session import Session
+from epic_memory.runtime.effects import run
+from epic_memory.runtime.threads import in_thread
+from epic_memory.types import MemoryEntry, Outline
+from epic_memory.types.digests import digest
+from epic_memory.types.reports import NotKept
+from epic_memory.types.validation import checked_ids, checked_path
+
+
+class MemoryFile:
+    """The file of a memory, or what would be its file for a memory in RAM.
+
+    memory.file.verify()
+    memory.file.backup("copy.epic")
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None for a memory in RAM."""
+        return self._session.store.path
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Return the namespaces of the file that hold something, sorted."""
+        with self._session.lock:
+            return self._session.store.preferences.namespaces()
+
+    @property
+    def revision(self) -> str:
+        """A value that changes with everything a search depends on, also when another process writes."""
+        with self._session.lock, self._session.store.reading():
+            return digest(*map(str, self._session.store.sums()), size=8).hex()
+
+    def verify(self) -> int:
+        """Check the whole file: its structure, that no row is missing, and every row against its checksum.
+
+        Returns:
+            How many rows it has.
+
+        Raises:
+            DamagedError: if anything is not as it was written.
+        """
+        with self._session.lock:
+            return self._session.store.verify()
+
+    def compact(self) -> int:
+        """Remove what has expired, and write the file anew without gaps.
+
+        Returns:
+            How many bytes smaller the file is.
+
+        Raises:
+            DamagedError: if the memory is not as it was written.
+            StoreError: if it cannot be written.
+        """
+        session = self._session
+        with session.lock:
+            session.store.verify()
+            before = session.store.file_bytes()
+            drop_expired(session)
+            session.store.compact()
+            return before - session.store.file_bytes()
+
+    async def acompact(self) -> int:
+        """As `compact`, without blocking the event loop."""
+        return await in_thread(self.compact)
+
+    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Copy the whole file as the last commit left it, all namespaces, while it is open and in use.
+
+        A memory in RAM is written into a file.
+
+        Raises:
+            DamagedError: if the memory is not as it was written; nothing is copied then.
+            StoreError: if the copy cannot be written, or there is a file already.
+        """
+        with self._session.lock:
+            # A damaged file must not take the place of the last good copy.
+            self._session.store.verify()
+            self._session.store.copy_to(checked_path(path), overwrite=overwrite)
+
+    async def abackup(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """As `backup`, without blocking the event loop."""
+        await in_thread(partial(self.backup, path, overwrite=overwrite))
+
+    def export(self, path: str | Path, *, overwrite: bool = False) -> int:
+        """Write this namespace as lines of JSON: preferences, items, entries, what waits, proposals.
+
+        Left out are embeddings, what has expired, and the history of facts: `undo` does not reach behind an import.
+
+        Args:
+            path: The file; it is there whole or not at all.
+            overwrite: Whether a file that is there is replaced.
+
+        Returns:
+            How many items were written.
+
+        Raises:
+            StoreError: if it cannot be written, or is there already.
+        """
+        return export(self._session, checked_path(path), overwrite=overwrite)
+
+    async def aexport(self, path: str | Path, *, overwrite: bool = False) -> int:
+        """As `export`, without blocking the event loop."""
+        return await in_thread(partial(self.export, path, overwrite=overwrite))
+
+    def reencode(self, encoder: Encoder | str) -> None:
+        """Embed everything anew with another encoder: preferences, instructions, texts, all namespaces.
+
+        The coarse filter's tau becomes the new encoder's own. Items that were discarded stay discarded.
+        """
+        run(reencode_memory(self._session, encoder_of(encoder)))
+
+    def entries(self, item_ids: Iterable[str]) -> dict[str, list[MemoryEntry]]:
+        """Return the entries of held items: item id to entries, oldest first, for those that have any.
+
+        Raises:
+            InvalidInputError: for anything but several ids.
+        """
+        checked = checked_ids(item_ids)
+        with self._session.lock, self._session.store.reading():
+            return entries(self._session, checked)
+
+    def outline(self) -> Outline:
+        """Return what is held without the texts: ids, embeddings, and which item was kept for which preference."""
+        with self._session.lock, self._session.store.reading():
+            return outline(self._session)
+
+    def not_kept(self) -> list[NotKept]:
+        """Return the records of items that are not held, the newest first.
+
+        A uniform sample of what was discarded, and the last of what was evicted; `not_kept=` says how many of each.
+        """
+        with self._session.lock:
+            return self._session.store.seen.records(self._session.namespace)

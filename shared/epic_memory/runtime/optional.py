@@ -1,0 +1,23 @@
+"""Parts of the distribution that the core offers, but does without: they are found by name when they are first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from epic_memory.errors import MissingPackageError
+
+
+def optional(module: str, name: str) -> Any:
+    """Return what another package of the distribution defines.
+
+    Raises:
+        MissingPackageError: if that package is not there.
+    """
+    package = module.partition(".")[0]
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        raise MissingPackageError(package) from None

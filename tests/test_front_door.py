@@ -1,0 +1,111 @@
+"""The front door: how large what a user calls may be, and that the core stands without the packages beside it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from epic_learn.memory_proposals import MemoryProposals
+from epic_memory import EpicMemory
+from epic_memory.groups.facts import MemoryFacts
+from epic_memory.groups.file import MemoryFile
+from epic_memory.groups.preferences import MemoryPreferences
+
+SHARED = Path(__file__).parents[1] / "shared"
+BESIDE = ("epic_learn", "epic_graph", "epic_rerank", "epic_plugins", "epic_apps", "epic_eval")
+SURFACES = (EpicMemory, MemoryPreferences, MemoryFacts, MemoryProposals, MemoryFile)
+# What a tree holds is found there alone, not in another checkout that is installed.
+ALONE = """
+import sys
+from pathlib import Path
+sys.path[:] = [here for here in sys.path if here == {tree!r} or not (Path(here) / "epic_memory").is_dir()]
+"""
+USE = """
+from epic_memory import EpicMemory
+from epic_memory.errors import MissingPackageError
+
+with EpicMemory.open({path!r}, ["I follow a strict vegan diet."], reserve="1 MB") as memory:
+    memory.add(["A vegan recipe for lentil soup.", "The history of the steam engine."])
+    memory.facts.add("I work night shifts.")
+    memory.preferences.add("I love fado.")
+    assert "lentil" in memory.search("What vegan dish should I cook?", 1, min_score=None)[0].text
+    assert "vegan diet" in memory.context("What vegan dish should I cook?")
+    assert memory.file.verify() > 0 and len(memory.facts) == 1
+    try:
+        memory.proposals.propose("User: I love tea.")
+    except MissingPackageError as error:
+        assert error.name == {removed!r}, error
+    else:
+        assert {removed!r} != "epic_learn"
+"""
+
+
+def public(surface: type) -> dict[str, object]:
+    return {name: value for name, value in vars(surface).items() if not name.startswith("_")}
+
+
+def parameters(method: object) -> list[inspect.Parameter]:
+    function = getattr(method, "__func__", method)
+    return list(inspect.signature(function).parameters.values())[1:] if callable(function) else []  # type: ignore[arg-type]
+
+
+def test_a_memory_has_at_most_thirty_public_members() -> None:
+    assert len(public(EpicMemory)) <= 30
+
+
+@pytest.mark.parametrize("surface", SURFACES[1:])
+def test_no_public_method_has_more_than_six_parameters(surface: type) -> None:
+    methods = {**public(surface), "__init__": vars(surface)["__init__"]}
+    assert {name: len(parameters(one)) for name, one in methods.items() if len(parameters(one)) > 6} == {}
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_an_asynchronous_twin_takes_what_the_synchronous_method_does(surface: type) -> None:
+    known = public(surface)
+    twins = {name: known[name[1:]] for name in known if name.startswith("a") and name[1:] in known}
+    assert twins or surface is SURFACES
+    for name, method in twins.items():
+        own, others = parameters(known[name]), parameters(method)
+        assert [(one.name, one.default) for one in own] == [(one.name, one.default) for one in others], name
+        assert inspect.iscoroutinefunction(known[name]) or inspect.isasyncgenfunction(known[name])
+
+
+def tree_without(removed: tuple[str, ...], tmp_path: Path) -> str:
+    tree = tmp_path / "shared"
+    tree.mkdir()
+    for package in SHARED.iterdir():
+        if (package / "__init__.py").is_file() and package.name not in removed:
+            (tree / package.name).symlink_to(package, target_is_directory=True)
+    return str(tree)
+
+
+@pytest.mark.parametrize("removed", BESIDE)
+def test_the_core_does_without_a_package_beside_it(removed: str, tmp_path: Path) -> None:
+    tree = tree_without((removed,), tmp_path)
+    code = ALONE.format(tree=tree) + USE.format(path=str(tmp_path / "me.epic"), removed=removed)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env={"PYTHONPATH": tree}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_core_passes_its_tests_alone(tmp_path: Path) -> None:
+    tree, tests = tree_without(BESIDE, tmp_path), Path(__file__).parent
+    (Path(tree) / "sitecustomize.py").write_text(ALONE.format(tree=tree), encoding="utf-8")
+    others = re.compile(
+        rf"^\s*(?:from|import) (?:{'|'.join(BESIDE)}|epic_langchain|epic_llamaindex|command_line)\b", re.M
+    )
+    own = [
+        str(one) for one in (tests / "core").rglob("test_*.py") if not others.search(one.read_text(encoding="utf-8"))
+    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-x", "-p", "no:cacheprovider", *own]
+    done = subprocess.run(
+        command, env={"PYTHONPATH": tree}, cwd=tests.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert len(own) > 40
