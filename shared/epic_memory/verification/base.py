@@ -13,6 +13,10 @@ from epic_memory.types import Alignment, Candidate, Decision, Verdict
 from epic_memory.types.validation import writable
 
 
+EMBEDDED = "embedded-v5"
+"""The name of the verifier without a model."""
+
+
 @runtime_checkable
 class Verifier(Protocol):
     """Protocol of a verifier, which decides which candidates enter the memory and writes their instructions.
