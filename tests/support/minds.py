@@ -20,14 +20,14 @@ class Mind:
 
     Attributes:
         well: Whether it answers; else `fault` makes what comes instead, or raises.
-        stance: How it says that a text stands to a preference.
+        stance: How it says that a text stands to a preference; None for one that does not matter to it.
         answered: What it has answered: what was asked, and about what.
     """
 
     def __init__(self) -> None:
         self.well = True
         self.fault: Callable[[], Any] = lambda: "Who knows."
-        self.stance = Stance.SUPPORTS
+        self.stance: Stance | None = Stance.SUPPORTS
         self.answered: Counter[tuple[str, ...]] = Counter()
         self.asked = 0
         self._lock = threading.Lock()
