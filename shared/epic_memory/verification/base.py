@@ -12,7 +12,6 @@ from epic_memory.errors import VerifierError
 from epic_memory.types import Alignment, Candidate, Decision, Verdict
 from epic_memory.types.validation import writable
 
-
 EMBEDDED = "embedded-v5"
 """The name of the verifier without a model."""
 
