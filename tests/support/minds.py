@@ -54,7 +54,7 @@ class Mind:
             return [("read", preference)], json.dumps(said | expansion)
         if "part of a conversation" in system:
             one = {"kind": "add_preference", "text": "I am a vegetarian.", "old": "", "quote": CHAT[0][1], "turn": 1}
-            return [("propose", user)], json.dumps({"proposals": [one | {"today_only": False}]})
+            return [("propose", user)], json.dumps({"proposals": [one | {"ends": ""}]})
         if "one field of a form" in system:
             return [("fill", user)], json.dumps({"number": 1, "quote": "I call my cat Miso", "value": "Miso"})
         if "compare a new statement" in system:

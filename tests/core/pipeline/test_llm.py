@@ -433,9 +433,7 @@ def test_what_came_before_the_model_is_judged_by_a_question_and_preferences_are_
     assert {"read", "judge"} == mind.kinds and set(mind.answered.values()) == {1}
 
 
-def test_what_came_before_the_model_is_read_and_judged_within_the_budget(
-    mind: Mind, path: Path, clock: Clock
-) -> None:
+def test_what_came_before_the_model_is_read_and_judged_within_the_budget(mind: Mind, path: Path, clock: Clock) -> None:
     built_without(path)
     options: dict[str, Any] = {"llm": Own(mind, concurrency=1), "tau": -1.0, "on_demand": 60.0}
     with EpicMemory.open(path, model_budget=1, **options) as memory:
