@@ -57,8 +57,11 @@ LIMIT = re.compile(
     re.I,
 )
 _BEFORE_END = re.compile(
-    r"(?:(?:just|only|but|until|till|'?til|up|to|through|for|over|during|by|before|on|in|the|this|next|coming) )+", re.I
+    r"(?:from .{1,30} to )?(?:(?:just|only|but|until|till|'?til|up|to|through|for|over|during|by|before|on|in|the|this|"
+    r"these|next|coming) )*",
+    re.I,
 )
+_DAY_IN_WORDS = re.compile(rf"\b(?:{'|'.join(DAYS)}|the \d{{1,2}}(?:st|nd|rd|th))\b", re.I)
 # Days until what has an end that nobody can compute is over.
 _UNKNOWN_END = 30
 # Until when these hold nobody can say.
@@ -92,7 +95,9 @@ def end_in_words(words: str, now: datetime) -> tuple[datetime, bool]:
     Where they do not ("while my knee heals"), it is some weeks ahead.
     """
     core = _BEFORE_END.sub("", words.strip(" .,;!"))
-    for said in (words, f"until {core}", f"until the {core}", f"the next {core}"):
+    nouns = [f"the {core}"] if core[:1].isalpha() else []
+    days = [*nouns, *_DAY_IN_WORDS.findall(core)[-1:]]
+    for said in (f"until {core}", f"the next {core}", words, *(f"until {day}" for day in days)):
         if (end := end_of(said, now)) is not None and end > now:
             return end, True
     end = _in_calendar(_date_alone, core, now)

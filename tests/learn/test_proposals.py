@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from epic_learn.conversations import Turn
 from epic_learn.cues import statements
+from epic_learn.durations import end_in_words, end_of_day
 from epic_memory import EpicMemory, Preference
 from epic_memory.errors import InvalidInputError, LMUnavailableError, ReadOnlyError, UnknownProposalError
 from epic_memory.lm import Completion, Message
@@ -939,6 +940,10 @@ def test_what_holds_for_a_while_changes_nothing_that_holds_for_good(memory: Epic
         ("for two weeks", 14),
         ("till 24 May", 3),
         ("the weekend", 5),
+        ("until 2 p.m.", 0),
+        ("till the part comes in Thursday", 2),
+        ("until after my scan on the 22nd", 1),
+        ("from today to Sunday", 5),
     ],
 )
 def test_the_words_of_an_end_are_a_date(memory: EpicMemory, ends: str, days: int) -> None:
@@ -948,7 +953,7 @@ def test_the_words_of_an_end_are_a_date(memory: EpicMemory, ends: str, days: int
     assert (made.expires_at.date() - date(2126, 5, 21)).days == days
 
 
-def test_an_end_that_nobody_can_compute_is_kept_in_the_users_words(memory: EpicMemory, path: Path) -> None:
+def test_an_end_that_nobody_can_compute_is_kept_in_the_users_words(path: Path) -> None:
     chat = said("rye for me while my stomach is bad")
     with EpicMemory.open(path) as memory:
         (made,) = memory.propose(chat, lm=Answers([record(ends="while my  stomach is bad")]))
@@ -959,6 +964,12 @@ def test_an_end_that_nobody_can_compute_is_kept_in_the_users_words(memory: EpicM
         memory.accept(made)
         (preference,) = memory.preferences
         assert preference.expires_at == made.expires_at
+
+
+@pytest.mark.parametrize("ends", ["for a fortnight", "for lunch", "6", "03/04/2027"])
+def test_what_says_no_one_day_is_no_date(ends: str) -> None:
+    end, sure = end_in_words(ends, MORNING)
+    assert not sure and end == end_of_day(MORNING, 30)
 
 
 @pytest.mark.parametrize("ends", ["till Friday", None, 7, ["today"]], ids=str)
