@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from epic_learn.conversations import Turn
 from epic_learn.cues import statements
-from epic_learn.durations import end_in_words, end_of_day
 from epic_memory import EpicMemory, Preference
 from epic_memory.errors import InvalidInputError, LMUnavailableError, ReadOnlyError, UnknownProposalError
 from epic_memory.lm import Completion, Message
@@ -931,45 +930,26 @@ def test_what_holds_for_a_while_changes_nothing_that_holds_for_good(memory: Epic
     assert [(each.kind, each.old, each.expires_at is not None) for each in made] == [("add_preference", "", True)]
 
 
-@pytest.mark.parametrize(
-    ("ends", "days"),
-    [
-        ("today", 0),
-        ("till next Tuesday", 7),
-        ("until the 28th of May", 7),
-        ("for two weeks", 14),
-        ("till 24 May", 3),
-        ("the weekend", 5),
-        ("until 2 p.m.", 0),
-        ("till the part comes in Thursday", 2),
-        ("until after my scan on the 22nd", 1),
-        ("from today to Sunday", 5),
-    ],
-)
-def test_the_words_of_an_end_are_a_date(memory: EpicMemory, ends: str, days: int) -> None:
+ENDS = """
+    today=0 | until 2 p.m.=0 | until after my scan on the 22nd=1 | till the part comes in Thursday=2 | till 24 May=3
+    | the weekend=5 | from today to Sunday=5 | till next Tuesday=7 | until the 28th of May=7 | for two weeks=14
+    | for a fortnight=30 | for lunch=30 | 6=30 | 03/04/2027=30 | while my stomach is bad=30
+"""
+
+
+@pytest.mark.parametrize("said_to_last", [each.strip() for each in ENDS.split("|")])
+def test_the_words_of_an_end_are_a_date_or_are_kept(path: Path, said_to_last: str) -> None:
+    ends, days = said_to_last.rsplit("=")
     chat = [{"role": "user", "content": f"rye for me, {ends}", "time": "2126-05-21T09:00:00"}]  # a Tuesday
-    (made,) = memory.propose(chat, lm=Answers([record(ends=ends)]))
-    assert made.expires_at is not None and made.ends == ""
-    assert (made.expires_at.date() - date(2126, 5, 21)).days == days
-
-
-def test_an_end_that_nobody_can_compute_is_kept_in_the_users_words(path: Path) -> None:
-    chat = said("rye for me while my stomach is bad")
     with EpicMemory.open(path) as memory:
-        (made,) = memory.propose(chat, lm=Answers([record(ends="while my  stomach is bad")]))
-        assert made.expires_at is not None and made.ends == "while my stomach is bad"
-        assert "(until" in str(made) and str(made).endswith(", for 'while my stomach is bad')")
+        (made,) = memory.propose(chat, lm=Answers([record(ends=ends.replace(" ", "  "))]))
+        assert made.expires_at is not None and (made.expires_at.date() - date(2126, 5, 21)).days == int(days)
+        assert made.ends == ("" if days != "30" else ends)
+        assert str(made).endswith(f", for {ends!r})") is (days == "30")
     with EpicMemory.open(path) as memory:
         assert memory.proposals() == [made]
         memory.accept(made)
-        (preference,) = memory.preferences
-        assert preference.expires_at == made.expires_at
-
-
-@pytest.mark.parametrize("ends", ["for a fortnight", "for lunch", "6", "03/04/2027"])
-def test_what_says_no_one_day_is_no_date(ends: str) -> None:
-    end, sure = end_in_words(ends, MORNING)
-    assert not sure and end == end_of_day(MORNING, 30)
+        assert [preference.expires_at for preference in memory.preferences] == [made.expires_at]
 
 
 @pytest.mark.parametrize("ends", ["till Friday", None, 7, ["today"]], ids=str)

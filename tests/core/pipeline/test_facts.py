@@ -382,23 +382,18 @@ def test_a_fact_is_found_by_the_questions_that_a_model_says_it_answers(tmp_path:
     assert b"at the pump" not in path.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("questions", "kept"),
-    [
-        ([ASKED, 7, "", None], [ASKED]),
-        ([ASKED * 9], None),
-        (ASKED, [ASKED]),
-        ({"a": ASKED}, None),
-        ([f"{ASKED} {number}" for number in range(9)], [f"{ASKED} {number}" for number in range(3)]),
-    ],
-    ids=["some", "long", "no list", "no text", "many"],
-)
-def test_questions_that_are_none_are_left_out(questions: Any, kept: list[str] | None) -> None:
-    lm = Answering(json.dumps({"decision": "new", "number": 0, "questions": questions}))
+MANY = [f"{ASKED} {number}" for number in range(9)]
+LISTED = {"some": [ASKED, 7, "", None], "long": [ASKED * 9], "no list": ASKED, "no text": {"a": ASKED}, "many": MANY}
+KEPT = {"some": [ASKED], "no list": [ASKED], "many": MANY[:3]}
+
+
+@pytest.mark.parametrize("listed", LISTED)
+def test_questions_that_are_none_are_left_out(listed: str) -> None:
+    lm = Answering(json.dumps({"decision": "new", "number": 0, "questions": LISTED[listed]}))
     memory = EpicMemory([], expander=lm)
     memory.add_fact(CAR)
     report = memory.add_fact(PIN)
-    assert memory.facts()[1].metadata.get(QUESTIONS) == kept
+    assert memory.facts()[1].metadata.get(QUESTIONS) == KEPT.get(listed)
     assert not any("scripted" in warning for warning in report.warnings)
 
 
