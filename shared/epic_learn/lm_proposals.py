@@ -31,6 +31,8 @@ _MOST_KNOWN = 60
 _CONFIDENCE = 0.8
 _BEGINNING = 3  # letters
 
+_WITHOUT_TEXT = ("remove_preference", "end_fact")
+_BESIDE: dict[str, ProposalKind] = {"replace_preference": "add_preference", "update_fact": "add_fact"}
 _KINDS = {letters(kind): kind for kind in get_args(ProposalKind)}
 _SPACES = re.compile(r"\s+")
 
@@ -45,7 +47,7 @@ class Proposed(Shape):
     text: Line = ""
     old: Line = ""
     quote: Line
-    today_only: Annotated[bool, BeforeValidator(lambda given: given is True)] = False
+    ends: Line = ""
 
 
 class Proposals(Shape):
@@ -120,16 +122,24 @@ def _checked(
     held = next((each.text for each in known if plain(each.text) == plain(proposed.old)), "") if proposed.old else ""
     if not kind.startswith("add") and not held:
         return None, "changes of what is not known"
+    ends = _own(proposed.ends, turn)
+    end, sure = end_in_words(ends, said_at(turn)) if ends else (None, True)
+    if ends and not kind.startswith("add"):
+        # What holds for a while stands beside what holds for good.
+        if kind in _WITHOUT_TEXT:
+            return None, "ends that are none for good"
+        kind, held = _BESIDE[kind], ""
     try:
         proposal = Proposal(
             kind=kind,
-            text="" if kind in ("remove_preference", "end_fact") else proposed.text,
+            text="" if kind in _WITHOUT_TEXT else proposed.text,
             old="" if kind.startswith("add") else held,
             quote=quote,
             turn=turn.number,
             confidence=confidence,
             source=name,
-            expires_at=end_of_day(said_at(turn)) if proposed.today_only else None,
+            expires_at=end,
+            ends="" if sure else ends,
         )
     except InvalidInputError:
         return None, "proposals without a text"
@@ -144,15 +154,24 @@ def _quoted(quote: str, turns: Sequence[Turn]) -> tuple[Turn, str, float] | None
     """Return the user's turn that holds a quote outside what they only cite, the quote as it stands there, and how
     sure it is that the words are theirs.
     """
-    words = r"\s+".join(map(re.escape, _SPACES.split(own_words(quote).strip())))
-    if not words:
-        return None
-    for turn in turns:
+    for turn in turns if quote.strip() else ():
         own = own_words(turn.text) if turn.role == "user" else ""
-        if match := re.search(words, own):
+        if match := _found(quote, own):
             confidence = _CONFIDENCE if match.start() < doubtful_from(own) else DOUBTFUL
             return turn, turn.text[match.start() : match.end()], confidence
     return None
+
+
+def _found(quote: str, own: str) -> re.Match[str] | None:
+    """Return where a quote stands in words, however they are spaced."""
+    words = r"\s+".join(map(re.escape, _SPACES.split(own_words(quote).strip())))
+    return re.search(words, own) if words else None
+
+
+def _own(words: str, turn: Turn) -> str:
+    """Return words as they stand in the user's own words; empty if they do not."""
+    match = _found(words, own_words(turn.text))
+    return turn.text[match.start() : match.end()] if match else ""
 
 
 def _bears_out(quote: str, text: str) -> bool:

@@ -38,7 +38,8 @@ class ReplayedModel:
 
     Args:
         texts: The statements.
-        answers: For each, its "decision", and the place of the statement that it is "about", or None.
+        answers: For each, its "decision", the place of the statement that it is "about", or None, and the "questions"
+            that it answers.
     """
 
     name = "replayed"
@@ -59,7 +60,8 @@ class ReplayedModel:
             line.split(". ", 1)[1]: int(line[2:].split(".")[0]) for line in facts.splitlines() if line[:2] == "| "
         }
         number = next((numbers[one] for one in self._alike(answer["about"]) if one in numbers), 0)
-        return Completion(text=json.dumps({"decision": answer["decision"] if number else "new", "number": number}))
+        decided = {"decision": answer["decision"] if number else "new", "number": number}
+        return Completion(text=json.dumps({**decided, "questions": answer["questions"]}))
 
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None

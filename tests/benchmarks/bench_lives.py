@@ -13,6 +13,7 @@ The columns: `dense` and `bm25` rank titles and texts. The others are an `EpicMe
 - `verdicts`: the same model also judges what passes the coarse filter, when it is added.
 - `on demand`: and what questions find and nobody has judged, for which the answer waits.
 - `asked only`: nothing is judged when it is added; only what questions find.
+- `opened later`: built without a model, and opened with one afterwards, which judges what questions find.
 - `judged`: right verdicts on all pairs, by the life's writer.
 - `store`, `store judged`: the LangChain vector store over the notes unjudged, and with these verdicts.
 
@@ -41,9 +42,11 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,12 +229,13 @@ def titled(item: Item) -> str:
 
 @dataclass
 class Way:
-    """A way to find notes: their ids, best first; of a memory also the memory itself and its model."""
+    """A way to find notes: their ids, best first; of a memory also the memory itself, its model and its folder."""
 
     find: Callable[[str], list[str]]
     memory: EpicMemory | None = None
     model: ReplayedModel | None = None
     calls_adding: int = 0
+    folder: tempfile.TemporaryDirectory[str] | None = None
 
 
 def dense(one: Life, encoder: Encoder) -> Way:
@@ -280,6 +284,16 @@ def verdicts(one: Life, encoder: Encoder, **options: Any) -> Way:
     return held(one, encoder, model, llm=model, **{"on_demand": "off"} | options)
 
 
+def opened_later(one: Life, encoder: Encoder) -> Way:
+    folder = tempfile.TemporaryDirectory()
+    path = Path(folder.name) / "life.epic"
+    with EpicMemory.open(path, one.preferences, encoder=encoder) as without:
+        without.add(one.items)
+    model = ReplayedModel(one)
+    memory = EpicMemory.open(path, encoder=encoder, llm=model, on_demand="60 s")
+    return Way(lambda question: ids(memory.search(question, K)), memory, model, folder=folder)
+
+
 def judged(one: Life, encoder: Encoder) -> Way:
     return held(one, encoder, verifier=Replay(one.verdicts), tau=-1.0)
 
@@ -309,6 +323,7 @@ WAYS: dict[str, Callable[[Life, Encoder], Way]] = {
     "verdicts": verdicts,
     "on demand": lambda one, encoder: verdicts(one, encoder, on_demand="60 s"),
     "asked only": lambda one, encoder: verdicts(one, encoder, on_demand="60 s", tau=1.0),
+    "opened later": opened_later,
     "judged": judged,
     "store": lambda one, encoder: store(one, encoder, judging=False),
     "store judged": lambda one, encoder: store(one, encoder, judging=True),

@@ -41,8 +41,8 @@ def mind() -> Mind:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A memory that holds texts which nobody has judged."""
-    with EpicMemory.open(tmp_path / "me.epic", [SEA], tau=1.0) as memory:
+    """A memory that holds texts which nobody has judged, and a preference that a model has read."""
+    with EpicMemory.open(tmp_path / "me.epic", [SEA], llm=Own(Mind()), on_demand="off", tau=1.0) as memory:
         memory.add(TEXTS)
     return tmp_path / "me.epic"
 

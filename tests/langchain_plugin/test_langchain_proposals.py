@@ -222,7 +222,7 @@ async def test_it_goes_with_the_review_of_tools(memory: EpicMemory, asynchronous
 
 
 TOLD = "After the shift I sleep until noon. What is for breakfast?"
-READ = {"kind": "add_fact", "text": "I sleep until noon after a shift.", "old": "", "turn": 1, "today_only": False}
+READ = {"kind": "add_fact", "text": "I sleep until noon after a shift.", "old": "", "turn": 1, "ends": ""}
 
 
 def reads(*quotes: str) -> str:

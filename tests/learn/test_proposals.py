@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -844,7 +844,7 @@ class Answers:
 
 def record(**values: Any) -> dict[str, Any]:
     blank = {"kind": "add_preference", "text": "I like rye bread", "old": "", "quote": "rye for me", "turn": 1}
-    return {**blank, "today_only": False, **values}
+    return {**blank, "ends": "", **values}
 
 
 def test_a_quote_that_says_nothing_of_it_bears_nothing_out(memory: EpicMemory) -> None:
@@ -926,9 +926,47 @@ def test_an_end_that_the_quote_states_counts(memory: EpicMemory) -> None:
 
 def test_a_model_changes_what_is_known(memory: EpicMemory) -> None:
     memory.preferences.add(Preference(text="I like white bread"))
-    answer = record(kind="replace_preference", old="I like white bread", today_only=True)
+    answer = record(kind="replace_preference", old="I like white bread")
     (made,) = memory.proposals.propose(said("rye for me"), lm=Answers([answer]))
-    assert (made.kind, made.old, made.expires_at is not None) == ("replace_preference", "I like white bread", True)
+    assert (made.kind, made.old, made.expires_at) == ("replace_preference", "I like white bread", None)
+
+
+def test_what_holds_for_a_while_changes_nothing_that_holds_for_good(memory: EpicMemory) -> None:
+    memory.preferences.add(Preference(text="I like white bread"))
+    answer = [
+        record(kind="replace_preference", old="I like white bread", ends="today"),
+        record(kind="remove_preference", old="I like white bread", quote="no bread", ends="today"),
+    ]
+    made = memory.proposals.propose(said("rye for me, no white bread today"), lm=Answers(answer))
+    assert [(each.kind, each.old, each.expires_at is not None) for each in made] == [("add_preference", "", True)]
+
+
+ENDS = """
+    today=0 | until 2 p.m.=0 | until after my scan on the 22nd=1 | till the part comes in Thursday=2 | till 24 May=3
+    | the weekend=5 | from today to Sunday=5 | till next Tuesday=7 | until the 28th of May=7 | for two weeks=14
+    | for a fortnight=30 | for lunch=30 | 6=30 | 03/04/2027=30 | while my stomach is bad=30
+"""
+
+
+@pytest.mark.parametrize("said_to_last", [each.strip() for each in ENDS.split("|")])
+def test_the_words_of_an_end_are_a_date_or_are_kept(path: Path, said_to_last: str) -> None:
+    ends, days = said_to_last.rsplit("=")
+    chat = [{"role": "user", "content": f"rye for me, {ends}", "time": "2126-05-21T09:00:00"}]  # a Tuesday
+    with EpicMemory.open(path) as memory:
+        (made,) = memory.proposals.propose(chat, lm=Answers([record(ends=ends.replace(" ", "  "))]))
+        assert made.expires_at is not None and (made.expires_at.date() - date(2126, 5, 21)).days == int(days)
+        assert made.ends == ("" if days != "30" else ends)
+        assert str(made).endswith(f", for {ends!r})") is (days == "30")
+    with EpicMemory.open(path) as memory:
+        assert memory.proposals == [made]
+        memory.proposals.accept(made)
+        assert [preference.expires_at for preference in memory.preferences] == [made.expires_at]
+
+
+@pytest.mark.parametrize("ends", ["till Friday", None, 7, ["today"]], ids=str)
+def test_an_end_that_the_user_did_not_say_is_none(memory: EpicMemory, ends: Any) -> None:
+    (made,) = memory.proposals.propose(said("rye for me"), lm=Answers([record(ends=ends)]))
+    assert (made.expires_at, made.ends) == (None, "")
 
 
 async def test_a_long_chat_takes_one_call_for_a_few_turns(memory: EpicMemory) -> None:

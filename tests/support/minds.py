@@ -20,14 +20,14 @@ class Mind:
 
     Attributes:
         well: Whether it answers; else `fault` makes what comes instead, or raises.
-        stance: How it says that a text stands to a preference.
+        stance: How it says that a text stands to a preference; None for one that does not matter to it.
         answered: What it has answered: what was asked, and about what.
     """
 
     def __init__(self) -> None:
         self.well = True
         self.fault: Callable[[], Any] = lambda: "Who knows."
-        self.stance = Stance.SUPPORTS
+        self.stance: Stance | None = Stance.SUPPORTS
         self.answered: Counter[tuple[str, ...]] = Counter()
         self.asked = 0
         self._lock = threading.Lock()
@@ -54,7 +54,7 @@ class Mind:
             return [("read", preference)], json.dumps(said | expansion)
         if "part of a conversation" in system:
             one = {"kind": "add_preference", "text": "I am a vegetarian.", "old": "", "quote": CHAT[0][1], "turn": 1}
-            return [("propose", user)], json.dumps({"proposals": [one | {"today_only": False}]})
+            return [("propose", user)], json.dumps({"proposals": [one | {"ends": ""}]})
         if "one field of a form" in system:
             return [("fill", user)], json.dumps({"number": 1, "quote": "I call my cat Miso", "value": "Miso"})
         if "compare a new statement" in system:

@@ -18,7 +18,6 @@ from epic_memory.lm.base import LanguageModel
 from epic_memory.pipeline.fact_matching import answer_scores, answering
 from epic_memory.runtime.effects import Effects
 from epic_memory.text.chunking import sentences
-from epic_memory.text.slots import asked_slot, is_same_subject, slot_of
 from epic_memory.text.statement_pairs import RELATIVES, of_others
 from epic_memory.text.statements import statement_of
 from epic_memory.text.stems import content_stems, stem
@@ -151,13 +150,10 @@ def _may_answer(question: str, text: str) -> bool:
         return False
     if (speaker := _SPEAKER.match(text)) and MINE.search(text[speaker.end() :]):
         return False
-    wanted, slot = asked_slot(question), slot_of(text)
-    if wanted is not None and slot is not None and slot[1] == wanted[1] and not is_same_subject(slot[0], wanted[0]):
-        return False
     about = set(content_stems(question))
     owner, lead = _OWNER.match(text), statement_of(text).lead
     is_named = statement_of(question).names & statement_of(text).all_names
     if owner and not is_named and (whose := stem(owner[1].lower())) in RELATIVES and whose not in about:
         return False
-    is_of_another = bool(lead) and slot is not None and about.isdisjoint(content_stems(lead))
+    is_of_another = bool(lead) and about.isdisjoint(content_stems(lead))
     return not (is_of_another and MINE.search(question) and not MINE.search(text))

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 from epic_learn.forms.dates import days_in
 from epic_learn.forms.fields import Field, Value
-from epic_memory.text.slots import asked_slot, said_value
 from epic_memory.text.statements import NUMBERS, statement_of
 from epic_memory.text.stems import content_stems, stem, stems, words_of
 
@@ -142,10 +141,10 @@ def _text(question: str, text: str) -> str:
         return _one([code for code in _CODE.findall(text) if any(map(str.isdigit, code))])
     if _ASKS_PLACE.search(question):
         places = [match["place"].strip() for match in _PLACE.finditer(text)]
-        return _one(places) or said_value(text) or text
+        return _one(places) or text
     if _ASKS_NAME.search(question):
         return _name(question, text)
-    return _rest(question, text) or (said_value(text) if asked_slot(question) else "") or text
+    return _rest(question, text) or text
 
 
 def _name(question: str, text: str) -> str:

@@ -192,7 +192,7 @@ class MemoryPreferences(Live[Preference]):
 
     @property
     def unread(self) -> list[str]:
-        """Return the texts of the preferences that a language model failed to read or to expand.
+        """Return the texts of the preferences that a language model is still to read or to expand.
 
         The next change asks about them again.
         """

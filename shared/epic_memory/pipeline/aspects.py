@@ -33,6 +33,7 @@ _NO_MODEL = (
     "{name}='model' needs a language model: verifier=LMVerifier(OllamaLM('qwen3:4b')), or expander=OllamaLM('qwen3:4b')"
     " beside another verifier."
 )
+_NO_MODEL_YET = "It came when no model was there, and is read with the next change or question."
 _NO_EXPANSION = "The model's answer holds no expansion."
 
 
@@ -186,6 +187,25 @@ def reread_preferences(session: Session, report: BuildReport) -> Effects[None]:
         except BudgetError as error:
             # No reason to take in nothing at all.
             report.unread[preference.text] = str(error)
+
+
+def mark_unread(session: Session, preferences: Sequence[Preference]) -> None:
+    """Mark held preferences that came when no model was there as still to be read by the one that is there now."""
+    if session.reader is None or not session.store.writable:
+        return
+    marked = session.store.preferences.unread(session.namespace)
+    new = [
+        each
+        for each in preferences
+        if each.id not in marked
+        and asks_model(session, each)
+        and not any(part is not None and part.source == "model" for part in (each.aspects, each.expansion))
+    ]
+    if new:
+        with session.store.transaction():
+            for each in new:
+                session.store.preferences.set_stated(session.namespace, each, unread=True)
+    session.opened.unread.update((each.text, _NO_MODEL_YET) for each in new)
 
 
 def set_aspects(

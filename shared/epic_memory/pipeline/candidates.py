@@ -200,7 +200,10 @@ def _with_facts(shelf: Shelf, query: str, topics: FloatArray, allowed: AbstractS
     facts = sorted(shelf.facts)
     said = dict(zip(facts, shelf.texts.contents(facts), strict=True))
     places = shelf.texts.places(facts)
-    scores = answer_scores(query, list(said.values()))
+    # A fact answers what the questions answer that it is said to answer.
+    asked = [(place, text) for place, row in enumerate(facts) for text in (said[row], *shelf.texts.questions(row))]
+    scores = np.full(len(facts), -np.inf, dtype=np.float32)
+    np.maximum.at(scores, [place for place, _ in asked], answer_scores(query, [text for _, text in asked]))
     topics[places] += np.float32(ASKED) * answering(scores)
     keep = [place for place, row in enumerate(facts) if allowed is None or row in allowed]
     shown = [facts[place] for place in keep]

@@ -309,7 +309,7 @@ def _embedded(read: Portable) -> list[str]:
     for held, entries in read.items:
         for entry in entries:
             texts.setdefault(entry["instruction"] or held.item.content)
-        texts.setdefault(held.item.content)
+        texts.setdefault(held.item.searched)
     return list(texts)
 
 
@@ -321,7 +321,7 @@ def _write(
     rows: Mapping[str, int],
 ) -> None:
     store, namespace = session.store, session.namespace
-    item_row = store.items.put(namespace, held.item, vector_of[held.item.content], version=held.digest)
+    item_row = store.items.put(namespace, held.item, vector_of[held.item.searched], version=held.digest)
     for columns in entries:
         entry = dict(columns)
         uses, used = entry.pop("uses"), entry.pop("used")

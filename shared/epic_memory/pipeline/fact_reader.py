@@ -4,28 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from epic_memory.lm.base import LanguageModel
 from epic_memory.lm.client import LMReader, readings_of
 from epic_memory.lm.prompting import one_line, section
-from epic_memory.lm.shapes import Shape
+from epic_memory.lm.shapes import Line, Shape, lines
 from epic_memory.runtime.effects import Effects
 from epic_memory.types import BuildReport
 
 Relation: TypeAlias = Literal["new", "same", "update", "over"]
 MOST_SHOWN = 8
 """Most facts that a model is shown beside a new one."""
-_MOST_TOKENS = 120
+_MOST_TOKENS = 240
+_QUESTIONS, _LONGEST_QUESTION = 3, 120
+
+
+def _short(given: Any) -> Any:
+    listed = lines(_QUESTIONS)(given)
+    return [each for each in listed if len(each) <= _LONGEST_QUESTION] if isinstance(listed, list) else ()
 
 
 class Compared(Shape):
-    """Relation of a new fact to one of the facts shown, counted from 1; 0 for none."""
+    """Relation of a new fact to one of the facts shown, counted from 1; 0 for none; and questions that it answers."""
 
     decision: Annotated[Relation, BeforeValidator(lambda given: str(given).strip().lower())]
     number: int = 0
+    questions: Annotated[tuple[Line, ...], BeforeValidator(_short), Field(max_length=_QUESTIONS)] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +42,12 @@ class FactReading:
     Attributes:
         relation: What it does; "new" without an answer.
         place: To which of the facts shown, from 0; -1 for none.
+        questions: Questions that it answers.
     """
 
     relation: Relation = "new"
     place: int = -1
+    questions: tuple[str, ...] = ()
 
 
 def read_facts(
@@ -64,7 +73,9 @@ def read_facts(
                 f"{lm.name} did not say what a fact changes ({asked[place][0]!r}): {reading.failure}"
             )
         elif value.decision != "new" and 1 <= value.number <= len(asked[place][1]):
-            made[place] = FactReading(relation=value.decision, place=value.number - 1)
+            made[place] = FactReading(relation=value.decision, place=value.number - 1, questions=value.questions)
+        else:
+            made[place] = FactReading(questions=value.questions)
     return made
 
 

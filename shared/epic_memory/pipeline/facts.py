@@ -27,6 +27,7 @@ from epic_memory.storage.tables.proposals import was_decided
 from epic_memory.text.statements import CHANGES, statement_of
 from epic_memory.types import BuildReport, FloatArray, Item
 from epic_memory.types.edits import Edit, EditKind
+from epic_memory.types.items import QUESTIONS
 from epic_memory.types.metadata import dumped_metadata
 from epic_memory.types.proposals import Proposal, plain
 from epic_memory.types.validation import checked_moment
@@ -34,7 +35,7 @@ from epic_memory.verification.base import base_verifier
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
-    from epic_memory.pipeline.fact_reader import Relation
+    from epic_memory.pipeline.fact_reader import FactReading
 
 MOST_FACTS = 100
 """Most facts of a namespace: they are not evicted, so they are few."""
@@ -100,6 +101,9 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
         needed = _FILLING * sum(2 * item_bytes(item) for item in items) + _SLACK
         yield from make_room(session, needed, report, clock)
     answers = yield from _asked(session, items, vectors, report)
+    items = [_asked_for(item, answers.get(item.id)) for item in items]
+    if answers:
+        vectors = yield Embed(encoder, [item.searched for item in items], "embedding")
     started = time.perf_counter()
     edits: list[Edit] = []
     with session.changing(encoder, rows := CommittedRows()) as space:
@@ -107,7 +111,7 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
         for item, vector in zip(items, vectors, strict=True):
             edit, gone, proposal = _decided(item, known)
             if edit.kind == "insert" and item.id in answers:
-                edit, gone, proposal = _by_model(item, answers[item.id], known) or (edit, gone, proposal)
+                edit, gone, proposal = _by_model(item, *answers[item.id], known) or (edit, gone, proposal)
             edits.append(_applied(session, edit, gone, vector, known, rows))
             _propose(session, proposal)
         _check_number(known)
@@ -190,11 +194,11 @@ def _check_number(known: Sequence[_Held]) -> None:
 
 def _asked(
     session: Session, items: Sequence[Item], vectors: FloatArray, report: BuildReport
-) -> Effects[dict[str, tuple[Relation, str]]]:
+) -> Effects[dict[str, tuple[FactReading, str]]]:
     """Ask the memory's language model, if it has one, about facts whose words do not tell what they change.
 
     Returns:
-        Id of a new fact to what it does, and the id of the fact that it does that to.
+        Id of a new fact to what was read of it, and the id of the fact that it does something to; empty for none.
     """
     reader = base_verifier(session.verifier).aspect_reader if session.expander is None else session.expander
     lm: LanguageModel | None = getattr(reader, "lm", None)
@@ -215,15 +219,21 @@ def _asked(
     asked = [(item.text, [held.text for held in near]) for item, near in unsure]
     readings = yield from read_facts(lm, asked, report)
     return {
-        item.id: (reading.relation, near[reading.place].id)
+        item.id: (reading, "" if reading.place < 0 else near[reading.place].id)
         for (item, near), reading in zip(unsure, readings, strict=True)
-        if reading.place >= 0
     }
 
 
-def _by_model(item: Item, answer: tuple[Relation, str], known: Sequence[_Held]) -> _Decision | None:
-    """Return the edit that a model's answer calls for, or None if the fact it is about has gone in the meantime."""
-    relation, old_id = answer
+def _asked_for(item: Item, answer: tuple[FactReading, str] | None) -> Item:
+    """Return a fact with the questions that it answers, if a model said any."""
+    if answer is None or not answer[0].questions:
+        return item
+    return replace(item, metadata={**item.metadata, QUESTIONS: list(answer[0].questions)})
+
+
+def _by_model(item: Item, reading: FactReading, old_id: str, known: Sequence[_Held]) -> _Decision | None:
+    """Return the edit that a model's answer calls for, or None if there is none or the fact it is about has gone."""
+    relation = reading.relation
     held = next((held for held in known if held.item.id == old_id), None)
     if held is None:
         return None
@@ -293,7 +303,7 @@ def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
     for held in known:
         if held.item.id == item.id:
             same = held.item.text == item.text and held.item.expires_at == item.expires_at
-            if same and held.item.metadata == item.metadata:
+            if same and _stated(held.item) == _stated(item):
                 return _Decision(Edit(kind="duplicate", item=item, old=held.item, reason="it is held already"))
             return _Decision(Edit(kind="replace", item=item, old=held.item, reason="it has the same id"), held)
     match = matched(item.text, [held.item.text for held in known])
@@ -316,6 +326,11 @@ def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
     change = {"end": "ends", "duplicate": "repeats"}.get(match.kind, "changes")
     unsure = f"perhaps it {change} {old.item.text!r}: a proposal waits"
     return _Decision(Edit(kind="insert", item=item, reason=unsure), proposal=proposal)
+
+
+def _stated(item: Item) -> dict[str, Any]:
+    """Return the metadata that the user gave."""
+    return {name: value for name, value in item.metadata.items() if name != QUESTIONS}
 
 
 def _reason(kind: EditKind, text: str) -> str:

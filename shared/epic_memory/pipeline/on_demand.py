@@ -3,7 +3,8 @@
 The first texts that a question finds are judged in one call, in a thread of their own, and what was judged is kept for
 good: this answer uses it if it comes in time, later ones do in any case. A pair of a text and a preference is asked
 about once, until its verdict is there or the model has failed; and only if it passes the coarse filter, as what does
-not pass seldom matters.
+not pass seldom matters. Where the memory was built without the model, "neutral" is no verdict: the embedded verifier
+says so where it does not know.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TypeAlias
 
 from epic_memory.encoders.base import Encoder, default_tau, taus_for_recall
 from epic_memory.errors import EpicError, InvalidInputError, StoreError
+from epic_memory.pipeline.aspects import reread_preferences
 from epic_memory.pipeline.coarse_filter import Expanded, candidate_of, similarity
 from epic_memory.pipeline.commit import WriteBatch
 from epic_memory.pipeline.eviction import written
@@ -28,8 +30,9 @@ from epic_memory.pipeline.verify import VerdictBatches, batch_of
 from epic_memory.runtime.background import WaitFor
 from epic_memory.runtime.effects import Clock, Effects, StoppedError, run
 from epic_memory.storage.namespace import Namespace
+from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types import BuildReport, Candidate, Decision, Preference
-from epic_memory.verification.base import base_verifier
+from epic_memory.verification.base import EMBEDDED, base_verifier
 
 FOUND = 8
 """How many of the texts found are judged."""
@@ -39,6 +42,8 @@ _MOST_WAITING = 4
 _MOST_REMEMBERED = 50_000
 # How long verdicts wait for another process that writes.
 _PAUSES, _PAUSE = 240, 0.25
+# Who kept something without a verdict: nobody (0), and the verifier without a model.
+_UNSURE = frozenset({0, verifier_number(EMBEDDED)})
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 
 Unjudged: TypeAlias = Sequence[tuple[int, Sequence[Preference]]]
@@ -91,8 +96,8 @@ def unjudged(
     for row in rows[:FOUND] if heavy else ():
         if row in space.facts or space.texts.place(row) < 0:
             continue
-        known = space.stances(row)
-        open_ = [one for one in heavy if one.text not in known and (row, one.id) not in session.asked_on_demand]
+        judged = space.preferences_judged(row, _UNSURE)
+        open_ = [one for one in heavy if one.text not in judged and (row, one.id) not in session.asked_on_demand]
         if open_:
             pairs.append((row, open_))
     return pairs
@@ -172,6 +177,8 @@ def _judge(
         with suppress(EpicError, StoppedError):
             run(_judging(session, encoder, candidates, report, clock, stopped), clock, stopped=stopped)
             failed = report.undecided > 0
+        if not failed:
+            session.background.submit(lambda stopped: _read_preferences(session, stopped))
         session.share_model_usage()
     finally:
         if failed:
@@ -197,6 +204,14 @@ def _judging(
         added.verdicts, added.asked = part.verdicts, part.asked
         _wait_for_file(session, stopped)
         yield from written(session, added, BuildReport(), clock)
+
+
+def _read_preferences(session: Session, stopped: threading.Event) -> None:
+    """Have the model that answers read the preferences that wait for one: no answer waits for this."""
+    if session.store.preferences.unread(session.namespace):
+        _wait_for_file(session, stopped)
+        run(reread_preferences(session, BuildReport()), Clock(), stopped=stopped)
+        session.share_model_usage()
 
 
 def _wait_for_file(session: Session, stopped: threading.Event) -> None:

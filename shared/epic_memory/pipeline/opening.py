@@ -8,7 +8,7 @@ from typing import Any
 
 from epic_memory.encoders.base import described, embed
 from epic_memory.errors import BudgetError, PreferencesMismatchError, StoreError
-from epic_memory.pipeline.aspects import read_preferences
+from epic_memory.pipeline.aspects import mark_unread, read_preferences
 from epic_memory.pipeline.eviction import make_room, weigh
 from epic_memory.pipeline.export import Portable, take_in
 from epic_memory.pipeline.preferences import add_preference, remove_preference, replace_preference
@@ -81,7 +81,9 @@ def take_up(session: Session, given: list[Preference] | None, *, sync: bool, ree
             session.store.set_meta(**settings)
     # From the table: what is indexed is loaded with the first search.
     held = session.store.preferences.load(session.namespace, session.encoder.dimension)[1]
-    warn_of_unread(session.opened, [preference for preference in held if not preference.expired], session.encoder)
+    live = [preference for preference in held if not preference.expired]
+    warn_of_unread(session.opened, live, session.encoder)
+    mark_unread(session, live)
     if given is None:
         return
     now = time.time()

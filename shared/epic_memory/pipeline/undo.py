@@ -25,7 +25,7 @@ def undo(session: Session, number: int) -> Effects[Edit]:
         edit = _checked(session, number)
     encoder, namespace = session.encoder, session.namespace
     olds = [item for item in (edit.old, edit.displaced) if item is not None]
-    vectors: FloatArray = yield Embed(encoder, [item.content for item in olds], "embedding")
+    vectors: FloatArray = yield Embed(encoder, [item.searched for item in olds], "embedding")
     with session.changing(encoder):
         store = session.store
         edit = _checked(session, number)

@@ -51,7 +51,7 @@ CREATE TABLE proposals (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, said BLOB NOT NULL,
  state TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, old TEXT NOT NULL, quote TEXT NOT NULL,
  sentence TEXT NOT NULL, speaker TEXT NOT NULL, said_at REAL, turn INTEGER, confidence REAL NOT NULL,
- source TEXT NOT NULL, expires REAL, at INTEGER NOT NULL, crc INTEGER, UNIQUE (namespace, id)
+ source TEXT NOT NULL, ends TEXT NOT NULL, expires REAL, at INTEGER NOT NULL, crc INTEGER, UNIQUE (namespace, id)
 );
 CREATE TABLE learnt (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, crc INTEGER
@@ -105,6 +105,7 @@ PROPOSALS = Table(
         "turn",
         "confidence",
         "source",
+        "ends",
         "expires",
         "at",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -84,6 +85,7 @@ class Namespace:
         texts: E(x) of the items of both tiers, by item row.
         item_of, preference_of, stance_of: Item row, preference row and stance, by entry row.
         rows_of: Entry rows, by item row.
+        neutral_by: The number of the verifier that decided, by the rows of neutral entries.
         facts: Rows of the items that are facts of the user.
         expired_items: Rows of the items whose time is over; they are in none of the others.
         stale: Whether the file may have changed since it was read.
@@ -107,6 +109,7 @@ class Namespace:
         self.rows_of: dict[int, list[int]] = {}
         self.preference_of: dict[int, int] = {}
         self.stance_of: dict[int, Stance] = {}
+        self.neutral_by: dict[int, int] = {}
         self._stances: dict[int, Stances] = {}
         self._bare: NDArray[np.int64] | None = None
         self._crc_of: dict[int, int] = {}
@@ -238,6 +241,20 @@ class Namespace:
             }
         return known
 
+    def preferences_judged(self, row: int, unsure: AbstractSet[int]) -> set[str]:
+        """Return the texts of the preferences that an item was judged under.
+
+        Args:
+            row: The item's.
+            unsure: Numbers of verifiers whose "neutral" only says that they do not know.
+        """
+        text_of = {number: one.text for number, one in zip(self.preference_rows, self.preferences, strict=True)}
+        return {
+            text_of[self.preference_of[entry]]
+            for entry in self.rows_of.get(row, ())
+            if self.neutral_by.get(entry) not in unsure and self.preference_of[entry] in text_of
+        }
+
     def cosines(self, vector: FloatArray) -> FloatArray:
         """Return the cosine of each item's text with a unit vector, in the order of `texts.rows`."""
         return self.texts.cosines(vector)
@@ -262,6 +279,7 @@ class Namespace:
             if not others:
                 del self.rows_of[item]
             del self.preference_of[row], self.stance_of[row], self._crc_of[row]
+            self.neutral_by.pop(row, None)
 
     def _enter(self, found: EntryRows) -> None:
         self.index.add(found.rows, found.vectors, [PENALTY[stance] for stance in found.stances])
@@ -271,6 +289,8 @@ class Namespace:
             self._stances.pop(item, None)
         self.preference_of.update(zip(found.rows, found.preferences, strict=True))
         self.stance_of.update(zip(found.rows, found.stances, strict=True))
+        decided = zip(found.rows, found.stances, found.verifiers, strict=True)
+        self.neutral_by.update((row, number) for row, stance, number in decided if stance is Stance.NEUTRAL)
         self._crc_of.update(zip(found.rows, found.crcs, strict=True))
         self._filtered.clear()
 

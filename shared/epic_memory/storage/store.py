@@ -25,7 +25,7 @@ from epic_memory.storage.tables.proposals import Proposals
 from epic_memory.storage.tables.seen import Seen
 from epic_memory.storage.tables.verdicts import Verdicts
 from epic_memory.types import FloatArray, Preference
-from epic_memory.types.items import content_of
+from epic_memory.types.items import content_of, searched_of
 
 
 class Store(Database):
@@ -117,6 +117,7 @@ class Store(Database):
                 for row, text, metadata in self.read("SELECT row, text, metadata FROM items")
             }
             contents = {row: content_of(text, metadata) for row, (text, metadata) in items.items()}
+            searched = {row: searched_of(text, metadata) for row, (text, metadata) in items.items()}
             preferences = dict(self.read("SELECT row, text FROM preferences"))
             entries = {
                 row: inflated_by(instruction, items[item][0], preferences.get(preference, "")) or contents[item]
@@ -124,7 +125,7 @@ class Store(Database):
                     "SELECT row, item, preference, instruction FROM entries"
                 )
             }
-        return {PREFERENCES: preferences, ENTRIES: entries, ITEMS: contents, ENTITIES: self.graph.entity_names()}
+        return {PREFERENCES: preferences, ENTRIES: entries, ITEMS: searched, ENTITIES: self.graph.entity_names()}
 
     def replace_vectors(self, vectors: Mapping[Table, Mapping[int, FloatArray]]) -> None:
         """Replace the stored embeddings: by table, row to vector."""

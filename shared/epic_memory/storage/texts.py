@@ -13,6 +13,7 @@ from epic_memory.text.lexical_index import LexicalIndex
 from epic_memory.text.stems import Words, words_of
 from epic_memory.text.turns import Turns
 from epic_memory.types import FloatArray, Preference
+from epic_memory.types.items import questions_of
 
 Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, tuple[str, Mapping[str, Any]]]]
 """Returns contents and metadata of texts by their rows."""
@@ -62,7 +63,10 @@ class Texts(VectorTable):
             missing = [row for row in self.rows.tolist() if row not in self._lexical]
             for start in range(0, len(missing), _WORDS_KEPT):
                 contents = self._read(missing[start : start + _WORDS_KEPT])
-                self._lexical.add((row, content) for row, (content, _) in contents.items())
+                self._lexical.add(
+                    (row, "\n".join((content, *questions_of(metadata))))
+                    for row, (content, metadata) in contents.items()
+                )
                 for row, (content, metadata) in contents.items():
                     self._turns.add(row, content, metadata)
         return self._lexical
@@ -80,6 +84,10 @@ class Texts(VectorTable):
     def metadata(self, row: int) -> Mapping[str, Any]:
         """Return the metadata of a text."""
         return self._read([row])[row][1]
+
+    def questions(self, row: int) -> list[str]:
+        """Return the questions that a text answers, if a language model said any."""
+        return questions_of(self.metadata(row))
 
     def worded(self, rows: Sequence[int], preference: Preference, sides: AspectEmbeddings) -> FloatArray:
         """Return the weights of texts' words under a preference, each computed once; shape `(n,)`.

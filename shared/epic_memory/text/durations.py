@@ -56,6 +56,14 @@ LIMIT = re.compile(
     r"(?:on |in )?this (?:time|once|morning|afternoon|evening|week\w*|month|year|trip)|just this once|right now)\s*",
     re.I,
 )
+_BEFORE_END = re.compile(
+    r"(?:from .{1,30} to )?(?:(?:just|only|but|until|till|'?til|up|to|through|for|over|during|by|before|on|in|the|this|"
+    r"these|next|coming) )*",
+    re.I,
+)
+_DAY_IN_WORDS = re.compile(rf"\b(?:{'|'.join(DAYS)}|the \d{{1,2}}(?:st|nd|rd|th))\b", re.I)
+# Days until what has an end that nobody can compute is over.
+_UNKNOWN_END = 30
 # Until when these hold nobody can say.
 OPEN_END = re.compile(
     r"\b(?:until|till|this (?:term|year|summer|winter|spring|autumn|season)|next (?:week|month|few|two|three)|"
@@ -79,6 +87,32 @@ def end_of_fact(text: str) -> datetime | None:
 def end_of(scope: str, now: datetime) -> datetime | None:
     """Return the end that is said: of the day, of the week, or of a day until which something holds."""
     return _in_calendar(_said_end, scope, now)
+
+
+def end_in_words(words: str, now: datetime) -> tuple[datetime, bool]:
+    """Return the end that words alone mean ("till next Tuesday", "two weeks"), and whether they say a day.
+
+    Where they do not ("while my knee heals"), it is some weeks ahead.
+    """
+    core = _BEFORE_END.sub("", words.strip(" .,;!"))
+    nouns = [f"the {core}"] if core[:1].isalpha() else []
+    days = [*nouns, *_DAY_IN_WORDS.findall(core)[-1:]]
+    for said in (f"until {core}", f"the next {core}", words, *(f"until {day}" for day in days)):
+        if (end := end_of(said, now)) is not None and end > now:
+            return end, True
+    end = _in_calendar(_date_alone, core, now)
+    return (end_of_day(now, _UNKNOWN_END), False) if end is None else (end, True)
+
+
+def _date_alone(words: str, now: datetime) -> datetime | None:
+    from dateutil.parser import parse
+    from dateutil.relativedelta import relativedelta
+
+    if not re.search(r"[^\W\d_]", words):
+        return None  # "6", or "03/04/2027", which can be read in two ways
+    end = end_of_day(parse(words, default=end_of_day(now).replace(tzinfo=None)).replace(tzinfo=now.tzinfo))
+    end = end if end > now else end + relativedelta(years=1)
+    return end if now < end <= now + relativedelta(years=2) else None
 
 
 def _in_calendar(find: Callable[[str, datetime], datetime | None], text: str, now: datetime) -> datetime | None:

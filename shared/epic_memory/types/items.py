@@ -15,6 +15,8 @@ from epic_memory.types.validation import checked_moment, checked_text, stable_id
 # Where frameworks put a title, and the name of a file; a source may be anything.
 _TITLES, _FILES = ("title", "subject"), ("file_name", "filename", "file_path", "source")
 _LONGEST_TITLE = 200
+QUESTIONS = "epic_questions"
+"""Key of the metadata of a fact: questions that it answers, as a language model says."""
 # The last part of a path or an address, without the ending of a file.
 _FILE = re.compile(r"([^/\\?#]+?)(?:\.[A-Za-z]\w{0,4})?[/\\]?(?:[?#].*)?$", re.S)
 _PATH = re.compile(r"[/\\]|\.[A-Za-z]\w{0,4}$")
@@ -64,6 +66,11 @@ class Item:
         return content_of(self.text, self.metadata)
 
     @property
+    def searched(self) -> str:
+        """The item's content, and the questions that it answers if a language model said any: what finds it."""
+        return searched_of(self.text, self.metadata)
+
+    @property
     def ends(self) -> float:
         """Seconds since the epoch at which the item expires; infinite for never."""
         return math.inf if self.expires_at is None else self.expires_at.timestamp()
@@ -78,6 +85,17 @@ class Item:
                 "An item must be a string or an Item, not a mapping. Write Item(text=..., metadata=...)."
             )
         return cls(text=checked_text(value, "An item"))
+
+
+def questions_of(metadata: Mapping[str, Any]) -> list[str]:
+    """Return the questions that an item answers, as a language model says."""
+    questions = metadata.get(QUESTIONS)
+    return [each for each in questions if isinstance(each, str)] if isinstance(questions, list) else []
+
+
+def searched_of(text: str, metadata: Mapping[str, Any]) -> str:
+    """Return what finds a text: its content, and the questions that it answers, each on a line."""
+    return "\n".join((content_of(text, metadata), *questions_of(metadata)))
 
 
 def content_of(text: str, metadata: Mapping[str, Any]) -> str:

@@ -40,6 +40,7 @@ class Proposal:
         source: Who read it: "cues", "onboarding", "facts" for what a new fact may change, or the name of a language
             model.
         expires_at: Until when it holds; None for always.
+        ends: The user's words that say until when, if no date could be made of them: `expires_at` is a guess then.
 
     Raises:
         InvalidInputError: for an unknown kind, a missing text, a turn that is none, or a confidence outside (0, 1].
@@ -56,6 +57,7 @@ class Proposal:
     confidence: float = 1.0
     source: str = "cues"
     expires_at: datetime | None = None
+    ends: str = ""
 
     def __post_init__(self) -> None:
         one_of("kind", self.kind, get_args(ProposalKind))
@@ -68,7 +70,7 @@ class Proposal:
                 value = checked_text(value, f"The {name} of a proposal to {self.kind}")
             object.__setattr__(self, name, value.strip())
         checked_text(self.quote, "The quote of a proposal")
-        for name in ("sentence", "speaker"):
+        for name in ("sentence", "speaker", "ends"):
             if not isinstance(getattr(self, name), str):
                 raise InvalidInputError(f"The {name} of a proposal must be a text, not {getattr(self, name)!r}.")
         for name in ("expires_at", "said_at"):
@@ -102,7 +104,8 @@ class Proposal:
     def __str__(self) -> str:
         change = " -> ".join(part for part in (self.old, self.text) if part)
         until = "" if self.expires_at is None else f"  (until {self.expires_at:%Y-%m-%d %H:%M} UTC)"
-        return f"{self.kind.replace('_', ' ')}: {change}{until}"
+        said = f", for {self.ends!r}" if self.ends else ""
+        return f"{self.kind.replace('_', ' ')}: {change}{until[:-1]}{said}{until[-1:]}"
 
 
 def plain(text: str) -> str:

@@ -12,6 +12,9 @@ from epic_memory.errors import VerifierError
 from epic_memory.types import Alignment, Candidate, Decision, Verdict
 from epic_memory.types.validation import writable
 
+EMBEDDED = "embedded-v5"
+"""The name of the verifier without a model."""
+
 
 @runtime_checkable
 class Verifier(Protocol):

@@ -22,7 +22,7 @@ from epic_memory.runtime.threads import in_thread
 from epic_memory.text.chunking import sentences
 from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
 from epic_memory.types.preferences import Aspects, Expansion
-from epic_memory.verification.base import BaseVerifier, Verifier
+from epic_memory.verification.base import EMBEDDED, BaseVerifier, Verifier
 from epic_memory.verification.features import (
     LEAST_LEAN,
     MEASURES,
@@ -117,7 +117,7 @@ class EmbeddedVerifier(BaseVerifier):
         self.encoder = encoder
         self.threshold = threshold
         # Verdicts are stored with this name, so it contains the threshold.
-        self.name = "embedded-v5" if threshold == DEFAULT_THRESHOLD else f"embedded-v5/{threshold!r}"
+        self.name = EMBEDDED if threshold == DEFAULT_THRESHOLD else f"{EMBEDDED}/{threshold!r}"
         self._weights = shipped_weights("static" if encoder.name == BUNDLED_NAME else "other")
         # Without a weight for it, as with other encoders, which take a while for each text, it is not encoded.
         self._looks_beside = bool(self._weights.sure[True].linear.weights[SURE_MEASURES.index("beside")])

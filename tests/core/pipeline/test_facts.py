@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import sqlite3
 import time
@@ -17,6 +18,8 @@ from epic_memory import EpicMemory, Filter, Item
 from epic_memory.errors import BudgetError, DamagedError, InvalidInputError, LMError, UnknownItemError
 from epic_memory.lm import Completion
 from epic_memory.pipeline.facts import LONGEST_FACT, MOST_FACTS
+from epic_memory.types.items import QUESTIONS
+from helpers import HashEncoder
 
 PREFERENCES = ["I avoid hotels with casinos."]
 CODE, NEW_CODE = "The door code is 4471.", "The door code is now 9902."
@@ -341,6 +344,57 @@ def test_a_model_is_not_asked_where_the_words_tell() -> None:
     memory.facts.add(CODE)
     memory.facts.add(NEW_CODE)
     assert texts(memory) == [NEW_CODE] and lm.asked == []
+
+
+PIN, ASKED = "Fuel card PIN is 3318", "What do I type in at the pump?"
+WITH_QUESTIONS = json.dumps({"decision": "new", "number": 0, "questions": [ASKED, "How do I pay for diesel?"]})
+
+
+def test_a_fact_is_found_by_the_questions_that_a_model_says_it_answers(tmp_path: Path) -> None:
+    path, export = tmp_path / "me.epic", tmp_path / "me.jsonl"
+    lm = Answering(WITH_QUESTIONS)
+    with EpicMemory.open(path, [], reserve=0, expander=lm) as memory:
+        memory.facts.add(CAR)
+        assert not memory.search(ASKED)
+        memory.facts.add(PIN)
+        assert len(lm.asked) == 1
+        (hit,) = memory.search(ASKED)
+        assert hit.text == hit.content == PIN and hit.item.metadata == {QUESTIONS: [ASKED, "How do I pay for diesel?"]}
+        assert ASKED not in memory.context(ASKED) and PIN in memory.context(ASKED)
+        # It is the same fact, which is not asked about again.
+        assert [edit.kind for edit in memory.facts.add(PIN).edits] == ["duplicate"] and len(lm.asked) == 1
+        memory.file.export(export)
+    with EpicMemory.import_(export, tmp_path / "copy.epic", reserve=0) as memory:
+        assert [each.score for each in memory.search(ASKED)] == [hit.score]
+    with EpicMemory.open(path, reserve=0) as memory:
+        assert [each.score for each in memory.search(ASKED)] == [hit.score]
+        memory.facts.add("My fuel card PIN is now 7750.")
+        memory.facts.undo(memory.facts.edits()[0])
+        assert [each.score for each in memory.search(ASKED)] == [hit.score]
+        (found,) = memory.search(ASKED)
+        encoder = HashEncoder()
+        memory.file.reencode(encoder)
+        space = memory._session.space()
+        stored = space.texts.vectors[space.texts.places(sorted(space.facts))]
+        expected = encoder.encode([fact.searched for fact in memory.facts])
+        assert (stored * expected).sum(axis=1).min() > 0.99
+        memory.forget(found.item.id)
+    assert b"at the pump" not in path.read_bytes()
+
+
+MANY = [f"{ASKED} {number}" for number in range(9)]
+LISTED = {"some": [ASKED, 7, "", None], "long": [ASKED * 9], "no list": ASKED, "no text": {"a": ASKED}, "many": MANY}
+KEPT = {"some": [ASKED], "no list": [ASKED], "many": MANY[:3]}
+
+
+@pytest.mark.parametrize("listed", LISTED)
+def test_questions_that_are_none_are_left_out(listed: str) -> None:
+    lm = Answering(json.dumps({"decision": "new", "number": 0, "questions": LISTED[listed]}))
+    memory = EpicMemory([], expander=lm)
+    memory.facts.add(CAR)
+    report = memory.facts.add(PIN)
+    assert memory.facts[1].metadata.get(QUESTIONS) == KEPT.get(listed)
+    assert not any("scripted" in warning for warning in report.warnings)
 
 
 # history

@@ -134,7 +134,6 @@ def test_what_another_owns_is_another_thing(first: str, second: str) -> None:
         ("My car is a Skoda.", "I have sold my car.", "end"),
         ("I live in Porto.", "I live in Braga now.", "replace"),
         ("My meeting with Ana is on Tuesday at 10", "My meeting with Ana has been moved to Wednesday at 11", "replace"),
-        ("The team meeting is at 3", "The team meeting has moved to 4", "replace"),
         ("I play the piano on Mondays", "I have stopped playing the piano", "end"),
     ],
 )

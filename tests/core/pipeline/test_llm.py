@@ -389,3 +389,83 @@ def test_a_model_that_contradicts_itself_is_believed_once(path: Path) -> None:
             stances.append(sorted((entry.instruction, entry.stance) for entry in entries))
     assert stances[0] == stances[1] == stances[2] and len(stances[0]) == 8
     assert said.total() == 8
+
+
+# a memory that was built without a model
+
+
+BEAN_NOTES = ["Kidney beans have to be soaked overnight.", "Beans are sold by the pound at the market."]
+QUESTION = "Which beans should I cook?"
+
+
+def built_without(path: Path) -> None:
+    with EpicMemory.open(path, PREFERENCES) as memory:
+        memory.add(BEAN_NOTES)
+        assert {stances_of(memory, text) for text in BEAN_NOTES} == {(Stance.NEUTRAL,)}
+        assert memory.preferences.unread == []
+
+
+def stances_of(memory: EpicMemory, text: str) -> tuple[Stance, ...]:
+    (item,) = [item for item in memory.items() if item.text == text]
+    return tuple(entry.stance for entry in memory.explain(item.id).entries if entry.preference == BEANS)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("discards", [False, True], ids=["keeps", "discards"])
+def test_what_came_before_the_model_is_judged_by_a_question_and_preferences_are_read(
+    mind: Mind, path: Path, is_async: bool, discards: bool
+) -> None:
+    built_without(path)
+    mind.stance = None if discards else Stance.CONFLICTS
+    options: dict[str, Any] = {"llm": Own(mind), "tau": -1.0, "on_demand": 60.0}
+    with EpicMemory.open(path, **options) as memory:
+        assert memory.preferences.unread == PREFERENCES == list(memory.opening_report.unread)
+        assert mind.asked == 0
+        awaited(is_async, memory, "search", QUESTION)
+        expected = (Stance.NEUTRAL if discards else Stance.CONFLICTS,)
+        assert {stances_of(memory, text) for text in BEAN_NOTES} == {expected}
+        until(lambda: memory.preferences.unread == [])
+        assert {made.source for made in memory.preferences.aspects().values()} == {"model"}
+    asked = mind.asked
+    with EpicMemory.open(path, **options) as memory:
+        assert not memory.opening_report.unread
+        awaited(is_async, memory, "search", QUESTION)
+        awaited(is_async, memory, "retry")
+    assert mind.asked == asked
+    assert {"read", "judge"} == mind.kinds and set(mind.answered.values()) == {1}
+
+
+def test_what_came_before_the_model_is_read_and_judged_within_the_budget(mind: Mind, path: Path, clock: Clock) -> None:
+    built_without(path)
+    options: dict[str, Any] = {"llm": Own(mind, concurrency=1), "tau": -1.0, "on_demand": 60.0}
+    with EpicMemory.open(path, model_budget=1, **options) as memory:
+        report = memory.add(["Another stew of beans."])
+        assert mind.asked == 1 and "1 preferences wait" in str(report)
+        memory.search(QUESTION)
+        assert mind.asked == 1 and stances_of(memory, BEAN_NOTES[0]) == (Stance.NEUTRAL,)
+        clock.pass_by(1)
+        memory._session.model_budget.limit = 100  # type: ignore[union-attr]
+        memory.search(QUESTION)
+        assert stances_of(memory, BEAN_NOTES[0]) == (Stance.SUPPORTS,)
+        until(lambda: memory.preferences.unread == [])
+    assert set(mind.answered.values()) == {1}
+
+
+@pytest.mark.usefixtures("pauses")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_server_that_fails_loses_nothing_that_came_before_it(mind: Mind, path: Path, fault: str) -> None:
+    built_without(path)
+    mind.fault, mind.well = FAULTS[fault], False
+    with LMServer(lambda body: mind(body["messages"])) as server:
+        llm = OllamaLM("tiny", host=server.url, timeout=0.1 if fault == "hangs" else 60.0)
+        with EpicMemory.open(path, llm=llm, tau=-1.0, on_demand=60.0) as memory:
+            assert {hit.text for hit in memory.search(QUESTION)} >= set(BEAN_NOTES)
+            assert {stances_of(memory, text) for text in BEAN_NOTES} == {(Stance.NEUTRAL,)}
+            memory.retry()
+            assert memory.preferences.unread == PREFERENCES
+        mind.well = True
+        with EpicMemory.open(path, llm=OllamaLM("tiny", host=server.url), tau=-1.0, on_demand=60.0) as memory:
+            memory.search(QUESTION)
+            assert {stances_of(memory, text) for text in BEAN_NOTES} == {(Stance.SUPPORTS,)}
+            until(lambda: memory.preferences.unread == [])
+    assert set(mind.answered.values()) == {1}

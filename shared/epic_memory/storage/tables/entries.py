@@ -49,8 +49,8 @@ class EntryRows:
     """The entries of one namespace as columns, for its index.
 
     Attributes:
-        rows, crcs, items, preferences, stances: One for each entry: its row, its checksum, its item's row, its
-            preference's row (-1 without one) and its stance.
+        rows, crcs, items, preferences, stances, verifiers: One for each entry: its row, its checksum, its item's row,
+            its preference's row (-1 without one), its stance, and the number of the verifier that decided.
         vectors: Shape `(n, d)`.
     """
 
@@ -59,6 +59,7 @@ class EntryRows:
     items: list[int]
     preferences: list[int]
     stances: list[Stance]
+    verifiers: list[int]
     vectors: FloatArray
 
 
@@ -227,6 +228,7 @@ class Entries(Repository):
                 items=[row["item"] for row in found],
                 preferences=preferences,
                 stances=[_STANCES.get(row["stance"]) or Stance(row["stance"]) for row in found],
+                verifiers=[row["verifier"] for row in found],
                 vectors=unpacked([row["vector"] for row in found], dimension),
             )
 

@@ -15,7 +15,7 @@ from epic_memory.types.proposals import Proposal, ProposalState, plain
 from epic_memory.types.validation import moment, one_of
 
 _DIGEST = 8
-_WORDS = ("text", "old", "quote", "sentence", "speaker")
+_WORDS = ("text", "old", "quote", "sentence", "speaker", "ends")
 _EXPORTED = tuple(name for name in PROPOSALS.checked if name not in ("namespace", "said"))
 
 
@@ -45,6 +45,7 @@ class Proposals(Repository):
             turn=proposal.turn,
             confidence=float(proposal.confidence),
             source=proposal.source,
+            ends=kept.ends if kept else "",
             expires=None if expires is None else expires.timestamp(),
             at=int(time.time()),
         )
@@ -161,5 +162,6 @@ def _proposal(row: sqlite3.Row | Mapping[str, Any]) -> Proposal:
         turn=row["turn"],
         confidence=row["confidence"],
         source=row["source"],
+        ends=row["ends"],
         expires_at=None if row["expires"] is None else moment(row["expires"]),
     )
