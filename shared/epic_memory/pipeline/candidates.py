@@ -37,36 +37,52 @@ from epic_memory.storage.vector_index import EntryIndex
 from epic_memory.text.turns import names_month
 from epic_memory.types import FloatArray
 from epic_memory.types.verdicts import Stances
+from epic_memory.types.weights import StageWeights
 
-# What sharing all telling words adds.
-WORDED = 0.15
-# What a fact gains that surely answers the question: "We moved to Braga" of "Where do I live?".
-ASKED = 0.7
-# What ranks a turn of a conversation besides: all telling words, the topic of the question that it answers, and being
-# by a speaker or of a month that the query names.
-SAID = 0.85
-ANSWERED = 0.4
-NAMED = 0.2
 # How many candidates are looked at for k hits, at least.
 _LEAST_CANDIDATES = 40
-# A topic so far below what is relevant is none, however sure the best is.
-_LEAST_RELEVANT = 0.13
-# How the topic that is nearest by chance grows with the logarithm of the number of items, beyond a few.
-_BY_CHANCE = 0.02
-_FEW = 40
-_LEAST_FEW = 0.2
-# What the best topic has to be more, by the kind of the question: for any; less for log-odds that the memory is needed,
-# more for log-odds that it is not, and for chat.
-_ASIDE = 0.04
-_SURELY = 0.025
-_HARDLY = 0.035
-_CHAT = 0.25
-# Beside an item that answers, one with less than this share of its topic has to be relevant by itself.
-_LEAST_SHARE = 0.4
-# What nobody has verified needs more.
-_LEAST_LIGHT = 0.05
-# What is told beside the hits has to fit better.
-_LEAST_FACT = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateWeights(StageWeights):
+    """Numbers that find candidates, and tell which are relevant.
+
+    Attributes:
+        worded: What sharing all telling words adds to a topic.
+        asked: What a fact gains that surely answers the question: "We moved to Braga" of "Where do I live?".
+        said: What all telling words lift a turn of a conversation.
+        answered: What the topic of the question that it answers lifts it.
+        named: What being by a speaker or of a month that the query names lifts it.
+        least_relevant: A topic so far below what is relevant is none, however sure the best is.
+        by_chance: Growth of the topic that is nearest by chance with the logarithm of the number of items.
+        few: Number of items beyond which it grows.
+        least_few: Least share of that number that counts.
+        aside: What the best topic has to be more for any question.
+        surely: How much less for each of at most four log-odds that the memory is needed.
+        hardly: How much more for each of at most six log-odds that it is not.
+        chat: How much more for chat.
+        least_share: Share of the best topic below which an item has to be relevant by itself.
+        least_light: How far below what is relevant an item may be that nobody has verified.
+        least_fact: How much more than relevant a fact has to be that is told beside the hits.
+    """
+
+    stage = "candidates"
+    worded: float
+    asked: float
+    said: float
+    answered: float
+    named: float
+    least_relevant: float
+    by_chance: float
+    few: float
+    least_few: float
+    aside: float
+    surely: float
+    hardly: float
+    chat: float
+    least_share: float
+    least_light: float
+    least_fact: float
 
 
 class Shelf(Protocol):
@@ -151,7 +167,7 @@ def candidates(
     rows = shelf.texts.rows
     topics = shelf.cosines(vector)
     exact, lifts = _exact_words(shelf, query, topics)
-    topics += np.float32(WORDED) * exact
+    topics += np.float32(CandidateWeights.shipped().worded) * exact
     earlier = _with_facts(shelf, query, topics, items_allowed) if shelf.facts and query else {}
     if items_allowed is not None:
         keep = np.isin(rows, np.fromiter(items_allowed, dtype=np.int64, count=len(items_allowed)))
@@ -201,7 +217,7 @@ def _with_facts(shelf: Shelf, query: str, topics: FloatArray, allowed: AbstractS
     said = dict(zip(facts, shelf.texts.contents(facts), strict=True))
     places = shelf.texts.places(facts)
     scores = answer_scores(query, list(said.values()))
-    topics[places] += np.float32(ASKED) * answering(scores)
+    topics[places] += np.float32(CandidateWeights.shipped().asked) * answering(scores)
     keep = [place for place, row in enumerate(facts) if allowed is None or row in allowed]
     shown = [facts[place] for place in keep]
     replaced = held_back(query, [said[row] for row in shown], scores[keep])
@@ -221,6 +237,7 @@ def of_months(shelf: Shelf, query: str) -> frozenset[int] | None:
 
 def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return L(x) of each text, shape `(n,)`, and lift(q, x) in two parts, shape `(2, n)`."""
+    weights = CandidateWeights.shipped()
     lifts = np.zeros((2, len(cosines)), dtype=np.float32)
     if not query or not len(index := shelf.texts.lexical()):
         return lifts[0], lifts
@@ -235,12 +252,12 @@ def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatAr
     turns, answers, questions = (texts.places(some) if len(some) else some for some in rows)
     if len(answers):
         has[:, answers] |= has[:, questions]
-        lifts[0, answers] = np.float32(ANSWERED) * np.maximum(cosines[questions], 0.0)
+        lifts[0, answers] = np.float32(weights.answered) * np.maximum(cosines[questions], 0.0)
     exact: FloatArray = (np.array([share for _, share in shares], dtype=np.float32)[:, None] * has).sum(axis=0)
     if len(turns):
-        lifts[0, turns] += np.float32(SAID) * exact[turns]
+        lifts[0, turns] += np.float32(weights.said) * exact[turns]
         for named in texts.turns().named(query):
-            lifts[1, texts.places(named)] += np.float32(NAMED)
+            lifts[1, texts.places(named)] += np.float32(weights.named)
     return exact, lifts
 
 
@@ -282,28 +299,37 @@ def least_topic(
         kind: Of the question. One that needs no memory ("How do I boil an egg?") has to be nearer to be answered by it.
         mattering: How much a preference matters to it, in [0, 1]: then the memory has something to say.
     """
+    weights = CandidateWeights.shipped()
     if min_score is None:
         return -np.inf
     if isinstance(min_score, float):
         return min_score
     enough = default_relevant(encoder)
     best = float(topics.max(initial=-np.inf))
-    if best < enough + _BY_CHANCE * math.log(max(_LEAST_FEW, count / _FEW)) + _impersonal(kind, mattering):
+    if best < enough + weights.by_chance * math.log(max(weights.least_few, count / weights.few)) + _impersonal(
+        kind, mattering
+    ):
         return float(np.inf)
-    return max(enough - _LEAST_RELEVANT, 2.0 * enough - best, min(enough, _LEAST_SHARE * best))
+    return max(enough - weights.least_relevant, 2.0 * enough - best, min(enough, weights.least_share * best))
 
 
 def _impersonal(kind: QuestionKind | None, mattering: float) -> float:
     """Return how much nearer than others the best text has to be for a question of this kind, in [-0.06, 0.5]."""
+    weights = CandidateWeights.shipped()
     if kind is None:
         return 0.0
     personal = kind.personal if kind.personal > 0.0 else kind.personal * (1.0 - mattering)
-    return _ASIDE - _SURELY * min(max(personal, 0.0), 4.0) + _HARDLY * min(max(-personal, 0.0), 6.0) + _CHAT * kind.chat
+    return (
+        weights.aside
+        - weights.surely * min(max(personal, 0.0), 4.0)
+        + weights.hardly * min(max(-personal, 0.0), 6.0)
+        + weights.chat * kind.chat
+    )
 
 
 def facts_among(shelf: Shelf, found: Candidates, encoder: object) -> list[tuple[int, float]]:
     """Return the facts of the user that are worth telling among candidates: item rows with their topics, best first."""
-    least = default_relevant(encoder) + _LEAST_FACT
+    least = default_relevant(encoder) + CandidateWeights.shipped().least_fact
     topics = zip(found.rows, found.topics.tolist(), strict=True)
     return [(row, float(topic)) for row, topic in topics if row in shelf.facts and topic >= least]
 
@@ -350,5 +376,7 @@ def worth_ranking(
         if fitting is not None:
             keep |= fitting >= least
         light = np.array([shelf.light(row) for row in found.rows], dtype=bool)
-        keep &= ~light | (found.topics >= np.float64(default_relevant(encoder) - _LEAST_LIGHT))
+        keep &= ~light | (
+            found.topics >= np.float64(default_relevant(encoder) - CandidateWeights.shipped().least_light)
+        )
     return found.only(keep)

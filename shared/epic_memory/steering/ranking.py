@@ -27,22 +27,39 @@ from numpy.typing import NDArray
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.types import PENALTY, FloatArray, Preference, Stance
 from epic_memory.types.verdicts import Stances
+from epic_memory.types.weights import StageWeights
 
-YIELDS = 0.6
-# Gain of a text that suits a preference which matters fully, and how far from the best topic of those that do not
-# conflict nothing is left of it.
-SUPPORTS = 0.15
-_NEAR_THE_BEST = 0.2
-# Gain of the topic, for the threshold of relevance alone, of a text that suits a preference which matters fully.
-FITS = 0.2
-_RATHER = 0.5
-# Weight of a preference that the query itself does not show to matter: the text does, as it is about the topic.
-_LEAST_WEIGHT = 0.3
 _STANCES = {stance.value: stance for stance in Stance}
-# How many of the nearest texts say which preferences matter, and how much more the nearest of them count.
-_VOTERS, _NEARER_VOTES = 8, 12.0
 # Distance in score between a text and the one that it yields to.
 _STEP = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class StanceWeights(StageWeights):
+    """Numbers of the ranking by verdicts.
+
+    Attributes:
+        yields: How much less topic than a text that conflicts with a preference of firmness 1 another needs to
+            stand before it, as a share.
+        supports: Gain of a text that suits a preference which matters fully.
+        near_the_best: How far from the best topic of those that do not conflict nothing is left of this gain.
+        fits: Gain of the topic of such a text, for the threshold of relevance alone.
+        rather: Weight from which a preference rather matters than not.
+        least_weight: Weight of a preference that the query itself does not show to matter: the text does, as it
+            is about the topic.
+        voters: How many of the nearest texts say which preferences matter.
+        nearer_votes: How much more the nearest of them count.
+    """
+
+    stage = "stances"
+    yields: float
+    supports: float
+    near_the_best: float
+    fits: float
+    rather: float
+    least_weight: float
+    voters: int
+    nearer_votes: float
 
 
 def stances_in(metadata: Mapping[str, Any]) -> Stances:
@@ -83,8 +100,9 @@ def votes(stances: Sequence[Stances], topics: FloatArray, preferences: Sequence[
     Returns:
         The shares, shape `(m,)`; None if none of the texts was judged.
     """
-    nearest = np.argsort(-topics, kind="stable")[:_VOTERS]
-    weights = np.exp((topics[nearest] - topics[nearest].max(initial=-1.0)) * _NEARER_VOTES)
+    weights = StanceWeights.shipped()
+    nearest = np.argsort(-topics, kind="stable")[: weights.voters]
+    weights = np.exp((topics[nearest] - topics[nearest].max(initial=-1.0)) * weights.nearer_votes)
     weights /= weights.sum() or 1.0
     place = {one.text: number for number, one in enumerate(preferences)}
     shares = np.zeros(len(preferences), dtype=np.float32)
@@ -178,10 +196,11 @@ class Verdicts:
         Args:
             relevant: Which texts are relevant by their topic alone, shape `(n,)`.
         """
-        surely = np.where(self.weights >= _RATHER, self.weights, np.float32(0.0))
+        weights = StanceWeights.shipped()
+        surely = np.where(self.weights >= weights.rather, self.weights, np.float32(0.0))
         if self.decide:
             surely = np.maximum(surely, self.stances[Stance.CONFLICTS][relevant].any(axis=0))
-        gained: FloatArray = np.float32(FITS) * (self.stances[Stance.SUPPORTS] @ surely)
+        gained: FloatArray = np.float32(weights.fits) * (self.stances[Stance.SUPPORTS] @ surely)
         gained[self.against] = 0.0
         return gained
 
@@ -192,12 +211,13 @@ class Verdicts:
             scores: Of the texts, shape `(n,)`.
             topics: Their nearness to the topic of the query, shape `(n,)`.
         """
+        weights = StanceWeights.shipped()
         if not len(scores) or not self.decide:
             return scores
         best = topics[~self.against].max(initial=-1.0)
-        near = np.clip(1.0 - (best - topics) / np.float32(_NEAR_THE_BEST), 0.0, 1.0)
-        gained = np.float32(SUPPORTS) * near * (self.stances[Stance.SUPPORTS] @ self.weights)
-        felt = np.maximum(self.weights, np.float32(_LEAST_WEIGHT))
+        near = np.clip(1.0 - (best - topics) / np.float32(weights.near_the_best), 0.0, 1.0)
+        gained = np.float32(weights.supports) * near * (self.stances[Stance.SUPPORTS] @ self.weights)
+        felt = np.maximum(self.weights, np.float32(weights.least_weight))
         lost = sum(
             np.float32(penalty) * (self.stances[stance] @ felt) for stance, penalty in PENALTY.items() if penalty
         )
@@ -213,7 +233,7 @@ class Verdicts:
         if not against.any() or against.all():
             return scores
         rows, others = np.flatnonzero(against), np.flatnonzero(~against)
-        least = 1.0 - YIELDS * np.where(conflicts[rows], self.firmness, 0.0).max(axis=1)
+        least = 1.0 - StanceWeights.shipped().yields * np.where(conflicts[rows], self.firmness, 0.0).max(axis=1)
         instead = (conflicts[rows].astype(np.float32) @ self.stances[Stance.SUPPORTS][others].T.astype(np.float32)) > 0
         instead |= topics[others] >= least[:, None] * topics[rows][:, None]
         lowest = np.where(instead, scores[others], np.inf).min(axis=1)

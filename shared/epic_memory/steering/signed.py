@@ -32,7 +32,7 @@ liked or avoided, and g a step from 0 to 1: a text about something else neither 
 
 If raw texts can be searched only by a vector, the vector is
 
-    q~ ~ t + s * turn,   t = E(q) + sum_p w_p E(p),   turn = sum_p w_p (a * mean E(liked) - b * mean E(avoided)).
+    q~ ~ t + s * turn,   t = E(q) + sum_p w_p E(p),   turn = sum_p w_p (mean E(liked) - mean E(avoided)).
 
 t is the topic: Eq. 8 with all relevant preferences in place of the nearest one. Avoided phrases are about the topic,
 too, so the turn would lead away from the subject of the query: if it points away from t, only its part at right angles
@@ -81,41 +81,57 @@ from epic_memory.steering.relevance import (
 from epic_memory.text.statements import statement_of
 from epic_memory.text.stems import Words, words_of
 from epic_memory.types import FloatArray, Preference
+from epic_memory.types.weights import StageWeights
 
-# Smallest rel(p) at which a preference steers at all, and the growth of the strength with it.
-LEAST = -1.5
-STEEPNESS = 1.5
-# How sharply the nearest preference takes the largest share.
-KAPPA = 20.0
-# Weights of the liked and the avoided phrases in the turn, and s, the length of the turn.
-LIKED_WEIGHT = 1.0
-AVOIDED_WEIGHT = 1.0
-TURN = 2.0
-# Weights of a text's subject and of its evidence next to its cosine with the query; the nearness from which it is about
-# a preference, and the steepness of that step. Chosen on cases of our own, round numbers in flat optima.
-ABOUT = 0.5
-SAYS_FOUND = 0.45
-SAYS_WRITTEN = 0.7
-SAYS = 2.0
-SATURATION = 2.0
-MIDDLE = 0.3
-STEP = 20.0
-# A candidate may be this much further from the topic than the nearest one; beyond that, the distance is subtracted this
-# many times.
-SLACK = 0.2
-OFF_TOPIC = 2.0
-# Largest difference at which two preferences are about equally near.
-TIE = 0.02
-# How much less likely, in log-odds, a preference matters to a question by how much nearer another one is.
-COMPETES = 10.0
-# How much nearer a preference is to a question if all that answers it was judged to follow or break the preference.
-VOTE = 0.6
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringWeights(StageWeights):
+    """Numbers of signed steering.
+
+    Attributes:
+        least: Smallest rel(p) at which a preference steers at all.
+        steepness: Growth of the strength with rel(p).
+        kappa: How sharply the nearest preference takes the largest share.
+        turn: Length of the turn, s.
+        about: Weight of a text's subject next to its cosine with the query.
+        says_found: Weight of its evidence, in a search.
+        says_written: The same, for a preference whose expansion was written for it.
+        says: The same, among candidates to choose from.
+        saturation: The evidence of which a text has 76 %.
+        middle: Nearness from which a text is about a preference.
+        step: Steepness of that step.
+        slack: How much further from the topic than the nearest a text may be.
+        off_topic: Factor of the distance beyond, which is subtracted.
+        tie: Largest difference at which two preferences are about equally near.
+        competes: How much less likely, in log-odds, a preference matters by how much nearer another one is.
+        vote: How much nearer a preference is if all that answers the query was judged to follow or break it.
+        felt: Share below which a preference is skipped, as it hardly changes the order.
+    """
+
+    stage = "steering"
+    least: float
+    steepness: float
+    kappa: float
+    turn: float
+    about: float
+    says_found: float
+    says_written: float
+    says: float
+    saturation: float
+    middle: float
+    step: float
+    slack: float
+    off_topic: float
+    tie: float
+    competes: float
+    vote: float
+    felt: float
+
+
 # A longer text is no question with a name in it; no question has more names that tell what it is about.
 _LONGEST_QUESTION, _MOST_NAMES = 500, 8
 # Length of a vector of which nothing is left.
 _NOTHING = 1e-6
-# Preferences with a smaller share are skipped: they hardly change the order.
-_FELT = 0.02
 
 
 class QueryNames(NamedTuple):
@@ -181,9 +197,9 @@ class Signed:
         directions = np.zeros_like(self.vectors)
         for row, sides in enumerate(self._sides):
             if len(sides.liked):
-                directions[row] += LIKED_WEIGHT * sides.liked.mean(axis=0)
+                directions[row] += sides.liked.mean(axis=0)
             if len(sides.avoided):
-                directions[row] -= AVOIDED_WEIGHT * sides.avoided.mean(axis=0)
+                directions[row] -= sides.avoided.mean(axis=0)
         return directions
 
     @cached_property
@@ -232,7 +248,10 @@ class Signed:
         if turns:
             turn = np.float32(chosen.strength) * (by @ self._directions[chosen.rows])
             vector = _unit(
-                topic + np.float32(TURN) * (turn - np.float32(min(float(turn @ vector), 0.0)) * vector), query
+                topic
+                + np.float32(SteeringWeights.shipped().turn)
+                * (turn - np.float32(min(float(turn @ vector), 0.0)) * vector),
+                query,
             )
         return vector
 
@@ -267,6 +286,7 @@ class Signed:
             kind: Of the question, if it is known: to some kinds no preference matters.
             votes: For each preference the share, in [0, 1], of what was found that was judged to follow or break it.
         """
+        weights = SteeringWeights.shipped()
         decided = by_preference(kind)
         vectors = self.vectors if only is None else self.vectors[only]
         # Preferences are few: plain numbers are faster than short arrays.
@@ -278,7 +298,7 @@ class Signed:
         near, odds, reached = self._weighed(query, candidates, rows, names, kind, votes)
         every = self._not_overruled(list(range(len(rows))), near, rows)
         # Most questions are about one preference: the nearest explains the others away.
-        behind = [COMPETES * (near[every[0]] - near[place]) for place in every]
+        behind = [weights.competes * (near[every[0]] - near[place]) for place in every]
         matters = tuple(
             (self.preferences[rows[place]], decided * _chance(odds[place] - less))
             for place, less in zip(every, behind, strict=True)
@@ -286,7 +306,7 @@ class Signed:
         places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], near, rows)
         if not places:
             return Chosen([], [], [], 0.0, nearest, matters)
-        shares = [math.exp(KAPPA * (near[place] - near[places[0]])) for place in places]
+        shares = [math.exp(weights.kappa * (near[place] - near[places[0]])) for place in places]
         total = sum(shares)
         best = max(odds[place] for place in places)
         return Chosen(
@@ -308,6 +328,7 @@ class Signed:
         votes: FloatArray | None,
     ) -> tuple[list[float], list[float], list[bool]]:
         """Return near(p) and rel(p) of the preferences in some rows, and whether each may steer."""
+        weights = SteeringWeights.shipped()
         known = candidates if candidates is not None and len(candidates) else None
         every = features(query, self.vectors, self._samples, self._nearness, known, kind)
         if names is not None:
@@ -317,10 +338,10 @@ class Signed:
             )
             every[0] = np.where(apart, near, every[0])
         if votes is not None:
-            every[0] = every[0] + np.float32(VOTE) * votes
+            every[0] = every[0] + np.float32(weights.vote) * votes
         found = [feature[rows] for feature in every]
         odds = relevance(self.encoder, found, candidates=known is not None)
-        reached = odds >= LEAST if self.floor is None else found[0] >= self.floor
+        reached = odds >= weights.least if self.floor is None else found[0] >= self.floor
         return found[0].tolist(), odds.tolist(), reached.tolist()
 
     def _not_overruled(self, places: list[int], relevances: list[float], rows: list[int]) -> list[int]:
@@ -334,7 +355,7 @@ class Signed:
                 pair = min(rows[one], rows[other]), max(rows[one], rows[other])
                 if pair in self._clashes and overruled.isdisjoint((one, other)):
                     loses = other
-                    if relevances[one] - relevances[other] <= TIE:
+                    if relevances[one] - relevances[other] <= SteeringWeights.shipped().tie:
                         # Both are about equally near: the firmer one wins, then the later.
                         loses = min(one, other, key=lambda place: (self._firmness(rows[place]), rows[place]))
                     overruled.add(loses)
@@ -355,6 +376,7 @@ class Signed:
         kind: QuestionKind | None,
     ) -> FloatArray:
         """Score texts by their cosines with E(q) and their evidence for or against preferences, shape `(n,)`."""
+        weights = SteeringWeights.shipped()
         chosen = self.choose(query, only, vectors, kind=kind)
         scores = vectors @ query
         if not chosen.rows:
@@ -362,11 +384,11 @@ class Signed:
         text_words = [words_of(text) for text in texts] if words is None else words
         toward = scores.copy()
         for row, weight in zip(chosen.rows, chosen.weights, strict=True):
-            if weight >= _FELT:
+            if weight >= weights.felt:
                 evidence, _ = self._evidence(row, query, vectors, text_words, toward)
-                scores += np.float32(chosen.strength * weight * SAYS) * evidence
+                scores += np.float32(chosen.strength * weight * weights.says) * evidence
         if scaled:
-            scores /= np.float32(1.0 + chosen.strength * SAYS)
+            scores /= np.float32(1.0 + chosen.strength * weights.says)
         return scores
 
     def score_found(
@@ -379,29 +401,33 @@ class Signed:
         bounds: Callable[[int], tuple[FloatArray, FloatArray]] | None = None,
     ) -> FloatArray:
         """Score the texts of a search result, shape `(n,)`: by the topic first, then by their evidence."""
+        weights = SteeringWeights.shipped()
         scores = topics.astype(np.float32, copy=True)
         if not chosen.rows:
             return scores
-        scores -= np.float32(OFF_TOPIC) * np.maximum(topics.max(initial=-1.0) - topics - np.float32(SLACK), 0.0)
+        scores -= np.float32(weights.off_topic) * np.maximum(
+            topics.max(initial=-1.0) - topics - np.float32(weights.slack), 0.0
+        )
         toward = vectors @ query
-        middle = MIDDLE + default_relevant(self.encoder) - RELEVANT
+        middle = weights.middle + default_relevant(self.encoder) - RELEVANT
         for row, weight in zip(chosen.rows, chosen.weights, strict=True):
-            if weight >= _FELT:
+            if weight >= weights.felt:
                 evidence, about = self._evidence(
                     row, query, vectors, words(self.preferences[row], self._sides[row]), toward
                 )
                 if bounds is not None:
                     evidence = np.clip(evidence, *bounds(row))
-                speaks = 1.0 / (1.0 + np.exp(np.float32(-STEP) * (about - np.float32(middle))))
-                gained = np.float32(ABOUT) * about + np.float32(self._says(row)) * evidence * speaks
+                speaks = 1.0 / (1.0 + np.exp(np.float32(-weights.step) * (about - np.float32(middle))))
+                gained = np.float32(weights.about) * about + np.float32(self._says(row)) * evidence * speaks
                 scores += np.float32(chosen.strength * weight) * gained
-        scores /= np.float32(1.0 + chosen.strength * (ABOUT + SAYS_WRITTEN))
+        scores /= np.float32(1.0 + chosen.strength * (weights.about + weights.says_written))
         return scores
 
     def _says(self, row: int) -> float:
         """Return the weight of a text's evidence: larger if the expansion was written for the preference."""
+        weights = SteeringWeights.shipped()
         sides = self._sides[row]
-        return SAYS_WRITTEN if len(sides.expanded) and not sides.borrowed else SAYS_FOUND
+        return weights.says_written if len(sides.expanded) and not sides.borrowed else weights.says_found
 
     def _evidence(
         self,
@@ -419,7 +445,7 @@ class Signed:
         near, to_keys = cosines[:, 1:], keys[1:] @ query
         expanded = near[:, own:] - toward[:, None] * to_keys[own:]
         scores = stance_scores(sides, words, near[:, :own], toward, to_keys[:own], expanded)
-        evidence: FloatArray = np.tanh(scores / np.float32(SATURATION))
+        evidence: FloatArray = np.tanh(scores / np.float32(SteeringWeights.shipped().saturation))
         return evidence, about
 
     @cached_property
@@ -432,7 +458,7 @@ class Signed:
 
 
 def _chance(odds: float) -> float:
-    return 1.0 / (1.0 + math.exp(-STEEPNESS * max(-40.0, min(odds, 40.0))))
+    return 1.0 / (1.0 + math.exp(-SteeringWeights.shipped().steepness * max(-40.0, min(odds, 40.0))))
 
 
 def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:
