@@ -29,7 +29,7 @@ from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types import BuildReport, Item, Preference, checked_text
 from epic_memory.types.modes import MinScore, Mode, StancePolicy
 from epic_rerank import LearnedReranker
-from epic_rerank.selection import GRAPH
+from epic_rerank.selection import GraphSelection
 
 
 class OpenOptions(Options, total=False):
@@ -320,7 +320,7 @@ class GraphMemory:
                 select,
                 namespace=None,
                 plain=keys == "both",
-                policy=GRAPH,
+                policy=GraphSelection,
             ),
         )
         if self._reader.encoder is not self._session.encoder:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from epic_learn.boundaries import doubtful_from, own_words
 from epic_learn.conversations import Turn
-from epic_learn.cues import DOUBTFUL, said_at
+from epic_learn.cues import CueWeights, said_at
 from epic_learn.durations import end_of_day
 from epic_learn.references import Known, means_the_same
 from epic_memory.errors import InvalidInputError
@@ -28,7 +28,6 @@ _MOST_TOKENS = 900
 _MOST_PROPOSALS = 12
 _TURNS, _CHARACTERS = 12, 6000
 _MOST_KNOWN = 60
-_CONFIDENCE = 0.8
 _BEGINNING = 3  # letters
 
 _KINDS = {letters(kind): kind for kind in get_args(ProposalKind)}
@@ -150,7 +149,8 @@ def _quoted(quote: str, turns: Sequence[Turn]) -> tuple[Turn, str, float] | None
     for turn in turns:
         own = own_words(turn.text) if turn.role == "user" else ""
         if match := re.search(words, own):
-            confidence = _CONFIDENCE if match.start() < doubtful_from(own) else DOUBTFUL
+            trusted = match.start() < doubtful_from(own)
+            confidence = CueWeights.shipped().changing if trusted else CueWeights.shipped().doubtful
             return turn, turn.text[match.start() : match.end()], confidence
     return None
 

@@ -16,7 +16,7 @@ from epic_memory.types.validation import one_of
 from epic_rerank import SIGNALS, LearnedReranker
 from epic_rerank.features import features_of
 from epic_rerank.reranker import CANDIDATES, feedback_event
-from epic_rerank.selection import MEMORY, Policy, taken
+from epic_rerank.selection import MemorySelection, Policy, taken
 
 Select: TypeAlias = Literal["k", "adaptive"]
 """How many hits: k, or as many as the question needs, at most k."""
@@ -80,7 +80,7 @@ def checked_choice(
     *,
     namespace: str | None,
     plain: bool,
-    policy: Policy = MEMORY,
+    policy: type[Policy] = MemorySelection,
 ) -> Choice | None:
     """Return what a search chooses, or None for the k results as they are.
 
@@ -106,7 +106,7 @@ def checked_choice(
         raise InvalidInputError(f"reranker must be a LearnedReranker or True, not {type(reranker).__name__}.")
     elif reranker and reranker.encoder not in ("", session.encoder.fingerprint):
         raise InvalidInputError("This reranker was trained with another encoder. Train it again: epic rerank train.")
-    return Choice(reranker=reranker or None, policy=policy if select == "adaptive" else None)
+    return Choice(reranker=reranker or None, policy=policy.shipped() if select == "adaptive" else None)
 
 
 def own_reranker(session: Session, namespace: str) -> LearnedReranker:

@@ -100,9 +100,9 @@ def votes(stances: Sequence[Stances], topics: FloatArray, preferences: Sequence[
     Returns:
         The shares, shape `(m,)`; None if none of the texts was judged.
     """
-    weights = StanceWeights.shipped()
-    nearest = np.argsort(-topics, kind="stable")[: weights.voters]
-    weights = np.exp((topics[nearest] - topics[nearest].max(initial=-1.0)) * weights.nearer_votes)
+    numbers = StanceWeights.shipped()
+    nearest = np.argsort(-topics, kind="stable")[: numbers.voters]
+    weights = np.exp((topics[nearest] - topics[nearest].max(initial=-1.0)) * numbers.nearer_votes)
     weights /= weights.sum() or 1.0
     place = {one.text: number for number, one in enumerate(preferences)}
     shares = np.zeros(len(preferences), dtype=np.float32)

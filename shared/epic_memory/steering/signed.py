@@ -68,7 +68,6 @@ from epic_memory.preferences.parser import aspects_of
 from epic_memory.runtime.effects import Effects
 from epic_memory.steering.question_kind import QuestionKind, by_preference
 from epic_memory.steering.relevance import (
-    RELEVANT,
     Nearness,
     Samples,
     default_relevant,
@@ -409,7 +408,7 @@ class Signed:
             topics.max(initial=-1.0) - topics - np.float32(weights.slack), 0.0
         )
         toward = vectors @ query
-        middle = weights.middle + default_relevant(self.encoder) - RELEVANT
+        middle = weights.middle + default_relevant(self.encoder) - default_relevant(None)
         for row, weight in zip(chosen.rows, chosen.weights, strict=True):
             if weight >= weights.felt:
                 evidence, about = self._evidence(

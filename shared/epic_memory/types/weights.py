@@ -39,13 +39,15 @@ class StageWeights:
         found: W | None = _in_use.get(cls)
         if found is None:
             values = cls.record()["weights"]
-            found = _in_use[cls] = cls(**{key: tuple(one) if isinstance(one, list) else one for key, one in values.items()})
+            found = _in_use[cls] = cls(
+                **{key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
+            )
         return found
 
 
 @contextmanager
 def used(*weights: StageWeights) -> Iterator[None]:
-    """Use other weights within a block, for scripts that choose or judge them; what was computed before keeps its own."""
+    """Use other weights within a block, for scripts that choose or judge them; what is computed already stays."""
     before = [type(one).shipped() for one in weights]
     _in_use.update({type(one): one for one in weights})
     try:
