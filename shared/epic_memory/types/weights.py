@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 W = TypeVar("W", bound="StageWeights")
@@ -27,10 +28,14 @@ class StageWeights:
     stage: ClassVar[str]
 
     @classmethod
+    def path(cls) -> Path:
+        """Return the JSON file."""
+        return Path(str(files(cls.__module__.partition(".")[0]))) / "data" / "weights" / f"{cls.stage}.json"
+
+    @classmethod
     def record(cls) -> dict[str, Any]:
-        """Return the JSON file: the weights, what chose them, and on what they were judged."""
-        path = files(cls.__module__.partition(".")[0]) / "data" / "weights" / f"{cls.stage}.json"
-        read: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        """Return what the JSON file says: the weights, what chose them, and on what they were judged."""
+        read: dict[str, Any] = json.loads(cls.path().read_text(encoding="utf-8"))
         return read
 
     @classmethod
