@@ -1,4 +1,4 @@
-"""Chooses the weights of `epic_memory.preferences.evidence` on options of our own, and prints them.
+"""Chooses the weights of `epic_memory.preferences.evidence` on options of our own, and writes them (`evidence.json`).
 
     python shared/tools/fit_evidence.py [--teacher FOLDER]
 
@@ -17,9 +17,9 @@ import numpy as np
 
 from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_memory.encoders.base import Encoder
-from epic_memory.preferences.evidence import FEATURES, embed_aspects, features
+from epic_memory.preferences.evidence import FEATURES, EvidenceWeights, embed_aspects, features
 from epic_memory.text.stems import words_of
-from fitting import Array, choice, written
+from fitting import Array, choice, write_weights, written
 
 RIDGE = 5.0
 FOLDS = 5
@@ -81,15 +81,25 @@ def main() -> None:
         for number, one in enumerate(tables):
             scores = one[~fit] @ found
             right[number, ~fit] = (scores[:, :1] > scores[:, 1:]).all(axis=1)
+    judged = {}
     for encoder, row in zip(encoders, right, strict=True):
         plain = weights == 1.0
         print(
             f"{encoder.name}: first in {row[plain].mean():.3f} of plain cases left out,"
             f" {row[~plain].mean():.3f} of others"
         )
+        judged[f"{encoder.name}: first in plain cases left out, others"] = [
+            round(float(row[which].mean()), 3) for which in (plain, ~plain)
+        ]
     found = choice(np.concatenate(tables), np.tile(weights, len(tables)), signs(), RIDGE)
-    for name, weight in zip(FEATURES, found[1:] / found[0], strict=True):
-        print(f'    "{name}": {weight:.2f},')
+    weight_of = {name: round(float(weight), 2) for name, weight in zip(FEATURES, found[1:] / found[0], strict=True)}
+    write_weights(
+        EvidenceWeights,
+        "shared/tools/fit_evidence.py",
+        {"features": weight_of},
+        on="written/options.jsonl, written/preferences.jsonl",
+        judged=judged,
+    )
 
 
 if __name__ == "__main__":
