@@ -84,6 +84,7 @@ class VerificationWeights(StageWeights):
             Bees may refer to:".
         telling: Idf at which a phrase of the expansion counts fully; phrases with less count in proportion.
         sharpness: Exponent by which a near sentence counts more than a far one.
+        spoken_of: Probability from which a cross-encoder's liked or avoided phrases count as mentioned.
     """
 
     stage = "verification"
@@ -93,6 +94,7 @@ class VerificationWeights(StageWeights):
     note: int
     telling: float
     sharpness: float
+    spoken_of: float
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ from epic_memory.encoders.base import Encoder
 from epic_memory.preferences.evidence import (
     FEATURES,
     GROUPS,
-    EvidenceWeights,
     AspectEmbeddings,
+    EvidenceWeights,
     embed_aspects,
     embedding_aspects,
     expanded_lean,
@@ -168,8 +168,9 @@ def test_a_denied_kind_is_not_said() -> None:
 
 
 def test_weights_exist_for_every_feature() -> None:
-    assert len(set(FEATURES)) == len(FEATURES) == len(WEIGHTS)
-    assert np.isfinite(WEIGHTS).all()
+    weights = EvidenceWeights.shipped()
+    assert len(set(FEATURES)) == len(FEATURES) and weights.features.keys() == set(FEATURES)
+    assert np.isfinite(weights.vector).all()
     assert set(GROUPS) <= set(FEATURES)
 
 
