@@ -34,7 +34,7 @@ from epic_memory.steering.question_kind import recalls
 from epic_memory.steering.ranking import Verdicts
 from epic_memory.storage.namespace import Namespace
 from epic_memory.types import FloatArray, Hit, Hits, Preference
-from epic_memory.types.verdicts import PENALTY
+from epic_memory.types.verdicts import penalties
 from epic_memory.types.weights import StageWeights
 
 
@@ -229,7 +229,7 @@ def _near(
     for item, topic in zip(found.rows, found.topics.tolist(), strict=True):
         if rows := rows_of(item):
             row = _spoken_for(space, rows, vector, cosines)
-            near.append((row, topic - (PENALTY[space.stance_of[row]] if asked.stance_policy == "prefer" else 0.0)))
+            near.append((row, topic - (penalties()[space.stance_of[row]] if asked.stance_policy == "prefer" else 0.0)))
     near.sort(key=lambda pair: -pair[1])
     return near[: asked.k], cosines
 
@@ -345,4 +345,4 @@ def _spoken_for(space: Namespace, rows: Sequence[int], vector: FloatArray, cosin
     for row in rows:
         if row not in cosines:
             cosines[row] = float(space.index.vector(row) @ vector)
-    return max(rows, key=lambda row: (cosines[row] - PENALTY[space.stance_of[row]], row))
+    return max(rows, key=lambda row: (cosines[row] - penalties()[space.stance_of[row]], row))

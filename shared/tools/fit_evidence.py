@@ -1,6 +1,6 @@
 """Chooses the weights of `epic_memory.preferences.evidence` on options of our own, and writes them (`evidence.json`).
 
-    python shared/tools/fit_evidence.py [--teacher FOLDER]
+    python shared/tools/fit_evidence.py
 
 Each case has a preference, a question and four options, of which the first follows the preference. The weights make it
 the likeliest, with the bundled encoder and with all-MiniLM-L6-v2 at once. Printed, too: how often it comes first in
@@ -9,13 +9,12 @@ cases left out of the fit.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_memory.encoders import MiniLMEncoder, default_encoder, embed
 from epic_memory.encoders.base import Encoder
 from epic_memory.preferences.evidence import FEATURES, EvidenceWeights, embed_aspects, features
 from epic_memory.text.stems import words_of
@@ -65,12 +64,7 @@ def table(encoder: Encoder, records: Sequence[dict[str, Any]]) -> Array:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2, to fit with it too")
-    options = made.parse_args()
-    encoders: list[Encoder] = [default_encoder()]
-    if options.teacher:
-        encoders.append(SentenceTransformerEncoder(options.teacher))
+    encoders: list[Encoder] = [default_encoder(), MiniLMEncoder()]
     records, weights = cases()
     tables = [table(encoder, records) for encoder in encoders]
     fold = np.arange(len(records)) % FOLDS

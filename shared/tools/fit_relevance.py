@@ -1,6 +1,6 @@
 """Fits the weights of `epic_memory.steering.relevance` on queries and preferences of our own, and writes them.
 
-    python shared/tools/fit_relevance.py [--teacher FOLDER]
+    python shared/tools/fit_relevance.py
 
 A preference matters to the question of its own case (`written/options.jsonl`, `written/preferences.jsonl`), with its
 four options as candidates or with everything of ours. It does not matter to other cases' questions, to those of
@@ -8,13 +8,12 @@ four options as candidates or with everything of ours. It does not matter to oth
 its subject, one that asks for advice in a neighbouring matter.
 
 The bias is such that of ten preferences taken at random some matter to `STEERED` of the questions in `texts`. First for
-the bundled encoder; with --teacher, all-MiniLM-L6-v2's folder, for others, too. Printed as well: how often each kind of
+the bundled encoder, then, with all-MiniLM-L6-v2 (`epic_minilm`), for others. Printed as well: how often each kind of
 question reaches a preference in cases left out of the fit, a tenth at a time.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_memory.encoders import MiniLMEncoder, default_encoder, embed
 from epic_memory.encoders.base import Encoder
 from epic_memory.preferences.evidence import AspectEmbeddings, embed_aspects
 from epic_memory.steering.question_kind import question_kind
@@ -128,20 +127,13 @@ def fitted(found: Array, asked: Sequence[Asked], steered: float) -> Linear:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2")
-    options = made.parse_args()
     asked = list(questions())
-    encoders: list[Encoder] = [default_encoder()]
-    if options.teacher:
-        encoders.append(SentenceTransformerEncoder(options.teacher))
     weights: dict[str, dict[str, float]] = {}
     judged: dict[str, float] = {}
-    for encoder in encoders:
+    for whose, encoder in {"static": default_encoder(), "other": MiniLMEncoder()}.items():
         known = Known(encoder, asked)
         measured = [known.features(one) for one in asked]
         print(encoder.name)
-        whose = "static" if encoder is encoders[0] else "other"
         for knows, found, steered in zip(("query", "choice"), zip(*measured, strict=True), STEERED, strict=True):
             every = np.array(found)
             linear = fitted(every, asked, steered)

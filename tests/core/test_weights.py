@@ -20,6 +20,7 @@ FILES = sorted(SHARED.glob("epic_*/data/weights/*.json"))
 ROOMS = (
     *(f"epic_memory/{room}" for room in ("encoders", "preferences", "steering", "verification", "pipeline")),
     "epic_memory/context.py",
+    "epic_memory/types/verdicts.py",
     "epic_learn",
     "epic_rerank",
     "epic_graph",

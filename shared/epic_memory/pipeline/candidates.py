@@ -3,7 +3,7 @@
 With T(x) the cosine of the query with a text and L(x) the text's share of the query's telling words
 (`text.lexical_index`),
 
-    topic(q, x) = T(x) + WORDED L(x).
+    topic(q, x) = T(x) + worded L(x).
 
 An instruction quotes the preference and is near whatever the preference is near, whatever it says: it finds only items
 without an embedding of their own. (`keys="instruction"`, the paper's way, searches by nothing else.)
@@ -12,9 +12,11 @@ The topic decides whether anything held is relevant at all, and with a lift what
 have one (`text.turns`), as questions about what was said use its words. With x' the question that x answers, whose
 words count as its own, and N(x) how many of its speaker and month the query names,
 
-    lift(q, x) = (1 - w) (SAID L(x) + ANSWERED max(0, T(x'))) + NAMED N(x),
+    lift(q, x) = (1 - w) (said L(x) + answered max(0, T(x'))) + named N(x),
 
 with w, how much a preference matters to the query: there evidence ranks (`pipeline.ranking`).
+
+Names in formulas that are not explained are fields of `CandidateWeights`.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ class FactWords:
             The share of the statement's words that have a near word in the fact, the share of the fact's words that
             have one in the statement, and the weight of the stems that both have; each shape `(n,)`.
         """
-        weights = FactWeights.shipped()
+        numbers = FactWeights.shipped()
         count = len(self.statements)
         if not statement.topic or not len(self._stems):
             nothing = np.zeros(count, dtype=np.float32)
@@ -199,8 +199,8 @@ class FactWords:
         things = np.array([thing_of(word) or "-" for word in statement.topic])
         near = np.stack([_word_vector(word) for word in statement.topic]) @ self._word_vectors.T
         same = stems[:, None] == self._stems
-        near = np.clip((near - weights.unlike) / (1.0 - weights.unlike), 0.0, weights.alike)
-        near = np.where(same, 1.0, np.where(things[:, None] == self._things, weights.alike, near)).astype(np.float32)
+        near = np.clip((near - numbers.unlike) / (1.0 - numbers.unlike), 0.0, numbers.alike)
+        near = np.where(same, 1.0, np.where(things[:, None] == self._things, numbers.alike, near)).astype(np.float32)
         weights = self.weights(stems.tolist())
         owners, starts = np.unique(self._owners, return_index=True)
         best, has = (np.zeros((len(stems), count), dtype=np.float32) for _ in range(2))

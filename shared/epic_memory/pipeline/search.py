@@ -33,7 +33,7 @@ from epic_memory.types import FloatArray, Hit, Hits, Preference, checked_k, chec
 from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_mode, checked_stance_policy
 from epic_memory.types.results import Ranking
 from epic_memory.types.validation import one_of
-from epic_memory.types.verdicts import PENALTY
+from epic_memory.types.verdicts import penalties
 
 BY_VECTOR = "(a vector)"
 
@@ -430,7 +430,7 @@ def best_entries(
         cosines: dict[int, float] = {}
         for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
             best.setdefault(space.item_of[row], (row, score))
-            cosines[row] = score + PENALTY[space.stance_of[row]] if prefers else score
+            cosines[row] = score + penalties()[space.stance_of[row]] if prefers else score
         if len(best) >= asked.k or fetch >= size:
             return list(best.values())[: asked.k], cosines
         fetch = min(size, fetch * 4)

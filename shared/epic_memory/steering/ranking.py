@@ -3,7 +3,7 @@
 A text that was judged to conflict with a preference stands below every text that answers the query, too, and does not
 conflict: below those that suit the same preference, and below those whose topic is at least the share
 
-    least(p) = 1 - YIELDS firmness(p)
+    least(p) = 1 - yields firmness(p)
 
 of its own. A firm preference, such as an allergy (firmness 1), is followed whatever there is instead; for a mild one a
 text that fits the query much better than all others stays where it is. A text that suits a preference gains by how much
@@ -12,6 +12,8 @@ for the beer?": then a stance changes nothing.
 
 Every surface ranks by these functions: a memory, a collection and the stores over it, retrievers over other stores,
 postprocessors.
+
+Names in formulas that are not explained are fields of `StanceWeights`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.preferences.parser import aspects_of
-from epic_memory.types import PENALTY, FloatArray, Preference, Stance
+from epic_memory.types import FloatArray, Preference, Stance, penalties
 from epic_memory.types.verdicts import Stances
 from epic_memory.types.weights import StageWeights
 
@@ -83,7 +85,7 @@ def stances_in(metadata: Mapping[str, Any]) -> Stances:
         if stance is not None:
             preference = alignment.get("preference")
             key = None if preference is None else str(preference)
-            stances[key] = max(stance, stances.get(key, Stance.SUPPORTS), key=PENALTY.__getitem__)
+            stances[key] = max(stance, stances.get(key, Stance.SUPPORTS), key=penalties().__getitem__)
     return stances
 
 
@@ -219,7 +221,7 @@ class Verdicts:
         gained = np.float32(weights.supports) * near * (self.stances[Stance.SUPPORTS] @ self.weights)
         felt = np.maximum(self.weights, np.float32(weights.least_weight))
         lost = sum(
-            np.float32(penalty) * (self.stances[stance] @ felt) for stance, penalty in PENALTY.items() if penalty
+            np.float32(penalty) * (self.stances[stance] @ felt) for stance, penalty in penalties().items() if penalty
         )
         return self.yielding((scores + gained - lost).astype(np.float32), topics)
 

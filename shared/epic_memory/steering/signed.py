@@ -9,8 +9,8 @@ For "I avoid hotels with casinos" that is towards casinos. The signed mode uses 
 every preference that is relevant to the query, each preference with its weight w_p.
 
 rel(p) is the relevance of a preference, in log-odds (`relevance`). Its nearness to the query determines its share, w_p
-~ exp(KAPPA near(p)). If there are candidates, their topic counts as well. The strength of steering altogether is the
-chance 1 / (1 + exp(-STEEPNESS max rel(p))) that any preference matters.
+~ exp(kappa near(p)). If there are candidates, their topic counts as well. The strength of steering altogether is the
+chance 1 / (1 + exp(-steepness max rel(p))) that any preference matters.
 
 A preference with a proper name of its own ("I'm learning Portuguese") is near to a question by another name alone
 ("Where should I stay in Porto?"): near(p) is then computed without the question's names (`QueryNames`).
@@ -20,13 +20,13 @@ then the later.
 
 Candidates to choose from are ranked by their content (`preferences.evidence`):
 
-    score(q, x) = cos(q, x) + strength SAYS sum_p w_p says_p(x),    says_p(x) = tanh((for_p(x) - against_p(x)) / 2).
+    score(q, x) = cos(q, x) + strength says sum_p w_p says_p(x),    says_p(x) = tanh((for_p(x) - against_p(x)) / 2).
 
 A search result may be about another topic, so its topic comes first:
 
-    score(q, x) = topic(q, x) + strength sum_p w_p (ABOUT about_p(x) + SAYS_FOUND says_p(x) g(about_p(x))),
+    score(q, x) = topic(q, x) + strength sum_p w_p (about about_p(x) + says_found says_p(x) g(about_p(x))),
 
-less a penalty for a text much further from the topic than others; SAYS_WRITTEN replaces SAYS_FOUND for a preference
+less a penalty for a text much further from the topic than others; says_written replaces says_found for a preference
 whose expansion was written for it. about_p(x) is the nearness of the text to the subject of the preference, whether
 liked or avoided, and g a step from 0 to 1: a text about something else neither follows a preference nor breaks it.
 
@@ -42,6 +42,8 @@ measures it.)
 A memory's instruction index holds items already judged: an entry about casinos is there because this user avoids them,
 and its instruction says so. There the topic has to be found, whether it is liked or avoided, and the entry's stance
 decides afterwards (`pipeline.ranking`); so the index is searched with t alone.
+
+Names in formulas that are not explained are fields of `SteeringWeights`.
 """
 
 from __future__ import annotations
