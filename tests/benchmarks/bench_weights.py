@@ -54,13 +54,13 @@ MANY = 10**6
 NEUTRAL: dict[str, dict[str, Any]] = {
     "borrowing": {"nearest": 1, "least_similar": -1.0, "least_agreeing": -MANY},
     "candidates": {
-        **dict.fromkeys(("worded", "by_chance", "aside", "surely", "hardly", "chat", "least_share"), 0.0),
-        **{"least_relevant": MANY, "least_few": 1e-6, "least_light": MANY},
+        **dict.fromkeys(("worded", "by_chance", "aside", "hardly", "chat", "least_share"), 0.0),
+        **{"least_relevant": MANY, "least_few": 1e-6},
     },
     "coarse_filter": {"nearest_phrases": 2, "nearest_questions": 1},
     "context": {"any_chance": 0.0, "least_chance": 0.0, "least_share": 0.0},
     "evidence": {"enough": MANY, "written": (10.0, 1.0), "borrowed": (10.0, 0.5)},
-    "question_kind": {"least_known": 0.0, "rather": 0.0, "unsure": 0.0, "sure": 1.0},
+    "question_kind": {"least_known": 0.0, "unsure": 0.0},
     "ranking": {"same": MANY, "others": MANY},
     "relevance": {
         **{"written": (1.0, 1.0), "borrowed": (2.0, 1.0), "nearer": 0.0, "nearest": MANY, "apart": MANY},

@@ -60,11 +60,9 @@ class CandidateWeights(StageWeights):
         few: Number of items beyond which it grows.
         least_few: Least share of that number that counts.
         aside: What the best topic has to be more for any question.
-        surely: How much less for each of at most four log-odds that the memory is needed.
         hardly: How much more for each of at most six log-odds that it is not.
         chat: How much more for chat.
         least_share: Share of the best topic below which an item has to be relevant by itself.
-        least_light: How far below what is relevant an item may be that nobody has verified.
         least_fact: How much more than relevant a fact has to be that is told beside the hits.
     """
 
@@ -79,11 +77,9 @@ class CandidateWeights(StageWeights):
     few: float
     least_few: float
     aside: float
-    surely: float
     hardly: float
     chat: float
     least_share: float
-    least_light: float
     least_fact: float
 
 
@@ -114,9 +110,6 @@ class Shelf(Protocol):
 
     def stances(self, row: int) -> Stances:
         """Return the stances of an item."""
-
-    def light(self, row: int) -> bool:
-        """Tell whether an item was not verified for any preference."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,17 +309,12 @@ def least_topic(
 
 
 def _impersonal(kind: QuestionKind | None, mattering: float) -> float:
-    """Return how much nearer than others the best text has to be for a question of this kind, in [-0.06, 0.5]."""
+    """Return how much nearer than others the best text has to be for a question of this kind, in [0.04, 0.5]."""
     weights = CandidateWeights.shipped()
     if kind is None:
         return 0.0
-    personal = kind.personal if kind.personal > 0.0 else kind.personal * (1.0 - mattering)
-    return (
-        weights.aside
-        - weights.surely * min(max(personal, 0.0), 4.0)
-        + weights.hardly * min(max(-personal, 0.0), 6.0)
-        + weights.chat * kind.chat
-    )
+    personal = kind.personal * (1.0 - mattering)
+    return weights.aside + weights.hardly * min(max(-personal, 0.0), 6.0) + weights.chat * kind.chat
 
 
 def facts_among(shelf: Shelf, found: Candidates, encoder: object) -> list[tuple[int, float]]:
@@ -352,33 +340,4 @@ def facts_by_text(
         shelf, query, vector, 1, entries_allowed=np.empty(0, dtype=np.int64), items_allowed=frozenset(facts)
     )
     least = least_topic(encoder, found.topics, len(shelf.texts), "auto", kind)
-    return facts_among(shelf, worth_ranking(shelf, found, least, encoder, "auto"), encoder)
-
-
-def worth_ranking(
-    shelf: Shelf,
-    found: Candidates,
-    least: float,
-    encoder: object,
-    min_score: float | str | None,
-    fitting: FloatArray | None = None,
-) -> Candidates:
-    """Leave out items with less topic than `least`, and those of the light tier that are barely about the topic.
-
-    Args:
-        shelf: What was searched.
-        found: The candidates.
-        least: As `least_topic` gives it.
-        encoder: Whose cosines they are.
-        min_score: As for `least_topic`.
-        fitting: The topic of each with what it gains by the preferences that it suits, shape `(n,)` (`Verdicts.fits`).
-    """
-    keep = found.topics >= least
-    if min_score == "auto":
-        if fitting is not None:
-            keep |= fitting >= least
-        light = np.array([shelf.light(row) for row in found.rows], dtype=bool)
-        keep &= ~light | (
-            found.topics >= np.float64(default_relevant(encoder) - CandidateWeights.shipped().least_light)
-        )
-    return found.only(keep)
+    return facts_among(shelf, found.only(found.topics >= least), encoder)

@@ -236,7 +236,7 @@ def _found(
     fitting = candidates.topics + np.float32(fits)
     least = finding.least_topic(session.encoder, fitting, len(space.texts), min_score, kind, chosen.mattering)
     relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
-    candidates = finding.worth_ranking(space, candidates, least, session.encoder, min_score, fitting)
+    candidates = candidates.only(fitting >= least)
     verdicts = judge(candidates) if counts else None
     scores = ranking.ranked(space, candidates, steering, steered.query, chosen, verdicts)
     steered = steering.steered_by(chosen, steered.query, steered.vector, names=steered.names)

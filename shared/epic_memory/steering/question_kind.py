@@ -38,16 +38,12 @@ class QuestionWeights(StageWeights):
 
     Attributes:
         least_known: Share of known words below which a question is in another language.
-        rather: Lead of its chance over that of a choice from which on a question is rather one that recalls.
         unsure: Chance up to which a question may as well be of another kind.
-        sure: Chance from which it is surely of a kind to which no preference matters.
     """
 
     stage = "question_kind"
     least_known: float
-    rather: float
     unsure: float
-    sure: float
 
 
 class QuestionKind(NamedTuple):
@@ -72,13 +68,13 @@ def by_preference(kind: QuestionKind | None) -> float:
 
 def recalls(kind: QuestionKind | None) -> bool:
     """Tell whether a question rather asks for what stands in a note than for a choice."""
-    return kind is not None and kind.recall - kind.choice > QuestionWeights.shipped().rather
+    return kind is not None and kind.recall > kind.choice
 
 
 def _surely(chance: float) -> float:
     """Return how much a chance counts: nothing while the question may as well be of another kind."""
-    weights = QuestionWeights.shipped()
-    return max(0.0, min(1.0, (chance - weights.unsure) / (weights.sure - weights.unsure)))
+    unsure = QuestionWeights.shipped().unsure
+    return max(0.0, (chance - unsure) / (1.0 - unsure))
 
 
 def features_of(question: str) -> list[str]:
