@@ -60,7 +60,7 @@ NEUTRAL: dict[str, dict[str, Any]] = {
     "coarse_filter": {"nearest_phrases": 2, "nearest_questions": 1},
     "context": {"any_chance": 0.0, "least_chance": 0.0, "least_share": 0.0},
     "evidence": {"enough": MANY, "written": (10.0, 1.0), "borrowed": (10.0, 0.5)},
-    "question_kind": {"least_known": 0.0, "unsure": 0.0},
+    "question_kind": {"least_known": 0.0, "unsure": 0.0, "sure": 1.0},
     "ranking": {"same": MANY, "others": MANY},
     "relevance": {
         **{"written": (1.0, 1.0), "borrowed": (2.0, 1.0), "nearer": 0.0, "nearest": MANY, "apart": MANY},

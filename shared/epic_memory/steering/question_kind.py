@@ -39,11 +39,13 @@ class QuestionWeights(StageWeights):
     Attributes:
         least_known: Share of known words below which a question is in another language.
         unsure: Chance up to which a question may as well be of another kind.
+        sure: Chance from which it is surely of a kind to which no preference matters.
     """
 
     stage = "question_kind"
     least_known: float
     unsure: float
+    sure: float
 
 
 class QuestionKind(NamedTuple):
@@ -73,8 +75,8 @@ def recalls(kind: QuestionKind | None) -> bool:
 
 def _surely(chance: float) -> float:
     """Return how much a chance counts: nothing while the question may as well be of another kind."""
-    unsure = QuestionWeights.shipped().unsure
-    return max(0.0, (chance - unsure) / (1.0 - unsure))
+    weights = QuestionWeights.shipped()
+    return max(0.0, min(1.0, (chance - weights.unsure) / (weights.sure - weights.unsure)))
 
 
 def features_of(question: str) -> list[str]:
