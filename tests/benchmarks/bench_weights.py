@@ -23,11 +23,10 @@ from typing import Any
 from bench_choices import drawn, outcome, own_cases
 from bench_lives import LOOKED_AT, WAYS, K, Life, life
 from common import Known
-from epic_memory.context import ContextWeights, those_that_matter
+from epic_memory.context import those_that_matter
 from epic_memory.encoders import default_encoder
 from epic_memory.pipeline.candidates import CandidateWeights
 from epic_memory.pipeline.coarse_filter import CoarseWeights
-from epic_memory.pipeline.ranking import RankingWeights
 from epic_memory.preferences.evidence import EvidenceWeights
 from epic_memory.preferences.library import BorrowingWeights
 from epic_memory.steering.question_kind import QuestionWeights, question_kind
@@ -41,10 +40,8 @@ STAGES: tuple[type[StageWeights], ...] = (
     BorrowingWeights,
     CandidateWeights,
     CoarseWeights,
-    ContextWeights,
     EvidenceWeights,
     QuestionWeights,
-    RankingWeights,
     RelevanceWeights,
     StanceWeights,
     SteeringWeights,
@@ -58,20 +55,18 @@ NEUTRAL: dict[str, dict[str, Any]] = {
         **{"least_relevant": MANY, "least_few": 1e-6},
     },
     "coarse_filter": {"nearest_phrases": 2, "nearest_questions": 1},
-    "context": {"any_chance": 0.0, "least_chance": 0.0, "least_share": 0.0},
     "evidence": {"enough": MANY, "written": (10.0, 1.0), "borrowed": (10.0, 0.5)},
     "question_kind": {"least_known": 0.0, "unsure": 0.0, "sure": 1.0},
-    "ranking": {"same": MANY, "others": MANY},
     "relevance": {
-        **{"written": (1.0, 1.0), "borrowed": (2.0, 1.0), "nearer": 0.0, "nearest": MANY, "apart": MANY},
+        **{"written": (1.0, 1.0), "borrowed": (2.0, 1.0), "nearest": MANY, "apart": MANY},
         **{"choice": 0.5, "unknown": 0.0},
     },
     "stances": {
-        **dict.fromkeys(("supports", "fits", "rather", "least_weight", "nearer_votes"), 0.0),
+        **dict.fromkeys(("supports", "nearer_votes"), 0.0),
         **{"yields": 1.0, "near_the_best": MANY, "voters": MANY},
     },
     "steering": {
-        **dict.fromkeys(("kappa", "turn", "about", "says_found", "says_written", "says", "middle"), 0.0),
+        **dict.fromkeys(("kappa", "about", "says_found", "says_written", "says", "middle"), 0.0),
         **dict.fromkeys(("off_topic", "slack", "tie", "competes", "vote", "felt"), 0.0),
         **{"least": -MANY, "steepness": 1.0, "saturation": 1.0, "step": MANY},
     },

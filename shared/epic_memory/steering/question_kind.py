@@ -69,8 +69,8 @@ def by_preference(kind: QuestionKind | None) -> float:
 
 
 def recalls(kind: QuestionKind | None) -> bool:
-    """Tell whether a question rather asks for what stands in a note than for a choice."""
-    return kind is not None and kind.recall > kind.choice
+    """Tell whether a question most likely asks for what stands in a note."""
+    return kind is not None and kind.recall == max(kind)
 
 
 def _surely(chance: float) -> float:

@@ -70,7 +70,6 @@ class RelevanceWeights(StageWeights):
         written: Weights of the questions and of the other phrases of an expansion that was written for the
             preference, next to the preference itself.
         borrowed: The same of a borrowed expansion.
-        nearer: How much nearer to any query than a borrowed expansion a written one is; it is subtracted.
         nearest: How many of the nearest candidates determine what a query is about.
         apart: How much further than the nearest such a candidate may be.
         choice: Share of the texts to choose from in near(p), the rest being the query's.
@@ -84,7 +83,6 @@ class RelevanceWeights(StageWeights):
     other_choice: Mapping[str, float]
     written: tuple[float, float]
     borrowed: tuple[float, float]
-    nearer: float
     nearest: int
     apart: float
     choice: float
@@ -175,9 +173,6 @@ class Nearness:
         shares = np.array(counts, dtype=np.float32).reshape(-1, 2)
         shares[~self._questions.there, 0] = 0.0
         self._shares = shares
-        self._nearer = np.where(
-            [len(one.expanded) > 0 and not one.borrowed for one in sides], np.float32(weights.nearer), np.float32(0.0)
-        )
         self._whole = 1.0 + shares.sum(axis=1)
         self._expanded = bool(shares.any())
         self._common = self._raw(background).mean(axis=0)
@@ -193,7 +188,7 @@ class Nearness:
         if self._expanded:
             near = near + self._shares[:, 0] * self._questions.highest_two(directions)
             near += self._shares[:, 1] * self._phrases.highest_two(directions)
-            near = near / self._whole - self._nearer
+            near = near / self._whole
         return near
 
 
