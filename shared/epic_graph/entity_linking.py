@@ -28,14 +28,9 @@ Near: TypeAlias = list[tuple[int, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class EntityWeights(StageWeights):
-    """When names of entities are alike.
+    """When names of entities are alike."""
 
-    Attributes:
-        alike: Cosine from which a name of a query that the graph does not know is taken for one that it knows.
-    """
-
-    stage = "entities"
-    alike: float
+    alike: float  # cosine from which a name of a query that the graph does not know is taken for one that it knows
 
 
 class NameFeatures(NamedTuple):

@@ -59,17 +59,10 @@ _SCORED = 20
 
 @dataclass(frozen=True, kw_only=True)
 class GraphWeights(StageWeights):
-    """Numbers of the ranking by a walk.
+    """Numbers of the ranking by a walk."""
 
-    Attributes:
-        texts: Weight of the score of a text beside its share of the walk, which is at most 1.
-        left: Factor of a share under the stance policy "prefer", by the stance. Cosines differ by a third,
-            shares by orders of magnitude: a memory subtracts a penalty, a share needs a factor.
-    """
-
-    stage = "graph"
-    texts: float
-    left: Mapping[str, float]
+    texts: float  # weight of the score of a text beside its share of the walk, which is at most 1
+    left: Mapping[str, float]  # factor of a share by the stance: shares differ by orders of magnitude
 
 
 class GraphHits(Hits):

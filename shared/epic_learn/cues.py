@@ -35,30 +35,17 @@ SAYINGS: tuple[Saying, ...] = ("nothing", "preference", "fact", "replace", "remo
 
 @dataclass(frozen=True, kw_only=True)
 class CueWeights(StageWeights):
-    """How sure a statement of a turn has to be, and how sure it is.
+    """How sure a statement of a turn has to be, and how sure it is."""
 
-    Attributes:
-        least_known: Share of known words below which a clause is in another language.
-        sure: Chance from which a clause says something of the user.
-        perhaps: Chance from which it is told among what was left out.
-        doubtful: Most confidence in what may have been pasted: for the user to decide.
-        remembered: Chance of a clause that asks to be remembered.
-        plain: Least chance of a plain statement of the user.
-        hedged: Most confidence in what is hedged.
-        changing: Most confidence in what ends, or changes what was said.
-        lasting: Most confidence in anything else.
-    """
-
-    stage = "statements"
-    least_known: float
-    sure: float
-    perhaps: float
-    doubtful: float
-    remembered: float
-    plain: float
-    hedged: float
-    changing: float
-    lasting: float
+    least_known: float  # share of known words below which a clause is in another language
+    sure: float  # chance from which a clause says something of the user
+    perhaps: float  # chance from which it is told among what was left out
+    doubtful: float  # most confidence in what may have been pasted: for the user to decide
+    remembered: float  # chance of a clause that asks to be remembered
+    plain: float  # least chance of a plain statement of the user
+    hedged: float  # most confidence in what is hedged
+    changing: float  # most confidence in what ends, or changes what was said
+    lasting: float  # most confidence in anything else
 
 
 _LONGEST_TURN, _LONGEST_QUOTE = 4000, 240

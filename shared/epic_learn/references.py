@@ -16,20 +16,12 @@ from epic_memory.types.weights import StageWeights
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceWeights(StageWeights):
-    """Cosines of the static encoder, and shares of words, that tell what a statement refers to.
+    """Cosines of the static encoder, and shares of words, that tell what a statement refers to."""
 
-    Attributes:
-        same: Cosine from which two statements with the same topic say the same.
-        near: Cosine from which two statements are about the same.
-        near_with_words: The same where they share a word of their topic.
-        shared: Share of the words of a topic from which two statements are about the same.
-    """
-
-    stage = "references"
-    same: float
-    near: float
-    near_with_words: float
-    shared: float
+    same: float  # cosine from which two statements with the same topic say the same
+    near: float  # cosine from which two statements are about the same
+    near_with_words: float  # the same where they share a word of their topic
+    shared: float  # share of the words of a topic from which two statements are about the same
 
 
 # Words of attitude and time, which tell nothing about the topic.

@@ -52,22 +52,12 @@ _WARNINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ContextWeights(StageWeights):
-    """Which preferences and hits a context tells.
+    """Which preferences and hits a context tells."""
 
-    Attributes:
-        any_chance: Chance from which the likeliest preference matters, so that preferences are listed at all.
-        least_chance: Least chance of one that is listed: the model cannot follow one that is left out, while
-            one that does not matter costs only a few tokens.
-        least_share: Its least share of the chance of the likeliest.
-        worth_telling: Share of the score of a first hit that suits the user from which on others are told
-            beside it.
-    """
-
-    stage = "context"
-    any_chance: float
-    least_chance: float
-    least_share: float
-    worth_telling: float
+    any_chance: float  # chance from which the likeliest preference matters, so that preferences are listed at all
+    least_chance: float  # least chance of one that is listed: one left out cannot be followed
+    least_share: float  # its least share of the chance of the likeliest
+    worth_telling: float  # share of the score of a first hit that suits the user from which others are told
 
 
 def format_context(

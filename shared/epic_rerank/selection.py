@@ -64,13 +64,9 @@ class Policy(StageWeights):
 class MemorySelection(Policy):
     """The policy for a memory's search, whose scores are cosines."""
 
-    stage = "selection_memory"
-
 
 class GraphSelection(Policy):
     """The policy for a walk over a graph, whose scores are shares."""
-
-    stage = "selection_graph"
 
 
 class Walk:

@@ -38,6 +38,19 @@ def written_expansions() -> dict[str, Expansion]:
     }
 
 
+def write_record(stage: type[StageWeights], record: Mapping[str, Any]) -> None:
+    """Write a stage's JSON, a weight or an origin a line."""
+
+    def lines(part: Any) -> str:
+        if isinstance(part, list):
+            return "[\n" + ",\n".join(f"  {json.dumps(one, ensure_ascii=False)}" for one in part) + "\n ]"
+        pairs = (f"  {json.dumps(key)}: {json.dumps(one, ensure_ascii=False)}" for key, one in part.items())
+        return "{\n" + ",\n".join(pairs) + "\n }"
+
+    parts = ",\n".join(f" {json.dumps(key)}: {lines(part)}" for key, part in record.items())
+    stage.path().write_text(f"{{\n{parts}\n}}\n", encoding="utf-8")
+
+
 def write_weights(
     stage: type[StageWeights], script: str, values: Mapping[str, Any], *, on: str, judged: Mapping[str, Any]
 ) -> None:
@@ -57,7 +70,7 @@ def write_weights(
         "weights": record["weights"] | values,
         "chosen": [chosen, *(one for one in entries if one["weights"])],
     }
-    stage.path().write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_record(stage, whole)
     print(f"wrote {', '.join(values)} to {stage.path().name}")
 
 

@@ -14,7 +14,6 @@ stage's JSON, under "judged".
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +21,7 @@ from typing import Any
 
 from bench_choices import drawn, outcome, own_cases
 from bench_lives import LOOKED_AT, WAYS, K, Life, life
-from common import Known
+from common import Known  # puts shared/tools on the path
 from epic_memory.context import those_that_matter
 from epic_memory.encoders import default_encoder
 from epic_memory.pipeline.candidates import CandidateWeights
@@ -35,6 +34,7 @@ from epic_memory.steering.relevance import RelevanceWeights
 from epic_memory.steering.signed import SteeringWeights
 from epic_memory.types.weights import StageWeights, used
 from epic_memory.verification.features import VerificationWeights
+from fitting import write_record
 
 STAGES: tuple[type[StageWeights], ...] = (
     BorrowingWeights,
@@ -50,18 +50,18 @@ STAGES: tuple[type[StageWeights], ...] = (
 MANY = 10**6
 NEUTRAL: dict[str, dict[str, Any]] = {
     "borrowing": {"nearest": 1, "least_similar": -1.0, "least_agreeing": -MANY},
-    "candidates": {
+    "candidate": {
         **dict.fromkeys(("worded", "by_chance", "aside", "hardly", "chat", "least_share"), 0.0),
         **{"least_relevant": MANY, "least_few": 1e-6},
     },
-    "coarse_filter": {"nearest_phrases": 2, "nearest_questions": 1},
+    "coarse": {"nearest_phrases": 2, "nearest_questions": 1},
     "evidence": {"enough": MANY, "written": (10.0, 1.0), "borrowed": (10.0, 0.5)},
-    "question_kind": {"least_known": 0.0, "unsure": 0.0, "sure": 1.0},
+    "question": {"least_known": 0.0, "unsure": 0.0, "sure": 1.0},
     "relevance": {
         **{"written": (1.0, 1.0), "borrowed": (2.0, 1.0), "nearest": MANY, "apart": MANY},
         **{"choice": 0.5, "unknown": 0.0},
     },
-    "stances": {
+    "stance": {
         **dict.fromkeys(("supports", "nearer_votes"), 0.0),
         **{"yields": 1.0, "near_the_best": MANY, "voters": MANY},
     },
@@ -123,13 +123,13 @@ class Judge:
 
 def without(stage: type[StageWeights]) -> Iterator[tuple[str, StageWeights]]:
     """Yield each weight's name, and the stage's weights with a neutral value for it."""
-    for name, neutral in NEUTRAL[stage.stage].items():
+    for name, neutral in NEUTRAL[stage.path().stem].items():
         yield name, replace(stage.shipped(), **{name: neutral})  # type: ignore[type-var]
 
 
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [stage.stage for stage in STAGES]
+    names = [stage.path().stem for stage in STAGES]
     made.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join(names)} (default: all)")
     made.add_argument("--write", action="store_true", help="write the unseen figures into the stages' JSON")
     options = made.parse_args()
@@ -138,7 +138,7 @@ def main() -> None:
     for which, figures in whole.items():
         print(which, *(f"    {name:10} {told}" for name, told in figures.items()), sep="\n", flush=True)
     for stage in STAGES:
-        if options.stages and stage.stage not in options.stages:
+        if options.stages and stage.path().stem not in options.stages:
             continue
         judged: dict[str, Any] = {}
         for name, weights in without(stage):
@@ -149,7 +149,7 @@ def main() -> None:
                 for which, figures in lacking.items()
             }
             judged[name] = changed["unseen"] or "no figure changes"
-            print(f"{stage.stage}.{name} = {NEUTRAL[stage.stage][name]}")
+            print(f"{stage.path().stem}.{name} = {NEUTRAL[stage.path().stem][name]}")
             for which, figures in changed.items():
                 print(*(f"    {which:10} {key:10} {told}" for key, told in figures.items()), sep="\n", flush=True)
         if options.write:
@@ -165,7 +165,7 @@ def write(stage: type[StageWeights], figures: dict[str, str], judged: dict[str, 
             "without": judged,
         }
     }
-    stage.path().write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_record(stage, record)
 
 
 if __name__ == "__main__":

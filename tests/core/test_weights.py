@@ -92,7 +92,7 @@ def stages() -> dict[Path, type[StageWeights]]:
     while left:
         one = left.pop()
         left += one.__subclasses__()
-        if hasattr(one, "stage"):
+        if not one.__subclasses__():
             found[one.path()] = one
     return found
 

@@ -47,14 +47,9 @@ Sources: TypeAlias = Sequence[Item | Preference]
 
 @dataclass(frozen=True, kw_only=True)
 class FormWeights(StageWeights):
-    """Chances that the filling of forms goes by.
+    """Chances that the filling of forms goes by."""
 
-    Attributes:
-        sure: From which an answer is filled in; from half of it on it is told as undecided.
-    """
-
-    stage = "forms"
-    sure: float
+    sure: float  # from which an answer is filled in; from half of it on it is told as undecided
 
 
 @dataclass(frozen=True, kw_only=True)

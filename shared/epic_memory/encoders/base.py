@@ -138,18 +138,11 @@ def checked(encoder: Encoder, texts: Sequence[str], vectors: object) -> FloatArr
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration(StageWeights):
-    """Cosines of an encoder that says nothing of its own.
+    """Cosines of an encoder that says nothing of its own."""
 
-    Attributes:
-        tau: Threshold of the coarse filter.
-        floor: Similarity below which a query matches no preference.
-        above_floor: Distance above the floor from which a text answers a query.
-    """
-
-    stage = "encoders"
-    tau: float
-    floor: float
-    above_floor: float
+    tau: float  # threshold of the coarse filter
+    floor: float  # similarity below which a query matches no preference
+    above_floor: float  # distance above the floor from which a text answers a query
 
 
 def default_tau(encoder: object) -> float:

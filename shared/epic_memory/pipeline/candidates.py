@@ -47,40 +47,22 @@ _LEAST_CANDIDATES = 40
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateWeights(StageWeights):
-    """Numbers that find candidates, and tell which are relevant.
+    """Numbers that find candidates, and tell which are relevant."""
 
-    Attributes:
-        worded: What sharing all telling words adds to a topic.
-        asked: What a fact gains that surely answers the question: "We moved to Braga" of "Where do I live?".
-        said: What all telling words lift a turn of a conversation.
-        answered: What the topic of the question that it answers lifts it.
-        named: What being by a speaker or of a month that the query names lifts it.
-        least_relevant: A topic so far below what is relevant is none, however sure the best is.
-        by_chance: Growth of the topic that is nearest by chance with the logarithm of the number of items.
-        few: Number of items beyond which it grows.
-        least_few: Least share of that number that counts.
-        aside: What the best topic has to be more for any question.
-        hardly: How much more for each of at most six log-odds that it is not.
-        chat: How much more for chat.
-        least_share: Share of the best topic below which an item has to be relevant by itself.
-        least_fact: How much more than relevant a fact has to be that is told beside the hits.
-    """
-
-    stage = "candidates"
-    worded: float
-    asked: float
-    said: float
-    answered: float
-    named: float
-    least_relevant: float
-    by_chance: float
-    few: float
-    least_few: float
-    aside: float
-    hardly: float
-    chat: float
-    least_share: float
-    least_fact: float
+    worded: float  # what sharing all telling words adds to a topic
+    asked: float  # what a fact gains that surely answers the question: "We moved to Braga" of "Where do I live?"
+    said: float  # what all telling words lift a turn of a conversation
+    answered: float  # what the topic of the question that it answers lifts it
+    named: float  # what being by a speaker or of a month that the query names lifts it
+    least_relevant: float  # a topic so far below what is relevant is none, however sure the best is
+    by_chance: float  # growth of the topic that is nearest by chance with the logarithm of the number of items
+    few: float  # number of items beyond which it grows
+    least_few: float  # least share of that number that counts
+    aside: float  # what the best topic has to be more for any question
+    hardly: float  # how much more for each of at most six log-odds that it is not
+    chat: float  # how much more for chat
+    least_share: float  # share of the best topic below which an item has to be relevant by itself
+    least_fact: float  # how much more than relevant a fact has to be that is told beside the hits
 
 
 class Shelf(Protocol):

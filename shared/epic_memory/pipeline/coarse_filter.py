@@ -30,16 +30,10 @@ _BLOCK = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class CoarseWeights(StageWeights):
-    """How a preference that is expanded is compared.
+    """How a preference that is expanded is compared."""
 
-    Attributes:
-        nearest_phrases: How many of the nearest phrases that follow or break it count.
-        nearest_questions: How many of the nearest questions for which it matters count.
-    """
-
-    stage = "coarse_filter"
-    nearest_phrases: int
-    nearest_questions: int
+    nearest_phrases: int  # how many of the nearest phrases that follow or break it count
+    nearest_questions: int  # how many of the nearest questions for which it matters count
 
 
 class Expanded(NamedTuple):

@@ -66,42 +66,22 @@ _WANTS = tuple(
 
 @dataclass(frozen=True, kw_only=True)
 class FactWeights(StageWeights):
-    """Numbers by which facts are matched.
+    """Numbers by which facts are matched."""
 
-    Attributes:
-        replace: Weights of `BESIDE` for a new statement that replaces a fact.
-        duplicate: The same for one that repeats it.
-        end: The same for one that ends it.
-        insert: Weights of `ALONE` for a statement that does nothing to any.
-        answer: Weights of `ASKED` for a fact that answers a question.
-        related: A statement has to do with a fact if one of `_NEARNESS` is this much: "I'm no longer vegan"
-            ends no fact of a sister in Oslo.
-        unlike: Cosine below which words have nothing to do with each other.
-        alike: Nearness of two words for one thing.
-        sure: Probability from which on a statement is about a fact.
-        same: Share of words from which a duplicate says what a fact says.
-        same_values: The same for one with the same numbers.
-        both_answer: How much better than an earlier fact a later one has to answer to hold it back
-            (`fact_history`).
-        least_history: Log-odds from which an earlier fact is held back.
-        most_history: Beyond this, how much better one fact answers than another says nothing more.
-    """
-
-    stage = "facts"
-    replace: tuple[float, ...]
-    duplicate: tuple[float, ...]
-    end: tuple[float, ...]
-    insert: tuple[float, ...]
-    answer: tuple[float, ...]
-    related: float
-    unlike: float
-    alike: float
-    sure: float
-    same: float
-    same_values: float
-    both_answer: float
-    least_history: float
-    most_history: float
+    replace: tuple[float, ...]  # weights of `BESIDE` for a new statement that replaces a fact
+    duplicate: tuple[float, ...]  # the same for one that repeats it
+    end: tuple[float, ...]  # the same for one that ends it
+    insert: tuple[float, ...]  # weights of `ALONE` for a statement that does nothing to any
+    answer: tuple[float, ...]  # weights of `ASKED` for a fact that answers a question
+    related: float  # "I'm no longer vegan" ends no fact of a sister: one of `_NEARNESS` has to be this much
+    unlike: float  # cosine below which words have nothing to do with each other
+    alike: float  # nearness of two words for one thing
+    sure: float  # probability from which on a statement is about a fact
+    same: float  # share of words from which a duplicate says what a fact says
+    same_values: float  # the same for one with the same numbers
+    both_answer: float  # how much better than an earlier fact a later one has to answer (`fact_history`)
+    least_history: float  # log-odds from which an earlier fact is held back
+    most_history: float  # beyond this, how much better one fact answers than another says nothing more
 
     @cached_property
     def rows(self) -> dict[str, FloatArray]:

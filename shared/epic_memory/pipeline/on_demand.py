@@ -47,16 +47,10 @@ Unjudged: TypeAlias = Sequence[tuple[int, Sequence[Preference]]]
 
 @dataclass(frozen=True, kw_only=True)
 class OnDemandWeights(StageWeights):
-    """Preferences under which what a question finds is judged.
+    """Preferences under which what a question finds is judged."""
 
-    Attributes:
-        preferences: How many at most, heaviest first.
-        least_chance: Least chance that such a preference matters to the question.
-    """
-
-    stage = "on_demand"
-    preferences: int
-    least_chance: float
+    preferences: int  # how many at most, heaviest first
+    least_chance: float  # least chance that such a preference matters to the question
 
 
 def checked_on_demand(on_demand: object) -> float | None:

@@ -24,16 +24,10 @@ from epic_memory.types.weights import StageWeights
 
 @dataclass(frozen=True, kw_only=True)
 class RankingWeights(StageWeights):
-    """Numbers of what repeats other hits.
+    """Numbers of what repeats other hits."""
 
-    Attributes:
-        same: Cosine from which texts say the same as a better hit.
-        others: One in so many hits is of another source, where others are relevant, too.
-    """
-
-    stage = "ranking"
-    same: float
-    others: int
+    same: float  # cosine from which texts say the same as a better hit
+    others: int  # one in so many hits is of another source, where others are relevant, too
 
 
 def chosen_for(

@@ -53,22 +53,12 @@ _ARTICLE = re.compile(r"^\s*(?:an?|the)\s+", re.I)
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceWeights(StageWeights):
-    """Numbers of the evidence for and against a preference.
+    """Numbers of the evidence for and against a preference."""
 
-    Attributes:
-        features: Of each of `FEATURES`, on a scale where a text's cosine with the query has weight 1; for_p -
-            against_p is their sum.
-        enough: More words of the lexicon than this are no further evidence.
-        written: Weight of the lean of an expansion that was written for the preference, and weight of all other
-            evidence beside it.
-        borrowed: The same of a borrowed expansion.
-    """
-
-    stage = "evidence"
-    features: Mapping[str, float]
-    enough: int
-    written: tuple[float, float]
-    borrowed: tuple[float, float]
+    features: Mapping[str, float]  # of `FEATURES`; a text's cosine with the query has weight 1
+    enough: int  # more words of the lexicon than this are no further evidence
+    written: tuple[float, float]  # of an expansion's lean, if written for the preference; of all else beside it
+    borrowed: tuple[float, float]  # the same of a borrowed expansion
 
     @cached_property
     def vector(self) -> FloatArray:

@@ -35,19 +35,11 @@ _LOOKED_AT = 8
 
 @dataclass(frozen=True, kw_only=True)
 class BorrowingWeights(StageWeights):
-    """From which preferences of the library one borrows.
+    """From which preferences of the library one borrows."""
 
-    Attributes:
-        nearest: How many at most.
-        least_similar: Smallest cosine at which one is near enough.
-        least_agreeing: Tolerance for liked phrases that lean towards what it breaks, and for avoided ones that
-            lean towards what follows it.
-    """
-
-    stage = "borrowing"
-    nearest: int
-    least_similar: float
-    least_agreeing: float
+    nearest: int  # how many at most
+    least_similar: float  # smallest cosine at which one is near enough
+    least_agreeing: float  # tolerance for phrases that lean towards the other side
 
 
 class Known(NamedTuple):

@@ -34,18 +34,11 @@ _CENTS = 100.0
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionWeights(StageWeights):
-    """Thresholds of a question's kind.
+    """Thresholds of a question's kind."""
 
-    Attributes:
-        least_known: Share of known words below which a question is in another language.
-        unsure: Chance up to which a question may as well be of another kind.
-        sure: Chance from which it is surely of a kind to which no preference matters.
-    """
-
-    stage = "question_kind"
-    least_known: float
-    unsure: float
-    sure: float
+    least_known: float  # share of known words below which a question is in another language
+    unsure: float  # chance up to which a question may as well be of another kind
+    sure: float  # chance from which it is surely of a kind to which no preference matters
 
 
 class QuestionKind(NamedTuple):

@@ -38,23 +38,13 @@ _STEP = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class StanceWeights(StageWeights):
-    """Numbers of the ranking by verdicts.
+    """Numbers of the ranking by verdicts."""
 
-    Attributes:
-        yields: How much less topic than a text that conflicts with a preference of firmness 1 another needs to
-            stand before it, as a share.
-        supports: Gain of a text that suits a preference which matters fully.
-        near_the_best: How far from the best topic of those that do not conflict nothing is left of this gain.
-        voters: How many of the nearest texts say which preferences matter.
-        nearer_votes: How much more the nearest of them count.
-    """
-
-    stage = "stances"
-    yields: float
-    supports: float
-    near_the_best: float
-    voters: int
-    nearer_votes: float
+    yields: float  # with firmness 1, the share of topic that another text may have less and still stand before it
+    supports: float  # gain of a text that suits a preference which matters fully
+    near_the_best: float  # how far from the best topic of those that do not conflict nothing is left of this gain
+    voters: int  # how many of the nearest texts say which preferences matter
+    nearer_votes: float  # how much more the nearest of them count
 
 
 def stances_in(metadata: Mapping[str, Any]) -> Stances:

@@ -59,34 +59,18 @@ SAMPLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class RelevanceWeights(StageWeights):
-    """Numbers of rel(p).
+    """Numbers of rel(p)."""
 
-    Attributes:
-        static_query: Weights of `FEATURES` and the constant term, "bias", for the bundled encoder, where the
-            texts to choose from are unknown.
-        static_choice: The same where they are known.
-        other_query: As `static_query`, for other encoders.
-        other_choice: As `static_choice`, for other encoders.
-        written: Weights of the questions and of the other phrases of an expansion that was written for the
-            preference, next to the preference itself.
-        borrowed: The same of a borrowed expansion.
-        nearest: How many of the nearest candidates determine what a query is about.
-        apart: How much further than the nearest such a candidate may be.
-        choice: Share of the texts to choose from in near(p), the rest being the query's.
-        unknown: The chance of a choice where the kind of a question is unknown.
-    """
-
-    stage = "relevance"
-    static_query: Mapping[str, float]
-    static_choice: Mapping[str, float]
-    other_query: Mapping[str, float]
-    other_choice: Mapping[str, float]
-    written: tuple[float, float]
-    borrowed: tuple[float, float]
-    nearest: int
-    apart: float
-    choice: float
-    unknown: float
+    static_query: Mapping[str, float]  # of `FEATURES` and "bias"; bundled encoder, options unknown
+    static_choice: Mapping[str, float]  # the same where they are known
+    other_query: Mapping[str, float]  # as `static_query`, for other encoders
+    other_choice: Mapping[str, float]  # as `static_choice`, for other encoders
+    written: tuple[float, float]  # of an expansion's questions and other phrases, if written for the preference
+    borrowed: tuple[float, float]  # the same of a borrowed expansion
+    nearest: int  # how many of the nearest candidates determine what a query is about
+    apart: float  # how much further than the nearest such a candidate may be
+    choice: float  # share of the texts to choose from in near(p), the rest being the query's
+    unknown: float  # the chance of a choice where the kind of a question is unknown
 
 
 class Samples(NamedTuple):

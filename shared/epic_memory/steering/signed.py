@@ -87,46 +87,25 @@ from epic_memory.types.weights import StageWeights
 
 @dataclass(frozen=True, kw_only=True)
 class SteeringWeights(StageWeights):
-    """Numbers of signed steering.
+    """Numbers of signed steering."""
 
-    Attributes:
-        least: Smallest rel(p) at which a preference steers at all.
-        steepness: Growth of the strength with rel(p).
-        kappa: How sharply the nearest preference takes the largest share.
-        turn: Length of the turn, s.
-        about: Weight of a text's subject next to its cosine with the query.
-        says_found: Weight of its evidence, in a search.
-        says_written: The same, for a preference whose expansion was written for it.
-        says: The same, among candidates to choose from.
-        saturation: The evidence of which a text has 76 %.
-        middle: Nearness from which a text is about a preference.
-        step: Steepness of that step.
-        slack: How much further from the topic than the nearest a text may be.
-        off_topic: Factor of the distance beyond, which is subtracted.
-        tie: Largest difference at which two preferences are about equally near.
-        competes: How much less likely, in log-odds, a preference matters by how much nearer another one is.
-        vote: How much nearer a preference is if all that answers the query was judged to follow or break it.
-        felt: Share below which a preference is skipped, as it hardly changes the order.
-    """
-
-    stage = "steering"
-    least: float
-    steepness: float
-    kappa: float
-    turn: float
-    about: float
-    says_found: float
-    says_written: float
-    says: float
-    saturation: float
-    middle: float
-    step: float
-    slack: float
-    off_topic: float
-    tie: float
-    competes: float
-    vote: float
-    felt: float
+    least: float  # smallest rel(p) at which a preference steers at all
+    steepness: float  # growth of the strength with rel(p)
+    kappa: float  # how sharply the nearest preference takes the largest share
+    turn: float  # length of the turn, s
+    about: float  # weight of a text's subject next to its cosine with the query
+    says_found: float  # weight of its evidence, in a search
+    says_written: float  # the same, for a preference whose expansion was written for it
+    says: float  # the same, among candidates to choose from
+    saturation: float  # the evidence of which a text has 76 %
+    middle: float  # nearness from which a text is about a preference
+    step: float  # steepness of that step
+    slack: float  # how much further from the topic than the nearest a text may be
+    off_topic: float  # factor of the distance beyond, which is subtracted
+    tie: float  # largest difference at which two preferences are about equally near
+    competes: float  # how much less likely, in log-odds, a preference matters by how much nearer another one is
+    vote: float  # how much nearer a preference is if all that answers the query was judged to follow or break it
+    felt: float  # share below which a preference is skipped, as it hardly changes the order
 
 
 # A longer text is no question with a name in it; no question has more names that tell what it is about.

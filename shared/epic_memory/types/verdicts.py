@@ -139,16 +139,11 @@ Stances: TypeAlias = Mapping[str | None, Stance]
 
 @dataclass(frozen=True, kw_only=True)
 class PenaltyWeights(StageWeights):
-    """What a text loses by its stance to a preference that matters.
+    """What a text loses by its stance to a preference that matters."""
 
-    Attributes:
-        neutral, mixed, conflicts: By each stance; what supports a preference loses nothing.
-    """
-
-    stage = "penalty"
-    neutral: float
-    mixed: float
-    conflicts: float
+    neutral: float  # by each stance; what supports a preference loses nothing
+    mixed: float  # by each stance; what supports a preference loses nothing
+    conflicts: float  # by each stance; what supports a preference loses nothing
 
     @cached_property
     def by_stance(self) -> Mapping[Stance, float]:

@@ -8,29 +8,25 @@ reason, under "judged" the figures on data that had no part in the choice and th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 W = TypeVar("W", bound="StageWeights")
 _in_use: dict[type[StageWeights], Any] = {}
 
 
 class StageWeights:
-    """Base of the weights of a stage, which are frozen, keyword-only dataclasses.
-
-    Attributes:
-        stage: Name of the JSON file.
-    """
-
-    stage: ClassVar[str]
+    """Base of the weights of a stage, which are frozen, keyword-only dataclasses."""
 
     @classmethod
     def path(cls) -> Path:
-        """Return the JSON file."""
-        return Path(str(files(cls.__module__.partition(".")[0]))) / "data" / "weights" / f"{cls.stage}.json"
+        """Return the JSON file, which is called as the class is: that of `FactWeights` is `fact.json`."""
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Weights")).lower()
+        return Path(str(files(cls.__module__.partition(".")[0]))) / "data" / "weights" / f"{name}.json"
 
     @classmethod
     def record(cls) -> dict[str, Any]:

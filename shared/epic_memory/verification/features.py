@@ -74,27 +74,15 @@ _TITLED = re.compile(r"(?:(?:The|An?) )?(\w+)[^.\n]{0,60}[.\n]\s*(?:(?:The|An?) 
 
 @dataclass(frozen=True, kw_only=True)
 class VerificationWeights(StageWeights):
-    """Numbers in the measures of a pair, and of what is made of the fitted chances (`verifier.json`).
+    """Numbers in the measures of a pair, and of what is made of the fitted chances (`verifier.json`)."""
 
-    Attributes:
-        dense: With one word of the lexicon for this many characters, the density of a text is 1.
-        least_lean: Log-odds of the stance below which they tell no side.
-        surest: Log-odds of the stance from which more are no further evidence.
-        note: A text of at most this many words is a note, unless it is a stub with its title: "The Bees. The
-            Bees may refer to:".
-        telling: Idf at which a phrase of the expansion counts fully; phrases with less count in proportion.
-        sharpness: Exponent by which a near sentence counts more than a far one.
-        spoken_of: Probability from which a cross-encoder's liked or avoided phrases count as mentioned.
-    """
-
-    stage = "verification"
-    dense: int
-    least_lean: float
-    surest: float
-    note: int
-    telling: float
-    sharpness: float
-    spoken_of: float
+    dense: int  # with one word of the lexicon for this many characters, the density of a text is 1
+    least_lean: float  # log-odds of the stance below which they tell no side
+    surest: float  # log-odds of the stance from which more are no further evidence
+    note: int  # a text of at most this many words is a note, unless it is a stub: "The Bees. The Bees may refer to:"
+    telling: float  # Idf at which a phrase of the expansion counts fully; phrases with less count in proportion
+    sharpness: float  # exponent by which a near sentence counts more than a far one
+    spoken_of: float  # probability from which a cross-encoder's liked or avoided phrases count as mentioned
 
 
 @dataclass(frozen=True, eq=False)
