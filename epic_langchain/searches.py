@@ -18,7 +18,7 @@ from epic_memory.encoders.base import Embed
 from epic_memory.runtime.calls import Call
 from epic_memory.runtime.effects import Effects
 from epic_memory.steering import Mode
-from epic_memory.types import PENALTY, FloatArray
+from epic_memory.types import FloatArray, penalties
 from epic_plugins.metadata import own_metadata
 
 
@@ -122,7 +122,7 @@ class MemorySource:
         if search.ids is not None and search.vector is not None:
             asked = np.asarray(search.vector, dtype=np.float32)
             hits = Hits(
-                replace(hit, score=float(vector @ asked) - max((PENALTY[one] for one in hit.stances), default=0.0))
+                replace(hit, score=float(vector @ asked) - max((penalties()[one] for one in hit.stances), default=0.0))
                 for hit, vector in zip(hits, vectors, strict=True)
             )
         return Found([document_of(hit) for hit in hits], [hit.score for hit in hits], vectors, hits.vector)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,10 +13,10 @@ from numpy.typing import NDArray
 
 from epic_graph.pagerank import Network
 from epic_memory.types import FloatArray
+from epic_memory.types.weights import StageWeights
 
 MOST_SYNONYMS = 4
 """How many synonyms an entity gets at most when it is added."""
-_ALIKE = 0.6
 _AT_ONCE = 128
 _ROOM = 1.25
 _DEAD_SHARE = 0.2
@@ -23,6 +24,13 @@ _NUMBER = re.compile(r"\d+")
 
 Near: TypeAlias = list[tuple[int, float]]
 """Places and cosines, the most similar first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityWeights(StageWeights):
+    """When names of entities are alike."""
+
+    alike: float  # cosine from which a name of a query that the graph does not know is taken for one that it knows
 
 
 class NameFeatures(NamedTuple):
@@ -169,7 +177,7 @@ def entity_seeds(
         cosines = names.features.vectors @ np.stack([vectors[key] for key in others], axis=1)
         places = cosines.argmax(axis=0)
         for row, cosine in zip(names.rows[places].tolist(), cosines.max(axis=0).tolist(), strict=True):
-            if cosine >= _ALIKE:
+            if cosine >= EntityWeights.shipped().alike:
                 weights[row] = max(min(1.0, cosine), weights.get(row, 0.0))
     counts = network.mentions(weights)
     return {row: weight / max(1, count) for (row, weight), count in zip(weights.items(), counts, strict=True)}

@@ -253,7 +253,8 @@ class GraphMemory:
         Args:
             query, k, filter, steering, preferences, stance_policy: As for `EpicMemory.search`.
             keys, min_score: As for `EpicMemory.search`; a query that names an entity always counts as relevant.
-            chooser: As for `EpicMemory.search`, such as `epic_rerank.Adaptive(policy=GRAPH)`; scores are the walk's.
+            chooser: As for `EpicMemory.search`, such as `Adaptive(policy=GraphSelection.shipped())` of `epic_rerank`.
+                Scores are those of the walk.
 
         Returns:
             Hits, best first. A score is the passage's share of the walk, with 1 for the most visited passage, times a

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,8 +33,9 @@ from epic_memory.steering.query_steering import QuerySteering, SteeredQuery, Ste
 from epic_memory.steering.question_kind import recalls
 from epic_memory.steering.ranking import Verdicts
 from epic_memory.storage.namespace import Namespace
-from epic_memory.types import FloatArray, Hit, Hits, Preference, Stance
-from epic_memory.types.verdicts import PENALTY
+from epic_memory.types import FloatArray, Hit, Hits, Preference
+from epic_memory.types.verdicts import penalties
+from epic_memory.types.weights import StageWeights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +53,16 @@ class Walk:
 
 # At how many passages the walk starts.
 _STARTS = 50
-# Of how many of the most visited passages the texts are scored in signed mode, and the weight of these scores; a share
-# of the walk is at most 1.
-_SCORED, _TEXTS = 20, 0.35
-# Factors for shares under the stance policy "prefer". Cosines differ by a third, shares by orders of magnitude: a
-# memory subtracts a penalty, a share needs a factor.
-LEFT = {Stance.SUPPORTS: 1.0, Stance.NEUTRAL: 0.8, Stance.MIXED: 0.4, Stance.CONFLICTS: 0.1}
+# Of how many of the most visited passages the texts are scored in signed mode.
+_SCORED = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphWeights(StageWeights):
+    """Numbers of the ranking by a walk."""
+
+    texts: float  # weight of the score of a text beside its share of the walk, which is at most 1
+    left: Mapping[str, float]  # factor of a share by the stance: shares differ by orders of magnitude
 
 
 class GraphHits(Hits):
@@ -217,7 +222,7 @@ def _near(
     for item, topic in zip(found.rows, found.topics.tolist(), strict=True):
         if rows := rows_of(item):
             row = _spoken_for(space, rows, vector, cosines)
-            near.append((row, topic - (PENALTY[space.stance_of[row]] if asked.stance_policy == "prefer" else 0.0)))
+            near.append((row, topic - (penalties()[space.stance_of[row]] if asked.stance_policy == "prefer" else 0.0)))
     near.sort(key=lambda pair: -pair[1])
     return near[: asked.k], cosines
 
@@ -227,7 +232,7 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
     space, best, steered = session.space(asked.namespace), visited.best, visited.steered
     if said is not None:
         # Scoring a text never lowers its rank: passages that were not scored stay behind.
-        gained = (_TEXTS * (said - said.min(initial=np.inf))).tolist()
+        gained = (GraphWeights.shipped().texts * (said - said.min(initial=np.inf))).tolist()
         first = [(row, share + gain) for (row, share), gain in zip(best, gained, strict=False)]
         best = sorted(first, key=lambda pair: -pair[1]) + best[len(first) :]
     # Without passages that have gone meanwhile.
@@ -309,7 +314,9 @@ def _best(
             break  # no later passage can score higher
         if rows := rows_of(item):
             row = _spoken_for(space, rows, vector, cosines)
-            score = share * (LEFT[space.stance_of[row]] if asked.stance_policy == "prefer" else 1.0)
+            score = share * (
+                GraphWeights.shipped().left[space.stance_of[row].value] if asked.stance_policy == "prefer" else 1.0
+            )
             found.append((row, score))
             insort(scores, score)
             items.add(item)
@@ -331,4 +338,4 @@ def _spoken_for(space: Namespace, rows: Sequence[int], vector: FloatArray, cosin
     for row in rows:
         if row not in cosines:
             cosines[row] = float(space.index.vector(row) @ vector)
-    return max(rows, key=lambda row: (cosines[row] - PENALTY[space.stance_of[row]], row))
+    return max(rows, key=lambda row: (cosines[row] - penalties()[space.stance_of[row]], row))

@@ -27,14 +27,28 @@ from epic_learn.references import topic
 from epic_memory.text import durations
 from epic_memory.types import FloatArray
 from epic_memory.types.validation import local_time
+from epic_memory.types.weights import StageWeights
 
 Saying: TypeAlias = Literal["nothing", "preference", "fact", "replace", "remove", "news"]
 About: TypeAlias = Literal["preference", "fact"]
 SAYINGS: tuple[Saying, ...] = ("nothing", "preference", "fact", "replace", "remove", "news")
 
-_LEAST_KNOWN = 0.4  # of the words of a clause; one with less is in another language
-SURE, PERHAPS = 0.75, 0.35
-DOUBTFUL = 0.5  # confidence in what may have been pasted: for the user to decide
+
+@dataclass(frozen=True, kw_only=True)
+class CueWeights(StageWeights):
+    """How sure a statement of a turn has to be, and how sure it is."""
+
+    least_known: float  # share of known words below which a clause is in another language
+    sure: float  # chance from which a clause says something of the user
+    perhaps: float  # chance from which it is told among what was left out
+    doubtful: float  # most confidence in what may have been pasted: for the user to decide
+    remembered: float  # chance of a clause that asks to be remembered
+    plain: float  # least chance of a plain statement of the user
+    hedged: float  # most confidence in what is hedged
+    changing: float  # most confidence in what ends, or changes what was said
+    lasting: float  # most confidence in anything else
+
+
 _LONGEST_TURN, _LONGEST_QUOTE = 4000, 240
 _LONGEST_CLAUSE = 60  # words
 _ASKS = (
@@ -217,14 +231,15 @@ def _not_meant(front: str, words: str) -> str:
 
 def _read(own: str, text: str, now: datetime, topics: frozenset[str]) -> list[tuple[range, Statement]]:
     """Return where a text has statements, and these, also those that do not count."""
+    weights = CueWeights.shipped()
     doubtful = boundaries.doubtful_from(own)
     made: list[tuple[range, Statement]] = []
     for clause in clauses(own):
         chances = _chances(clause, topics)
-        sure = 0.9 if clause.remembered else 1.0 - float(chances[0])
+        sure = weights.remembered if clause.remembered else 1.0 - float(chances[0])
         if not clause.asks and _PLAIN.fullmatch(clause.words) and " the " not in clause.words:
-            sure = max(sure, 0.85)
-        if sure < PERHAPS:
+            sure = max(sure, weights.plain)
+        if sure < weights.perhaps:
             continue
         place = range(clause.first, clause.last)
         follows = bool(made) and not own[made[-1][0].stop : clause.first].replace(clause.gap, "", 1).strip()
@@ -244,7 +259,7 @@ def _read(own: str, text: str, now: datetime, topics: frozenset[str]) -> list[tu
         if manner and not statement.left_out and _TASK.search(others) and not _LASTING.search(clause.words):
             statement = replace(statement, left_out="wished for once")
         if clause.first >= doubtful:
-            statement = replace(statement, confidence=min(statement.confidence, DOUBTFUL))
+            statement = replace(statement, confidence=min(statement.confidence, weights.doubtful))
         made.append((place, statement))
     return made
 
@@ -253,18 +268,20 @@ def _timed(
     clause: Clause, quote: str, about: About, saying: Saying, sure: float, now: datetime, lasting: datetime | None
 ) -> Statement:
     """Return a statement with its end; it does not count if that is not known, or past."""
+    weights = CueWeights.shipped()
     change = saying if saying in ("replace", "remove", "news") else "none"
     until = None if change != "none" else durations.end_of(quote, now) or lasting
     left_out = clause.left_out
     if about == "fact" and until is not None and until <= now:
         until = None  # "I have lived in Porto until 2019": that it was so still holds
-    if not left_out and sure < SURE:
+    if not left_out and sure < weights.sure:
         left_out = _ASKED if clause.asks else "not sure enough"
     elif not left_out and until is not None and until <= now:
         left_out = "over already"
     elif not left_out and until is None and change == "none" and about == "preference":
         left_out = "for a time of which the end is not known" if durations.OPEN_END.search(quote) else ""
-    most = 0.7 if _HEDGED.search(quote) else 0.8 if until is not None or change != "none" else 0.95
+    ends = until is not None or change != "none"
+    most = weights.hedged if _HEDGED.search(quote) else weights.changing if ends else weights.lasting
     return Statement(
         quote=quote[:_LONGEST_QUOTE],
         about=about,
@@ -323,7 +340,7 @@ def _weights() -> Mapping[str, FloatArray]:
 def _chances(clause: Clause, topics: frozenset[str]) -> FloatArray:
     """Return the chances of each of `SAYINGS`; surely nothing for words that are not known."""
     weights, words = _weights(), _words(clause.words)
-    if sum(word in weights for word in words) < _LEAST_KNOWN * len(words):
+    if sum(word in weights for word in words) < CueWeights.shipped().least_known * len(words):
         nothing: FloatArray = np.eye(len(SAYINGS), dtype=np.float32)[0]
         return nothing
     rows = [weights[""], *(weights[name] for name in features(clause, topics) if name in weights)]

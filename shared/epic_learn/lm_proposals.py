@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from epic_learn.boundaries import doubtful_from, own_words
 from epic_learn.conversations import Turn
-from epic_learn.cues import DOUBTFUL, said_at
+from epic_learn.cues import CueWeights, said_at
 from epic_learn.references import Known, means_the_same
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.answers import letters
@@ -19,7 +19,7 @@ from epic_memory.lm.client import LMReader, readings_of
 from epic_memory.lm.prompting import one_line, section
 from epic_memory.lm.shapes import Line, Shape, valid
 from epic_memory.runtime.effects import Effects
-from epic_memory.text.durations import end_of_day
+from epic_memory.text.durations import end_in_words
 from epic_memory.text.language import ENGLISH, language_of
 from epic_memory.text.stems import content_stems
 from epic_memory.types.proposals import Proposal, ProposalKind, ProposalReport, plain
@@ -28,7 +28,6 @@ _MOST_TOKENS = 900
 _MOST_PROPOSALS = 12
 _TURNS, _CHARACTERS = 12, 6000
 _MOST_KNOWN = 60
-_CONFIDENCE = 0.8
 _BEGINNING = 3  # letters
 
 _WITHOUT_TEXT = ("remove_preference", "end_fact")
@@ -157,7 +156,8 @@ def _quoted(quote: str, turns: Sequence[Turn]) -> tuple[Turn, str, float] | None
     for turn in turns if quote.strip() else ():
         own = own_words(turn.text) if turn.role == "user" else ""
         if match := _found(quote, own):
-            confidence = _CONFIDENCE if match.start() < doubtful_from(own) else DOUBTFUL
+            trusted = match.start() < doubtful_from(own)
+            confidence = CueWeights.shipped().changing if trusted else CueWeights.shipped().doubtful
             return turn, turn.text[match.start() : match.end()], confidence
     return None
 

@@ -11,11 +11,19 @@ from epic_memory.preferences.parser import parse_aspects
 from epic_memory.text.stems import content_stems, stem
 from epic_memory.types import FloatArray
 from epic_memory.types.proposals import Proposal, plain
+from epic_memory.types.weights import StageWeights
 
-# Cosines of the static encoder, from which two statements say the same, and are about the same thing.
-_SAME = 0.9
-_NEAR, _NEAR_WITH_WORDS = 0.62, 0.25
-_SHARED = 0.5
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceWeights(StageWeights):
+    """Cosines of the static encoder, and shares of words, that tell what a statement refers to."""
+
+    same: float  # cosine from which two statements with the same topic say the same
+    near: float  # cosine from which two statements are about the same
+    near_with_words: float  # the same where they share a word of their topic
+    shared: float  # share of the words of a topic from which two statements are about the same
+
+
 # Words of attitude and time, which tell nothing about the topic.
 _WEAK_WORDS = """
 like likes love hate prefer avoid want wants need never always only really eat drink have has had user user's users go
@@ -60,12 +68,13 @@ def referred(quote: str, known: Sequence[Known], cosines: FloatArray) -> int | N
         known: What is known.
         cosines: Of the quote with each of them, shape `(len(known),)`.
     """
+    weights = ReferenceWeights.shipped()
     words = topic(quote)
     best: tuple[float, int] | None = None
     for place, (each, cosine) in enumerate(zip(known, cosines.tolist(), strict=True)):
         common = words & topic(each.text)
         share = len(common) / min(len(words), len(topic(each.text))) if common else 0.0
-        if cosine >= _NEAR or share >= _SHARED or (common and cosine >= _NEAR_WITH_WORDS):
+        if cosine >= weights.near or share >= weights.shared or (common and cosine >= weights.near_with_words):
             best = max(best or (cosine + share, place), (cosine + share, place))
     return None if best is None else best[1]
 
@@ -104,7 +113,7 @@ def same(text: str, each: Known, cosine: float) -> bool:
     if says_the_same(text, each.text):
         return True
     # "I stop at Bosch on 3 May" is another fact than "I start at Bosch on 3 May".
-    alike = each.preference and cosine >= _SAME and topic(text) == topic(each.text)
+    alike = each.preference and cosine >= ReferenceWeights.shipped().same and topic(text) == topic(each.text)
     return alike and not contrary(text, each.text)
 
 
@@ -133,4 +142,4 @@ def contrary(text: str, other: str) -> bool:
 
 def _alike(phrase: str, other: str) -> bool:
     one, two = topic(phrase), topic(other)
-    return bool(one) and len(one & two) / max(len(one | two), 1) >= _SHARED
+    return bool(one) and len(one & two) / max(len(one | two), 1) >= ReferenceWeights.shipped().shared

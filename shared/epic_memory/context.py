@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from epic_memory.errors import InvalidInputError
 from epic_memory.types import Hit, Hits, MemoryEntry, Preference, Stance
 from epic_memory.types.validation import one_of
+from epic_memory.types.weights import StageWeights
 from epic_memory.verification.wording import is_worded
 
 TellPreferences: TypeAlias = Literal["matter", "all", "none"]
@@ -25,14 +26,7 @@ KNOWN = "What is known of the user:"
 ALLOWANCE = 150
 """Approximate number of tokens that the preferences of a context may take: about ten preferences."""
 
-# If any preference is likely to matter (chance of at least _ANY), each whose chance is at least _LEAST_CHANCE and this
-# share of the likeliest's gets a line: the model cannot follow one that is left out, while one that does not matter
-# costs only a few tokens.
-_LEAST_CHANCE, _LEAST_SHARE = 0.03, 0.06
-_ANY = 0.06
 _MOST_LISTED = 8
-# Share of the score of a first hit that suits the user from which on others are told beside it.
-_WORTH_TELLING = 0.3
 _CHARACTERS_A_TOKEN = 5
 
 # A heading counts wherever a model may see the beginning of a line.
@@ -54,6 +48,16 @@ _WARNINGS = {
     Stance.CONFLICTS: 'Steer clear: this conflicts with the preference "{}". ',
     Stance.MIXED: 'Take only what suits the preference "{}". ',
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextWeights(StageWeights):
+    """Which preferences and hits a context tells."""
+
+    any_chance: float  # chance from which the likeliest preference matters, so that preferences are listed at all
+    least_chance: float  # least chance of one that is listed: one left out cannot be followed
+    least_share: float  # its least share of the chance of the likeliest
+    worth_telling: float  # share of the score of a first hit that suits the user from which others are told
 
 
 def format_context(
@@ -142,9 +146,10 @@ def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: in
     Raises:
         InvalidInputError: for an allowance that is no number.
     """
+    weights = ContextWeights.shipped()
     if not isinstance(allowance, Real) or isinstance(allowance, bool):
         raise InvalidInputError(f"allowance must be a number of tokens, not {allowance!r}.")
-    if not matters or max(chance for _, chance in matters) < _ANY:
+    if not matters or max(chance for _, chance in matters) < weights.any_chance:
         return []
     chosen: list[Preference] = []
     left = allowance * _CHARACTERS_A_TOKEN
@@ -152,7 +157,7 @@ def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: in
         left -= len(preference.text) + 3
         if chosen and left < 0:
             break
-        if chance >= max(_LEAST_CHANCE, _LEAST_SHARE * matters[0][1]):
+        if chance >= max(weights.least_chance, weights.least_share * matters[0][1]):
             chosen.append(preference)
     return chosen
 
@@ -213,7 +218,7 @@ def _worth_telling(numbered: list[tuple[int, Hit]], mattering: set[str]) -> list
     def warns(hit: Hit) -> bool:
         return any(entry.stance is Stance.CONFLICTS and entry.preference in mattering for entry in hit.entries)
 
-    least = _WORTH_TELLING * first.score
+    least = ContextWeights.shipped().worth_telling * first.score
     return [(number, hit) for number, hit in numbered if number < 2 or hit.score >= least or warns(hit)]
 
 

@@ -15,7 +15,7 @@ from epic_memory.collection.collection import Key
 from epic_memory.errors import InvalidInputError
 from epic_memory.types import Hit, Stance
 from epic_memory.types.metadata import copied
-from epic_memory.types.verdicts import PENALTY, Judged
+from epic_memory.types.verdicts import Judged, penalties
 
 PREFIX = "epic_"
 OF_ONE_CALL = frozenset({"epic_steered_by", "epic_score", "epic_tier"})
@@ -80,7 +80,7 @@ def hit_metadata(hit: Hit) -> dict[str, Any]:
         )
         metadata["epic_instruction"] = "\n".join(hit.instructions)
         # A conflict with any preference is a conflict.
-        metadata["epic_stance"] = str(max(hit.stances, key=PENALTY.__getitem__))
+        metadata["epic_stance"] = str(max(hit.stances, key=penalties().__getitem__))
     return metadata
 
 

@@ -30,7 +30,7 @@ from epic_memory.steering.question_kind import question_kind, recalls
 from epic_memory.steering.ranking import Verdicts
 from epic_memory.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Stance
 from epic_memory.types.modes import Mode
-from epic_memory.types.verdicts import PENALTY, Judged, Stances
+from epic_memory.types.verdicts import Judged, Stances, penalties
 from epic_memory.verification.lm import LMVerifier
 from epic_plugins.judging_memory import Judge
 from epic_plugins.metadata import as_metadata, guidance_of
@@ -82,7 +82,7 @@ class Ranked:
     @property
     def stance(self) -> Stance:
         """The worst of its stances; neutral if there is no guidance."""
-        return max((_stance(facts) for facts in self.guidance), key=PENALTY.__getitem__, default=Stance.NEUTRAL)
+        return max((_stance(facts) for facts in self.guidance), key=penalties().__getitem__, default=Stance.NEUTRAL)
 
     @property
     def similarity(self) -> float:
@@ -187,7 +187,7 @@ class Reranker:
             found.sort(key=lambda one: one.score or 0.0, reverse=True)
         else:
             # Sorting is stable: equal texts stay in the order given.
-            found.sort(key=lambda one: (PENALTY[one.stance], -one.similarity))
+            found.sort(key=lambda one: (penalties()[one.stance], -one.similarity))
         return [*found, *blank][:top_n]
 
     def _keeps(self, one: Ranked) -> bool:

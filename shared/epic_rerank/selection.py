@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from epic_memory.types import FloatArray, Hit, Preference
 from epic_memory.types.results import Ranking
+from epic_memory.types.weights import StageWeights
 from epic_rerank.features import word_set
 from epic_rerank.policy import Floats
 from epic_rerank.reranker import LearnedReranker
@@ -35,7 +36,7 @@ NAMES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy:
+class Policy(StageWeights):
     """A logistic regression that takes a hit or leaves it.
 
     Attributes:
@@ -62,22 +63,12 @@ class Policy:
         return 1.0 / (1.0 + math.exp(-float(weights @ features) - bias)) > self.threshold
 
 
-# Fitted by tests/benchmarks/bench_selection.py --fit on the questions of even number: the scores of a memory's search
-# are cosines, those of a walk over a graph are shares.
-MEMORY = Policy(
-    mean=(0.3234, 0.6414, 0.0264, 1.6783, 0.1081, 0.0426, 0.4832, 0.3308, 0.8476),
-    scale=(0.0686, 0.1533, 0.0556, 0.5056, 0.1257, 0.0793, 0.2521, 0.1163, 0.2375),
-    weights=(0.292, 0.2747, 0.1487, -0.1888, 1.0346, 0.3638, -1.0812, -0.3501, 0.422),
-    bias=-3.9945,
-    threshold=0.35,
-)
-GRAPH = Policy(
-    mean=(0.15, 0.188, 0.0812, 1.6783, 0.1292, 0.0519, 0.5219, 0.3133, 0.9206),
-    scale=(0.1681, 0.2103, 0.1604, 0.5056, 0.1261, 0.0893, 0.2447, 0.1189, 0.2643),
-    weights=(0.1119, 0.1025, 0.1922, -0.5706, 0.8891, 0.6623, -0.9139, 0.1208, 0.5528),
-    bias=-3.6798,
-    threshold=0.225,
-)
+class MemorySelection(Policy):
+    """The policy for a memory's search, whose scores are cosines."""
+
+
+class GraphSelection(Policy):
+    """The policy for a walk over a graph, whose scores are shares."""
 
 
 class Walk:
@@ -135,11 +126,11 @@ class Adaptive:
 
     Attributes:
         reranker: Orders the results first; None for the order of retrieval.
-        policy: Takes a hit or leaves it: `MEMORY`, or `GRAPH` for a `GraphMemory`.
+        policy: Takes a hit or leaves it: `MemorySelection.shipped()`, or that of `GraphSelection` for a `GraphMemory`.
     """
 
     reranker: LearnedReranker | None = None
-    policy: Policy = MEMORY
+    policy: Policy = field(default_factory=MemorySelection.shipped)
 
     @property
     def encoder(self) -> str:

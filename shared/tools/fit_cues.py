@@ -23,7 +23,7 @@ from fitting import Array, written
 
 FITTED = ("turns_a", "turns_b", "turns_c", "turns_d", "turns_f", "turns_g", "turns_h", "turns_own", "turns_plain")
 ONLY_RUN = "turns_e"
-DATA = Path(__file__).parents[1] / "epic_memory" / "data" / "cues.json"
+DATA = Path(__file__).parents[1] / "epic_learn" / "data" / "cues.json"
 SAYING = {
     "add_preference": "preference",
     "add_fact": "fact",

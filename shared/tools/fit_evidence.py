@@ -1,6 +1,6 @@
-"""Chooses the weights of `epic_memory.preferences.evidence` on options of our own, and prints them.
+"""Chooses the weights of `epic_memory.preferences.evidence` on options of our own, and writes them (`evidence.json`).
 
-    python shared/tools/fit_evidence.py [--teacher FOLDER]
+    python shared/tools/fit_evidence.py
 
 Each case has a preference, a question and four options, of which the first follows the preference. The weights make it
 the likeliest, with the bundled encoder and with all-MiniLM-L6-v2 at once. Printed, too: how often it comes first in
@@ -9,17 +9,16 @@ cases left out of the fit.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_memory.encoders import MiniLMEncoder, default_encoder, embed
 from epic_memory.encoders.base import Encoder
-from epic_memory.preferences.evidence import FEATURES, embed_aspects, features
+from epic_memory.preferences.evidence import FEATURES, EvidenceWeights, embed_aspects, features
 from epic_memory.text.stems import words_of
-from fitting import Array, choice, written
+from fitting import Array, choice, write_weights, written
 
 RIDGE = 5.0
 FOLDS = 5
@@ -65,12 +64,7 @@ def table(encoder: Encoder, records: Sequence[dict[str, Any]]) -> Array:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2, to fit with it too")
-    options = made.parse_args()
-    encoders: list[Encoder] = [default_encoder()]
-    if options.teacher:
-        encoders.append(SentenceTransformerEncoder(options.teacher))
+    encoders: list[Encoder] = [default_encoder(), MiniLMEncoder()]
     records, weights = cases()
     tables = [table(encoder, records) for encoder in encoders]
     fold = np.arange(len(records)) % FOLDS
@@ -81,15 +75,25 @@ def main() -> None:
         for number, one in enumerate(tables):
             scores = one[~fit] @ found
             right[number, ~fit] = (scores[:, :1] > scores[:, 1:]).all(axis=1)
+    judged = {}
     for encoder, row in zip(encoders, right, strict=True):
         plain = weights == 1.0
         print(
             f"{encoder.name}: first in {row[plain].mean():.3f} of plain cases left out,"
             f" {row[~plain].mean():.3f} of others"
         )
+        judged[f"{encoder.name}: first in plain cases left out, others"] = [
+            round(float(row[which].mean()), 3) for which in (plain, ~plain)
+        ]
     found = choice(np.concatenate(tables), np.tile(weights, len(tables)), signs(), RIDGE)
-    for name, weight in zip(FEATURES, found[1:] / found[0], strict=True):
-        print(f'    "{name}": {weight:.2f},')
+    weight_of = {name: round(float(weight), 2) for name, weight in zip(FEATURES, found[1:] / found[0], strict=True)}
+    write_weights(
+        EvidenceWeights,
+        "shared/tools/fit_evidence.py",
+        {"features": weight_of},
+        on="written/options.jsonl, written/preferences.jsonl",
+        judged=judged,
+    )
 
 
 if __name__ == "__main__":

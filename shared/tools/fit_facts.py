@@ -7,17 +7,15 @@ tell, each with statements of a first value, of a second (`>`) and of an end (`x
 of slots at random: a first statement, and by lot a repetition, a change, a repetition of that, and an end. A question
 is answered by the fact that holds at its time; after an end, and in the life of somebody else, by none.
 
-With --check prints how often each kind is recognised of people and of slots that had no part in the fit.
+With --check prints and records how often each kind is recognised of people and of slots that had no part in the fit.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +26,7 @@ from epic_memory.pipeline.fact_matching import (
     ASKED,
     BESIDE,
     KINDS,
+    FactWeights,
     asked,
     beside,
     decided,
@@ -35,9 +34,8 @@ from epic_memory.pipeline.fact_matching import (
     probabilities,
 )
 from epic_memory.types import FloatArray
-from fitting import WRITTEN, Array, written
+from fitting import WRITTEN, Array, write_weights, written
 
-TARGET = Path(__file__).parents[1] / "epic_memory/data/facts.json"
 # A statement of a person counts more than one of a life that was made.
 PEOPLE, MADE = 1.0, 0.35
 RIDGE = 1.0
@@ -195,8 +193,10 @@ def fitted(found: Sequence[Case]) -> dict[str, FloatArray]:
     return {name: row.astype(np.float32) for name, row in made.items()}
 
 
-def checked(groups: Sequence[Sequence[Case]], others: Sequence[Case], name: str) -> list[str]:
-    """Print how often each kind is right in a group, fitted on the other groups; return what was wrong."""
+def checked(
+    groups: Sequence[Sequence[Case]], others: Sequence[Case], name: str
+) -> tuple[list[str], dict[str, list[int]]]:
+    """Print how often each kind is right in a group, fitted on the other groups; return what was wrong, and counts."""
     counts, asked_of, wrong = Counter[tuple[str, str]](), Counter[str](), []
     for number, group in enumerate(groups):
         rest = [case for place, other in enumerate(groups) if place != number for case in other]
@@ -226,7 +226,9 @@ def checked(groups: Sequence[Sequence[Case]], others: Sequence[Case], name: str)
     for kind in ("insert", *KINDS):
         print(f"    {kind:9}" + "".join(f"{counts[kind, done]:11}" for done in done_as))
     print("    questions: " + ", ".join(f"{kind} {count}" for kind, count in asked_of.items()))
-    return wrong
+    right_of = {kind: [counts[kind, kind], sum(counts[kind, done] for done in done_as)] for kind in ("insert", *KINDS)}
+    answers = {f"questions, {kind}": [asked_of[f"{kind}, right"], asked_of[kind]] for kind in ("one", "none")}
+    return wrong, right_of | answers
 
 
 def main() -> None:
@@ -250,13 +252,23 @@ def main() -> None:
     ]
     everyone = [case for group in of_people for case in group]
     every_slot = [case for group in of_slots for case in group]
+    judged = {}
     if options.check:
         folds = [[case for group in of_people[fold::FOLDS] for case in group] for fold in range(FOLDS)]
-        wrong = checked(folds, every_slot, "people left out, two at a time")
-        wrong += checked(of_slots, everyone, "slots left out, a quarter at a time")
-        print("\n".join(wrong) if options.wrong else "")
+        for name, groups, others in (
+            ("people left out, two at a time", folds, every_slot),
+            ("slots left out, a quarter at a time", of_slots, everyone),
+        ):
+            wrong, judged[f"{name}: right, of all"] = checked(groups, others, name)
+            print("\n".join(wrong) if options.wrong else "")
     weights = {name: [round(float(one), 3) for one in row] for name, row in fitted([*everyone, *every_slot]).items()}
-    TARGET.write_text(json.dumps(weights) + "\n", encoding="utf-8")
+    write_weights(
+        FactWeights,
+        "shared/tools/fit_facts.py",
+        weights,
+        on="written/lives_a.jsonl, written/lives_b.jsonl, written/slots.txt",
+        judged=judged,
+    )
     for name, columns in (("answer", ASKED), ("insert", ALONE)):
         print(name, ", ".join(f"{column} {one:.2f}" for column, one in zip(columns, weights[name], strict=True)))
 

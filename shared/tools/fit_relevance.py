@@ -1,6 +1,6 @@
-"""Fits the weights of `epic_memory.steering.relevance` on queries and preferences of our own, and prints them.
+"""Fits the weights of `epic_memory.steering.relevance` on queries and preferences of our own, and writes them.
 
-    python shared/tools/fit_relevance.py [--teacher FOLDER]
+    python shared/tools/fit_relevance.py
 
 A preference matters to the question of its own case (`written/options.jsonl`, `written/preferences.jsonl`), with its
 four options as candidates or with everything of ours. It does not matter to other cases' questions, to those of
@@ -8,13 +8,12 @@ four options as candidates or with everything of ours. It does not matter to oth
 its subject, one that asks for advice in a neighbouring matter.
 
 The bias is such that of ten preferences taken at random some matter to `STEERED` of the questions in `texts`. First for
-the bundled encoder; with --teacher, all-MiniLM-L6-v2's folder, for others, too. Printed as well: how often each kind of
+the bundled encoder, then, with all-MiniLM-L6-v2 (`epic_minilm`), for others. Printed as well: how often each kind of
 question reaches a preference in cases left out of the fit, a tenth at a time.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,17 +21,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_memory.encoders import MiniLMEncoder, default_encoder, embed
 from epic_memory.encoders.base import Encoder
 from epic_memory.preferences.evidence import AspectEmbeddings, embed_aspects
 from epic_memory.steering.question_kind import question_kind
-from epic_memory.steering.relevance import FEATURES, Nearness, features, samples_of
+from epic_memory.steering.relevance import FEATURES, Nearness, RelevanceWeights, features, samples_of
 from epic_memory.types import FloatArray
-from fitting import Array, Linear, logistic, written
+from fitting import Array, Linear, logistic, write_weights, written
 
 TEXTS = Path(__file__).parent / "texts"
 PERSONA = 10
 RIDGE = 3.0
+FOLDS = 10
 # By the query, and with candidates: where candidates are about something else, steering by them does little harm.
 STEERED = (0.08, 0.14)
 
@@ -127,29 +127,39 @@ def fitted(found: Array, asked: Sequence[Asked], steered: float) -> Linear:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2")
-    options = made.parse_args()
     asked = list(questions())
-    encoders: list[Encoder] = [default_encoder()]
-    if options.teacher:
-        encoders.append(SentenceTransformerEncoder(options.teacher))
-    for encoder in encoders:
+    weights: dict[str, dict[str, float]] = {}
+    judged: dict[str, float] = {}
+    for whose, encoder in {"static": default_encoder(), "other": MiniLMEncoder()}.items():
         known = Known(encoder, asked)
         measured = [known.features(one) for one in asked]
         print(encoder.name)
-        for found, steered in zip(zip(*measured, strict=True), STEERED, strict=True):
-            linear = fitted(np.array(found), asked, steered)
-            told = ", ".join(f"{name}={weight:.2f}" for name, weight in zip(FEATURES, linear.weights, strict=True))
-            print(f"    _weights({linear.bias:.2f}, {told})")
+        for knows, found, steered in zip(("query", "choice"), zip(*measured, strict=True), STEERED, strict=True):
+            every = np.array(found)
+            linear = fitted(every, asked, steered)
+            fold, unseen = np.arange(len(asked)) % FOLDS, np.zeros(every.shape[:2])
+            for left_out in range(FOLDS):
+                seen = [one for one, part in zip(asked, fold, strict=True) if part != left_out]
+                unseen[fold == left_out] = fitted(every[fold != left_out], seen, steered)(every[fold == left_out])
+            fields = zip((*FEATURES, "bias"), (*linear.weights, linear.bias), strict=True)
+            weights[f"{whose}_{knows}"] = {name: round(float(weight), 2) for name, weight in fields}
+            print(f"    {whose}_{knows}: {weights[f'{whose}_{knows}']}")
             for kind, chosen in (
                 ("its own question", [one.matters for one in asked]),
                 ("beside it", [not one.matters and not one.unrelated for one in asked]),
                 ("taken at random (any of ten)", [one.unrelated for one in asked]),
             ):
-                odds = linear(np.array(found)[np.array(chosen)])
+                odds = unseen[np.array(chosen)]
                 reached = (odds if "any" in kind else odds[:, :1]).max(axis=1) >= 0.0
                 print(f"        matters to {kind}: {reached.mean():.3f}")
+                judged[f"{whose}_{knows}: matters to {kind}"] = round(float(reached.mean()), 3)
+    write_weights(
+        RelevanceWeights,
+        "shared/tools/fit_relevance.py",
+        weights,
+        on="written/options.jsonl, written/preferences.jsonl, written/beside.jsonl, texts/*_questions.txt",
+        judged=judged,
+    )
 
 
 if __name__ == "__main__":

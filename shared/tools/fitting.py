@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.types import Expansion
+from epic_memory.types.weights import StageWeights
 
 Array = NDArray[np.float64]
 
@@ -35,6 +36,42 @@ def written_expansions() -> dict[str, Expansion]:
         one["of"]: Expansion(**{part: tuple(one[part]) for part in parts}, source="model")
         for one in written("expansions.jsonl")
     }
+
+
+def write_record(stage: type[StageWeights], record: Mapping[str, Any]) -> None:
+    """Write a stage's JSON, a weight or an origin a line."""
+
+    def lines(part: Any) -> str:
+        if isinstance(part, list):
+            return "[\n" + ",\n".join(f"  {json.dumps(one, ensure_ascii=False)}" for one in part) + "\n ]"
+        pairs = (f"  {json.dumps(key)}: {json.dumps(one, ensure_ascii=False)}" for key, one in part.items())
+        return "{\n" + ",\n".join(pairs) + "\n }"
+
+    parts = ",\n".join(f" {json.dumps(key)}: {lines(part)}" for key, part in record.items())
+    stage.path().write_text(f"{{\n{parts}\n}}\n", encoding="utf-8")
+
+
+def write_weights(
+    stage: type[StageWeights], script: str, values: Mapping[str, Any], *, on: str, judged: Mapping[str, Any]
+) -> None:
+    """Write fitted weights into a stage's JSON, with what chose them and on what they were judged.
+
+    Args:
+        stage: The stage.
+        script: Which one fitted them, from the repository's root.
+        values: The weights.
+        on: The data that chose them.
+        judged: Figures on data that had no part in the fit.
+    """
+    record = stage.record()
+    entries = [one | {"weights": [name for name in one["weights"] if name not in values]} for one in record["chosen"]]
+    chosen = {"weights": list(values), "by": script, "on": on, "judged": judged}
+    whole = record | {
+        "weights": record["weights"] | values,
+        "chosen": [chosen, *(one for one in entries if one["weights"])],
+    }
+    write_record(stage, whole)
+    print(f"wrote {', '.join(values)} to {stage.path().name}")
 
 
 class Linear(NamedTuple):

@@ -37,12 +37,12 @@ from epic_memory.text.stems import stems, words_of
 from epic_memory.types import Preference
 from epic_memory.verification.embedded import DEFAULT_THRESHOLD
 from epic_memory.verification.features import (
-    LEAST_LEAN,
     MEASURES,
     STANCE_MEASURES,
     SURE_MEASURES,
     Chunk,
     Rarity,
+    VerificationWeights,
     Wanted,
     measured,
     stance_measured,
@@ -347,7 +347,7 @@ class LeftOut(NamedTuple):
     @property
     def leaning(self) -> Array:
         """Which pairs are kept and lean to a side."""
-        return (self.relevance >= KEPT) & (np.abs(self.stance) >= LEAST_LEAN)
+        return (self.relevance >= KEPT) & (np.abs(self.stance) >= VerificationWeights.shipped().least_lean)
 
 
 def left_out(known: Known) -> LeftOut:

@@ -31,8 +31,10 @@ from epic_memory.encoders import default_encoder
 from epic_memory.types import Hits
 from epic_rerank import selection
 from epic_rerank.selection import NAMES, Adaptive, Policy, Walk
+from fitting import write_weights
 
 MOST = 10
+PARTS = ("mean", "scale", "weights")
 WRITTEN = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written"
 
 
@@ -158,7 +160,9 @@ def report(name: str, test: Sequence[Asked], taken: Sequence[Sequence[int]]) -> 
     return scores
 
 
-def measure(name: str, search: Callable[..., Hits], shipped: Policy, *, reinforce: bool) -> tuple[Policy, list[float]]:
+def measure(
+    name: str, search: Callable[..., Hits], shipped: Policy, *, reinforce: bool
+) -> tuple[Policy, list[float], float]:
     every = questions(search)
     train, test = [one for one in every if not one.odd], [one for one in every if one.odd]
     print(f"{name}: {len(train)} questions to fit, {len(test)} unseen")
@@ -177,7 +181,8 @@ def measure(name: str, search: Callable[..., Hits], shipped: Policy, *, reinforc
     taken = [selection.taken(a.text, a.hits, a.hits.vectors, shipped) for a in test]
     report("as shipped", test, taken)
     needed = [len(asked.needed) for asked in test]
-    return policy, [float(np.mean([len(t) for t, n in zip(taken, needed, strict=True) if n == k])) for k in (1, 2, 3)]
+    sizes = [float(np.mean([len(t) for t, n in zip(taken, needed, strict=True) if n == k])) for k in (1, 2, 3)]
+    return policy, sizes, float(regression.mean())
 
 
 def graph_features(graph: GraphMemory) -> None:
@@ -235,7 +240,7 @@ def milliseconds(search: Callable[..., Hits], texts: Sequence[str], **options: o
 
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--fit", action="store_true", help="print the constants of epic_rerank.selection")
+    made.add_argument("--fit", action="store_true", help="write the weights of epic_rerank.selection")
     made.add_argument("--no-reinforce", action="store_true", help="leave out REINFORCE, which takes a minute")
     made.add_argument("--graph-features", action="store_true", help="try features of the graph")
     made.add_argument("--plot", metavar="FILE", help="draw how many hits are taken, by how many are needed")
@@ -244,15 +249,19 @@ def main() -> None:
     graph.add(corpus())
     sizes: dict[str, list[float]] = {}
     for name, search, shipped in (
-        ("MEMORY", graph.memory.search, selection.MEMORY),
-        ("GRAPH", graph.search, selection.GRAPH),
+        ("MEMORY", graph.memory.search, selection.MemorySelection),
+        ("GRAPH", graph.search, selection.GraphSelection),
     ):
-        policy, sizes[name] = measure(name, search, shipped, reinforce=not options.no_reinforce)
+        policy, sizes[name], f_score = measure(name, search, shipped.shipped(), reinforce=not options.no_reinforce)
         if options.fit:
-            print(f"{name} = Policy(")
-            for part in ("mean", "scale", "weights"):
-                print(f"    {part}={tuple(round(float(value), 4) for value in getattr(policy, part))},")
-            print(f"    bias={policy.bias:.4f},\n    threshold={policy.threshold:.3f},\n)")
+            parts = {part: [round(float(value), 4) for value in getattr(policy, part)] for part in PARTS}
+            write_weights(
+                shipped,
+                "tests/benchmarks/bench_selection.py",
+                parts | {"bias": round(policy.bias, 4), "threshold": round(policy.threshold, 3)},
+                on="the questions of even number of written/selection.jsonl",
+                judged={"F1 on the questions of odd number": round(f_score, 3)},
+            )
             print(dict(zip(NAMES, np.round(policy.weights, 2).tolist(), strict=True)), flush=True)
     if options.plot:
         draw({"EpicMemory": sizes["MEMORY"], "GraphMemory": sizes["GRAPH"]}, Path(options.plot))

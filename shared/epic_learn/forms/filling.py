@@ -22,11 +22,11 @@ from epic_memory.text.statement_pairs import RELATIVES, of_others
 from epic_memory.text.statements import statement_of
 from epic_memory.text.stems import content_stems, stem
 from epic_memory.types import Hits, Item, Preference
+from epic_memory.types.weights import StageWeights
 
 CANDIDATES = 8
 """Most memories that are looked at for a field, facts apart."""
-# From which probability on a value is filled in.
-_SURE = 0.5
+
 _NO_STATEMENT = re.compile(
     r"\?\W*$|\b(?:if|might|maybe|perhaps|probably|not sure|don[’']t know|(?:can[’']t|cannot) remember|forgot)\b"
     r"|\b(?:used to|formerly|previously)\b",
@@ -42,6 +42,13 @@ _NOTHING = "nothing relevant is known"
 
 Sources: TypeAlias = Sequence[Item | Preference]
 """What is held that may answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormWeights(StageWeights):
+    """Chances that the filling of forms goes by."""
+
+    sure: float  # from which an answer is filled in; from half of it on it is told as undecided
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +83,7 @@ def filled(form: Form, search: Callable[[str], Effects[Hits]], lm: LanguageModel
 
 def read_field(field: Field, sources: Sources) -> FilledField:
     """Return what memories say about a field."""
+    weights = FormWeights.shipped()
     said = [Said(text=text, source=source) for source in sources for text in _sentences(source.text)]
     said = [each for each in said if _may_answer(field.question, each.text)]
     if not said:
@@ -89,13 +97,13 @@ def read_field(field: Field, sources: Sources) -> FilledField:
             if value not in stated or share > stated[value][0]:
                 stated[value] = share, replace(each, part=part)
     best = max(shares, key=shares.__getitem__, default=None)
-    if best is None or shares[best] < _SURE / 2:
+    if best is None or shares[best] < weights.sure / 2:
         return FilledField(field=field, reason=_NOTHING)
     rivals = [value for value in shares if value != best and _is_rival(field, stated[value], stated[best])]
     if rivals:
         told = ", ".join(dict.fromkeys(f'"{stated[value][1].text}"' for value in (best, *rivals)))
         return FilledField(field=field, state="undecided", reason=f"several answers: {told}")
-    if shares[best] < _SURE:
+    if shares[best] < weights.sure:
         return FilledField(
             field=field, state="undecided", reason=f'not sure that this answers: "{stated[best][1].text}"'
         )
@@ -110,7 +118,7 @@ def _is_rival(field: Field, other: tuple[float, Said], best: tuple[float, Said])
     asked, text = set(content_stems(field.question)), other[1].part
     if not asked & set(content_stems(best[1].part)) <= set(content_stems(text)):
         return False
-    return float(answering(answer_scores(field.question, [text]))[0]) >= _SURE
+    return float(answering(answer_scores(field.question, [text]))[0]) >= FormWeights.shipped().sure
 
 
 def _sentences(text: str) -> list[str]:

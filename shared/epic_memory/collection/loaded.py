@@ -209,10 +209,6 @@ class LoadedCollection:
             self._stances[row] = stances_in(self._tables.at([row])[row].metadata)
         return self._stances[row]
 
-    def light(self, _row: int) -> bool:
-        """Return False: nobody expects a record to be verified."""
-        return False
-
     def bare_entries(self) -> NDArray[np.int64]:
         """Return the rows of the instructions of records that have no text."""
         if self._bare is None:

@@ -13,6 +13,7 @@ from epic_memory.errors import EncoderError, InvalidInputError
 from epic_memory.runtime.effects import Effect
 from epic_memory.runtime.threads import in_thread
 from epic_memory.types import FloatArray
+from epic_memory.types.weights import StageWeights
 
 _UNIT_TOLERANCE = 1e-3
 
@@ -135,12 +136,18 @@ def checked(encoder: Encoder, texts: Sequence[str], vectors: object) -> FloatArr
     return normalised
 
 
-CONTRIEVER_TAU = 0.3
+@dataclass(frozen=True, kw_only=True)
+class Calibration(StageWeights):
+    """Cosines of an encoder that says nothing of its own."""
+
+    tau: float  # threshold of the coarse filter
+    floor: float  # similarity below which a query matches no preference
+    above_floor: float  # distance above the floor from which a text answers a query
 
 
 def default_tau(encoder: object) -> float:
     """Return the coarse filter's threshold for an encoder: its own `tau`, else the paper's 0.3."""
-    return float(getattr(encoder, "tau", CONTRIEVER_TAU))
+    return float(getattr(encoder, "tau", Calibration.shipped().tau))
 
 
 def taus_for_recall(encoder: object, recall: float) -> tuple[float, float] | None:

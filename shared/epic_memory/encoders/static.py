@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_memory.encoders.base import Calibration
 from epic_memory.encoders.wordpiece import WordPiece
 from epic_memory.errors import EncoderError, MissingExtraError
 from epic_memory.types import FloatArray
@@ -63,9 +64,10 @@ class StaticEncoder:
         self.dimension = int(self._table.shape[1])
         self.languages: frozenset[str] | None = frozenset({"en"}) if path is None else None
         self.fingerprint = self._fingerprint(description)
-        self.tau = float(config.get("epic_tau", 0.3))
-        self.floor = float(config.get("epic_floor", 0.2))
-        self.relevant = float(config.get("epic_relevant", 0.25))
+        usual = Calibration.shipped()
+        self.tau = float(config.get("epic_tau", usual.tau))
+        self.floor = float(config.get("epic_floor", usual.floor))
+        self.relevant = float(config.get("epic_relevant", usual.floor + usual.above_floor))
         self.recall_taus = recall_taus_in(config.get("epic_recall_taus", {}))
 
     def _fingerprint(self, description: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 With T(x) the cosine of the query with a text and L(x) the text's share of the query's telling words
 (`text.lexical_index`),
 
-    topic(q, x) = T(x) + WORDED L(x).
+    topic(q, x) = T(x) + worded L(x).
 
 An instruction quotes the preference and is near whatever the preference is near, whatever it says: it finds only items
 without an embedding of their own. (`keys="instruction"`, the paper's way, searches by nothing else.)
@@ -12,9 +12,11 @@ The topic decides whether anything held is relevant at all, and with a lift what
 have one (`text.turns`), as questions about what was said use its words. With x' the question that x answers, whose
 words count as its own, and N(x) how many of its speaker and month the query names,
 
-    lift(q, x) = (1 - w) (SAID L(x) + ANSWERED max(0, T(x'))) + NAMED N(x),
+    lift(q, x) = (1 - w) (said L(x) + answered max(0, T(x'))) + named N(x),
 
 with w, how much a preference matters to the query: there evidence ranks (`pipeline.ranking`).
+
+Names in formulas that are not explained are fields of `CandidateWeights`.
 """
 
 from __future__ import annotations
@@ -37,36 +39,30 @@ from epic_memory.storage.vector_index import EntryIndex
 from epic_memory.text.turns import names_month
 from epic_memory.types import FloatArray
 from epic_memory.types.verdicts import Stances
+from epic_memory.types.weights import StageWeights
 
-# What sharing all telling words adds.
-WORDED = 0.15
-# What a fact gains that surely answers the question: "We moved to Braga" of "Where do I live?".
-ASKED = 0.7
-# What ranks a turn of a conversation besides: all telling words, the topic of the question that it answers, and being
-# by a speaker or of a month that the query names.
-SAID = 0.85
-ANSWERED = 0.4
-NAMED = 0.2
 # How many candidates are looked at for k hits, at least.
 _LEAST_CANDIDATES = 40
-# A topic so far below what is relevant is none, however sure the best is.
-_LEAST_RELEVANT = 0.13
-# How the topic that is nearest by chance grows with the logarithm of the number of items, beyond a few.
-_BY_CHANCE = 0.02
-_FEW = 40
-_LEAST_FEW = 0.2
-# What the best topic has to be more, by the kind of the question: for any; less for log-odds that the memory is needed,
-# more for log-odds that it is not, and for chat.
-_ASIDE = 0.04
-_SURELY = 0.025
-_HARDLY = 0.035
-_CHAT = 0.25
-# Beside an item that answers, one with less than this share of its topic has to be relevant by itself.
-_LEAST_SHARE = 0.4
-# What nobody has verified needs more.
-_LEAST_LIGHT = 0.05
-# What is told beside the hits has to fit better.
-_LEAST_FACT = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateWeights(StageWeights):
+    """Numbers that find candidates, and tell which are relevant."""
+
+    worded: float  # what sharing all telling words adds to a topic
+    asked: float  # what a fact gains that surely answers the question: "We moved to Braga" of "Where do I live?"
+    said: float  # what all telling words lift a turn of a conversation
+    answered: float  # what the topic of the question that it answers lifts it
+    named: float  # what being by a speaker or of a month that the query names lifts it
+    least_relevant: float  # a topic so far below what is relevant is none, however sure the best is
+    by_chance: float  # growth of the topic that is nearest by chance with the logarithm of the number of items
+    few: float  # number of items beyond which it grows
+    least_few: float  # least share of that number that counts
+    aside: float  # what the best topic has to be more for any question
+    hardly: float  # how much more for each of at most six log-odds that it is not
+    chat: float  # how much more for chat
+    least_share: float  # share of the best topic below which an item has to be relevant by itself
+    least_fact: float  # how much more than relevant a fact has to be that is told beside the hits
 
 
 class Shelf(Protocol):
@@ -96,9 +92,6 @@ class Shelf(Protocol):
 
     def stances(self, row: int) -> Stances:
         """Return the stances of an item."""
-
-    def light(self, row: int) -> bool:
-        """Tell whether an item was not verified for any preference."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +144,7 @@ def candidates(
     rows = shelf.texts.rows
     topics = shelf.cosines(vector)
     exact, lifts = _exact_words(shelf, query, topics)
-    topics += np.float32(WORDED) * exact
+    topics += np.float32(CandidateWeights.shipped().worded) * exact
     earlier = _with_facts(shelf, query, topics, items_allowed) if shelf.facts and query else {}
     if items_allowed is not None:
         keep = np.isin(rows, np.fromiter(items_allowed, dtype=np.int64, count=len(items_allowed)))
@@ -204,7 +197,7 @@ def _with_facts(shelf: Shelf, query: str, topics: FloatArray, allowed: AbstractS
     asked = [(place, text) for place, row in enumerate(facts) for text in (said[row], *shelf.texts.questions(row))]
     scores = np.full(len(facts), -np.inf, dtype=np.float32)
     np.maximum.at(scores, [place for place, _ in asked], answer_scores(query, [text for _, text in asked]))
-    topics[places] += np.float32(ASKED) * answering(scores)
+    topics[places] += np.float32(CandidateWeights.shipped().asked) * answering(scores)
     keep = [place for place, row in enumerate(facts) if allowed is None or row in allowed]
     shown = [facts[place] for place in keep]
     replaced = held_back(query, [said[row] for row in shown], scores[keep])
@@ -224,6 +217,7 @@ def of_months(shelf: Shelf, query: str) -> frozenset[int] | None:
 
 def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return L(x) of each text, shape `(n,)`, and lift(q, x) in two parts, shape `(2, n)`."""
+    weights = CandidateWeights.shipped()
     lifts = np.zeros((2, len(cosines)), dtype=np.float32)
     if not query or not len(index := shelf.texts.lexical()):
         return lifts[0], lifts
@@ -238,12 +232,12 @@ def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatAr
     turns, answers, questions = (texts.places(some) if len(some) else some for some in rows)
     if len(answers):
         has[:, answers] |= has[:, questions]
-        lifts[0, answers] = np.float32(ANSWERED) * np.maximum(cosines[questions], 0.0)
+        lifts[0, answers] = np.float32(weights.answered) * np.maximum(cosines[questions], 0.0)
     exact: FloatArray = (np.array([share for _, share in shares], dtype=np.float32)[:, None] * has).sum(axis=0)
     if len(turns):
-        lifts[0, turns] += np.float32(SAID) * exact[turns]
+        lifts[0, turns] += np.float32(weights.said) * exact[turns]
         for named in texts.turns().named(query):
-            lifts[1, texts.places(named)] += np.float32(NAMED)
+            lifts[1, texts.places(named)] += np.float32(weights.named)
     return exact, lifts
 
 
@@ -285,28 +279,32 @@ def least_topic(
         kind: Of the question. One that needs no memory ("How do I boil an egg?") has to be nearer to be answered by it.
         mattering: How much a preference matters to it, in [0, 1]: then the memory has something to say.
     """
+    weights = CandidateWeights.shipped()
     if min_score is None:
         return -np.inf
     if isinstance(min_score, float):
         return min_score
     enough = default_relevant(encoder)
     best = float(topics.max(initial=-np.inf))
-    if best < enough + _BY_CHANCE * math.log(max(_LEAST_FEW, count / _FEW)) + _impersonal(kind, mattering):
+    if best < enough + weights.by_chance * math.log(max(weights.least_few, count / weights.few)) + _impersonal(
+        kind, mattering
+    ):
         return float(np.inf)
-    return max(enough - _LEAST_RELEVANT, 2.0 * enough - best, min(enough, _LEAST_SHARE * best))
+    return max(enough - weights.least_relevant, 2.0 * enough - best, min(enough, weights.least_share * best))
 
 
 def _impersonal(kind: QuestionKind | None, mattering: float) -> float:
-    """Return how much nearer than others the best text has to be for a question of this kind, in [-0.06, 0.5]."""
+    """Return how much nearer than others the best text has to be for a question of this kind, in [0.04, 0.5]."""
+    weights = CandidateWeights.shipped()
     if kind is None:
         return 0.0
-    personal = kind.personal if kind.personal > 0.0 else kind.personal * (1.0 - mattering)
-    return _ASIDE - _SURELY * min(max(personal, 0.0), 4.0) + _HARDLY * min(max(-personal, 0.0), 6.0) + _CHAT * kind.chat
+    personal = kind.personal * (1.0 - mattering)
+    return weights.aside + weights.hardly * min(max(-personal, 0.0), 6.0) + weights.chat * kind.chat
 
 
 def facts_among(shelf: Shelf, found: Candidates, encoder: object) -> list[tuple[int, float]]:
     """Return the facts of the user that are worth telling among candidates: item rows with their topics, best first."""
-    least = default_relevant(encoder) + _LEAST_FACT
+    least = default_relevant(encoder) + CandidateWeights.shipped().least_fact
     topics = zip(found.rows, found.topics.tolist(), strict=True)
     return [(row, float(topic)) for row, topic in topics if row in shelf.facts and topic >= least]
 
@@ -327,31 +325,4 @@ def facts_by_text(
         shelf, query, vector, 1, entries_allowed=np.empty(0, dtype=np.int64), items_allowed=frozenset(facts)
     )
     least = least_topic(encoder, found.topics, len(shelf.texts), "auto", kind)
-    return facts_among(shelf, worth_ranking(shelf, found, least, encoder, "auto"), encoder)
-
-
-def worth_ranking(
-    shelf: Shelf,
-    found: Candidates,
-    least: float,
-    encoder: object,
-    min_score: float | str | None,
-    fitting: FloatArray | None = None,
-) -> Candidates:
-    """Leave out items with less topic than `least`, and those of the light tier that are barely about the topic.
-
-    Args:
-        shelf: What was searched.
-        found: The candidates.
-        least: As `least_topic` gives it.
-        encoder: Whose cosines they are.
-        min_score: As for `least_topic`.
-        fitting: The topic of each with what it gains by the preferences that it suits, shape `(n,)` (`Verdicts.fits`).
-    """
-    keep = found.topics >= least
-    if min_score == "auto":
-        if fitting is not None:
-            keep |= fitting >= least
-        light = np.array([shelf.light(row) for row in found.rows], dtype=bool)
-        keep &= ~light | (found.topics >= np.float64(default_relevant(encoder) - _LEAST_LIGHT))
-    return found.only(keep)
+    return facts_among(shelf, found.only(found.topics >= least), encoder)

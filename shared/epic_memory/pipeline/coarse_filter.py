@@ -23,9 +23,17 @@ from epic_memory.preferences.evidence import broken_by
 from epic_memory.text.stems import stems
 from epic_memory.types import Candidate, FloatArray, Item, Preference
 from epic_memory.types.validation import checked_keep_rate, checked_tau
+from epic_memory.types.weights import StageWeights
 
 _BLOCK = 8192
-_NEAREST_PHRASES, _NEAREST_QUESTIONS = 3, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoarseWeights(StageWeights):
+    """How a preference that is expanded is compared."""
+
+    nearest_phrases: int  # how many of the nearest phrases that follow or break it count
+    nearest_questions: int  # how many of the nearest questions for which it matters count
 
 
 class Expanded(NamedTuple):
@@ -64,11 +72,12 @@ def similarity(
     embeddings: FloatArray, preferences: FloatArray, expanded: Sequence[Expanded] | None = None
 ) -> FloatArray:
     """Return Sim(x, p) of items and preferences, shape `(n, m)`: a cosine, or by the expansions as above."""
+    weights = CoarseWeights.shipped()
     similarities: FloatArray = embeddings @ preferences.T
     for number, (phrases, questions) in enumerate(expanded or ()):
         if len(phrases):
-            similarities[:, number] = 0.5 * _highest(embeddings @ phrases.T, _NEAREST_PHRASES)
-            similarities[:, number] += 0.5 * _highest(embeddings @ questions.T, _NEAREST_QUESTIONS)
+            similarities[:, number] = 0.5 * _highest(embeddings @ phrases.T, weights.nearest_phrases)
+            similarities[:, number] += 0.5 * _highest(embeddings @ questions.T, weights.nearest_questions)
     return similarities
 
 

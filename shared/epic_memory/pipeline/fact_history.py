@@ -5,7 +5,7 @@ worse than holding two (`pipeline.fact_matching`). A search decides less than an
 names it beside the later one, and deletes nothing. With P(n, o), the probability that the later fact n changes, ends or
 repeats o, and a(.) the log-odds that a fact answers the question, o is held back where
 
-    log(P / (1 - P)) + BOTH_ANSWER (a(n) - a(o)) >= LEAST
+    log(P / (1 - P)) + both_answer (a(n) - a(o)) >= least_history
 
 and n has the kinds of values that are asked for, or says that o is over: the landlord's name does not hide the rent
 from "How much is the rent?". A fact that has a name of the question is never held back for one that has not.
@@ -18,13 +18,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from epic_memory.pipeline.fact_matching import chances, wanted_values
+from epic_memory.pipeline.fact_matching import FactWeights, chances, wanted_values
 from epic_memory.text.statements import statement_of
 from epic_memory.types import FloatArray
 
-BOTH_ANSWER, LEAST = 0.3, -1.0
-# Beyond this, how much better one fact answers than another says nothing more.
-_MOST = 6.0
 _RARE = 1e-6
 # A question about what was.
 _PAST = re.compile(
@@ -48,6 +45,7 @@ def held_back(question: str, texts: Sequence[str], scores: FloatArray) -> dict[i
         texts: The facts, oldest first.
         scores: `answer_scores` of the question, shape `(n,)`.
     """
+    weights = FactWeights.shipped()
     if len(texts) < 2 or asks_of_the_past(question):
         return {}
     statements = [statement_of(text) for text in texts]
@@ -58,11 +56,13 @@ def held_back(question: str, texts: Sequence[str], scores: FloatArray) -> dict[i
     by = np.zeros(len(texts), dtype=np.int64)
     for new in range(1, len(texts)):
         share = np.clip(chances(texts[new], tuple(texts[:new])), _RARE, 1.0 - _RARE)
-        odds = np.log(share / (1.0 - share)) + BOTH_ANSWER * np.clip(scores[new] - scores[:new], -_MOST, _MOST)
+        odds = np.log(share / (1.0 - share)) + weights.both_answer * np.clip(
+            scores[new] - scores[:new], -weights.most_history, weights.most_history
+        )
         odds[[bool(names - named[new]) for names in named[:new]]] = -np.inf
         if "ended" not in statements[new].signs:
             lacks = [any(had and not has for had, has in zip(old, values[new], strict=True)) for old in values[:new]]
             odds[lacks] = -np.inf
         better = odds >= best[:new]
         best[:new][better], by[:new][better] = odds[better], new
-    return {place: int(by[place]) for place in np.flatnonzero(best >= LEAST).tolist()}
+    return {place: int(by[place]) for place in np.flatnonzero(best >= weights.least_history).tolist()}

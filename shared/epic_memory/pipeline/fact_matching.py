@@ -18,12 +18,11 @@ own.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from importlib.resources import files
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -34,6 +33,7 @@ from epic_memory.text.statement_pairs import denies, of_others, of_several, same
 from epic_memory.text.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
 from epic_memory.text.stems import stem
 from epic_memory.types import FloatArray
+from epic_memory.types.weights import StageWeights
 
 Kind: TypeAlias = Literal["replace", "duplicate", "end"]
 KINDS: tuple[Kind, ...] = ("replace", "duplicate", "end")
@@ -51,14 +51,7 @@ ASKED = (
     "when", "no when", "number", "no number", "name", "no name",
 )  # fmt: skip
 """Features of a question beside a held fact."""
-# A statement has to do with a fact by one of these: "I'm no longer vegan" ends no fact of a sister in Oslo.
-_NEARNESS, _RELATED = ("cosine", "forth", "back", "exact", "names", "leads"), 0.25
-# Words with a lower cosine have nothing to do with each other; those for one thing have this.
-_UNLIKE, _ALIKE = 0.35, 0.9
-# From which probability on a statement is about a fact.
-_SURE = 0.45
-# Shares of words that say what another says: of a duplicate, and of one with the same numbers.
-_SAME, _SAME_VALUES = 0.5, 0.25
+_NEARNESS = ("cosine", "forth", "back", "exact", "names", "leads")
 # What a question asks for.
 _WANTS = tuple(
     re.compile(words, re.I)
@@ -69,6 +62,31 @@ _WANTS = tuple(
         r"\b(?:who|whose|whom|called|name|where)\b|\bwhich (?!day|date|evening|night|morning)",
     )
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactWeights(StageWeights):
+    """Numbers by which facts are matched."""
+
+    replace: tuple[float, ...]  # weights of `BESIDE` for a new statement that replaces a fact
+    duplicate: tuple[float, ...]  # the same for one that repeats it
+    end: tuple[float, ...]  # the same for one that ends it
+    insert: tuple[float, ...]  # weights of `ALONE` for a statement that does nothing to any
+    answer: tuple[float, ...]  # weights of `ASKED` for a fact that answers a question
+    related: float  # "I'm no longer vegan" ends no fact of a sister: one of `_NEARNESS` has to be this much
+    unlike: float  # cosine below which words have nothing to do with each other
+    alike: float  # nearness of two words for one thing
+    sure: float  # probability from which on a statement is about a fact
+    same: float  # share of words from which a duplicate says what a fact says
+    same_values: float  # the same for one with the same numbers
+    both_answer: float  # how much better than an earlier fact a later one has to answer (`fact_history`)
+    least_history: float  # log-odds from which an earlier fact is held back
+    most_history: float  # beyond this, how much better one fact answers than another says nothing more
+
+    @cached_property
+    def rows(self) -> dict[str, FloatArray]:
+        """The weights of features, by what they tell."""
+        return {name: np.array(getattr(self, name), dtype=np.float32) for name in (*KINDS, "insert", "answer")}
 
 
 class Match(NamedTuple):
@@ -97,12 +115,6 @@ def _word_vector(word: str) -> FloatArray:
 def _text_vector(text: str) -> FloatArray:
     vector: FloatArray = default_encoder().encode([text])[0]
     return vector
-
-
-@lru_cache(maxsize=1)
-def _weights() -> dict[str, FloatArray]:
-    text = (files("epic_memory") / "data" / "facts.json").read_text(encoding="utf-8")
-    return {name: np.array(row, dtype=np.float32) for name, row in json.loads(text).items()}
 
 
 class FactWords:
@@ -158,6 +170,7 @@ class FactWords:
             The share of the statement's words that have a near word in the fact, the share of the fact's words that
             have one in the statement, and the weight of the stems that both have; each shape `(n,)`.
         """
+        numbers = FactWeights.shipped()
         count = len(self.statements)
         if not statement.topic or not len(self._stems):
             nothing = np.zeros(count, dtype=np.float32)
@@ -166,8 +179,8 @@ class FactWords:
         things = np.array([thing_of(word) or "-" for word in statement.topic])
         near = np.stack([_word_vector(word) for word in statement.topic]) @ self._word_vectors.T
         same = stems[:, None] == self._stems
-        near = np.clip((near - _UNLIKE) / (1.0 - _UNLIKE), 0.0, _ALIKE)
-        near = np.where(same, 1.0, np.where(things[:, None] == self._things, _ALIKE, near)).astype(np.float32)
+        near = np.clip((near - numbers.unlike) / (1.0 - numbers.unlike), 0.0, numbers.alike)
+        near = np.where(same, 1.0, np.where(things[:, None] == self._things, numbers.alike, near)).astype(np.float32)
         weights = self.weights(stems.tolist())
         owners, starts = np.unique(self._owners, return_index=True)
         best, has = (np.zeros((len(stems), count), dtype=np.float32) for _ in range(2))
@@ -261,7 +274,7 @@ def matched(text: str, texts: Sequence[str]) -> Match | None:
             if denies(text, old) and same_words(text, old):
                 return Match("replace", place, sure=False)
     features, alone = beside(text, held)
-    return decided(text, held, features, probabilities(features, alone, _weights()))
+    return decided(text, held, features, probabilities(features, alone, FactWeights.shipped().rows))
 
 
 def possible(column: dict[str, FloatArray], shares: FloatArray) -> FloatArray:
@@ -272,7 +285,7 @@ def possible(column: dict[str, FloatArray], shares: FloatArray) -> FloatArray:
         shares: P(kind, o) by the words alone.
     """
     shares = shares.copy()
-    shares[np.max([column[name] for name in _NEARNESS], axis=0) < _RELATED] = 0.0
+    shares[np.max([column[name] for name in _NEARNESS], axis=0) < FactWeights.shipped().related] = 0.0
     return shares
 
 
@@ -287,7 +300,7 @@ def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
     held = fact_words(texts)
     features, alone = beside(text, held)
     column = {name: features[:, place] for place, name in enumerate(BESIDE)}
-    shares: FloatArray = possible(column, probabilities(features, alone, _weights())).sum(axis=1)
+    shares: FloatArray = possible(column, probabilities(features, alone, FactWeights.shipped().rows)).sum(axis=1)
     if (CHANGES | {"ended"}).isdisjoint((new := statement_of(text)).signs):
         shares[[not _may_replace(text, new, held, place) for place in range(len(texts))]] = 0.0
     shares[[of_several(text, old) or of_others(text, old) for old in texts]] = 0.0
@@ -296,6 +309,7 @@ def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
 
 def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray) -> Match | None:
     """Return what is done for P(kind, o), within what may be done at all."""
+    weights = FactWeights.shipped()
     new = statement_of(text)
     column = {name: features[:, place] for place, name in enumerate(BESIDE)}
     signed = not (CHANGES | {"ended"}).isdisjoint(new.signs)
@@ -306,13 +320,13 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
         if "ended" in held.statements[place].signs:
             shares[place, 2] = 0.0
     place = int(shares.sum(axis=1).argmax())
-    if shares[place].sum() < _SURE:
+    if shares[place].sum() < weights.sure:
         return None
     kind, old = KINDS[int(shares[place].argmax())], held.statements[place]
     fresh = (new.values | new.names) - old.values - old.all_names
     if kind == "duplicate":
         every, forth = bool(column["all values"][place]), column["forth"][place]
-        same = forth >= _SAME or (every and (bool(new.values) or forth >= _SAME_VALUES))
+        same = forth >= weights.same or (every and (bool(new.values) or forth >= weights.same_values))
         same = same and ("ended" in new.signs) == ("ended" in old.signs)
         same = same and not (signed and column["fresh words"][place] > 0.0)
         if not same or fresh or new.begins_unlike(old) or denies(text, held.texts[place]):
@@ -363,7 +377,7 @@ def asked(question: str, held: FactWords) -> FloatArray:
 
 def answer_scores(question: str, texts: Sequence[str]) -> FloatArray:
     """Return the logarithm of how many times as likely each fact answers a question as none does, shape `(n,)`."""
-    scores: FloatArray = asked(question, fact_words(tuple(texts))) @ _weights()["answer"]
+    scores: FloatArray = asked(question, fact_words(tuple(texts))) @ FactWeights.shipped().rows["answer"]
     return scores
 
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from numbers import Real
 from typing import TypeAlias
 
@@ -32,12 +33,11 @@ from epic_memory.runtime.effects import Clock, Effects, StoppedError, run
 from epic_memory.storage.namespace import Namespace
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types import BuildReport, Candidate, Decision, Preference
+from epic_memory.types.weights import StageWeights
 from epic_memory.verification.base import EMBEDDED, base_verifier
 
 FOUND = 8
 """How many of the texts found are judged."""
-_PREFERENCES = 3
-_LEAST_CHANCE = 0.15
 _MOST_WAITING = 4
 _MOST_REMEMBERED = 50_000
 # How long verdicts wait for another process that writes.
@@ -48,6 +48,14 @@ _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 
 Unjudged: TypeAlias = Sequence[tuple[int, Sequence[Preference]]]
 """Rows of items, each with the preferences under which nobody has judged it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDemandWeights(StageWeights):
+    """Preferences under which what a question finds is judged."""
+
+    preferences: int  # how many at most, heaviest first
+    least_chance: float  # least chance that such a preference matters to the question
 
 
 def checked_on_demand(on_demand: object) -> float | None:
@@ -91,7 +99,8 @@ def unjudged(
         rows: Item rows, best first.
         matters: The preferences, heaviest first, each with the chance that it matters.
     """
-    heavy = [preference for preference, chance in matters[:_PREFERENCES] if chance >= _LEAST_CHANCE]
+    weights = OnDemandWeights.shipped()
+    heavy = [preference for preference, chance in matters[: weights.preferences] if chance >= weights.least_chance]
     pairs: list[tuple[int, list[Preference]]] = []
     for row in rows[:FOUND] if heavy else ():
         if row in space.facts or space.texts.place(row) < 0:

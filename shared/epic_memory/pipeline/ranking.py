@@ -7,6 +7,7 @@ The topic finds (`pipeline.candidates`); the evidence in the texts (`steering.si
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,15 @@ from epic_memory.steering.ranking import Verdicts, votes
 from epic_memory.steering.signed import Chosen, QueryNames
 from epic_memory.text.turns import SOURCE
 from epic_memory.types import FloatArray
+from epic_memory.types.weights import StageWeights
 
-# Texts this near to a better hit say the same.
-_SAME = 0.985
-# One in so many hits is of another source, where others are relevant, too.
-_OTHERS = 4
+
+@dataclass(frozen=True, kw_only=True)
+class RankingWeights(StageWeights):
+    """Numbers of what repeats other hits."""
+
+    same: float  # cosine from which texts say the same as a better hit
+    others: int  # one in so many hits is of another source, where others are relevant, too
 
 
 def chosen_for(
@@ -135,19 +140,20 @@ def distinct(shelf: Shelf, items: Sequence[int], order: Sequence[int], k: int) -
         order: Places in `items`, best first.
         k: How many.
     """
+    weights = RankingWeights.shipped()
     chosen: list[int] = []
     same: list[int] = []
     of_source: dict[str, int] = {}
     taken = np.empty((min(k, len(items)), shelf.texts.dimension), dtype=np.float32)
     for place in order:
         at = shelf.texts.place(items[place])
-        if at >= 0 and chosen and float((taken[: len(chosen)] @ shelf.texts.vectors[at]).max()) >= _SAME:
+        if at >= 0 and chosen and float((taken[: len(chosen)] @ shelf.texts.vectors[at]).max()) >= weights.same:
             same.append(place)
             continue
         source = shelf.texts.metadata(items[place]).get(SOURCE)
         if isinstance(source, str):
             of_source[source] = of_source.get(source, 0) + 1
-            if of_source[source] > k - k // _OTHERS:
+            if of_source[source] > k - k // weights.others:
                 same.append(place)
                 continue
         taken[len(chosen)] = shelf.texts.vectors[at] if at >= 0 else 0.0

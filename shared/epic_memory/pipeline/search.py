@@ -33,7 +33,7 @@ from epic_memory.types import FloatArray, Hit, Hits, Preference, checked_k, chec
 from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_mode, checked_stance_policy
 from epic_memory.types.results import Chooser, Ranking
 from epic_memory.types.validation import one_of
-from epic_memory.types.verdicts import PENALTY
+from epic_memory.types.verdicts import penalties
 
 BY_VECTOR = "(a vector)"
 
@@ -228,16 +228,11 @@ def _found(
     )
     kind = asked.kind
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
-    judge = partial(ranking.verdicts_on, space, steering=steering, chosen=chosen, kind=kind, only=positions)
     counts = asked.stance_policy != "any"
-    by_topic = finding.least_topic(session.encoder, candidates.topics, len(space.texts), "auto", kind)
-    by_fit = counts and min_score == "auto"
-    fits = judge(candidates).fits(candidates.topics >= by_topic) if by_fit else 0.0
-    fitting = candidates.topics + np.float32(fits)
-    least = finding.least_topic(session.encoder, fitting, len(space.texts), min_score, kind, chosen.mattering)
-    relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
-    candidates = finding.worth_ranking(space, candidates, least, session.encoder, min_score, fitting)
-    verdicts = judge(candidates) if counts else None
+    least = finding.least_topic(session.encoder, candidates.topics, len(space.texts), min_score, kind, chosen.mattering)
+    relevant = bool(least < np.inf and candidates.topics.max(initial=-np.inf) >= least)
+    candidates = candidates.only(candidates.topics >= least)
+    verdicts = ranking.verdicts_on(space, candidates, steering, chosen, kind, only=positions) if counts else None
     scores = ranking.ranked(space, candidates, steering, steered.query, chosen, verdicts)
     steered = steering.steered_by(chosen, steered.query, steered.vector, names=steered.names)
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
@@ -430,7 +425,7 @@ def best_entries(
         cosines: dict[int, float] = {}
         for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
             best.setdefault(space.item_of[row], (row, score))
-            cosines[row] = score + PENALTY[space.stance_of[row]] if prefers else score
+            cosines[row] = score + penalties()[space.stance_of[row]] if prefers else score
         if len(best) >= asked.k or fetch >= size:
             return list(best.values())[: asked.k], cosines
         fetch = min(size, fetch * 4)

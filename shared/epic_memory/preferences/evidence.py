@@ -16,8 +16,9 @@ A preference without an expansion borrows one from the bundled library (`prefere
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,6 +32,7 @@ from epic_memory.text.lexicon import default_lexicon, opposites
 from epic_memory.text.stems import LONGEST_RUN, Words, content_stems, stems, words_of
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.preferences import Aspects, Expansion
+from epic_memory.types.weights import StageWeights
 
 F = TypeVar("F", bound=np.floating[Any])
 GROUPS = ("liked_kinds", "avoided_kinds", "liked_instead", "avoided_instead")
@@ -47,23 +49,21 @@ BY_WORDS = FEATURES[COSINES:]
 _OR = re.compile(r"\s+(?:or|nor)\s+", re.I)
 _AS = re.compile(r"\s+as\s+", re.I)
 _ARTICLE = re.compile(r"^\s*(?:an?|the)\s+", re.I)
-# More words of the lexicon than this are no further evidence.
-_ENOUGH = 2
-# for_p - against_p is the sum of the features times these weights, on a scale where a text's cosine with the query has
-# weight 1. `shared/tools/fit_evidence.py` chose them on texts of our own.
-_WEIGHTS = {
-    "liked": 3.69, "avoided": -4.48, "liked_kinds": 2.68, "avoided_kinds": -3.69, "liked_instead": -2.58,
-    "avoided_instead": 3.85, "liked_said": 0.68, "liked_denied": -1.00, "avoided_said": -1.76, "avoided_denied": 3.31,
-    "liked_kinds_said": 0.29, "liked_kinds_denied": 0.0, "avoided_kinds_said": -0.48, "avoided_kinds_denied": 0.63,
-    "liked_instead_said": -0.24, "liked_instead_denied": 0.0, "avoided_instead_said": 0.87,
-    "avoided_instead_denied": 0.0,
-}  # fmt: skip
-WEIGHTS = np.array([_WEIGHTS[name] for name in FEATURES], dtype=np.float32)
-_WORD_WEIGHTS = WEIGHTS[COSINES:]
-# The weight of an expansion's lean, and the weight of all other evidence beside it: for an expansion written for the
-# preference itself, and for a borrowed one.
-_WRITTEN = (10.0, 0.5)
-_BORROWED = (4.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceWeights(StageWeights):
+    """Numbers of the evidence for and against a preference."""
+
+    features: Mapping[str, float]  # of `FEATURES`; a text's cosine with the query has weight 1
+    enough: int  # more words of the lexicon than this are no further evidence
+    written: tuple[float, float]  # of an expansion's lean, if written for the preference; of all else beside it
+    borrowed: tuple[float, float]  # the same of a borrowed expansion
+
+    @cached_property
+    def vector(self) -> FloatArray:
+        """The weights of `FEATURES`, in their order."""
+        return np.array([self.features[name] for name in FEATURES], dtype=np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +263,7 @@ def by_cosines(sides: AspectEmbeddings, cosines: NDArray[F]) -> NDArray[F]:
 
 def worded(sides: AspectEmbeddings, words: Words) -> float:
     """Return the weight of a text's words for a preference and against it, whatever the query."""
-    return float(_WORD_WEIGHTS @ np.array(by_words(sides, words), dtype=np.float32))
+    return float(EvidenceWeights.shipped().vector[COSINES:] @ np.array(by_words(sides, words), dtype=np.float32))
 
 
 def stance_scores(
@@ -288,13 +288,14 @@ def stance_scores(
         expanded: The cosine of each text with each of `sides.expanded`, with the query's direction already removed from
             the latter, shape `(n, f + b)`; None ignores the expansion.
     """
+    weights = EvidenceWeights.shipped()
     beside = cosines - to_query[:, None] * sides_to_query
-    weights = (
+    by_words_alone = (
         words if isinstance(words, np.ndarray) else np.array([worded(sides, one) for one in words], dtype=np.float32)
     )
-    scores: FloatArray = by_cosines(sides, beside) @ WEIGHTS[:COSINES] + weights
+    scores: FloatArray = by_cosines(sides, beside) @ weights.vector[:COSINES] + by_words_alone
     if expanded is not None and len(sides.expanded):
-        counts, left = _BORROWED if sides.borrowed else _WRITTEN
+        counts, left = weights.borrowed if sides.borrowed else weights.written
         scores = np.float32(left) * scores + np.float32(counts) * expanded_lean(sides, expanded)
     return scores
 
@@ -324,6 +325,7 @@ def highest_two(cosines: NDArray[F]) -> NDArray[F]:
 
 def by_words(sides: AspectEmbeddings, words: Words) -> list[float]:
     """Return the features of one text that come from its words."""
+    weights = EvidenceWeights.shipped()
     plain, negated = words
     if not plain and not negated:
         return [0.0] * len(BY_WORDS)
@@ -341,6 +343,6 @@ def by_words(sides: AspectEmbeddings, words: Words) -> list[float]:
         # Squared, because a part of a phrase is less evidence than its share: "books" of "paperback books".
         values += most**2, most_denied**2
     for kinds in sides.kinds:
-        values.append(float(min(_ENOUGH, len(kinds & plain))))
-        values.append(float(min(_ENOUGH, len(kinds & negated))) if negated else 0.0)
+        values.append(float(min(weights.enough, len(kinds & plain))))
+        values.append(float(min(weights.enough, len(kinds & negated))) if negated else 0.0)
     return values

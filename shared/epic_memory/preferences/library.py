@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import lzma
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import product
@@ -27,15 +28,18 @@ from epic_memory.preferences.parser import aspects_of, parse_aspects
 from epic_memory.text.stems import content_stems
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.preferences import Aspects, Expansion
+from epic_memory.types.weights import StageWeights
 
-NEAREST = 2
-"""Most preferences of the library that one preference borrows from."""
-LEAST_SIMILAR = 0.55
-"""Smallest cosine at which a preference of the library is near enough."""
-# Tolerance for liked phrases that lean towards what the other preference breaks, and for avoided ones that lean towards
-# what follows it.
-_LEAST_AGREEING = -0.1
 _LOOKED_AT = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class BorrowingWeights(StageWeights):
+    """From which preferences of the library one borrows."""
+
+    nearest: int  # how many at most
+    least_similar: float  # smallest cosine at which one is near enough
+    least_agreeing: float  # tolerance for phrases that lean towards the other side
 
 
 class Known(NamedTuple):
@@ -69,6 +73,7 @@ class Library:
         return [self._borrowed(preference, row) for preference, row in zip(preferences, near, strict=True)]
 
     def _borrowed(self, preference: Preference, near: FloatArray) -> Expansion | None:
+        weights = BorrowingWeights.shipped()
         aspects = aspects_of(preference)
         if not aspects.understood:
             return None  # it is unknown which phrases are liked and which are avoided
@@ -76,7 +81,7 @@ class Library:
         liked, avoided = phrases[: len(aspects.liked)], phrases[len(aspects.liked) :]
         chosen: list[int] = []
         for place in np.argsort(-near, kind="stable")[:_LOOKED_AT].tolist():
-            if near[place] < LEAST_SIMILAR or len(chosen) == NEAREST:
+            if near[place] < weights.least_similar or len(chosen) == weights.nearest:
                 break
             if _opposed(aspects, self._aspects_at(place)):
                 continue
@@ -86,7 +91,7 @@ class Library:
                 agreeing += float((liked @ follows).mean() - (liked @ breaks).mean())
             if len(avoided):
                 agreeing += float((avoided @ breaks).mean() - (avoided @ follows).mean())
-            if agreeing > _LEAST_AGREEING:
+            if agreeing > weights.least_agreeing:
                 chosen.append(place)
         if not chosen:
             return None

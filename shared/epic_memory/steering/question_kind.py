@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
@@ -22,18 +23,22 @@ import numpy as np
 
 from epic_memory.encoders.static import default_encoder
 from epic_memory.types import FloatArray
+from epic_memory.types.weights import StageWeights
 
 KINDS = ("choice", "recall", "general", "chat")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+|[?!]")
 # What comes later in a long message does not tell what is asked.
 _READ = 400
-# Below this share of known words a question is in another language.
-_LEAST_KNOWN = 0.3
 _CENTS = 100.0
-# From this lead of its chance over that of a choice on, a question is rather one that recalls.
-_RATHER = 0.25
-# Between these chances a question of a kind to which no preference matters becomes surely one.
-_UNSURE, _SURE = 0.4, 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionWeights(StageWeights):
+    """Thresholds of a question's kind."""
+
+    least_known: float  # share of known words below which a question is in another language
+    unsure: float  # chance up to which a question may as well be of another kind
+    sure: float  # chance from which it is surely of a kind to which no preference matters
 
 
 class QuestionKind(NamedTuple):
@@ -57,13 +62,14 @@ def by_preference(kind: QuestionKind | None) -> float:
 
 
 def recalls(kind: QuestionKind | None) -> bool:
-    """Tell whether a question rather asks for what stands in a note than for a choice."""
-    return kind is not None and kind.recall - kind.choice > _RATHER
+    """Tell whether a question most likely asks for what stands in a note."""
+    return kind is not None and kind.recall == max(kind)
 
 
 def _surely(chance: float) -> float:
     """Return how much a chance counts: nothing while the question may as well be of another kind."""
-    return max(0.0, min(1.0, (chance - _UNSURE) / (_SURE - _UNSURE)))
+    weights = QuestionWeights.shipped()
+    return max(0.0, min(1.0, (chance - weights.unsure) / (weights.sure - weights.unsure)))
 
 
 def features_of(question: str) -> list[str]:
@@ -105,7 +111,7 @@ def question_kind(question: str) -> QuestionKind | None:
     """Return the kind of a question; None if too few of its words are known, as in another language."""
     model, found = _model(), features_of(question)
     single = [word for word in found if " " not in word and word[0] not in "^#?!"]
-    if not single or sum(word in model.words for word in single) < _LEAST_KNOWN * len(single):
+    if not single or sum(word in model.words for word in single) < QuestionWeights.shipped().least_known * len(single):
         return None
     odds = model.bias + default_encoder().encode([question[:_READ]])[0] @ model.embedding
     for word in found:

@@ -3,7 +3,7 @@
 A text that was judged to conflict with a preference stands below every text that answers the query, too, and does not
 conflict: below those that suit the same preference, and below those whose topic is at least the share
 
-    least(p) = 1 - YIELDS firmness(p)
+    least(p) = 1 - yields firmness(p)
 
 of its own. A firm preference, such as an allergy (firmness 1), is followed whatever there is instead; for a mild one a
 text that fits the query much better than all others stays where it is. A text that suits a preference gains by how much
@@ -12,6 +12,8 @@ for the beer?": then a stance changes nothing.
 
 Every surface ranks by these functions: a memory, a collection and the stores over it, retrievers over other stores,
 postprocessors.
+
+Names in formulas that are not explained are fields of `StanceWeights`.
 """
 
 from __future__ import annotations
@@ -25,24 +27,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.preferences.parser import aspects_of
-from epic_memory.types import PENALTY, FloatArray, Preference, Stance
+from epic_memory.types import FloatArray, Preference, Stance, penalties
 from epic_memory.types.verdicts import Stances
+from epic_memory.types.weights import StageWeights
 
-YIELDS = 0.6
-# Gain of a text that suits a preference which matters fully, and how far from the best topic of those that do not
-# conflict nothing is left of it.
-SUPPORTS = 0.15
-_NEAR_THE_BEST = 0.2
-# Gain of the topic, for the threshold of relevance alone, of a text that suits a preference which matters fully.
-FITS = 0.2
-_RATHER = 0.5
-# Weight of a preference that the query itself does not show to matter: the text does, as it is about the topic.
-_LEAST_WEIGHT = 0.3
 _STANCES = {stance.value: stance for stance in Stance}
-# How many of the nearest texts say which preferences matter, and how much more the nearest of them count.
-_VOTERS, _NEARER_VOTES = 8, 12.0
 # Distance in score between a text and the one that it yields to.
 _STEP = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class StanceWeights(StageWeights):
+    """Numbers of the ranking by verdicts."""
+
+    yields: float  # with firmness 1, the share of topic that another text may have less and still stand before it
+    supports: float  # gain of a text that suits a preference which matters fully
+    near_the_best: float  # how far from the best topic of those that do not conflict nothing is left of this gain
+    voters: int  # how many of the nearest texts say which preferences matter
+    nearer_votes: float  # how much more the nearest of them count
 
 
 def stances_in(metadata: Mapping[str, Any]) -> Stances:
@@ -66,7 +68,7 @@ def stances_in(metadata: Mapping[str, Any]) -> Stances:
         if stance is not None:
             preference = alignment.get("preference")
             key = None if preference is None else str(preference)
-            stances[key] = max(stance, stances.get(key, Stance.SUPPORTS), key=PENALTY.__getitem__)
+            stances[key] = max(stance, stances.get(key, Stance.SUPPORTS), key=penalties().__getitem__)
     return stances
 
 
@@ -83,8 +85,9 @@ def votes(stances: Sequence[Stances], topics: FloatArray, preferences: Sequence[
     Returns:
         The shares, shape `(m,)`; None if none of the texts was judged.
     """
-    nearest = np.argsort(-topics, kind="stable")[:_VOTERS]
-    weights = np.exp((topics[nearest] - topics[nearest].max(initial=-1.0)) * _NEARER_VOTES)
+    numbers = StanceWeights.shipped()
+    nearest = np.argsort(-topics, kind="stable")[: numbers.voters]
+    weights = np.exp((topics[nearest] - topics[nearest].max(initial=-1.0)) * numbers.nearer_votes)
     weights /= weights.sum() or 1.0
     place = {one.text: number for number, one in enumerate(preferences)}
     shares = np.zeros(len(preferences), dtype=np.float32)
@@ -169,22 +172,6 @@ class Verdicts:
         highest = np.where(self.stances[Stance.CONFLICTS][:, preference] | silent, 0.0, 1.0).astype(np.float32)
         return lowest, highest
 
-    def fits(self, relevant: NDArray[np.bool_]) -> FloatArray:
-        """Return what a text's topic gains for the threshold of relevance by the preferences it suits, shape `(n,)`.
-
-        Only preferences count that rather matter to the query than not: by the query, or as a text conflicts with them
-        that is relevant to it.
-
-        Args:
-            relevant: Which texts are relevant by their topic alone, shape `(n,)`.
-        """
-        surely = np.where(self.weights >= _RATHER, self.weights, np.float32(0.0))
-        if self.decide:
-            surely = np.maximum(surely, self.stances[Stance.CONFLICTS][relevant].any(axis=0))
-        gained: FloatArray = np.float32(FITS) * (self.stances[Stance.SUPPORTS] @ surely)
-        gained[self.against] = 0.0
-        return gained
-
     def ranked(self, scores: FloatArray, topics: FloatArray) -> FloatArray:
         """Return the scores with what the stances change, shape `(n,)`.
 
@@ -192,14 +179,16 @@ class Verdicts:
             scores: Of the texts, shape `(n,)`.
             topics: Their nearness to the topic of the query, shape `(n,)`.
         """
+        weights = StanceWeights.shipped()
         if not len(scores) or not self.decide:
             return scores
         best = topics[~self.against].max(initial=-1.0)
-        near = np.clip(1.0 - (best - topics) / np.float32(_NEAR_THE_BEST), 0.0, 1.0)
-        gained = np.float32(SUPPORTS) * near * (self.stances[Stance.SUPPORTS] @ self.weights)
-        felt = np.maximum(self.weights, np.float32(_LEAST_WEIGHT))
+        near = np.clip(1.0 - (best - topics) / np.float32(weights.near_the_best), 0.0, 1.0)
+        gained = np.float32(weights.supports) * near * (self.stances[Stance.SUPPORTS] @ self.weights)
         lost = sum(
-            np.float32(penalty) * (self.stances[stance] @ felt) for stance, penalty in PENALTY.items() if penalty
+            np.float32(penalty) * (self.stances[stance] @ self.weights)
+            for stance, penalty in penalties().items()
+            if penalty
         )
         return self.yielding((scores + gained - lost).astype(np.float32), topics)
 
@@ -213,7 +202,7 @@ class Verdicts:
         if not against.any() or against.all():
             return scores
         rows, others = np.flatnonzero(against), np.flatnonzero(~against)
-        least = 1.0 - YIELDS * np.where(conflicts[rows], self.firmness, 0.0).max(axis=1)
+        least = 1.0 - StanceWeights.shipped().yields * np.where(conflicts[rows], self.firmness, 0.0).max(axis=1)
         instead = (conflicts[rows].astype(np.float32) @ self.stances[Stance.SUPPORTS][others].T.astype(np.float32)) > 0
         instead |= topics[others] >= least[:, None] * topics[rows][:, None]
         lowest = np.where(instead, scores[others], np.inf).min(axis=1)

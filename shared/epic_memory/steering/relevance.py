@@ -20,38 +20,23 @@ Nearness alone decides which of several preferences is the heaviest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import ReferenceType, ref
 
 import numpy as np
 
-from epic_memory.encoders.base import Embed, Encoder
+from epic_memory.encoders.base import Calibration, Embed, Encoder
 from epic_memory.encoders.static import BUNDLED_NAME
 from epic_memory.preferences.evidence import AspectEmbeddings, highest_two
 from epic_memory.runtime.effects import Effects, run
 from epic_memory.steering.question_kind import QuestionKind
 from epic_memory.types import FloatArray
+from epic_memory.types.weights import StageWeights
 
-DEFAULT_FLOOR = 0.2
-# Distance above the floor from which a text answers a query.
-_ABOVE_FLOOR = 0.05
-RELEVANT = DEFAULT_FLOOR + _ABOVE_FLOOR
-# How many of the nearest candidates determine what a query is about.
-NEAREST = 8
-_APART = 0.2
 FEATURES = ("near", "choice", "explains")
-# Weights of an expansion's questions and of its other phrases next to the preference itself: for an expansion written
-# for the preference, and for a borrowed one.
-_WRITTEN = (2.0, 1.0)
-_BORROWED = (0.25, 0.25)
-# An expansion written for the preference is nearer to any query than a borrowed one; this corrects for it.
-_NEARER = 0.05
-# Share of the texts to choose from, the rest being the query's.
-_CHOICE = np.float32(0.6)
-# The chance of a choice where the kind of a question is unknown.
-_UNKNOWN = 0.5
 # Samples: everyday texts, preferences about explanations and values, and preferences about things.
 SAMPLES = (
     ("The meeting is on Tuesday at ten in the small room.", "A soup with carrots, ginger and a little cream.",
@@ -72,26 +57,20 @@ SAMPLES = (
 )  # fmt: skip
 
 
-class Weights(NamedTuple):
-    """Weights with which rel(p) is linear in its features, shape `(f,)`, and the constant term."""
+@dataclass(frozen=True, kw_only=True)
+class RelevanceWeights(StageWeights):
+    """Numbers of rel(p)."""
 
-    features: FloatArray
-    bias: float
-
-
-def _weights(bias: float, **features: float) -> Weights:
-    return Weights(np.array(list(features.values()), dtype=np.float32), bias)
-
-
-# Without and with candidates: for the bundled encoder, and for others, fitted with all-MiniLM-L6-v2.
-_STATIC = (
-    _weights(-3.89, near=15.07, choice=0.88, explains=4.59),
-    _weights(-4.32, near=16.09, choice=1.09, explains=5.48),
-)
-_OTHER = (
-    _weights(-4.83, near=18.01, choice=1.10, explains=6.07),
-    _weights(-5.34, near=19.04, choice=1.34, explains=6.83),
-)
+    static_query: Mapping[str, float]  # of `FEATURES` and "bias"; bundled encoder, options unknown
+    static_choice: Mapping[str, float]  # the same where they are known
+    other_query: Mapping[str, float]  # as `static_query`, for other encoders
+    other_choice: Mapping[str, float]  # as `static_choice`, for other encoders
+    written: tuple[float, float]  # of an expansion's questions and other phrases, if written for the preference
+    borrowed: tuple[float, float]  # the same of a borrowed expansion
+    nearest: int  # how many of the nearest candidates determine what a query is about
+    apart: float  # how much further than the nearest such a candidate may be
+    choice: float  # share of the texts to choose from in near(p), the rest being the query's
+    unknown: float  # the chance of a choice where the kind of a question is unknown
 
 
 class Samples(NamedTuple):
@@ -149,12 +128,12 @@ def sample_texts() -> list[str]:
 
 def default_relevant(encoder: object) -> float:
     """Return the cosine with a query from which a text is relevant: the encoder's own, else 0.05 above its floor."""
-    return float(getattr(encoder, "relevant", default_floor(encoder) + _ABOVE_FLOOR))
+    return float(getattr(encoder, "relevant", default_floor(encoder) + Calibration.shipped().above_floor))
 
 
 def default_floor(encoder: object) -> float:
     """Return the similarity below which a query matches no preference: the encoder's own `floor`, else 0.2."""
-    return float(getattr(encoder, "floor", DEFAULT_FLOOR))
+    return float(getattr(encoder, "floor", Calibration.shipped().floor))
 
 
 class Nearness:
@@ -167,14 +146,17 @@ class Nearness:
     """
 
     def __init__(self, vectors: FloatArray, sides: Sequence[AspectEmbeddings], background: FloatArray) -> None:
+        weights = RelevanceWeights.shipped()
         self._vectors = vectors
         self._questions = _Groups([one.questions for one in sides], vectors)
         self._phrases = _Groups([one.expanded for one in sides], vectors)
-        counts = [(_BORROWED if one.borrowed else _WRITTEN) if len(one.expanded) else (0.0, 0.0) for one in sides]
+        counts = [
+            (weights.borrowed if one.borrowed else weights.written) if len(one.expanded) else (0.0, 0.0)
+            for one in sides
+        ]
         shares = np.array(counts, dtype=np.float32).reshape(-1, 2)
         shares[~self._questions.there, 0] = 0.0
         self._shares = shares
-        self._nearer = np.where(shares[:, 1] == _WRITTEN[1], np.float32(_NEARER), np.float32(0.0))
         self._whole = 1.0 + shares.sum(axis=1)
         self._expanded = bool(shares.any())
         self._common = self._raw(background).mean(axis=0)
@@ -190,7 +172,7 @@ class Nearness:
         if self._expanded:
             near = near + self._shares[:, 0] * self._questions.highest_two(directions)
             near += self._shares[:, 1] * self._phrases.highest_two(directions)
-            near = near / self._whole - self._nearer
+            near = near / self._whole
         return near
 
 
@@ -241,7 +223,7 @@ def features(
         candidates: Embeddings of the texts to choose from, shape `(n, d)`; None if these are unknown.
         kind: Of the question; None if it is unknown.
     """
-    choice, general = (_UNKNOWN, 0.0) if kind is None else (kind.choice, kind.general)
+    choice, general = (RelevanceWeights.shipped().unknown, 0.0) if kind is None else (kind.choice, kind.general)
     return [
         nearness(query, to, candidates),
         np.full(len(vectors), choice, dtype=np.float32),
@@ -254,7 +236,8 @@ def nearness(query: FloatArray, to: Nearness, candidates: FloatArray | None) -> 
     if candidates is None or not len(candidates):
         return to.of(query)
     of_query, of_choice = to.of(np.stack([query, center(query, candidates)]))
-    near: FloatArray = (1.0 - _CHOICE) * of_query + _CHOICE * of_choice
+    choice = np.float32(RelevanceWeights.shipped().choice)
+    near: FloatArray = (1.0 - choice) * of_query + choice * of_choice
     return near
 
 
@@ -264,23 +247,29 @@ def relevance(encoder: Encoder, found: Sequence[FloatArray], *, candidates: bool
     The weights depend on the encoder, and on whether the texts to choose from were known.
     """
     bundled = encoder.name == BUNDLED_NAME
-    weights = (_STATIC if bundled else _OTHER)[candidates]
+    own = RelevanceWeights.shipped()
+    if candidates:
+        weights = own.static_choice if bundled else own.other_choice
+    else:
+        weights = own.static_query if bundled else own.other_query
     stacked = np.stack(found)
     if not bundled:
         # Another model's cosines lie higher or lower.
-        stacked[0] -= np.float32(default_floor(encoder) - DEFAULT_FLOOR)
-    odds: FloatArray = weights.features @ stacked + np.float32(weights.bias)
+        stacked[0] -= np.float32(default_floor(encoder) - Calibration.shipped().floor)
+    odds: FloatArray = np.array([weights[name] for name in FEATURES], dtype=np.float32) @ stacked
+    odds += np.float32(weights["bias"])
     return odds
 
 
 def center(query: FloatArray, candidates: FloatArray) -> FloatArray:
     """Return the mean direction of the candidates nearest to a query, shape `(d,)`."""
+    weights = RelevanceWeights.shipped()
     near = candidates @ query
     # A candidate much further than the nearest is about something else. All candidates as near as the last one count,
     # so that their order does not matter.
-    least = float(near.max()) - _APART
-    if len(candidates) > NEAREST:
-        least = max(least, float(np.partition(near, -NEAREST)[-NEAREST]))
+    least = float(near.max()) - weights.apart
+    if len(candidates) > weights.nearest:
+        least = max(least, float(np.partition(near, -weights.nearest)[-weights.nearest]))
     candidates = candidates[near >= least]
     total = candidates.sum(axis=0)
     length = float(np.linalg.norm(total))

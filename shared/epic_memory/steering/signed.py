@@ -9,8 +9,8 @@ For "I avoid hotels with casinos" that is towards casinos. The signed mode uses 
 every preference that is relevant to the query, each preference with its weight w_p.
 
 rel(p) is the relevance of a preference, in log-odds (`relevance`). Its nearness to the query determines its share, w_p
-~ exp(KAPPA near(p)). If there are candidates, their topic counts as well. The strength of steering altogether is the
-chance 1 / (1 + exp(-STEEPNESS max rel(p))) that any preference matters.
+~ exp(kappa near(p)). If there are candidates, their topic counts as well. The strength of steering altogether is the
+chance 1 / (1 + exp(-steepness max rel(p))) that any preference matters.
 
 A preference with a proper name of its own ("I'm learning Portuguese") is near to a question by another name alone
 ("Where should I stay in Porto?"): near(p) is then computed without the question's names (`QueryNames`).
@@ -20,19 +20,19 @@ then the later.
 
 Candidates to choose from are ranked by their content (`preferences.evidence`):
 
-    score(q, x) = cos(q, x) + strength SAYS sum_p w_p says_p(x),    says_p(x) = tanh((for_p(x) - against_p(x)) / 2).
+    score(q, x) = cos(q, x) + strength says sum_p w_p says_p(x),    says_p(x) = tanh((for_p(x) - against_p(x)) / 2).
 
 A search result may be about another topic, so its topic comes first:
 
-    score(q, x) = topic(q, x) + strength sum_p w_p (ABOUT about_p(x) + SAYS_FOUND says_p(x) g(about_p(x))),
+    score(q, x) = topic(q, x) + strength sum_p w_p (about about_p(x) + says_found says_p(x) g(about_p(x))),
 
-less a penalty for a text much further from the topic than others; SAYS_WRITTEN replaces SAYS_FOUND for a preference
+less a penalty for a text much further from the topic than others; says_written replaces says_found for a preference
 whose expansion was written for it. about_p(x) is the nearness of the text to the subject of the preference, whether
 liked or avoided, and g a step from 0 to 1: a text about something else neither follows a preference nor breaks it.
 
 If raw texts can be searched only by a vector, the vector is
 
-    q~ ~ t + s * turn,   t = E(q) + sum_p w_p E(p),   turn = sum_p w_p (a * mean E(liked) - b * mean E(avoided)).
+    q~ ~ t + s * turn,   t = E(q) + sum_p w_p E(p),   turn = sum_p w_p (mean E(liked) - mean E(avoided)).
 
 t is the topic: Eq. 8 with all relevant preferences in place of the nearest one. Avoided phrases are about the topic,
 too, so the turn would lead away from the subject of the query: if it points away from t, only its part at right angles
@@ -42,6 +42,8 @@ measures it.)
 A memory's instruction index holds items already judged: an entry about casinos is there because this user avoids them,
 and its instruction says so. There the topic has to be found, whether it is liked or avoided, and the entry's stance
 decides afterwards (`pipeline.ranking`); so the index is searched with t alone.
+
+Names in formulas that are not explained are fields of `SteeringWeights`.
 """
 
 from __future__ import annotations
@@ -68,7 +70,6 @@ from epic_memory.preferences.parser import aspects_of
 from epic_memory.runtime.effects import Effects
 from epic_memory.steering.question_kind import QuestionKind, by_preference
 from epic_memory.steering.relevance import (
-    RELEVANT,
     Nearness,
     Samples,
     default_relevant,
@@ -81,41 +82,36 @@ from epic_memory.steering.relevance import (
 from epic_memory.text.statements import statement_of
 from epic_memory.text.stems import Words, words_of
 from epic_memory.types import FloatArray, Preference
+from epic_memory.types.weights import StageWeights
 
-# Smallest rel(p) at which a preference steers at all, and the growth of the strength with it.
-LEAST = -1.5
-STEEPNESS = 1.5
-# How sharply the nearest preference takes the largest share.
-KAPPA = 20.0
-# Weights of the liked and the avoided phrases in the turn, and s, the length of the turn.
-LIKED_WEIGHT = 1.0
-AVOIDED_WEIGHT = 1.0
-TURN = 2.0
-# Weights of a text's subject and of its evidence next to its cosine with the query; the nearness from which it is about
-# a preference, and the steepness of that step. Chosen on cases of our own, round numbers in flat optima.
-ABOUT = 0.5
-SAYS_FOUND = 0.45
-SAYS_WRITTEN = 0.7
-SAYS = 2.0
-SATURATION = 2.0
-MIDDLE = 0.3
-STEP = 20.0
-# A candidate may be this much further from the topic than the nearest one; beyond that, the distance is subtracted this
-# many times.
-SLACK = 0.2
-OFF_TOPIC = 2.0
-# Largest difference at which two preferences are about equally near.
-TIE = 0.02
-# How much less likely, in log-odds, a preference matters to a question by how much nearer another one is.
-COMPETES = 10.0
-# How much nearer a preference is to a question if all that answers it was judged to follow or break the preference.
-VOTE = 0.6
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringWeights(StageWeights):
+    """Numbers of signed steering."""
+
+    least: float  # smallest rel(p) at which a preference steers at all
+    steepness: float  # growth of the strength with rel(p)
+    kappa: float  # how sharply the nearest preference takes the largest share
+    turn: float  # length of the turn, s
+    about: float  # weight of a text's subject next to its cosine with the query
+    says_found: float  # weight of its evidence, in a search
+    says_written: float  # the same, for a preference whose expansion was written for it
+    says: float  # the same, among candidates to choose from
+    saturation: float  # the evidence of which a text has 76 %
+    middle: float  # nearness from which a text is about a preference
+    step: float  # steepness of that step
+    slack: float  # how much further from the topic than the nearest a text may be
+    off_topic: float  # factor of the distance beyond, which is subtracted
+    tie: float  # largest difference at which two preferences are about equally near
+    competes: float  # how much less likely, in log-odds, a preference matters by how much nearer another one is
+    vote: float  # how much nearer a preference is if all that answers the query was judged to follow or break it
+    felt: float  # share below which a preference is skipped, as it hardly changes the order
+
+
 # A longer text is no question with a name in it; no question has more names that tell what it is about.
 _LONGEST_QUESTION, _MOST_NAMES = 500, 8
 # Length of a vector of which nothing is left.
 _NOTHING = 1e-6
-# Preferences with a smaller share are skipped: they hardly change the order.
-_FELT = 0.02
 
 
 class QueryNames(NamedTuple):
@@ -181,9 +177,9 @@ class Signed:
         directions = np.zeros_like(self.vectors)
         for row, sides in enumerate(self._sides):
             if len(sides.liked):
-                directions[row] += LIKED_WEIGHT * sides.liked.mean(axis=0)
+                directions[row] += sides.liked.mean(axis=0)
             if len(sides.avoided):
-                directions[row] -= AVOIDED_WEIGHT * sides.avoided.mean(axis=0)
+                directions[row] -= sides.avoided.mean(axis=0)
         return directions
 
     @cached_property
@@ -232,7 +228,10 @@ class Signed:
         if turns:
             turn = np.float32(chosen.strength) * (by @ self._directions[chosen.rows])
             vector = _unit(
-                topic + np.float32(TURN) * (turn - np.float32(min(float(turn @ vector), 0.0)) * vector), query
+                topic
+                + np.float32(SteeringWeights.shipped().turn)
+                * (turn - np.float32(min(float(turn @ vector), 0.0)) * vector),
+                query,
             )
         return vector
 
@@ -267,6 +266,7 @@ class Signed:
             kind: Of the question, if it is known: to some kinds no preference matters.
             votes: For each preference the share, in [0, 1], of what was found that was judged to follow or break it.
         """
+        weights = SteeringWeights.shipped()
         decided = by_preference(kind)
         vectors = self.vectors if only is None else self.vectors[only]
         # Preferences are few: plain numbers are faster than short arrays.
@@ -278,7 +278,7 @@ class Signed:
         near, odds, reached = self._weighed(query, candidates, rows, names, kind, votes)
         every = self._not_overruled(list(range(len(rows))), near, rows)
         # Most questions are about one preference: the nearest explains the others away.
-        behind = [COMPETES * (near[every[0]] - near[place]) for place in every]
+        behind = [weights.competes * (near[every[0]] - near[place]) for place in every]
         matters = tuple(
             (self.preferences[rows[place]], decided * _chance(odds[place] - less))
             for place, less in zip(every, behind, strict=True)
@@ -286,7 +286,7 @@ class Signed:
         places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], near, rows)
         if not places:
             return Chosen([], [], [], 0.0, nearest, matters)
-        shares = [math.exp(KAPPA * (near[place] - near[places[0]])) for place in places]
+        shares = [math.exp(weights.kappa * (near[place] - near[places[0]])) for place in places]
         total = sum(shares)
         best = max(odds[place] for place in places)
         return Chosen(
@@ -308,6 +308,7 @@ class Signed:
         votes: FloatArray | None,
     ) -> tuple[list[float], list[float], list[bool]]:
         """Return near(p) and rel(p) of the preferences in some rows, and whether each may steer."""
+        weights = SteeringWeights.shipped()
         known = candidates if candidates is not None and len(candidates) else None
         every = features(query, self.vectors, self._samples, self._nearness, known, kind)
         if names is not None:
@@ -317,10 +318,10 @@ class Signed:
             )
             every[0] = np.where(apart, near, every[0])
         if votes is not None:
-            every[0] = every[0] + np.float32(VOTE) * votes
+            every[0] = every[0] + np.float32(weights.vote) * votes
         found = [feature[rows] for feature in every]
         odds = relevance(self.encoder, found, candidates=known is not None)
-        reached = odds >= LEAST if self.floor is None else found[0] >= self.floor
+        reached = odds >= weights.least if self.floor is None else found[0] >= self.floor
         return found[0].tolist(), odds.tolist(), reached.tolist()
 
     def _not_overruled(self, places: list[int], relevances: list[float], rows: list[int]) -> list[int]:
@@ -334,7 +335,7 @@ class Signed:
                 pair = min(rows[one], rows[other]), max(rows[one], rows[other])
                 if pair in self._clashes and overruled.isdisjoint((one, other)):
                     loses = other
-                    if relevances[one] - relevances[other] <= TIE:
+                    if relevances[one] - relevances[other] <= SteeringWeights.shipped().tie:
                         # Both are about equally near: the firmer one wins, then the later.
                         loses = min(one, other, key=lambda place: (self._firmness(rows[place]), rows[place]))
                     overruled.add(loses)
@@ -355,6 +356,7 @@ class Signed:
         kind: QuestionKind | None,
     ) -> FloatArray:
         """Score texts by their cosines with E(q) and their evidence for or against preferences, shape `(n,)`."""
+        weights = SteeringWeights.shipped()
         chosen = self.choose(query, only, vectors, kind=kind)
         scores = vectors @ query
         if not chosen.rows:
@@ -362,11 +364,11 @@ class Signed:
         text_words = [words_of(text) for text in texts] if words is None else words
         toward = scores.copy()
         for row, weight in zip(chosen.rows, chosen.weights, strict=True):
-            if weight >= _FELT:
+            if weight >= weights.felt:
                 evidence, _ = self._evidence(row, query, vectors, text_words, toward)
-                scores += np.float32(chosen.strength * weight * SAYS) * evidence
+                scores += np.float32(chosen.strength * weight * weights.says) * evidence
         if scaled:
-            scores /= np.float32(1.0 + chosen.strength * SAYS)
+            scores /= np.float32(1.0 + chosen.strength * weights.says)
         return scores
 
     def score_found(
@@ -379,29 +381,33 @@ class Signed:
         bounds: Callable[[int], tuple[FloatArray, FloatArray]] | None = None,
     ) -> FloatArray:
         """Score the texts of a search result, shape `(n,)`: by the topic first, then by their evidence."""
+        weights = SteeringWeights.shipped()
         scores = topics.astype(np.float32, copy=True)
         if not chosen.rows:
             return scores
-        scores -= np.float32(OFF_TOPIC) * np.maximum(topics.max(initial=-1.0) - topics - np.float32(SLACK), 0.0)
+        scores -= np.float32(weights.off_topic) * np.maximum(
+            topics.max(initial=-1.0) - topics - np.float32(weights.slack), 0.0
+        )
         toward = vectors @ query
-        middle = MIDDLE + default_relevant(self.encoder) - RELEVANT
+        middle = weights.middle + default_relevant(self.encoder) - default_relevant(None)
         for row, weight in zip(chosen.rows, chosen.weights, strict=True):
-            if weight >= _FELT:
+            if weight >= weights.felt:
                 evidence, about = self._evidence(
                     row, query, vectors, words(self.preferences[row], self._sides[row]), toward
                 )
                 if bounds is not None:
                     evidence = np.clip(evidence, *bounds(row))
-                speaks = 1.0 / (1.0 + np.exp(np.float32(-STEP) * (about - np.float32(middle))))
-                gained = np.float32(ABOUT) * about + np.float32(self._says(row)) * evidence * speaks
+                speaks = 1.0 / (1.0 + np.exp(np.float32(-weights.step) * (about - np.float32(middle))))
+                gained = np.float32(weights.about) * about + np.float32(self._says(row)) * evidence * speaks
                 scores += np.float32(chosen.strength * weight) * gained
-        scores /= np.float32(1.0 + chosen.strength * (ABOUT + SAYS_WRITTEN))
+        scores /= np.float32(1.0 + chosen.strength * (weights.about + weights.says_written))
         return scores
 
     def _says(self, row: int) -> float:
         """Return the weight of a text's evidence: larger if the expansion was written for the preference."""
+        weights = SteeringWeights.shipped()
         sides = self._sides[row]
-        return SAYS_WRITTEN if len(sides.expanded) and not sides.borrowed else SAYS_FOUND
+        return weights.says_written if len(sides.expanded) and not sides.borrowed else weights.says_found
 
     def _evidence(
         self,
@@ -419,7 +425,7 @@ class Signed:
         near, to_keys = cosines[:, 1:], keys[1:] @ query
         expanded = near[:, own:] - toward[:, None] * to_keys[own:]
         scores = stance_scores(sides, words, near[:, :own], toward, to_keys[:own], expanded)
-        evidence: FloatArray = np.tanh(scores / np.float32(SATURATION))
+        evidence: FloatArray = np.tanh(scores / np.float32(SteeringWeights.shipped().saturation))
         return evidence, about
 
     @cached_property
@@ -432,7 +438,7 @@ class Signed:
 
 
 def _chance(odds: float) -> float:
-    return 1.0 / (1.0 + math.exp(-STEEPNESS * max(-40.0, min(odds, 40.0))))
+    return 1.0 / (1.0 + math.exp(-SteeringWeights.shipped().steepness * max(-40.0, min(odds, 40.0))))
 
 
 def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:

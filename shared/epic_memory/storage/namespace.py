@@ -22,7 +22,7 @@ from epic_memory.storage.tables.seen import numbers
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex
 from epic_memory.types import FloatArray, MemoryEntry, Preference, Stance
-from epic_memory.types.verdicts import PENALTY, Stances
+from epic_memory.types.verdicts import Stances, penalties
 
 _FILTERS_KEPT = 64
 _NOTED = 20_000
@@ -282,7 +282,8 @@ class Namespace:
             self.neutral_by.pop(row, None)
 
     def _enter(self, found: EntryRows) -> None:
-        self.index.add(found.rows, found.vectors, [PENALTY[stance] for stance in found.stances])
+        penalty = penalties()
+        self.index.add(found.rows, found.vectors, [penalty[stance] for stance in found.stances])
         self.item_of.update(zip(found.rows, found.items, strict=True))
         for row, item in zip(found.rows, found.items, strict=True):
             self.rows_of.setdefault(item, []).append(row)

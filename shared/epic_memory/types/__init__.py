@@ -21,13 +21,12 @@ from epic_memory.types.preferences import (
 from epic_memory.types.reports import BuildReport, Explanation, NotKept, Stats
 from epic_memory.types.results import Hit, Hits, MemoryEntry, Outline
 from epic_memory.types.validation import checked_k, checked_moment, checked_string, checked_text, moment, stable_id
-from epic_memory.types.verdicts import PENALTY, Alignment, Candidate, Decision, Stance, Usage, Verdict
+from epic_memory.types.verdicts import Alignment, Candidate, Decision, Stance, Usage, Verdict, penalties
 
 __all__ = [
     "FIRMNESS",
     "LONGEST_PHRASE",
     "MOST_PHRASES",
-    "PENALTY",
     "Alignment",
     "AspectSource",
     "Aspects",
@@ -56,5 +55,6 @@ __all__ = [
     "checked_string",
     "checked_text",
     "moment",
+    "penalties",
     "stable_id",
 ]

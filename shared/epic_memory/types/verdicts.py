@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import TypeAlias
 
 from epic_memory.types.arrays import FloatArray
 from epic_memory.types.items import Item
 from epic_memory.types.preferences import Preference
+from epic_memory.types.weights import StageWeights
 
 
 class Stance(str, Enum):
@@ -133,7 +135,25 @@ class Candidate:
 
 Stances: TypeAlias = Mapping[str | None, Stance]
 """The stances of a text by the text of each preference; None for a stance to no preference in particular."""
-PENALTY = {Stance.SUPPORTS: 0.0, Stance.NEUTRAL: 0.04, Stance.MIXED: 0.1, Stance.CONFLICTS: 0.2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PenaltyWeights(StageWeights):
+    """What a text loses by its stance to a preference that matters."""
+
+    neutral: float  # by each stance; what supports a preference loses nothing
+    mixed: float  # by each stance; what supports a preference loses nothing
+    conflicts: float  # by each stance; what supports a preference loses nothing
+
+    @cached_property
+    def by_stance(self) -> Mapping[Stance, float]:
+        """The penalties of all stances."""
+        return {stance: getattr(self, stance.value, 0.0) for stance in Stance}
+
+
+def penalties() -> Mapping[Stance, float]:
+    """Return what a text loses by each stance: the worse, the more."""
+    return PenaltyWeights.shipped().by_stance
 
 
 @dataclass(frozen=True, kw_only=True)

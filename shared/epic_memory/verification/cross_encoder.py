@@ -20,13 +20,12 @@ from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
 from epic_memory.types.validation import checked_whole
 from epic_memory.verification.base import BaseVerifier
 from epic_memory.verification.embedded import EmbeddedVerifier
+from epic_memory.verification.features import VerificationWeights
 from epic_memory.verification.pair_model import PairModel, PairScorer
 from epic_memory.verification.wording import worded_instruction
 
 _HYPOTHESIS = "This involves {aspect}."
 _REASON_CHARACTERS = 300
-# Probability from which liked or avoided phrases count as mentioned.
-_SPOKEN_OF = 0.5
 
 _Scores: TypeAlias = NDArray[np.float64]
 
@@ -271,7 +270,7 @@ class CrossEncoderVerifier(BaseVerifier):
 
 
 def _stance(supporting: float, conflicting: float, guess: Stance) -> Stance:
-    if min(supporting, conflicting) > _SPOKEN_OF:
+    if min(supporting, conflicting) > VerificationWeights.shipped().spoken_of:
         return Stance.MIXED
     if supporting == conflicting:
         return guess

@@ -24,12 +24,12 @@ from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Prefer
 from epic_memory.types.preferences import Aspects, Expansion
 from epic_memory.verification.base import EMBEDDED, BaseVerifier, Verifier
 from epic_memory.verification.features import (
-    LEAST_LEAN,
     MEASURES,
     STANCE_MEASURES,
     SURE_MEASURES,
     Chunk,
     Rarity,
+    VerificationWeights,
     Wanted,
     measured,
     stance_measured,
@@ -242,7 +242,7 @@ class EmbeddedVerifier(BaseVerifier):
             return Stance.CONFLICTS
         note = bool(plain[_NOTE])
         # An article on a film with such a title names what the preference is about, too.
-        if abs(odds) < LEAST_LEAN or (not note and plain[_NAMES_ONLY] >= _WHOLE):
+        if abs(odds) < VerificationWeights.shipped().least_lean or (not note and plain[_NAMES_ONLY] >= _WHOLE):
             return Stance.NEUTRAL
         linear, least = self._weights.sure[note]
         sure = float(linear(sure_measured(kept, odds, plain, beside)))

@@ -23,6 +23,7 @@ from epic_memory.preferences.evidence import FEATURES as EVIDENCE
 from epic_memory.text.stems import Words, content_stems, stem, stems, words_of
 from epic_memory.types import FloatArray
 from epic_memory.types.preferences import Expansion
+from epic_memory.types.weights import StageWeights
 
 # By words: the share of an expansion's phrase that is stated, or denied.
 EXPANDED = ("follows_said", "follows_denied", "breaks_said", "breaks_denied")
@@ -55,8 +56,6 @@ STANCE_MEASURES = (
 )  # fmt: skip
 # Measures for the chance that the likelier stance is right; the last one is 0 of what is no note.
 SURE_MEASURES = ("lean", "lean_of_kept", "words_said", "relevance", "expanded", "phrase", "beside")
-# With one word of the lexicon for this many characters, the density of a text is 1.
-_DENSE = 30
 _VALUES = re.compile(r"priorit|believ|explanation|discussion|approach|polic|perspective|principle|argument", re.I)
 _ADDRESSED = re.compile(r"\b(?:you|your)\b", re.I)
 _LISTED = re.compile(r"(?:^|\s)[1-9][.)]\s")
@@ -70,15 +69,20 @@ _SAID = [
     MEASURES.index(name)
     for name in (*EXPANDED, *(f"{side}_{how}" for side in ("liked", "avoided") for how in ("said", "denied")))
 ]
-# Smaller log-odds of the stance tell no side; larger ones are no further evidence.
-LEAST_LEAN, _SUREST = 0.7, 4.0
-# A text of at most this many words is a note, unless it is a stub with its title: "The Bees. The Bees may refer to:".
-_NOTE = 30
 _TITLED = re.compile(r"(?:(?:The|An?) )?(\w+)[^.\n]{0,60}[.\n]\s*(?:(?:The|An?) )?\1\b", re.I)
-# The idf at which a phrase of the expansion counts fully; phrases with less count in proportion.
-_TELLING = 8.0
-# Exponent by which a near sentence counts more than a far one.
-_SHARPNESS = 12.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerificationWeights(StageWeights):
+    """Numbers in the measures of a pair, and of what is made of the fitted chances (`verifier.json`)."""
+
+    dense: int  # with one word of the lexicon for this many characters, the density of a text is 1
+    least_lean: float  # log-odds of the stance below which they tell no side
+    surest: float  # log-odds of the stance from which more are no further evidence
+    note: int  # a text of at most this many words is a note, unless it is a stub: "The Bees. The Bees may refer to:"
+    telling: float  # Idf at which a phrase of the expansion counts fully; phrases with less count in proportion
+    sharpness: float  # exponent by which a near sentence counts more than a far one
+    spoken_of: float  # probability from which a cross-encoder's liked or avoided phrases count as mentioned
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +129,7 @@ class Chunk:
     @cached_property
     def note(self) -> bool:
         """Whether it is a note."""
-        return len(self.text.split()) <= _NOTE and not _TITLED.match(self.text)
+        return len(self.text.split()) <= VerificationWeights.shipped().note and not _TITLED.match(self.text)
 
     @cached_property
     def kind(self) -> tuple[float, float, float, float]:
@@ -272,16 +276,18 @@ def stance_measured(
     by_side = by_cosines(sides, near)
     _, follows, breaks = _by_expansion(sides, near)
     liked, avoided = by_side[:, 0], by_side[:, 1]
-    weights = np.exp(_SHARPNESS * np.maximum(np.maximum(follows, breaks), np.maximum(liked, avoided)))
-    weights /= weights.sum()
+    shares = np.exp(
+        VerificationWeights.shipped().sharpness * np.maximum(np.maximum(follows, breaks), np.maximum(liked, avoided))
+    )
+    shares /= shares.sum()
     denies = np.array([_denies(wanted.deniable, words) for words in sentence_words])
     return [
         measures[_FOLLOWS] - measures[_BREAKS],
         *measures[-len(EVIDENCE) - len(EXPANDED) :],
         *by_side.max(axis=0).tolist(),
         # Of sentences that mention it plainly, then of those that deny something of it.
-        *(float(((follows - breaks) * weights)[denies == side].sum()) for side in (False, True)),
-        *(float(((liked - avoided) * weights)[denies == side].sum()) for side in (False, True)),
+        *(float(((follows - breaks) * shares)[denies == side].sum()) for side in (False, True)),
+        *(float(((liked - avoided) * shares)[denies == side].sum()) for side in (False, True)),
     ]
 
 
@@ -302,8 +308,9 @@ def sure_measured(relevance: float, stance: float, measures: Sequence[float], be
         measures: Its `MEASURES`.
         beside: What `Wanted.beside` returns of a note; 0 of other texts.
     """
-    lean = min(_SUREST, abs(stance))
-    likely = 1.0 / (1.0 + math.exp(-max(-_SUREST * 5, relevance)))
+    weights = VerificationWeights.shipped()
+    lean = min(weights.surest, abs(stance))
+    likely = 1.0 / (1.0 + math.exp(-max(-weights.surest * 5, relevance)))
     stated = max(measures[place] for place in _SAID)
     return [lean, lean * likely, lean * stated, likely, measures[_EXPANDED], measures[_PHRASE], beside]
 
@@ -327,7 +334,7 @@ def _phrases_holding(expansion: Expansion | None, rarity: Rarity) -> dict[str, l
             # Words that a phrase negates itself are left out: their meaning depends on both negations.
             words = words_of(phrase)
             plain = {word: rarity(word) for word in content_stems(phrase) if word not in words.negated}
-            total = max(_TELLING, sum(plain.values()))
+            total = max(VerificationWeights.shipped().telling, sum(plain.values()))
             for word, idf in plain.items():
                 found.setdefault(word, []).append((sign * number, idf / total))
     return found
@@ -361,7 +368,7 @@ def _by_words(wanted: Wanted, chunk: Chunk, words: AbstractSet[str]) -> list[flo
         max(found.values(), default=0.0),
         math.log1p(len(kinds)),
         math.log1p(len(instead)),
-        min(1.0, _DENSE * len(kinds | instead) / len(chunk.text)),
+        min(1.0, VerificationWeights.shipped().dense * len(kinds | instead) / len(chunk.text)),
         sum(word not in chunk.lower | wanted.names for word in found) / len(found) if found else 0.0,
     ]
 

@@ -15,8 +15,8 @@ from epic_memory.encoders.base import Encoder
 from epic_memory.preferences.evidence import (
     FEATURES,
     GROUPS,
-    WEIGHTS,
     AspectEmbeddings,
+    EvidenceWeights,
     embed_aspects,
     embedding_aspects,
     expanded_lean,
@@ -93,10 +93,11 @@ def test_what_is_said_of_a_side_raises_or_lowers(preference: Preference, text: s
 
 @pytest.mark.parametrize(("name", "sign"), [("liked", 1), ("avoided", -1), ("liked_kinds", 1), ("avoided_kinds", -1)])
 def test_a_near_phrase_counts_for_its_side(name: str, sign: int) -> None:
-    assert WEIGHTS[FEATURES.index(name)] * sign > 0
+    weights = EvidenceWeights.shipped().features
+    assert weights[name] * sign > 0
     instead = {"liked_kinds": "liked_instead", "avoided_kinds": "avoided_instead"}.get(name)
     if instead:
-        assert WEIGHTS[FEATURES.index(instead)] * sign < 0
+        assert weights[instead] * sign < 0
 
 
 def test_a_phrase_that_denies_is_said_by_a_text_that_denies_it() -> None:
@@ -167,8 +168,9 @@ def test_a_denied_kind_is_not_said() -> None:
 
 
 def test_weights_exist_for_every_feature() -> None:
-    assert len(set(FEATURES)) == len(FEATURES) == len(WEIGHTS)
-    assert np.isfinite(WEIGHTS).all()
+    weights = EvidenceWeights.shipped()
+    assert len(set(FEATURES)) == len(FEATURES) and weights.features.keys() == set(FEATURES)
+    assert np.isfinite(weights.vector).all()
     assert set(GROUPS) <= set(FEATURES)
 
 

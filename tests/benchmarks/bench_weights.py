@@ -1,0 +1,172 @@
+"""What each weight of ranking, steering and evidence is worth: the figures with it, and with a neutral value instead.
+
+    python tests/benchmarks/bench_weights.py [STAGE ...] [--write]
+
+Most of these weights were set by hand. So that nobody has to believe in them, each is taken out in turn, the others as
+they are, and the same is measured as without: of the made-up lives (`bench_lives.py`) the choices whose suiting note is
+the first hit, those whose conflicting one is, the facts whose note is the first hit, and the prompts of small talk that
+find nothing, for a memory without a model, with expansions and with verdicts; and of the choices of our own
+(`bench_choices.py`) the right ones. Unseen are the lives c, d, e and a third of the choices. A neutral value says
+nothing (0 for what is added, a bound that nothing reaches); it is no fit. With --write the unseen figures go into each
+stage's JSON, under "judged".
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from bench_choices import drawn, outcome, own_cases
+from bench_lives import LOOKED_AT, WAYS, K, Life, life
+from common import Known  # puts shared/tools on the path
+from epic_memory.context import those_that_matter
+from epic_memory.encoders import default_encoder
+from epic_memory.pipeline.candidates import CandidateWeights
+from epic_memory.pipeline.coarse_filter import CoarseWeights
+from epic_memory.preferences.evidence import EvidenceWeights
+from epic_memory.preferences.library import BorrowingWeights
+from epic_memory.steering.question_kind import QuestionWeights, question_kind
+from epic_memory.steering.ranking import StanceWeights
+from epic_memory.steering.relevance import RelevanceWeights
+from epic_memory.steering.signed import SteeringWeights
+from epic_memory.types.weights import StageWeights, used
+from epic_memory.verification.features import VerificationWeights
+from fitting import write_record
+
+STAGES: tuple[type[StageWeights], ...] = (
+    BorrowingWeights,
+    CandidateWeights,
+    CoarseWeights,
+    EvidenceWeights,
+    QuestionWeights,
+    RelevanceWeights,
+    StanceWeights,
+    SteeringWeights,
+    VerificationWeights,
+)
+MANY = 10**6
+NEUTRAL: dict[str, dict[str, Any]] = {
+    "borrowing": {"nearest": 1, "least_similar": -1.0, "least_agreeing": -MANY},
+    "candidate": {
+        **dict.fromkeys(("worded", "by_chance", "aside", "hardly", "chat", "least_share"), 0.0),
+        **{"least_relevant": MANY, "least_few": 1e-6},
+    },
+    "coarse": {"nearest_phrases": 2, "nearest_questions": 1},
+    "evidence": {"enough": MANY, "written": (10.0, 1.0), "borrowed": (10.0, 0.5)},
+    "question": {"least_known": 0.0, "unsure": 0.0, "sure": 1.0},
+    "relevance": {
+        **{"written": (1.0, 1.0), "borrowed": (2.0, 1.0), "nearest": MANY, "apart": MANY},
+        **{"choice": 0.5, "unknown": 0.0},
+    },
+    "stance": {
+        **dict.fromkeys(("supports", "nearer_votes"), 0.0),
+        **{"yields": 1.0, "near_the_best": MANY, "voters": MANY},
+    },
+    "steering": {
+        **dict.fromkeys(("kappa", "about", "says_found", "says_written", "says", "middle"), 0.0),
+        **dict.fromkeys(("off_topic", "slack", "tie", "competes", "vote", "felt"), 0.0),
+        **{"least": -MANY, "steepness": 1.0, "saturation": 1.0, "step": MANY},
+    },
+    "verification": {
+        **dict.fromkeys(("dense", "least_lean", "sharpness"), 0.0),
+        **{"surest": MANY, "note": 0, "telling": 1e-6},
+    },
+}
+_COUNTED = ("suits first", "conflicts first", "fact first", "silent", "right one listed")
+_LIVES = ("memory", "expansions", "verdicts")
+
+
+class Judge:
+    """Lives and choices, some of them unseen, and an encoder that remembers."""
+
+    def __init__(self) -> None:
+        lives = [life(name) for name in ("a", "b", "c", "d", "e")]
+        seen, unseen = own_cases().values()
+        self._lives = {
+            "looked at": [one for one in lives if one.name in LOOKED_AT],
+            "unseen": [one for one in lives if one.name not in LOOKED_AT],
+        }
+        self._cases = {"looked at": seen, "unseen": unseen}
+        self._encoder = Known(default_encoder())
+
+    def figures(self, which: str) -> dict[str, str]:
+        """Return the figures of what was looked at, or of what is unseen: counts, each of how many."""
+        question_kind.cache_clear()  # it remembers what it told with other weights
+        found = {name: self._of_lives(name, self._lives[which]) for name in _LIVES}
+        cases = self._cases[which]
+        right = outcome(self._encoder, cases, drawn(cases, 0), "signed").right
+        return found | {"choices": f"{sum(right)} of {len(right)}"}
+
+    def _of_lives(self, name: str, lives: list[Life]) -> str:
+        counts = Counter[str]()
+        for one in lives:
+            way = WAYS[name](one, self._encoder)
+            assert way.memory is not None
+            for asked in one.questions:
+                hits = way.memory.search(asked["question"], K)
+                first = [hit.item.id for hit in hits[:1]]
+                if asked["kind"] == "small_talk":
+                    counts["silent"] += not hits
+                elif asked["kind"] == "choice":
+                    counts["suits first"] += first == [asked["suits"]]
+                    counts["conflicts first"] += first == [asked["conflicts"]]
+                    listed = [each.text for each in those_that_matter(hits.matters)]
+                    counts["right one listed"] += one.preferences[asked["preference"]] in listed
+                elif not asked.get("about_conflict", False):
+                    counts["fact first"] += first[0] in asked["answer"] if first else 0
+            way.memory.close()
+        return ", ".join(f"{row} {counts[row]}" for row in _COUNTED)
+
+
+def without(stage: type[StageWeights]) -> Iterator[tuple[str, StageWeights]]:
+    """Yield each weight's name, and the stage's weights with a neutral value for it."""
+    for name, neutral in NEUTRAL[stage.path().stem].items():
+        yield name, replace(stage.shipped(), **{name: neutral})  # type: ignore[type-var]
+
+
+def main() -> None:
+    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = [stage.path().stem for stage in STAGES]
+    made.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join(names)} (default: all)")
+    made.add_argument("--write", action="store_true", help="write the unseen figures into the stages' JSON")
+    options = made.parse_args()
+    judge = Judge()
+    whole = {which: judge.figures(which) for which in ("looked at", "unseen")}
+    for which, figures in whole.items():
+        print(which, *(f"    {name:10} {told}" for name, told in figures.items()), sep="\n", flush=True)
+    for stage in STAGES:
+        if options.stages and stage.path().stem not in options.stages:
+            continue
+        judged: dict[str, Any] = {}
+        for name, weights in without(stage):
+            with used(weights):
+                lacking = {which: judge.figures(which) for which in whole}
+            changed = {
+                which: {key: told for key, told in figures.items() if told != whole[which][key]}
+                for which, figures in lacking.items()
+            }
+            judged[name] = changed["unseen"] or "no figure changes"
+            print(f"{stage.path().stem}.{name} = {NEUTRAL[stage.path().stem][name]}")
+            for which, figures in changed.items():
+                print(*(f"    {which:10} {key:10} {told}" for key, told in figures.items()), sep="\n", flush=True)
+        if options.write:
+            write(stage, whole["unseen"], judged)
+
+
+def write(stage: type[StageWeights], figures: dict[str, str], judged: dict[str, Any]) -> None:
+    record = stage.record() | {
+        "judged": {
+            "by": "tests/benchmarks/bench_weights.py",
+            "on": "written/everyday_lives c, d, e and the third of written/choices.jsonl that nobody had looked at",
+            "figures": figures,
+            "without": judged,
+        }
+    }
+    write_record(stage, record)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Weights: each stage's JSON loads into its dataclass and names what chose it; no number that ranks stands in code."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from epic_memory.types.weights import StageWeights, used
+
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT / "shared"
+FILES = sorted(SHARED.glob("epic_*/data/weights/*.json"))
+ROOMS = (
+    *(f"epic_memory/{room}" for room in ("encoders", "preferences", "steering", "verification", "pipeline")),
+    "epic_memory/context.py",
+    "epic_memory/types/verdicts.py",
+    "epic_learn",
+    "epic_rerank",
+    "epic_graph",
+)
+# An integer of such a name is a size: how much is looked at, kept, shown or written at once.
+SIZE = re.compile(
+    r"_*(?:AT_ONCE|MOST|MAX|LONGEST|LARGEST|LOOKED_AT|READ|KEPT|BLOCK|CANDIDATES|FOUND)\b|\w+_(?:KEPT|AT_ONCE|TOKENS)$"
+)
+SIZE_PARTS = re.compile(r"_*(?:AT_ONCE|MOST|MAX|LONGEST|LARGEST)_\w+")
+# What else is no weight: bounds of rounding, formats, sizes of other names, and what a training needs.
+STRUCTURAL = {
+    "epic_memory/context.py": {"ALLOWANCE", "_CHARACTERS_A_TOKEN"},
+    "epic_memory/encoders/base.py": {"_UNIT_TOLERANCE"},
+    "epic_memory/encoders/static.py": {"_POOLED"},
+    "epic_memory/encoders/wordpiece.py": {"_REMEMBERED", "_IDEOGRAPHS"},
+    "epic_memory/pipeline/candidates.py": {"_LEAST_CANDIDATES"},
+    "epic_memory/pipeline/eviction.py": {
+        *("_ROUNDS", "_LIGHT_SHARE", "_ROW", "_LONG", "_WORTH", "_JUDGED_AGAIN", "_FILLING", "_SLACK", "_VERDICT"),
+        "_ATTEMPTS",
+    },
+    "epic_memory/pipeline/export.py": {"FORMAT"},
+    "epic_memory/pipeline/fact_history.py": {"_RARE"},
+    "epic_memory/pipeline/facts.py": {"_FILLING", "_SLACK"},
+    "epic_memory/pipeline/hits.py": {"_FACTS"},
+    "epic_memory/pipeline/ingest.py": {"_SMALL_SAMPLE", "_NEARLY_EVERYTHING", "_ENOUGH_TO_JUDGE"},
+    "epic_memory/pipeline/light_tier.py": {"_FILLING", "_SLACK", "_CROWDED", "_LEAST_SHARE"},
+    "epic_memory/pipeline/on_demand.py": {"_PAUSES", "_PAUSE"},
+    "epic_memory/pipeline/opening.py": {"_ROOM_FOR_AN_ENTRY"},
+    "epic_memory/pipeline/session.py": {"_SPACES_LOADED", "_SEARCHES_COUNTED"},
+    "epic_memory/pipeline/verify.py": {"_FAILURES_SHOWN", "_ANSWER_REPORTED"},
+    "epic_memory/preferences/lm_reader.py": {"_MOST_TOKENS_EXPANDED", "_QUESTIONS", "_THINGS"},
+    "epic_memory/preferences/parser.py": {"_FOR", "_AGAINST", "_NEITHER", "_SIDES"},
+    "epic_memory/steering/question_kind.py": {"_CENTS"},
+    "epic_memory/steering/ranking.py": {"_STEP"},
+    "epic_memory/steering/signed.py": {"_NOTHING"},
+    "epic_memory/verification/cross_encoder.py": {"_REASON_CHARACTERS"},
+    "epic_memory/verification/embedded.py": {"DEFAULT_THRESHOLD", "_WHOLE"},
+    "epic_memory/verification/lm.py": {"_TOKENS_A_CHUNK", "_TOKENS_A_PREFERENCE", "_HEADING", "_NUMBER"},
+    "epic_memory/verification/pair_model.py": {"_TOLERANCE", "_WORDS"},
+    "epic_memory/verification/wording.py": {"_QUOTED_WORDS", "_QUOTED_CHARACTERS"},
+    "epic_learn/conversations.py": {"_MILLISECONDS", "_DEEPEST"},
+    "epic_learn/cues.py": {"_SOME_DAY"},
+    "epic_learn/credentials.py": {"_PIECE", "_OVERLAP"},
+    "epic_learn/durations.py": {"_UNIT_DAYS"},
+    "epic_learn/forms/reminders.py": {"DAYS"},
+    "epic_learn/forms/values.py": {"_SHORT"},
+    "epic_learn/lm_proposals.py": {"_TURNS", "_CHARACTERS", "_BEGINNING"},
+    "epic_rerank/collecting.py": {"_RESAMPLES"},
+    "epic_rerank/policy.py": {"WIDTH"},
+    # What an act of the user is worth is the meaning of the signal.
+    "epic_rerank/reranker.py": {"SIGNALS", "FORMAT", "_LISTS", "_MOST_WEIGHT"},
+    "epic_rerank/training.py": {"_CLIPPED_NORM", "_DECAY", "_SQUARE_DECAY"},
+    "epic_graph/entity_linking.py": {"_ROOM", "_DEAD_SHARE"},
+    "epic_graph/hipporag/instance.py": {"_BUSY"},
+    "epic_graph/hipporag/record.py": {"_VERSION"},
+    "epic_graph/ingest.py": {"_GROWTH", "_ROW"},
+    "epic_graph/pagerank.py": {"_TOLERANCE"},
+    "epic_graph/reports.py": {"_NOTED"},
+    "epic_graph/search.py": {"_STARTS", "_SCORED"},
+}
+
+
+def stages() -> dict[Path, type[StageWeights]]:
+    """Every stage's dataclass, by its JSON."""
+    for path in SHARED.glob("epic_*/**/*.py"):
+        if "(StageWeights)" in path.read_text(encoding="utf-8"):
+            importlib.import_module(".".join(path.relative_to(SHARED).with_suffix("").parts))
+    found, left = {}, [StageWeights]
+    while left:
+        one = left.pop()
+        left += one.__subclasses__()
+        if not one.__subclasses__():
+            found[one.path()] = one
+    return found
+
+
+def test_each_stage_has_one_file_and_each_file_a_stage() -> None:
+    assert sorted(stages()) == FILES
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_loads_and_says_what_chose_each_weight(path: Path) -> None:
+    stage = stages()[path]
+    weights = stage.shipped()
+    assert is_dataclass(weights) and stage.shipped() is weights
+    record = stage.record()
+    names = [field.name for field in fields(weights)]
+    assert Counter(name for one in record["chosen"] for name in one["weights"]) == Counter(names)
+    for one in record["chosen"]:
+        if one["by"] == "hand":
+            assert one["why"]
+        else:
+            script = (ROOT / one["by"]).read_text(encoding="utf-8")
+            assert one["on"] and "judged" in one and stage.__name__ in script and "write_weights" in script
+    if "judged" in record:
+        assert (ROOT / record["judged"]["by"]).is_file() and record["judged"]["on"] and record["judged"]["figures"]
+
+
+def test_weights_are_frozen_and_replaced_for_a_block_only() -> None:
+    stage = stages()[SHARED / "epic_memory/data/weights/ranking.json"]
+    before = stage.shipped()
+    with pytest.raises(AttributeError):
+        before.same = 2.0  # type: ignore[attr-defined]
+    other = replace(before, same=2.0)  # type: ignore[type-var]
+    with pytest.raises(ZeroDivisionError), used(other):
+        assert stage.shipped() is other
+        raise ZeroDivisionError
+    assert stage.shipped() is before
+
+
+def _is_numeric(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.Constant):
+        return type(value.value) in (int, float)
+    if isinstance(value, ast.UnaryOp):
+        return _is_numeric(value.operand)
+    if isinstance(value, ast.BinOp):
+        return _is_numeric(value.left) and _is_numeric(value.right)
+    if isinstance(value, ast.Tuple | ast.List):
+        return bool(value.elts) and all(map(_is_numeric, value.elts))
+    if isinstance(value, ast.Dict):
+        return bool(value.values) and all(map(_is_numeric, value.values))
+    return isinstance(value, ast.Call) and bool(value.args) and all(map(_is_numeric, value.args))
+
+
+def _numbers(source: str) -> Iterator[tuple[str, bool]]:
+    """Yield the names of a module's numeric constants, each with whether it is an integer."""
+    for statement in ast.parse(source).body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        value = getattr(statement, "value", None)
+        if not isinstance(statement, ast.Assign | ast.AnnAssign) or not _is_numeric(value):
+            continue
+        for target in targets:
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            whole = not any(isinstance(node, ast.Constant) and type(node.value) is float for node in ast.walk(value))
+            yield from ((name.id, whole) for name in names if isinstance(name, ast.Name))
+
+
+def test_numbers_are_found() -> None:
+    source = (
+        "A = 1\nB, _C = 0.5, 2\nD: dict[str, float] = {'a': -1.0}\nE = np.float32(0.6)\nF = 2**4\nG = 'a'\nH = g(b)\n"
+    )
+    assert dict(_numbers(source)) == {"A": True, "B": False, "_C": False, "D": False, "E": False, "F": True}
+
+
+def test_no_number_that_ranks_steers_or_weighs_stands_in_code() -> None:
+    paths = [
+        path for room in ROOMS for path in ([SHARED / room] if room.endswith(".py") else (SHARED / room).rglob("*.py"))
+    ]
+    assert len(paths) > 50
+    found = {
+        f"{path.relative_to(SHARED).as_posix()}: {name}"
+        for path in paths
+        for name, whole in _numbers(path.read_text(encoding="utf-8"))
+        if not (whole and (SIZE.match(name) or SIZE_PARTS.match(name)))
+        and name not in STRUCTURAL.get(path.relative_to(SHARED).as_posix(), ())
+    }
+    assert not found, f"move them to the stage's weights (docs/architecture.md): {sorted(found)}"
