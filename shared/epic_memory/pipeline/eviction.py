@@ -29,7 +29,6 @@ from epic_memory.storage.tables.seen import EVICTED
 from epic_memory.text.extract import shortened
 from epic_memory.types import BuildReport, Candidate, FloatArray, Stance
 from epic_memory.types.reports import NotKept
-from epic_memory.verification.base import base_verifier
 
 _ROUNDS = 30
 # The share of the budget that the light tier frees at least when there is no room.
@@ -343,7 +342,7 @@ def _shorter(held: HeldItem, instructions: Sequence[str]) -> str | None:
 def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
     """Let a language model judge what another verifier kept, and return the rows of the entries that stay therefore."""
     verifier = session.verifier
-    if not base_verifier(verifier).cached:
+    if not session.base.cached:
         return set()
     other = _unsure(weighed, doomed)
     other = other[weighed.verifiers[other] != verifier_number(verifier.name)][:_JUDGED_AGAIN]

@@ -7,16 +7,22 @@ from contextlib import suppress
 
 from epic_memory.errors import BudgetError
 from epic_memory.pipeline.session import Session
+from epic_memory.storage.namespace import Namespace
 from epic_memory.types import Preference
 from epic_memory.types.reports import NotKept
+
+
+def has_expired(session: Session, space: Namespace) -> bool:
+    """Tell whether anything has expired and was not removed yet."""
+    return bool(space.expired or space.expired_items) or session.store.has_expired(session.namespace)
 
 
 def drop_expired(session: Session) -> None:
     """Remove what has expired: items, edits, proposals; preferences with their entries, and the items left over."""
     with session.lock:
-        space = session.space()
-        expired, items = space.expired, space.expired_items
-        due = session.store.has_expired(session.namespace) or expired or items
+        with session.store.reading():
+            expired = list((space := session.space()).expired)
+            due = has_expired(session, space)
         if not due or not session.store.writable:
             return
         with suppress(BudgetError):

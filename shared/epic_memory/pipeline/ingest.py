@@ -22,7 +22,7 @@ from epic_memory.pipeline.coarse_filter import (
 from epic_memory.pipeline.commit import WriteBatch
 from epic_memory.pipeline.eviction import written
 from epic_memory.pipeline.expanded import expanded_phrases
-from epic_memory.pipeline.expiry import drop_expired
+from epic_memory.pipeline.expiry import drop_expired, has_expired
 from epic_memory.pipeline.facts import add_facts
 from epic_memory.pipeline.light_tier import trim
 from epic_memory.pipeline.session import Session
@@ -61,44 +61,49 @@ def add_batch(
         batch = [item for item in batch if not item.fact]
         if not batch:
             return
-    drop_expired(session)
     if session.reader is not None:
         yield from reread_preferences(session, report)
     session.stamp_ledger()
-    items, stale = chunked(session, batch)
+    chunks = chunked(session, batch)
     if session.tagger is not None:
-        items = yield from tagged(session, session.tagger, items, report)
-    with session.lock, session.store.reading():
-        encoder, space = session.encoder, session.space()
+        chunks = yield from tagged(session, session.tagger, chunks, report)
+    encoder = session.encoder
+    with session.lock:
+        with session.store.reading():
+            due = has_expired(session, space := session.space())
+            if not due:
+                fresh, stale = _fresh(session, space, chunks, report), _stale(session, space, chunks)
+        if due:
+            drop_expired(session)
+            with session.store.reading():
+                space = session.space()
+                fresh, stale = _fresh(session, space, chunks, report), _stale(session, space, chunks)
         preferences, vectors = list(space.preferences), space.vectors
-        fresh, duplicates, known, waiting = _fresh(session, space, items)
     without = not preferences and (session.coarse or session.fine)
     if without and not (session.reserve and light):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.add_preference('...').")
-    report.seen += len(items)
-    report.duplicates += duplicates
-    report.known += known
-    report.waiting += waiting
     count_foreign(report, fresh, encoder)
     embeddings: FloatArray = yield Embed(encoder, [item.content for item in fresh], "embedding")
     expanded = yield from expanded_phrases(session, encoder, preferences)
 
     started = time.perf_counter()
-    resolve_keep_rate(session, embeddings, vectors, expanded, report)
-    if without:
-        # Nothing says what matters: the light tier holds it by its text, and the first preference looks through it.
-        candidates: list[Candidate] = []
-        rejected = list(zip(fresh, embeddings, strict=True))
-    else:
-        candidates, rejected = coarse_stage(session, fresh, embeddings, preferences, vectors, expanded)
-    discarded = [item for item, _ in rejected]
+    if session.keep_rate is not None:
+        resolve_keep_rate(session, embeddings, vectors, expanded, report)
+    # Eq. 1-2. Where nothing says what matters, the light tier holds it, and the first preference looks through it.
+    candidates, rejected = (
+        ([], list(zip(fresh, embeddings, strict=True)))
+        if without
+        else coarse_stage(session, fresh, embeddings, preferences, vectors, expanded)
+    )
     clock.add("coarse filter", started)
-
     report.passed += len(candidates)
-    rest = WriteBatch(encoder=encoder, rejected=rejected if light else [], discarded=discarded, stale=stale)
-    rest.records = _below_tau(session, rejected, preferences, vectors)
-    yield from written(session, rest, report, clock)
-    progress.begin(len(batch), len(items), done=len(items) - len(candidates))
+    progress.begin(len(batch), len(chunks), done=len(chunks) - len(candidates))
+    if rejected or stale:
+        rest = WriteBatch(encoder=encoder, rejected=rejected if light else [], stale=stale)
+        rest.discarded = [item for item, _ in rejected]
+        rest.records = _below_tau(session, rejected, preferences, vectors)
+        yield from written(session, rest, report, clock)
+    # Eq. 3-6.
     yield from settle(session, encoder, candidates, report, clock, progress, light=light)
     yield from _catch_up(session, encoder, fresh, embeddings, preferences, report, clock, light=light)
     if session.reserve and session.store.writable:
@@ -126,7 +131,7 @@ def _catch_up(
     known = {preference.id for preference in seen}
     while True:
         with session.lock:
-            space = session.space()
+            space = session.space(look=False)
             rows = [row for row, preference in enumerate(space.preferences) if preference.id not in known]
             added, vectors = [space.preferences[row] for row in rows], space.vectors[rows]
         if not added or not items:
@@ -230,7 +235,7 @@ def settle(
 def warn(report: BuildReport, session: Session) -> None:
     """Add warnings to a finished report."""
     with session.lock:
-        without = report.new > 0 and not session.space().preferences and (session.coarse or session.fine)
+        without = report.new > 0 and not session.space(look=False).preferences and (session.coarse or session.fine)
     if without:
         report.warnings.append(
             "The memory has no preferences: what comes is held by its text as long as there is room, and found by its"
@@ -286,11 +291,13 @@ def warn(report: BuildReport, session: Session) -> None:
         )
 
 
-def chunked(session: Session, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
-    """Return the items' chunks, and the ids of held chunks that their documents do not have any more."""
+def chunked(session: Session, items: Sequence[Item]) -> list[Item]:
+    """Return the items' chunks."""
+    if session.chunker is None:
+        return list(items)
     chunks: list[Item] = []
     for item in items:
-        pieces = [item.text] if session.chunker is None else session.chunker.chunks(item.text)
+        pieces = session.chunker.chunks(item.text)
         if len(pieces) == 1:
             chunks.append(item if pieces[0] == item.text else replace(item, text=pieces[0]))
             continue
@@ -302,23 +309,28 @@ def chunked(session: Session, items: Sequence[Item]) -> tuple[list[Item], list[s
             )
             for number, piece in enumerate(pieces)
         ]
-    stale: list[str] = []
-    for chunk in chunks if session.store.items.holds_chunks(session.namespace) else []:
+    return chunks
+
+
+def _stale(session: Session, space: Namespace, chunks: Sequence[Item]) -> list[str]:
+    """Return the ids of held chunks that the documents of these chunks do not have any more."""
+    waiting = space.has_rows("pending")
+    if not waiting and not space.has_rows("items"):
+        return []
+    firsts: dict[str, int] = {}
+    for chunk in chunks:
         number, count = chunk.metadata.get("chunk"), chunk.metadata.get("chunks")
         if number is None or count is None:
-            stale += session.store.items.chunks_from(session.namespace, chunk.id, 0)
+            firsts[chunk.id] = 0
         elif number == 0 and chunk.id.endswith("#0"):
-            stale += session.store.items.chunks_from(session.namespace, chunk.id[:-2], count)
-    return chunks, stale
+            firsts[chunk.id[:-2]] = count
+    return session.store.items.chunks_from(session.namespace, firsts, waiting=waiting)
 
 
-def _fresh(session: Session, space: Namespace, items: list[Item]) -> tuple[list[Item], int, int, int]:
-    """Return the items that are new in this version (of several with one id, the last).
-
-    Also how many are held already, how many the ledger knows, and how many wait.
-    """
-    known = session.store.items.known(session.namespace, [item.id for item in items])
+def _fresh(session: Session, space: Namespace, items: list[Item], report: BuildReport) -> list[Item]:
+    """Return the items that are new in this version (of several with one id, the last), and count the others."""
     latest = {item.id: item for item in items}
+    known = session.store.items.known(session.namespace, list(latest), waiting=space.has_rows("pending"))
     versions = {item.id: version_of(item) for item in latest.values()}
     current = {
         key
@@ -326,14 +338,17 @@ def _fresh(session: Session, space: Namespace, items: list[Item]) -> tuple[list[
         # A fact of the user stays one, though its text comes as an item.
         if held.digest == versions[key] or (held.item.fact and held.item.text == latest[key].text)
     }
-    waiting = sum(known[key].waits for key in current)
     other = [item for item in latest.values() if item.id not in current]
+    report.seen += len(items)
+    report.waiting += sum(known[key].waits for key in current)
+    report.duplicates += len(items) - len(other)
     if not other or session.store.seen.kept == 0:
-        return other, len(items) - len(other), 0, waiting
+        return other
     seen = space.was_seen([versions[item.id] for item in other])
     # One whose earlier version is held replaces it, whatever was decided about it before.
     fresh = [item for item, before in zip(other, seen, strict=True) if not before or item.id in known]
-    return fresh, len(items) - len(other), len(other) - len(fresh), waiting
+    report.known += len(other) - len(fresh)
+    return fresh
 
 
 def _below_tau(

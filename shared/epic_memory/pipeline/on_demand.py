@@ -29,7 +29,6 @@ from epic_memory.runtime.background import WaitFor
 from epic_memory.runtime.effects import Clock, Effects, StoppedError, run
 from epic_memory.storage.namespace import Namespace
 from epic_memory.types import BuildReport, Candidate, Decision, Preference
-from epic_memory.verification.base import base_verifier
 
 FOUND = 8
 """How many of the texts found are judged."""
@@ -69,7 +68,7 @@ def judges_on_demand(session: Session) -> bool:
     return (
         session.on_demand is not None
         and session.fine
-        and base_verifier(session.verifier).cached
+        and session.base.cached
         and session.store.writable
         and session.store.verdicts.kept > 0
     )

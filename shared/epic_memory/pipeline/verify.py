@@ -57,7 +57,7 @@ class VerdictBatches:
     def __init__(self, session: Session, candidates: Sequence[Candidate], report: BuildReport) -> None:
         self.verifier = verifier = session.verifier
         self._report = report
-        remembers = base_verifier(verifier).cached
+        remembers = session.base.cached
         self._caching = caching = remembers and session.store.verdicts.kept > 0
         self._alike: dict[Hashable, list[Candidate]] = {}
         for candidate in candidates:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from epic_memory.encoders.base import Encoder
 from epic_memory.errors import InvalidInputError, UnknownPreferenceError
 from epic_memory.filters import Filter
-from epic_memory.storage.store import Store
+from epic_memory.storage.store import APART, Contents, Store
 from epic_memory.storage.tables.entries import EntryRows
-from epic_memory.storage.tables.items import HeldItem
+from epic_memory.storage.tables.items import HeldItem, TextRows
 from epic_memory.storage.tables.seen import numbers
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex
@@ -32,45 +32,24 @@ _ITEMS_KEPT = 4096
 _CLASHING = frozenset({Stance.CONFLICTS, Stance.MIXED})
 
 
-Sums: TypeAlias = tuple[tuple[str, int, int], ...]
-
-
 @dataclass(kw_only=True)
 class CommittedRows:
     """Rows that a change added and removed.
 
     Attributes:
-        entries, texts: Rows of the entries, and of the items with E(x), that it added.
+        entries, texts: The entries, and the items with E(x), that it added.
         gone, gone_items: Entry rows, and rows of items, that it removed.
         seen: Digests that were added to the ledger; `forgotten` if others had to leave it.
         incomplete: Whether rows were changed that are not listed, so that all have to be compared with the file.
     """
 
-    entries: list[int] = field(default_factory=list)
-    texts: list[int] = field(default_factory=list)
+    entries: list[EntryRows] = field(default_factory=list)
+    texts: list[TextRows] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     gone_items: list[int] = field(default_factory=list)
     seen: list[bytes] = field(default_factory=list)
     forgotten: bool = False
     incomplete: bool = False
-
-
-class AddedRows(NamedTuple):
-    """The rows that a change added, as they were read back.
-
-    Attributes:
-        entries: The entries.
-        text_crcs, text_vectors: The items' checksums by row, and their vectors of E(x).
-        facts, ends: Which of the items are facts, and when items expire, by row.
-        sums: `Store.sums` after the change.
-    """
-
-    entries: EntryRows
-    text_crcs: dict[int, int]
-    text_vectors: FloatArray
-    facts: set[int]
-    ends: dict[int, float]
-    sums: Sums
 
 
 class Namespace:
@@ -111,16 +90,16 @@ class Namespace:
         self._bare: NDArray[np.int64] | None = None
         self._crc_of: dict[int, int] = {}
         self._filtered: dict[Hashable, frozenset[int]] = {}
-        self._sums: Sums = ()
+        self._tables: Contents = {}
         self._expiry = math.inf
         self.facts: set[int] = set()
         self.expired_items: set[int] = set()
 
     def refresh(self) -> None:
         """Read the rows of the file that have changed. Call it inside a transaction or `Store.reading`."""
-        sums = self._store.sums()
+        tables = self._store.contents()
         now = time.time()
-        if sums != self._sums or now >= self._expiry:
+        if self._is_changed(tables) or now >= self._expiry:
             self._read_preferences(now)
             self._read_marks(now)
             self._read_entries()
@@ -128,13 +107,21 @@ class Namespace:
             self._seen: NDArray[np.uint64] | None = None
             self._noted: set[int] = set()
             self._filtered.clear()
-            self._sums = sums
+        self._tables = tables
         # The sums do not cover texts: one may have been shortened for a budget.
         self._entries.clear()
         self._held.clear()
         self.texts.forget_words()
         self._bare = None
         self.stale = False
+
+    def _is_changed(self, tables: Contents) -> bool:
+        """Tell whether a table on which searches depend has other contents than when it was read."""
+        return any(self._tables.get(name) != found for name, found in tables.items() if name not in APART)
+
+    def has_rows(self, table: str) -> bool:
+        """Tell whether a table of the file held rows when it was last read."""
+        return self._tables[table][0] > 0
 
     def expires(self) -> bool:
         """Tell whether a preference or an item has expired since the last refresh."""
@@ -274,33 +261,23 @@ class Namespace:
         self._crc_of.update(zip(found.rows, found.crcs, strict=True))
         self._filtered.clear()
 
-    def read(self, rows: CommittedRows) -> AddedRows:
-        """Read what a change has added, so that a search finds the same before and after the file is reopened.
-
-        Call it at the end of the transaction.
-        """
-        dimension, live = self._encoder.dimension, {-1, *self.preference_rows}
-        return AddedRows(
-            self._store.entries.rows(self.namespace, dimension, under=live, rows=rows.entries),
-            *self._store.items.texts_at(rows.texts, dimension),
-            *self._store.items.marks_at(rows.texts),
-            self._store.sums(),
-        )
-
-    def apply(self, rows: CommittedRows, added: AddedRows) -> None:
-        """Take over a change that was committed and has changed no other rows."""
+    def apply(self, rows: CommittedRows, tables: Contents) -> None:
+        """Take over a change that was committed and has changed no other rows; `tables` as they were in it."""
         self._leave([row for row in rows.gone if row in self.item_of])
         self._leave_texts(rows.gone_items)
         self.facts.difference_update(rows.gone_items)
-        self._enter(added.entries)
-        self.texts.add(rows.texts, added.text_vectors)
-        self._text_crc_of.update(added.text_crcs)
-        self.facts |= added.facts
-        self._expiry = min([self._expiry, *added.ends.values()])
+        for entries in rows.entries:
+            self._enter(entries)
+        for texts in rows.texts:
+            self.texts.add(texts.rows, texts.vectors)
+            self._text_crc_of.update(zip(texts.rows, texts.crcs, strict=True))
+            self.facts |= texts.facts
+            self._expiry = min([self._expiry, *texts.ends.values()])
+        self._filtered.clear()
         self._noted.update(numbers(rows.seen).tolist())
         if rows.forgotten or len(self._noted) > _NOTED:
             self._seen = None  # read again when needed
-        self._sums = added.sums
+        self._tables = tables
         self._bare = None
         self.stale = False
 

@@ -7,7 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from epic_memory.errors import decoding
 from epic_memory.storage.codecs import deflated_by, inflated, inflated_by, packed, unpacked
@@ -42,6 +44,38 @@ class NewEntry:
     vector: FloatArray
     verifier: int = 0
     added: int | None = None
+
+
+class PlacedEntry(NamedTuple):
+    """An entry to be written, with its place.
+
+    Attributes:
+        entry: The entry.
+        item: The row of its item.
+        preference: The row of its preference; None without one.
+        known: The texts of both, as they are stored, by which its own texts are compressed.
+    """
+
+    entry: NewEntry
+    item: int
+    preference: int | None
+    known: tuple[str, str]
+
+    def columns(self, code: bytes) -> dict[str, Any]:
+        """Return the columns of its row, with the code of its vector."""
+        entry = self.entry
+        return {
+            "item": self.item,
+            "preference": self.preference,
+            "stance": str(entry.stance),
+            "confidence": None if entry.confidence is None else float(entry.confidence),
+            "similarity": float(entry.similarity),
+            "added": int(time.time()) if entry.added is None else entry.added,
+            "verifier": entry.verifier,
+            "vector": code,
+            "instruction": deflated_by(entry.instruction, *self.known),
+            "rationale": deflated_by(entry.rationale, *self.known),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,19 +130,22 @@ class Entries(Repository):
 
     def add(self, item_row: int, preference: int | None, entry: NewEntry) -> int:
         """Write an entry under a preference's row; return its row."""
-        known = self._texts_of(item_row, preference)
-        return self.db.insert(
-            ENTRIES,
-            item=item_row,
-            preference=preference,
-            stance=str(entry.stance),
-            confidence=None if entry.confidence is None else float(entry.confidence),
-            similarity=float(entry.similarity),
-            added=int(time.time()) if entry.added is None else entry.added,
-            verifier=entry.verifier,
-            vector=packed(entry.vector.reshape(1, -1))[0],
-            instruction=deflated_by(entry.instruction, *known),
-            rationale=deflated_by(entry.rationale, *known),
+        placed = PlacedEntry(entry, item_row, preference, self._texts_of(item_row, preference))
+        return self.put_all([placed]).rows[0]
+
+    def put_all(self, placed: Sequence[PlacedEntry]) -> EntryRows:
+        """Write entries of items under preferences."""
+        vectors = np.stack([one.entry.vector for one in placed])
+        codes = packed(vectors)
+        columns = [one.columns(code) for one, code in zip(placed, codes, strict=True)]
+        rows, crcs = self.db.insert_all(ENTRIES, columns)
+        return EntryRows(
+            rows=rows,
+            crcs=crcs,
+            items=[one.item for one in placed],
+            preferences=[-1 if one.preference is None else one.preference for one in placed],
+            stances=[one.entry.stance for one in placed],
+            vectors=unpacked(codes, vectors.shape[1]),
         )
 
     def _texts_of(self, item_row: int, preference_row: int | None) -> tuple[str, str]:
