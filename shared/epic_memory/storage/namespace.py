@@ -64,6 +64,7 @@ class Namespace:
         item_of, preference_of, stance_of: Item row, preference row and stance, by entry row.
         rows_of: Entry rows, by item row.
         facts: Rows of the items that are facts of the user.
+        light_rows: Rows of the light tier: held by their text, without an entry, and no facts.
         expired_items: Rows of the items whose time is over; they are in none of the others.
         stale: Whether the file may have changed since it was read.
     """
@@ -93,6 +94,7 @@ class Namespace:
         self._tables: Contents = {}
         self._expiry = math.inf
         self.facts: set[int] = set()
+        self.light_rows: set[int] = set()
         self.expired_items: set[int] = set()
 
     def refresh(self) -> None:
@@ -104,6 +106,7 @@ class Namespace:
             self._read_marks(now)
             self._read_entries()
             self._read_texts()
+            self.light_rows = self._text_crc_of.keys() - self.rows_of.keys() - self.facts
             self._seen: NDArray[np.uint64] | None = None
             self._noted: set[int] = set()
             self._filtered.clear()
@@ -248,6 +251,7 @@ class Namespace:
             others.remove(row)
             if not others:
                 del self.rows_of[item]
+                self.light_rows |= {item} & self._text_crc_of.keys() - self.facts
             del self.preference_of[row], self.stance_of[row], self._crc_of[row]
 
     def _enter(self, found: EntryRows) -> None:
@@ -268,7 +272,9 @@ class Namespace:
         self.facts.difference_update(rows.gone_items)
         for entries in rows.entries:
             self._enter(entries)
+        self.light_rows.difference_update(rows.gone_items, *(entries.items for entries in rows.entries))
         for texts in rows.texts:
+            self.light_rows |= set(texts.rows) - texts.facts - self.rows_of.keys()
             self.texts.add(texts.rows, texts.vectors)
             self._text_crc_of.update(zip(texts.rows, texts.crcs, strict=True))
             self.facts |= texts.facts

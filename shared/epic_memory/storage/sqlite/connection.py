@@ -189,7 +189,7 @@ class Connection:
 
     def pages(self) -> tuple[int, int, int]:
         """Return the number of pages of the file, the number of free ones, and the bytes of a page."""
-        return tuple(int(self.scalar(f"PRAGMA {name}")) for name in ("page_count", "freelist_count", "page_size"))  # type: ignore[return-value]
+        return self.read("SELECT * FROM pragma_page_count, pragma_freelist_count, pragma_page_size")[0]  # type: ignore[no-any-return]
 
     @contextmanager
     def transaction(self, *, wait: bool = True) -> Iterator[None]:
@@ -206,7 +206,7 @@ class Connection:
             db = self.connection
             self.check_place()
             self.check_writable()
-            waits = int(self.scalar("PRAGMA busy_timeout"))
+            waits = 0 if wait else int(self.scalar("PRAGMA busy_timeout"))
             if not wait:
                 db.execute("PRAGMA busy_timeout = 0")
             try:
