@@ -109,14 +109,16 @@ class Candidates:
         rows: Item rows, shape `(n,)`.
         topics: topic(q, x) of each, shape `(n,)`.
         lifts: lift(q, x) of each in two parts, shape `(2, n)`: what a preference that matters takes away, and the rest.
-        bare: Item row to entry row, of items without E(x), which are found by an instruction.
+        vectors: E(x) of each, shape `(n, d)`; of one without it, the embedding of its nearest instruction.
+        stances: Its stances.
         earlier: Row of a fact to the rows of those that are held back, oldest first, as it may have replaced them.
     """
 
     rows: list[int]
     topics: FloatArray
     lifts: FloatArray
-    bare: dict[int, int] = field(default_factory=dict)
+    vectors: FloatArray
+    stances: list[Stances]
     earlier: dict[int, list[int]] = field(default_factory=dict)
 
     def only(self, keep: NDArray[np.bool_]) -> Candidates:
@@ -124,8 +126,14 @@ class Candidates:
         if keep.all():
             return self
         places = np.flatnonzero(keep).tolist()
-        rows = [self.rows[place] for place in places]
-        return replace(self, rows=rows, topics=self.topics[places], lifts=self.lifts[:, places])
+        return replace(
+            self,
+            rows=[self.rows[place] for place in places],
+            topics=self.topics[places],
+            lifts=self.lifts[:, places],
+            vectors=self.vectors[places],
+            stances=[self.stances[place] for place in places],
+        )
 
 
 def candidates(
@@ -166,11 +174,13 @@ def candidates(
         best = np.argpartition(-ranks, wanted - 1)[:wanted]
         rows, topics, lifts, ranks = rows[best], topics[best], lifts[:, best], ranks[best]
     order = np.lexsort((rows, -ranks))
+    best_rows: list[int] = rows[order].tolist()
     return Candidates(
-        rows=rows[order].tolist(),
+        rows=best_rows,
         topics=topics[order],
         lifts=lifts[:, order],
-        bare={item: entry for item, (entry, _) in bare.items()},
+        vectors=_vectors_of(shelf, best_rows, bare),
+        stances=[shelf.stances(row) for row in best_rows],
         earlier=earlier,
     )
 
@@ -244,20 +254,14 @@ def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatAr
     return exact, lifts
 
 
-def vectors_of(shelf: Shelf, found: Candidates, items: Sequence[int] | None = None) -> FloatArray:
-    """Return E(x) of the candidates, or of some of their items, shape `(n, d)`.
-
-    Of one without it is the embedding of its nearest instruction.
-    """
-    items = found.rows if items is None else items
-    places = shelf.texts.places(items)
-    if not (places < 0).any():
-        return shelf.texts.vectors[places]
-    rows = [
-        shelf.texts.vectors[place] if place >= 0 else shelf.index.vector(found.bare[item])
-        for place, item in zip(places.tolist(), items, strict=True)
-    ]
-    return np.stack(rows)
+def _vectors_of(shelf: Shelf, rows: Sequence[int], bare: Mapping[int, tuple[int, float]]) -> FloatArray:
+    """Return E(x) of items, shape `(n, d)`; of one without it, the embedding of its nearest instruction."""
+    places = shelf.texts.places(rows)
+    vectors: FloatArray = shelf.texts.vectors[places]
+    if bare:
+        for number in np.flatnonzero(places < 0).tolist():
+            vectors[number] = shelf.index.vector(bare[rows[number]][0])
+    return vectors
 
 
 def least_topic(
@@ -324,7 +328,7 @@ def facts_by_text(
         shelf, query, vector, 1, entries_allowed=np.empty(0, dtype=np.int64), items_allowed=frozenset(facts)
     )
     least = least_topic(encoder, found.topics, len(shelf.texts), "auto", kind)
-    return facts_among(shelf, worth_ranking(shelf, found, least, encoder, "auto"), encoder)
+    return facts_among(shelf, found.only(worth_ranking(shelf, found, least, encoder, "auto")), encoder)
 
 
 def worth_ranking(
@@ -334,8 +338,8 @@ def worth_ranking(
     encoder: object,
     min_score: float | str | None,
     fitting: FloatArray | None = None,
-) -> Candidates:
-    """Leave out items with less topic than `least`, and those of the light tier that are barely about the topic.
+) -> NDArray[np.bool_]:
+    """Return which items to keep: not those with less topic than `least`, or barely about it in the light tier.
 
     Args:
         shelf: What was searched.
@@ -351,4 +355,4 @@ def worth_ranking(
             keep |= fitting >= least
         light = np.array([shelf.light(row) for row in found.rows], dtype=bool)
         keep &= ~light | (found.topics >= np.float64(default_relevant(encoder) - _LEAST_LIGHT))
-    return found.only(keep)
+    return keep

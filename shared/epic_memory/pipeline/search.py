@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.encoders.base import Embed, Encoder
+from epic_memory.encoders.static import default_encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.filters import Filter
 from epic_memory.pipeline import candidates as finding
@@ -107,7 +108,8 @@ def prepared(session: Session, namespace: str, mode: Mode) -> Effects[QuerySteer
 def _embedded(session: Session, asked: Search, encoder: Encoder) -> Effects[tuple[FloatArray, QueryNames | None]]:
     """Return E(q), and the query's proper names if preferences are called by others."""
     with session.lock:
-        words = session.steering_of(session.space(asked.namespace), asked.mode).names_apart(asked.query)
+        space = session.space(asked.namespace, look=False)
+        words = session.steering_of(space, asked.mode).names_apart(asked.query)
     vectors: FloatArray = yield Embed(encoder, [asked.query, *words], "embedding", query=True)
     return vectors[0], QueryNames(tuple(words), vectors[1:]) if words else None
 
@@ -226,29 +228,28 @@ def _found(
     candidates = finding.candidates(
         space, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed
     )
-    kind = asked.kind
+    kind = _kind_of(session, asked, steered.query)
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
-    judge = partial(ranking.verdicts_on, space, steering=steering, chosen=chosen, kind=kind, only=positions)
     counts = asked.stance_policy != "any"
+    verdicts = ranking.verdicts_on(candidates, steering, chosen, kind, only=positions) if counts else None
     by_topic = finding.least_topic(session.encoder, candidates.topics, len(space.texts), "auto", kind)
-    by_fit = counts and min_score == "auto"
-    fits = judge(candidates).fits(candidates.topics >= by_topic) if by_fit else 0.0
+    fits = 0.0 if verdicts is None or min_score != "auto" else verdicts.fits(candidates.topics >= by_topic)
     fitting = candidates.topics + np.float32(fits)
     least = finding.least_topic(session.encoder, fitting, len(space.texts), min_score, kind, chosen.mattering)
     relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
-    candidates = finding.worth_ranking(space, candidates, least, session.encoder, min_score, fitting)
-    verdicts = judge(candidates) if counts else None
+    keep = finding.worth_ranking(space, candidates, least, session.encoder, min_score, fitting)
+    candidates, verdicts = candidates.only(keep), None if verdicts is None else verdicts.only(keep)
     scores = ranking.ranked(space, candidates, steering, steered.query, chosen, verdicts)
     steered = steering.steered_by(chosen, steered.query, steered.vector, names=steered.names)
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
-    shown_first = ranking.distinct(space, candidates.rows, order, asked.k)
+    shown_first = ranking.distinct(space, candidates, order, asked.k)
     if asked.choice is not None:
         shown_first = asked.choice.pool(shown_first, order)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in shown_first]
     groups = [space.rows_of.get(item, []) for item, _ in best]
     hits = made_hits(session.store, space, steered.vector, best, groups, {}, allowed, candidates.earlier)
-    vectors = list(finding.vectors_of(space, candidates, [item for item, _ in best]))
+    vectors = list(candidates.vectors[shown_first])
     matters, shown = _matters(steering, steered, chosen), None
     if asked.choice is not None:
         shown = asked.choice.choose(asked.query, steered.query, hits, vectors, asked.k, matters)
@@ -309,13 +310,21 @@ def facts_by_text(session: Session, space: Namespace, asked: Search, vector: Flo
     """Return the facts of the user that are relevant to a query by their text alone, with their topics, best first."""
     where = asked.filter
     allowed = None if where is None else partial(space.items_matching, where)
-    return finding.facts_by_text(space, session.encoder, asked.words, vector, asked.kind, allowed)
+    return finding.facts_by_text(space, session.encoder, asked.words, vector, _kind_of(session, asked, vector), allowed)
 
 
 def _matters(steering: QuerySteering, steered: SteeredQuery, chosen: Chosen) -> list[tuple[Preference, float]]:
     if chosen.matters is not None:
         return list(chosen.matters)
     return [(one.preference, one.weight) for one in steered.preferences]
+
+
+def _kind_of(session: Session, asked: Search, vector: FloatArray) -> QuestionKind | None:
+    """Return the kind of the question, if it has words that tell; E(q) is not encoded again by the same encoder."""
+    if not asked.words:
+        return None
+    bundled = session.encoder.fingerprint == default_encoder().fingerprint
+    return question_kind(asked.words, vector if bundled else None)
 
 
 def _items_allowed(

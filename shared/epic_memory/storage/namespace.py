@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from epic_memory.storage.tables.items import HeldItem, TextRows
 from epic_memory.storage.tables.seen import numbers
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex
-from epic_memory.types import FloatArray, MemoryEntry, Preference, Stance
+from epic_memory.types import FloatArray, Item, MemoryEntry, Preference, Stance
 from epic_memory.types.verdicts import PENALTY, Stances
 
 _FILTERS_KEPT = 64
@@ -79,7 +78,7 @@ class Namespace:
 
     def _clear(self) -> None:
         self.index = EntryIndex(self._encoder.dimension)
-        self.texts = Texts(self._encoder.dimension, self._contents)
+        self.texts = Texts(self._encoder.dimension, self._items)
         self._held: dict[int, HeldItem] = {}
         self._entries: dict[int, MemoryEntry] = {}
         self._text_crc_of: dict[int, int] = {}
@@ -187,8 +186,8 @@ class Namespace:
             self._text_crc_of.pop(row, None)
             self._held.pop(row, None)
 
-    def _contents(self, rows: Sequence[int]) -> dict[int, tuple[str, Mapping[str, Any]]]:
-        return {row: (held.item.content, held.item.metadata) for row, held in self.held(rows).items()}
+    def _items(self, rows: Sequence[int]) -> dict[int, Item]:
+        return {row: held.item for row, held in self.held(rows).items()}
 
     def held(self, rows: Sequence[int]) -> dict[int, HeldItem]:
         """Return stored items by their rows, each read and checked once for as long as it does not change."""
