@@ -206,7 +206,7 @@ def _put(
         if kept.item.id in held:
             earlier = store.entries.preferences_of(at[kept.item.id][0])
             store.entries.remove([earlier[e.preference_id] for e in entries if e.preference_id in earlier])
-            store.items.promote(at[kept.item.id][0])
+            store.items.promote([at[kept.item.id][0]])
             rows.incomplete = True
     if space.has_rows("not_kept"):
         # What is kept now was not kept before: that is over, and its earlier versions are forgotten.

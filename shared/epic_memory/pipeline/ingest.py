@@ -67,8 +67,8 @@ def add_batch(
     chunks = chunked(session, batch)
     if session.tagger is not None:
         chunks = yield from tagged(session, session.tagger, chunks, report)
-    encoder = session.encoder
     with session.lock:
+        encoder = session.encoder
         with session.store.reading():
             due = has_expired(session, space := session.space())
             if not due:

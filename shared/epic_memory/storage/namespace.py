@@ -39,6 +39,7 @@ class CommittedRows:
         entries, texts: The entries, and the items with E(x), that it added.
         gone, gone_items: Entry rows, and rows of items, that it removed.
         seen: Digests that were added to the ledger; `forgotten` if others had to leave it.
+        preferences: Whether preferences were added or removed.
         incomplete: Whether rows were changed that are not listed, so that all have to be compared with the file.
     """
 
@@ -48,6 +49,7 @@ class CommittedRows:
     gone_items: list[int] = field(default_factory=list)
     seen: list[bytes] = field(default_factory=list)
     forgotten: bool = False
+    preferences: bool = False
     incomplete: bool = False
 
 
@@ -193,9 +195,10 @@ class Namespace:
         """Return stored items by their rows, each read and checked once for as long as it does not change."""
         missing = [row for row in rows if row not in self._held]
         if missing:
-            found = self._store.items.held_at(missing)
-            if len(self._held) + len(found) > _ITEMS_KEPT:
+            if len(self._held) + len(missing) > _ITEMS_KEPT:
                 self._held.clear()
+                missing = list(rows)
+            found = self._store.items.held_at(missing)
             # A change of an item without E(x) would not be noticed, so it is not kept.
             self._held.update((row, held) for row, held in found.items() if row in self.texts)
             return {
@@ -268,6 +271,12 @@ class Namespace:
         """Take over a change that was committed and has changed no other rows; `tables` as they were in it."""
         self._leave([row for row in rows.gone if row in self.item_of])
         self._leave_texts(rows.gone_items)
+        if rows.preferences:
+            expiry = self._expiry
+            self._read_preferences(time.time())
+            self._expiry = min(expiry, self._expiry)
+            # Texts of entries may mention what was removed.
+            self._entries.clear()
         self.facts.difference_update(rows.gone_items)
         for entries in rows.entries:
             self._enter(entries)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from epic_memory.errors import decoding
-from epic_memory.storage.codecs import deflated_by, inflated, inflated_by, packed, unpacked
+from epic_memory.storage.codecs import checksums, deflated_by, inflated, inflated_by, packed, unpacked
 from epic_memory.storage.memory_schema import ENTRIES, USES
 from epic_memory.storage.mentions import Mentions
 from epic_memory.storage.sqlite.database import Database, Repository
@@ -179,13 +179,18 @@ class Entries(Repository):
         preferences = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
         found = self.db.read(f"SELECT entries.row FROM entries {_HERE}", (namespace,))
         rows = [row for (row,) in found]
+        columns = ", ".join(f"entries.{name}" for name in ("row", "preference", *ENTRIES.texts, "text_crc"))
+        sql = f"SELECT {columns}, items.text AS item_text FROM entries JOIN items ON items.row = entries.item"
         for start in range(0, len(rows), _AT_ONCE):
-            some = rows[start : start + _AT_ONCE]
-            tail = "JOIN items ON items.row = entries.item WHERE entries.row IN"
-            for entry in self.db.rows(ENTRIES, tail, among=some, also="items.text AS item_text"):
+            some = self.db.among(f"{sql} WHERE entries.row IN", rows[start : start + _AT_ONCE], named=True)
+            if checksums([[entry[name] for entry in some] for name in ENTRIES.texts]) != [e["text_crc"] for e in some]:
+                raise ENTRIES.damaged(self.db.path)
+            for entry in some:
                 with decoding(self.db.path):
                     known = (inflated(entry["item_text"]), preferences.get(entry["preference"], ""))
                     texts = {name: inflated_by(entry[name], *known) for name in ENTRIES.texts}
+                if not any(text and mentions.may_be_in(text) for text in texts.values()):
+                    continue
                 left = {name: mentions.without(text, known[0]) for name, text in texts.items()}
                 if left != texts:
                     stored = {name: deflated_by(text, *known) for name, text in left.items()}

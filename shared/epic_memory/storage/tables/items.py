@@ -113,9 +113,9 @@ class Items(Repository):
                 f"DELETE FROM {table} WHERE namespace = ? AND id = ?", [(namespace, item_id) for item_id in ids]
             )
 
-    def promote(self, item_row: int) -> None:
-        """Record that an item of the light tier has entries now."""
-        self.graph.hints.add(items=[item_row])
+    def promote(self, rows: Sequence[int]) -> None:
+        """Record that items of the light tier have entries now."""
+        self.graph.hints.add(items=rows)
 
     # reading
 
@@ -142,6 +142,10 @@ class Items(Repository):
         """Return the row of a held item, or None."""
         row = self.db.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
         return None if row is None else int(row)
+
+    def rows_of(self, namespace: str, ids: Sequence[str]) -> dict[str, int]:
+        """Return id to row, for those of the ids that are held."""
+        return dict(self.db.among("SELECT id, row FROM items WHERE namespace = ? AND id IN", ids, namespace))
 
     def ids(self, namespace: str) -> dict[int, str]:
         """Return row to id, for the items of a namespace, oldest first."""
@@ -185,6 +189,11 @@ class Items(Repository):
                 (int(row["row"]), json.loads(row["metadata"]))
                 for row in self.db.rows(ITEMS, "WHERE namespace = ?", namespace, texts=False)
             ]
+
+    def versions(self, namespace: str) -> dict[int, int]:
+        """Return row to the checksum of the text, of all items but the facts of the user."""
+        sql = "SELECT row, text_crc FROM items WHERE namespace = ? AND NOT fact ORDER BY row"
+        return dict(self.db.read(sql, (namespace,)))
 
     def text_crcs(self, namespace: str) -> dict[int, int]:
         """Return row to checksum, for the items of a namespace whose E(x) is stored."""
