@@ -60,7 +60,8 @@ def checksums(columns: Sequence[Sequence[Any]]) -> list[int]:
             parts.append(column)
         else:
             forms.append(b"%b")
-            parts.append([_tagged(value) for value in column])
+            texts = kinds == {str}
+            parts.append([b"s" + value.encode() if texts else _tagged(value) for value in column])
     form = b"\x00".join(forms)
     return [zlib.crc32(form % row) for row in zip(*parts, strict=True)]
 

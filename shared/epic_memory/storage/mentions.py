@@ -46,9 +46,10 @@ class Mentions:
             text: The text that a model wrote.
             item: The text of the item that it wrote about.
         """
-        if not self.may_be_in(text):
+        plain = _plain(text)
+        whole = self._is_quoted_in(plain)
+        if not whole and not any(beginning in plain for beginning in self._beginnings):
             return text
-        whole = self._is_quoted_in(_plain(text))
         # The item is the longer text: it is read only if a word is there.
         named = self._words.intersection(content_stems(text))
         if not whole and not named:
@@ -59,11 +60,6 @@ class Mentions:
         left = " ".join(one for one in sentences(text) if words.isdisjoint(content_stems(one)))
         # A quotation of the whole may consist of words that the item has too, or have several sentences.
         return "" if self._is_quoted_in(_plain(left)) and self._whole not in _plain(item) else left
-
-    def may_be_in(self, text: str) -> bool:
-        """Tell whether a text may mention the preference, by a look at its letters alone."""
-        plain = _plain(text)
-        return any(beginning in plain for beginning in self._beginnings) or self._is_quoted_in(plain)
 
     def _is_quoted_in(self, plain: str) -> bool:
         for longer in self._longer:

@@ -253,7 +253,8 @@ class Namespace:
             others.remove(row)
             if not others:
                 del self.rows_of[item]
-                self.light_rows |= {item} & self._text_crc_of.keys() - self.facts
+                if item in self._text_crc_of and item not in self.facts:
+                    self.light_rows.add(item)
             del self.preference_of[row], self.stance_of[row], self._crc_of[row]
 
     def _enter(self, found: EntryRows) -> None:
@@ -282,7 +283,7 @@ class Namespace:
             self._enter(entries)
         self.light_rows.difference_update(rows.gone_items, *(entries.items for entries in rows.entries))
         for texts in rows.texts:
-            self.light_rows |= set(texts.rows) - texts.facts - self.rows_of.keys()
+            self.light_rows.update(row for row in texts.rows if row not in texts.facts and row not in self.rows_of)
             self.texts.add(texts.rows, texts.vectors)
             self._text_crc_of.update(zip(texts.rows, texts.crcs, strict=True))
             self.facts |= texts.facts

@@ -189,8 +189,6 @@ class Entries(Repository):
                 with decoding(self.db.path):
                     known = (inflated(entry["item_text"]), preferences.get(entry["preference"], ""))
                     texts = {name: inflated_by(entry[name], *known) for name in ENTRIES.texts}
-                if not any(text and mentions.may_be_in(text) for text in texts.values()):
-                    continue
                 left = {name: mentions.without(text, known[0]) for name, text in texts.items()}
                 if left != texts:
                     stored = {name: deflated_by(text, *known) for name, text in left.items()}
