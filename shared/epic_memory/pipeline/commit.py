@@ -10,9 +10,9 @@ import numpy as np
 
 from epic_memory.encoders.base import Encoder
 from epic_memory.errors import RetryQueueFullError
-from epic_memory.pipeline.light_tier import remove
+from epic_memory.pipeline.light_tier import admitted, remove
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import Clock
+from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.storage.namespace import CommittedRows, Namespace
 from epic_memory.storage.tables.entries import NewEntry, PlacedEntry
 from epic_memory.storage.tables.items import HeldItem, version_of
@@ -68,6 +68,27 @@ class WriteBatch:
         items += [item for item, _, _ in self.undecided]
         items += [item for item, _ in self.light]
         return items + self.discarded
+
+
+def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
+    """Write a batch (Eq. 6), with what the light tier takes of what was rejected.
+
+    Raises:
+        RetryQueueFullError: as `write`.
+        BudgetError: if a byte budget has no room for a single entry.
+    """
+    if batch.rejected:
+        with session.lock, session.store.reading():
+            batch.light, batch.leaving = admitted(session, session.space(), batch.rejected)
+        report.light += len(batch.light)
+        report.no_room += len(batch.rejected) - len(batch.light)
+    if session.budget is None:
+        write(session, batch, report, clock)
+    else:
+        # Eviction verifies and writes itself.
+        from epic_memory.pipeline.eviction import written_within_budget
+
+        yield from written_within_budget(session, batch, report, clock)
 
 
 def write(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> None:

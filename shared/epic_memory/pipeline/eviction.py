@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError, decoding
 from epic_memory.pipeline.commit import KeptItem, WriteBatch, write
-from epic_memory.pipeline.light_tier import admitted, item_bytes, leave
+from epic_memory.pipeline.light_tier import item_bytes, leave
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of, forget_gone, remember
 from epic_memory.retention.policies import Held, Positions, choose
@@ -51,21 +51,13 @@ Coming: TypeAlias = tuple[str, Any, int]
 # writing
 
 
-def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
-    """Write a batch; under a budget part by part, each after room has been made for it.
+def written_within_budget(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
+    """Write a batch part by part, each after room has been made for it.
 
     Raises:
         RetryQueueFullError: as `write`.
         BudgetError: if the budget has no room for a single entry.
     """
-    if batch.rejected:
-        with session.lock, session.store.reading():
-            batch.light, batch.leaving = admitted(session, session.space(), batch.rejected)
-        report.light += len(batch.light)
-        report.no_room += len(batch.rejected) - len(batch.light)
-    if session.budget is None:
-        write(session, batch, report, clock)
-        return
     if batch.verdicts:
         needed = _SLACK + _VERDICT * min(len(batch.verdicts), session.store.verdicts.kept)
         yield from make_room(session, needed, report, clock)

@@ -16,12 +16,11 @@ from epic_memory.pipeline.coarse_filter import (
     broken_in,
     candidate_of,
     coarse_filter,
+    expanded_phrases,
     similarity,
     tau_for_keep_rate,
 )
-from epic_memory.pipeline.commit import WriteBatch
-from epic_memory.pipeline.eviction import written
-from epic_memory.pipeline.expanded import expanded_phrases
+from epic_memory.pipeline.commit import WriteBatch, written
 from epic_memory.pipeline.expiry import drop_expired, has_expired
 from epic_memory.pipeline.facts import add_facts
 from epic_memory.pipeline.light_tier import trim
@@ -106,8 +105,9 @@ def add_batch(
     # Eq. 3-6.
     yield from settle(session, encoder, candidates, report, clock, progress, light=light)
     yield from _catch_up(session, encoder, fresh, embeddings, preferences, report, clock, light=light)
-    if session.reserve and session.store.writable:
-        report.no_room += trim(session)
+    with session.lock:
+        if session.reserve and session.space(look=False).light_rows and session.store.writable:
+            report.no_room += trim(session)
 
 
 def place_again(session: Session, encoder: Encoder, item: Item, embedding: FloatArray) -> Effects[None]:
@@ -342,7 +342,7 @@ def _fresh(session: Session, space: Namespace, items: list[Item], report: BuildR
     report.seen += len(items)
     report.waiting += sum(known[key].waits for key in current)
     report.duplicates += len(items) - len(other)
-    if not other or session.store.seen.kept == 0:
+    if not other or not space.has_rows("ledger"):
         return other
     seen = space.was_seen([versions[item.id] for item in other])
     # One whose earlier version is held replaces it, whatever was decided about it before.

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import NoPreferencesError
+from epic_memory.pipeline.coarse_filter import expanded_phrases
 from epic_memory.pipeline.commit import WriteBatch
-from epic_memory.pipeline.expanded import expanded_phrases
 from epic_memory.pipeline.ingest import coarse_stage, resolve_keep_rate
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, count_undecided, forget_gone, remember

@@ -78,9 +78,6 @@ def trim(session: Session, needed: int = 0) -> int:
     Returns:
         How many items went.
     """
-    with session.lock:
-        if not session.space(look=False).light_rows:
-            return 0
     excess = used_bytes(session) + needed + _SLACK - _limit(session)
     return leave(session, excess) if excess > 0 else 0
 

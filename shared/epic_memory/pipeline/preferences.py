@@ -12,10 +12,15 @@ import numpy as np
 from epic_memory.encoders.base import Embed, Encoder
 from epic_memory.errors import DuplicatePreferenceError, EpicError, InvalidInputError, RetryQueueFullError
 from epic_memory.pipeline.aspects import read_preferences, reread_preferences, restate
-from epic_memory.pipeline.coarse_filter import Expanded, broken_in, candidate_of, coarse_filter, similarity
-from epic_memory.pipeline.commit import WriteBatch
-from epic_memory.pipeline.eviction import written
-from epic_memory.pipeline.expanded import expanded_phrases
+from epic_memory.pipeline.coarse_filter import (
+    Expanded,
+    broken_in,
+    candidate_of,
+    coarse_filter,
+    expanded_phrases,
+    similarity,
+)
+from epic_memory.pipeline.commit import WriteBatch, written
 from epic_memory.pipeline.expiry import drop_expired, take_away
 from epic_memory.pipeline.ingest import settle
 from epic_memory.pipeline.session import Session

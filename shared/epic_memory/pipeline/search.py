@@ -19,7 +19,6 @@ from epic_memory.pipeline import candidates as finding
 from epic_memory.pipeline import ranking
 from epic_memory.pipeline.choice import Choice
 from epic_memory.pipeline.fallback import AskFallback, hits_of, merged
-from epic_memory.pipeline.hits import fact_hits, made_hits
 from epic_memory.pipeline.on_demand import FOUND, Unjudged, judged_in_time, judges_on_demand, unjudged
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects
@@ -30,11 +29,14 @@ from epic_memory.steering.relevance import default_floor
 from epic_memory.steering.signed import Chosen, QueryNames
 from epic_memory.storage.namespace import Namespace
 from epic_memory.storage.store import Store
-from epic_memory.types import FloatArray, Hit, Hits, Preference, checked_k, checked_text
+from epic_memory.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
 from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_mode, checked_stance_policy
 from epic_memory.types.results import Ranking
 from epic_memory.types.validation import one_of
 from epic_memory.types.verdicts import PENALTY
+
+# Most facts of the user that a context shows.
+_FACTS = 3
 
 BY_VECTOR = "(a vector)"
 
@@ -270,7 +272,11 @@ def _found(
         ),
         ranking=shown,
         unjudged=unjudged(session, space, [candidates.rows[place] for place in order[:FOUND]], matters)
-        if asked.mode == "signed" and counts and asked.namespace == session.namespace and judges_on_demand(session)
+        if session.on_demand is not None
+        and asked.mode == "signed"
+        and counts
+        and asked.namespace == session.namespace
+        and judges_on_demand(session)
         else (),
     )
 
@@ -421,6 +427,65 @@ def hits_at(
     items = [(space.item_of[row], score) for row, score in best]
     groups = [space.rows_of[item] for item, _ in items]
     return made_hits(store, space, vector, items, groups, cosines, allowed)
+
+
+def fact_hits(
+    store: Store,
+    space: Namespace,
+    vector: FloatArray,
+    facts: Sequence[tuple[int, float]],
+    earlier: Mapping[int, Sequence[int]] | None = None,
+) -> list[Hit]:
+    """Make hits of the best facts of the user, which have no entries."""
+    facts = facts[:_FACTS]
+    return made_hits(store, space, vector, facts, [[]] * len(facts), {}, None, earlier) if facts else []
+
+
+def made_hits(
+    store: Store,
+    space: Namespace,
+    vector: FloatArray,
+    best: Sequence[tuple[int, float]],
+    groups: Sequence[Sequence[int]],
+    cosines: Mapping[int, float],
+    allowed: NDArray[np.int64] | None,
+    earlier: Mapping[int, Sequence[int]] | None = None,
+) -> list[Hit]:
+    """Make hits of item rows with their scores, each with those of a group of entries that a search may find.
+
+    Facts that are held back for one of them (`earlier`, row to rows) are named in its hit.
+    """
+    earlier = earlier or {}
+    if allowed is not None:
+        allowed_rows = set(allowed.tolist())
+        groups = [[row for row in rows if row in allowed_rows] for rows in groups]
+    scores = {
+        row: cosines[row] if row in cosines else float(space.index.vector(row) @ vector)
+        for rows in groups
+        for row in rows
+    }
+    held = space.held([row for item, _ in best for row in (item, *earlier.get(item, ()))])
+    entries = space.entries(scores, held)
+    hits = []
+    for (item, score), rows in zip(best, groups, strict=True):
+        ordered = sorted(rows, key=scores.__getitem__, reverse=True)
+        hits.append(
+            Hit(
+                item=held[item].item,
+                score=score,
+                entries=tuple(_scored(entries[row], scores[row]) for row in ordered),
+                tier="fact" if item in space.facts else "light" if space.light(item) else "memory",
+                earlier=tuple(held[row].item for row in earlier.get(item, ())),
+            )
+        )
+    return hits
+
+
+def _scored(entry: MemoryEntry, score: float) -> MemoryEntry:
+    """Return an entry with its score; faster than `replace`, which checks and makes every field anew."""
+    made = object.__new__(MemoryEntry)
+    made.__dict__.update(entry.__dict__, score=score)
+    return made
 
 
 def best_entries(

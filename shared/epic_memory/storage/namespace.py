@@ -270,8 +270,9 @@ class Namespace:
 
     def apply(self, rows: CommittedRows, tables: Contents) -> None:
         """Take over a change that was committed and has changed no other rows; `tables` as they were in it."""
-        self._leave([row for row in rows.gone if row in self.item_of])
-        self._leave_texts(rows.gone_items)
+        if rows.gone or rows.gone_items:
+            self._leave([row for row in rows.gone if row in self.item_of])
+            self._leave_texts(rows.gone_items)
         if rows.preferences:
             expiry = self._expiry
             self._read_preferences(time.time())
@@ -289,7 +290,8 @@ class Namespace:
             self.facts |= texts.facts
             self._expiry = min([self._expiry, *texts.ends.values()])
         self._filtered.clear()
-        self._noted.update(numbers(rows.seen).tolist())
+        if rows.seen:
+            self._noted.update(numbers(rows.seen).tolist())
         if rows.forgotten or len(self._noted) > _NOTED:
             self._seen = None  # read again when needed
         self._tables = tables
