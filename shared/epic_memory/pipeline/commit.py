@@ -45,6 +45,7 @@ class WriteBatch:
         retried: Whether the items were in the memory before: what has gone or changed since then is left out.
         queued: Whether they go on waiting in the retry queue, if they do.
         records: Of what was discarded, some with the reasons, by their digests.
+        versions: Digests of items, by id, where they are known already.
     """
 
     encoder: Encoder
@@ -61,6 +62,7 @@ class WriteBatch:
     retried: bool = False
     queued: bool = False
     records: list[tuple[bytes, NotKept]] = field(default_factory=list)
+    versions: Mapping[str, bytes] = field(default_factory=dict)
 
     def items(self) -> list[Item]:
         """Return all items that it is about."""
@@ -252,7 +254,7 @@ def _note(session: Session, space: Namespace, batch: WriteBatch, rows: Committed
     if batch.verdicts:
         store.verdicts.remember(namespace, batch.version, lasting_verdicts(session, batch))
     if batch.discarded and store.seen.kept != 0:
-        seen = [version_of(item) for item in batch.discarded]
+        seen = [batch.versions.get(item.id) or version_of(item) for item in batch.discarded]
         rows.seen += seen
         rows.forgotten |= store.seen.add(namespace, seen) > 0
     live = dict(zip(space.preferences, space.preference_rows, strict=True))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,30 +67,22 @@ def add_batch(
     chunks = chunked(session, batch)
     if session.tagger is not None:
         chunks = yield from tagged(session, session.tagger, chunks, report)
-    with session.lock:
-        encoder = session.encoder
-        with session.store.reading():
-            due = has_expired(session, space := session.space())
-            if not due:
-                fresh, stale = _fresh(session, space, chunks, report), _stale(session, space, chunks)
-        if due:
-            drop_expired(session)
-            with session.store.reading():
-                space = session.space()
-                fresh, stale = _fresh(session, space, chunks, report), _stale(session, space, chunks)
-        preferences, vectors = list(space.preferences), space.vectors
+    encoder, preferences, vectors, fresh, versions, stale = _looked_up(session, chunks, report)
     without = not preferences and (session.coarse or session.fine)
     if without and not (session.reserve and light):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.add_preference('...').")
     count_foreign(report, fresh, encoder)
-    embeddings: FloatArray = yield Embed(encoder, [item.content for item in fresh], "embedding")
-    expanded = yield from expanded_phrases(session, encoder, preferences)
 
+    # E(x).
+    embeddings: FloatArray = yield Embed(encoder, [item.content for item in fresh], "embedding")
+
+    # Eq. 1-2, the coarse filter.
+    expanded = yield from expanded_phrases(session, encoder, preferences)
     started = time.perf_counter()
     if session.keep_rate is not None:
         resolve_keep_rate(session, embeddings, vectors, expanded, report)
-    # Eq. 1-2. Where nothing says what matters, the light tier holds it, and the first preference looks through it.
     candidates, rejected = (
+        # Nothing says what matters: the light tier holds it by its text, and the first preference looks through it.
         ([], list(zip(fresh, embeddings, strict=True)))
         if without
         else coarse_stage(session, fresh, embeddings, preferences, vectors, expanded)
@@ -98,11 +91,12 @@ def add_batch(
     report.passed += len(candidates)
     progress.begin(len(batch), len(chunks), done=len(chunks) - len(candidates))
     if rejected or stale:
-        rest = WriteBatch(encoder=encoder, rejected=rejected if light else [], stale=stale)
+        rest = WriteBatch(encoder=encoder, rejected=rejected if light else [], stale=stale, versions=versions)
         rest.discarded = [item for item, _ in rejected]
-        rest.records = _below_tau(session, rejected, preferences, vectors)
+        rest.records = _below_tau(session, rejected, versions, preferences, vectors)
         yield from written(session, rest, report, clock)
-    # Eq. 3-6.
+
+    # Eq. 3-5, fine verification, and Eq. 6, the entries, as the verdicts come.
     yield from settle(session, encoder, candidates, report, clock, progress, light=light)
     yield from _catch_up(session, encoder, fresh, embeddings, preferences, report, clock, light=light)
     with session.lock:
@@ -327,11 +321,55 @@ def _stale(session: Session, space: Namespace, chunks: Sequence[Item]) -> list[s
     return session.store.items.chunks_from(session.namespace, firsts, waiting=waiting)
 
 
-def _fresh(session: Session, space: Namespace, items: list[Item], report: BuildReport) -> list[Item]:
-    """Return the items that are new in this version (of several with one id, the last), and count the others."""
-    latest = {item.id: item for item in items}
+class _LookedUp(NamedTuple):
+    """What the memory knows of some chunks, from one state of the file.
+
+    Attributes:
+        encoder, preferences, vectors: Those in force, with E(p), shape `(m, d)`.
+        fresh: The chunks that are new in this version; of several with one id, the last.
+        versions: Digests of all chunks, by id.
+        stale: Ids of held chunks that their documents do not have any more.
+    """
+
+    encoder: Encoder
+    preferences: list[Preference]
+    vectors: FloatArray
+    fresh: list[Item]
+    versions: dict[str, bytes]
+    stale: list[str]
+
+
+def _looked_up(session: Session, chunks: list[Item], report: BuildReport) -> _LookedUp:
+    """Look chunks up, count those that are known in a report, and remove first what has expired."""
+    with session.lock:
+        with session.store.reading():
+            if not has_expired(session, space := session.space()):
+                return _compared(session, space, chunks, report)
+        drop_expired(session)
+        with session.store.reading():
+            return _compared(session, session.space(), chunks, report)
+
+
+def _compared(session: Session, space: Namespace, chunks: list[Item], report: BuildReport) -> _LookedUp:
+    latest = {item.id: item for item in chunks}
+    report.seen += len(chunks)
+    report.duplicates += len(chunks) - len(latest)
+    versions = {key: version_of(item) for key, item in latest.items()}
+    return _LookedUp(
+        encoder=session.encoder,
+        preferences=list(space.preferences),
+        vectors=space.vectors,
+        fresh=_fresh(session, space, latest, versions, report),
+        versions=versions,
+        stale=_stale(session, space, chunks),
+    )
+
+
+def _fresh(
+    session: Session, space: Namespace, latest: Mapping[str, Item], versions: Mapping[str, bytes], report: BuildReport
+) -> list[Item]:
+    """Return the items that are new in this version, and count the others."""
     known = session.store.items.known(session.namespace, list(latest), waiting=space.has_rows("pending"))
-    versions = {item.id: version_of(item) for item in latest.values()}
     current = {
         key
         for key, held in known.items()
@@ -339,9 +377,8 @@ def _fresh(session: Session, space: Namespace, items: list[Item], report: BuildR
         if held.digest == versions[key] or (held.item.fact and held.item.text == latest[key].text)
     }
     other = [item for item in latest.values() if item.id not in current]
-    report.seen += len(items)
     report.waiting += sum(known[key].waits for key in current)
-    report.duplicates += len(items) - len(other)
+    report.duplicates += len(current)
     if not other or not space.has_rows("ledger"):
         return other
     seen = space.was_seen([versions[item.id] for item in other])
@@ -354,6 +391,7 @@ def _fresh(session: Session, space: Namespace, items: list[Item], report: BuildR
 def _below_tau(
     session: Session,
     rejected: Sequence[tuple[Item, FloatArray]],
+    versions: Mapping[str, bytes],
     preferences: Sequence[Preference],
     vectors: FloatArray,
 ) -> list[tuple[bytes, NotKept]]:
@@ -361,9 +399,8 @@ def _below_tau(
     limit = session.store.seen.records_room()
     if not limit or not preferences:
         return []
-    versions = ((version_of(item), item, embedding) for item, embedding in rejected)
     records = []
-    for version, item, embedding in sorted(versions, key=lambda one: (one[0], one[1].id))[:limit]:
+    for item, embedding in sorted(rejected, key=lambda one: (versions[one[0].id], one[0].id))[:limit]:
         near = vectors @ embedding
         record = NotKept(
             item_id=item.id,
@@ -373,7 +410,7 @@ def _below_tau(
             preference=preferences[int(near.argmax())].text,
             similarity=float(near.max()),
         )
-        records.append((version, record))
+        records.append((versions[item.id], record))
     return records
 
 
