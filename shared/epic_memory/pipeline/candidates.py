@@ -235,18 +235,18 @@ def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatAr
     if not query or not len(index := shelf.texts.lexical()):
         return lifts[0], lifts
     texts = shelf.texts
-    shares = index.shares(query)
-    has = np.zeros((len(shares), len(cosines)), dtype=bool)
-    if shares:
-        having = [rows for rows, _ in shares]
-        words = np.repeat(np.arange(len(shares)), [len(rows) for rows in having])
-        has[words, texts.places(np.concatenate(having))] = True
-    rows = texts.turns().rows()
-    turns, answers, questions = (texts.places(some) if len(some) else some for some in rows)
+    turns, answers, questions = (texts.places(some) if len(some) else some for some in texts.turns().rows())
     if len(answers):
-        has[:, answers] |= has[:, questions]
         lifts[0, answers] = np.float32(ANSWERED) * np.maximum(cosines[questions], 0.0)
-    exact: FloatArray = (np.array([share for _, share in shares], dtype=np.float32)[:, None] * has).sum(axis=0)
+    exact: FloatArray = np.zeros(len(cosines), dtype=np.float32)
+    for rows, share in index.shares(query):
+        places = texts.places(rows)
+        if len(answers):
+            has = np.zeros(len(cosines), dtype=bool)
+            has[places] = True
+            has[answers] |= has[questions]
+            places = np.flatnonzero(has)
+        exact[places] += np.float32(share)
     if len(turns):
         lifts[0, turns] += np.float32(SAID) * exact[turns]
         for named in texts.turns().named(query):

@@ -134,8 +134,9 @@ def distinct(shelf: Shelf, found: Candidates, order: Sequence[int], k: int) -> l
     chosen: list[int] = []
     same: list[int] = []
     of_source: dict[str, int] = {}
-    # An item without E(x) repeats none.
-    known = found.vectors * (shelf.texts.places(found.rows) >= 0)[:, None]
+    known, bare = found.vectors, shelf.texts.places(found.rows) < 0
+    if bare.any():
+        known = np.where(bare[:, None], np.float32(0.0), known)  # an item without E(x) repeats none
     taken = np.empty((min(k, len(order)), shelf.texts.dimension), dtype=np.float32)
     for place in order:
         if chosen and float((taken[: len(chosen)] @ known[place]).max()) >= _SAME:

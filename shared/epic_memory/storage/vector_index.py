@@ -147,12 +147,12 @@ class VectorTable:
     @property
     def rows(self) -> NDArray[np.int64]:
         """The row ids in the order of `vectors`, shape `(n,)`."""
-        return self._rows[: len(self)]
+        return self._rows[: len(self._place)]
 
     @property
     def vectors(self) -> FloatArray:
         """The vectors, shape `(n, d)`; a view that the next change may overwrite."""
-        return self._vectors[: len(self)]
+        return self._vectors[: len(self._place)]
 
     def cosines(self, vector: FloatArray) -> FloatArray:
         """Return the cosine of each row with a unit vector, shape `(n,)`, to the bit the same at any place."""
