@@ -46,6 +46,7 @@ class WriteBatch:
         queued: Whether they go on waiting in the retry queue, if they do.
         records: Of what was discarded, some with the reasons, by their digests.
         versions: Digests of items, by id, where they are known already.
+        placed: Ids of the items that the memory holds once it is written, in either tier.
     """
 
     encoder: Encoder
@@ -63,6 +64,7 @@ class WriteBatch:
     queued: bool = False
     records: list[tuple[bytes, NotKept]] = field(default_factory=list)
     versions: Mapping[str, bytes] = field(default_factory=dict)
+    placed: set[str] = field(default_factory=set)
 
     def items(self) -> list[Item]:
         """Return all items that it is about."""
@@ -245,6 +247,7 @@ def _put(
             placed.append(PlacedEntry(entry, item_row, row, (text, preference)))
     if placed:
         rows.entries.append(store.entries.put_all(placed))
+    batch.placed |= {item.id for item, _ in batch.light} | {kept.item.id for kept, _ in alive}
     return len(alive)
 
 

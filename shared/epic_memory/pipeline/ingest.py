@@ -90,15 +90,17 @@ def add_batch(
     clock.add("coarse filter", started)
     report.passed += len(candidates)
     progress.begin(len(batch), len(chunks), done=len(chunks) - len(candidates))
+    placed = set[str]()
     if rejected or stale:
         rest = WriteBatch(encoder=encoder, rejected=rejected if light else [], stale=stale, versions=versions)
         rest.discarded = [item for item, _ in rejected]
         rest.records = _below_tau(session, rejected, versions, preferences, vectors)
         yield from written(session, rest, report, clock)
+        placed |= rest.placed
 
     # Eq. 3-5, fine verification, and Eq. 6, the entries, as the verdicts come.
-    yield from settle(session, encoder, candidates, report, clock, progress, light=light)
-    yield from _catch_up(session, encoder, fresh, embeddings, preferences, report, clock, light=light)
+    placed |= yield from settle(session, encoder, candidates, report, clock, progress, light=light)
+    yield from _catch_up(session, encoder, fresh, embeddings, preferences, placed, report, clock, light=light)
     with session.lock:
         if session.reserve and session.space(look=False).light_rows and session.store.writable:
             report.no_room += trim(session)
@@ -107,7 +109,7 @@ def add_batch(
 def place_again(session: Session, encoder: Encoder, item: Item, embedding: FloatArray) -> Effects[None]:
     """Verify an item that was put back into the light tier; E(x) has the shape `(1, d)`."""
     # To an item without entries all preferences are new.
-    yield from _catch_up(session, encoder, [item], embedding, [], BuildReport(), Clock())
+    yield from _catch_up(session, encoder, [item], embedding, [], set(), BuildReport(), Clock())
 
 
 def _catch_up(
@@ -116,12 +118,16 @@ def _catch_up(
     items: list[Item],
     embeddings: FloatArray,
     seen: Sequence[Preference],
+    placed: set[str],
     report: BuildReport,
     clock: Clock,
     *,
     light: bool = True,
 ) -> Effects[None]:
-    """Match a batch with preferences that were added while it was being verified."""
+    """Match a batch with preferences that were added while it was being verified.
+
+    Of the items that were `placed` in the memory, by their ids, those that are not there were forgotten meanwhile.
+    """
     known = {preference.id for preference in seen}
     while True:
         with session.lock:
@@ -138,9 +144,15 @@ def _catch_up(
         # Counted already: an item is kept or not once.
         uncounted = BuildReport(usage=report.usage)
         for retried in (True, False):
-            some = [candidate for candidate in candidates if (candidate.item.id in there) is retried]
+            some = [
+                one
+                for one in candidates
+                if (one.item.id in there if retried else one.item.id not in there and one.item.id not in placed)
+            ]
             if some:
-                yield from settle(session, encoder, some, uncounted, clock, Progress(), retried=retried, light=light)
+                placed |= yield from settle(
+                    session, encoder, some, uncounted, clock, Progress(), retried=retried, light=light
+                )
 
 
 def _held_for(session: Session, item: Item) -> set[str | None]:
@@ -205,14 +217,21 @@ def settle(
     *,
     retried: bool = False,
     light: bool = True,
-) -> Effects[None]:
-    """Verify candidates, and write the verdicts as they come; what is discarded goes to the light tier if it may."""
+) -> Effects[set[str]]:
+    """Verify candidates, and write the verdicts as they come; what is discarded goes to the light tier if it may.
+
+    Returns:
+        Ids of the items that the memory holds now, in either tier.
+    """
+    placed = set[str]()
     if not session.fine:
         for start in range(0, len(candidates), _WRITTEN_AT_ONCE):
             kept = [unverified(candidate) for candidate in candidates[start : start + _WRITTEN_AT_ONCE]]
-            yield from written(session, WriteBatch(encoder=encoder, kept=kept, retried=retried), report, clock)
+            batch = WriteBatch(encoder=encoder, kept=kept, retried=retried)
+            yield from written(session, batch, report, clock)
+            placed |= batch.placed
             progress.advance(len(kept))
-        return
+        return placed
     before = counts_of(report)
     with span("verify", clock) as counts:
         verdicts = VerdictBatches(session, candidates, report)
@@ -220,10 +239,12 @@ def settle(
             batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=retried)
             batch.rejected = batch.rejected if light else []
             yield from written(session, batch, report, clock)
+            placed |= batch.placed
             progress.advance(len(decided.decided))
             session.share_model_usage()
         after = counts_of(report)
         counts.update(candidates=len(candidates), **{name: after[name] - before[name] for name in _VERDICTS})
+    return placed
 
 
 def warn(report: BuildReport, session: Session) -> None:
