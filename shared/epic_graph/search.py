@@ -25,8 +25,15 @@ from epic_graph.loaded import LoadedGraph
 from epic_memory.encoders.base import Embed, Encoder
 from epic_memory.encoders.cache import TextVectors
 from epic_memory.pipeline import candidates as finding
-from epic_memory.pipeline.hits import fact_hits
-from epic_memory.pipeline.search import Search, best_entries, facts_by_text, found_near, hits_at, prepared
+from epic_memory.pipeline.search import (
+    Search,
+    best_entries,
+    fact_hits,
+    facts_by_text,
+    found_near,
+    hits_at,
+    prepared,
+)
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery, Steerings

@@ -77,7 +77,7 @@ def pairs(encoder: Encoder, lives: Sequence[str], *, own: bool) -> Pairs:
 
 
 def _texts(name: str, record: dict[str, list[str]], *, own: bool) -> list[tuple[list[str], list[str]]]:
-    """Return phrases and questions of each preference, as `pipeline.expanded.expanded_phrases` takes them."""
+    """Return phrases and questions of each preference, as `pipeline.coarse_filter.expanded_phrases` takes them."""
     preferences = record["preferences"]
     if own:
         answers = json.loads((LIVES / f"answers_{name}.json").read_text(encoding="utf-8"))["preferences"]

@@ -57,7 +57,7 @@ def main() -> None:
             memory.search(question, k=5, steering="off", stance_policy="any")
             added.append(2 * middle - started - time.perf_counter())
     for mode, taken in ours.items():
-        print(f"search, {mode:6} median {statistics.median(taken) * 1e3:.3f} ms (at most 0.3)")
+        print(f"search, {mode:6} median {statistics.median(taken) * 1e3:.3f} ms (at most 0.6)")
     print("of it: " + ", ".join(f"{part} {statistics.median(s) * 1e3:.3f} ms" for part, s in parts.items()))
     print(f"steering and stances add {statistics.median(added) * 1e3:.3f} ms (median of pairs of calls; at most 0.2)")
     if options.teacher:
@@ -80,7 +80,7 @@ def print_published(
         theirs.append(time.perf_counter() - started)
     print(
         f"published way  median {statistics.median(theirs) * 1e3:.1f} ms;"
-        f" times faster: {statistics.median(theirs) / statistics.median(ours):.0f} (at least 100)"
+        f" times faster: {statistics.median(theirs) / statistics.median(ours):.0f} (at least 250)"
     )
 
 

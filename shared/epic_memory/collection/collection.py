@@ -408,11 +408,11 @@ class Collection:
         if not found.rows:
             return Matches([], steered.vector)
         chosen = ranking.chosen_for(shelf, found, steerer, vector, kind, names=names)
-        verdicts = ranking.verdicts_on(shelf, found, steerer, chosen, kind)
+        verdicts = ranking.verdicts_on(found, steerer, chosen, kind)
         scores = ranking.ranked(shelf, found, steerer, vector, chosen, verdicts)
         order = np.lexsort((np.array(found.rows), -scores))[:k].tolist()
         rows = [found.rows[place] for place in order]
-        matches = shelf.matches(rows, scores[order].tolist(), list(finding.vectors_of(shelf, found, rows)))
+        matches = shelf.matches(rows, scores[order].tolist(), list(found.vectors[order]))
         return Matches(matches, steered.vector, [steerer.preferences[row].text for row in chosen.rows])
 
     @contextmanager

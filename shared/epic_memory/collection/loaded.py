@@ -18,7 +18,6 @@ from epic_memory.storage.tables.collections import CollectionTables, Record
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex, VectorTable
 from epic_memory.types import FloatArray, Stance
-from epic_memory.types.items import content_of
 from epic_memory.types.verdicts import Stances
 
 Condition: TypeAlias = Filter | Callable[[Record], bool]
@@ -88,19 +87,13 @@ class LoadedCollection:
             self._enter(*tables.keys(self.texts.dimension))
 
     def _begin(self, dimension: int) -> None:
-        self.texts = Texts(dimension, self._contents)
+        self.texts = Texts(dimension, self._tables.at)
         self.index = EntryIndex(dimension)
         self._further = VectorTable(dimension)
         self.item_of: dict[int, int] = {}
         self._keys_of: dict[int, list[int]] = {}
         self._stances: dict[int, Stances] = {}
         self._bare: NDArray[np.int64] | None = None
-
-    def _contents(self, rows: Sequence[int]) -> dict[int, tuple[str, Mapping[str, Any]]]:
-        return {
-            row: (content_of(record.text, record.metadata), record.metadata)
-            for row, record in self._tables.at(rows).items()
-        }
 
     @property
     def vectors(self) -> int:

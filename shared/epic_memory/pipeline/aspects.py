@@ -19,7 +19,7 @@ from epic_memory.runtime.streaming import AnswerStream, Batch, NextBatch, stream
 from epic_memory.storage.namespace import Namespace
 from epic_memory.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_memory.types.preferences import Aspects, Expansion
-from epic_memory.verification.base import Verifier, base_verifier
+from epic_memory.verification.base import Verifier
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
@@ -321,7 +321,7 @@ def _write(session: Session, preference: Preference, *, unread: bool) -> None:
 def forget_discarded(session: Session) -> None:
     """Forget which items were discarded, if aspects had a part in that: they are verified again. In a transaction."""
     # A model's verdict is by the words.
-    if not base_verifier(session.verifier).cached:
+    if not session.base.cached:
         session.store.seen.clear(session.namespace)
 
 

@@ -102,14 +102,16 @@ class Candidates:
         rows: Item rows, shape `(n,)`.
         topics: topic(q, x) of each, shape `(n,)`.
         lifts: lift(q, x) of each in two parts, shape `(2, n)`: what a preference that matters takes away, and the rest.
-        bare: Item row to entry row, of items without E(x), which are found by an instruction.
+        vectors: E(x) of each, shape `(n, d)`; of one without it, the embedding of its nearest instruction.
+        stances: Its stances.
         earlier: Row of a fact to the rows of those that are held back, oldest first, as it may have replaced them.
     """
 
     rows: list[int]
     topics: FloatArray
     lifts: FloatArray
-    bare: dict[int, int] = field(default_factory=dict)
+    vectors: FloatArray
+    stances: list[Stances]
     earlier: dict[int, list[int]] = field(default_factory=dict)
 
     def only(self, keep: NDArray[np.bool_]) -> Candidates:
@@ -117,8 +119,14 @@ class Candidates:
         if keep.all():
             return self
         places = np.flatnonzero(keep).tolist()
-        rows = [self.rows[place] for place in places]
-        return replace(self, rows=rows, topics=self.topics[places], lifts=self.lifts[:, places])
+        return replace(
+            self,
+            rows=[self.rows[place] for place in places],
+            topics=self.topics[places],
+            lifts=self.lifts[:, places],
+            vectors=self.vectors[places],
+            stances=[self.stances[place] for place in places],
+        )
 
 
 def candidates(
@@ -159,11 +167,13 @@ def candidates(
         best = np.argpartition(-ranks, wanted - 1)[:wanted]
         rows, topics, lifts, ranks = rows[best], topics[best], lifts[:, best], ranks[best]
     order = np.lexsort((rows, -ranks))
+    best_rows: list[int] = rows[order].tolist()
     return Candidates(
-        rows=rows[order].tolist(),
+        rows=best_rows,
         topics=topics[order],
         lifts=lifts[:, order],
-        bare={item: entry for item, (entry, _) in bare.items()},
+        vectors=_vectors_of(shelf, best_rows, bare),
+        stances=[shelf.stances(row) for row in best_rows],
         earlier=earlier,
     )
 
@@ -222,18 +232,18 @@ def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatAr
     if not query or not len(index := shelf.texts.lexical()):
         return lifts[0], lifts
     texts = shelf.texts
-    shares = index.shares(query)
-    has = np.zeros((len(shares), len(cosines)), dtype=bool)
-    if shares:
-        having = [rows for rows, _ in shares]
-        words = np.repeat(np.arange(len(shares)), [len(rows) for rows in having])
-        has[words, texts.places(np.concatenate(having))] = True
-    rows = texts.turns().rows()
-    turns, answers, questions = (texts.places(some) if len(some) else some for some in rows)
+    turns, answers, questions = (texts.places(some) if len(some) else some for some in texts.turns().rows())
     if len(answers):
-        has[:, answers] |= has[:, questions]
         lifts[0, answers] = np.float32(weights.answered) * np.maximum(cosines[questions], 0.0)
-    exact: FloatArray = (np.array([share for _, share in shares], dtype=np.float32)[:, None] * has).sum(axis=0)
+    exact: FloatArray = np.zeros(len(cosines), dtype=np.float32)
+    for rows, share in index.shares(query):
+        places = texts.places(rows)
+        if len(answers):
+            has = np.zeros(len(cosines), dtype=bool)
+            has[places] = True
+            has[answers] |= has[questions]
+            places = np.flatnonzero(has)
+        exact[places] += np.float32(share)
     if len(turns):
         lifts[0, turns] += np.float32(weights.said) * exact[turns]
         for named in texts.turns().named(query):
@@ -241,20 +251,14 @@ def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatAr
     return exact, lifts
 
 
-def vectors_of(shelf: Shelf, found: Candidates, items: Sequence[int] | None = None) -> FloatArray:
-    """Return E(x) of the candidates, or of some of their items, shape `(n, d)`.
-
-    Of one without it is the embedding of its nearest instruction.
-    """
-    items = found.rows if items is None else items
-    places = shelf.texts.places(items)
-    if not (places < 0).any():
-        return shelf.texts.vectors[places]
-    rows = [
-        shelf.texts.vectors[place] if place >= 0 else shelf.index.vector(found.bare[item])
-        for place, item in zip(places.tolist(), items, strict=True)
-    ]
-    return np.stack(rows)
+def _vectors_of(shelf: Shelf, rows: Sequence[int], bare: Mapping[int, tuple[int, float]]) -> FloatArray:
+    """Return E(x) of items, shape `(n, d)`; of one without it, the embedding of its nearest instruction."""
+    places = shelf.texts.places(rows)
+    vectors: FloatArray = shelf.texts.vectors[places]
+    if bare:
+        for number in np.flatnonzero(places < 0).tolist():
+            vectors[number] = shelf.index.vector(bare[rows[number]][0])
+    return vectors
 
 
 def least_topic(

@@ -13,19 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_memory.encoders.base import Embed, Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import broken_by
+from epic_memory.preferences.library import borrowed
+from epic_memory.runtime.effects import Effects
 from epic_memory.text.stems import stems
 from epic_memory.types import Candidate, FloatArray, Item, Preference
 from epic_memory.types.validation import checked_keep_rate, checked_tau
 from epic_memory.types.weights import StageWeights
 
+if TYPE_CHECKING:
+    from epic_memory.pipeline.session import Session
+
 _BLOCK = 8192
+_EXPANDED_KEPT = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +73,37 @@ class CoarseMatches:
     def passed(self) -> NDArray[np.intp]:
         """Rows of the items that passed, each once, ascending."""
         return np.unique(self.items)
+
+
+def expanded_phrases(session: Session, encoder: Encoder, preferences: Sequence[Preference]) -> Effects[list[Expanded]]:
+    """Return what each preference means in practice, embedded, by its own or a borrowed expansion; none without coarse
+    stage.
+    """
+    if not session.coarse:
+        return []
+    with session.lock:
+        known = dict(session.expanded) if session.encoder is encoder else {}
+    missing = [preference for preference in preferences if preference not in known]
+    wanting = [preference for preference in missing if preference.expansion is None]
+    lent = dict(zip(wanting, borrowed(wanting), strict=True)) if wanting and session.borrows else {}
+    texts: list[list[str]] = []
+    for preference in missing:
+        own, expansion = preference.expansion is not None, preference.expansion or lent.get(preference)
+        phrases = [] if expansion is None else [*expansion.follows, *expansion.breaks]
+        questions = list(expansion.questions) if own and expansion is not None else []
+        texts += [phrases, questions or [preference.text] if phrases else []]
+    vectors = np.empty((0, encoder.dimension), dtype=np.float32)
+    if any(texts):
+        vectors = yield Embed(encoder, [text for some in texts for text in some], "embedding")
+    parts = iter(np.split(vectors, np.cumsum([len(some) for some in texts])[:-1]) if texts else [])
+    new = {preference: Expanded(next(parts), next(parts)) for preference in missing}
+    with session.lock:
+        if session.encoder is encoder:
+            if len(session.expanded) > _EXPANDED_KEPT:
+                session.expanded.clear()
+            session.expanded.update(new)
+    known.update(new)
+    return [known[preference] for preference in preferences]
 
 
 def similarity(

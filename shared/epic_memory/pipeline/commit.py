@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from epic_memory.encoders.base import Encoder
 from epic_memory.errors import RetryQueueFullError
-from epic_memory.pipeline.light_tier import remove
+from epic_memory.pipeline.light_tier import admitted, remove
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import Clock
+from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.storage.namespace import CommittedRows, Namespace
-from epic_memory.storage.tables.entries import NewEntry
-from epic_memory.storage.tables.items import version_of
+from epic_memory.storage.tables.entries import NewEntry, PlacedEntry
+from epic_memory.storage.tables.items import HeldItem, version_of
 from epic_memory.types import BuildReport, Candidate, FloatArray, Item, Preference, Verdict
 from epic_memory.types.reports import NotKept
 
@@ -42,6 +45,8 @@ class WriteBatch:
         retried: Whether the items were in the memory before: what has gone or changed since then is left out.
         queued: Whether they go on waiting in the retry queue, if they do.
         records: Of what was discarded, some with the reasons, by their digests.
+        versions: Digests of items, by id, where they are known already.
+        placed: Ids of the items that the memory holds once it is written, in either tier.
     """
 
     encoder: Encoder
@@ -58,6 +63,8 @@ class WriteBatch:
     retried: bool = False
     queued: bool = False
     records: list[tuple[bytes, NotKept]] = field(default_factory=list)
+    versions: Mapping[str, bytes] = field(default_factory=dict)
+    placed: set[str] = field(default_factory=set)
 
     def items(self) -> list[Item]:
         """Return all items that it is about."""
@@ -65,6 +72,27 @@ class WriteBatch:
         items += [item for item, _, _ in self.undecided]
         items += [item for item, _ in self.light]
         return items + self.discarded
+
+
+def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
+    """Write a batch (Eq. 6), with what the light tier takes of what was rejected.
+
+    Raises:
+        RetryQueueFullError: as `write`.
+        BudgetError: if a byte budget has no room for a single entry.
+    """
+    if batch.rejected:
+        with session.lock, session.store.reading():
+            batch.light, batch.leaving = admitted(session, session.space(), batch.rejected)
+        report.light += len(batch.light)
+        report.no_room += len(batch.rejected) - len(batch.light)
+    if session.budget is None:
+        write(session, batch, report, clock)
+    else:
+        # Eviction verifies and writes itself.
+        from epic_memory.pipeline.eviction import written_within_budget
+
+        yield from written_within_budget(session, batch, report, clock)
 
 
 def write(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> None:
@@ -76,25 +104,21 @@ def write(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock
     started = time.perf_counter()
     with session.lock:
         with session.changing(batch.encoder, rows := CommittedRows()) as space:
-            writing = _Writing(session, space, batch, rows)
-            turned_away = writing.turn_away()
-            writing.clear_the_way()
+            if batch.retried:
+                _drop_outdated(session, batch)
+            turned_away = _turn_away(session, batch) if batch.undecided else []
+            held = _clear_the_way(session, space, batch, rows)
             for item, reason, preference_ids in batch.undecided:
                 session.store.retry_queue.put(session.namespace, item, reason, preference_ids)
-            remove(session, [row for row in batch.leaving if space.light(row)], rows)
-            for item, embedding in batch.light:
-                if item.id not in writing.held:
-                    writing.put(item, embedding)
-            for kept in batch.kept:
-                writing.keep(kept)
-            session.store.verdicts.remember(session.namespace, batch.version, lasting_verdicts(session, batch))
-            writing.note()
-            writing.forget_gone()
+            if batch.leaving:
+                remove(session, [row for row in batch.leaving if space.light(row)], rows)
+            kept = _put(session, space, batch, held, rows)
+            _note(session, space, batch, rows)
         if rows.incomplete:
             session.store.give_back()
-    report.kept += writing.kept
-    report.entries += len(rows.entries)
-    report.discarded += len(batch.kept) - writing.kept
+    report.kept += kept
+    report.entries += sum(len(entries.rows) for entries in rows.entries)
+    report.discarded += len(batch.kept) - kept
     report.undecided -= len(turned_away)
     clock.add("index", started)
     if turned_away:
@@ -113,113 +137,133 @@ def lasting_verdicts(session: Session, batch: WriteBatch) -> list[tuple[Candidat
     return [one for one in batch.verdicts if items.is_current(namespace, one[0].item)]
 
 
-class _Writing:
-    """The writing of one batch, inside its transaction.
+def _drop_outdated(session: Session, batch: WriteBatch) -> None:
+    """Forget verdicts about versions that were replaced while they were being verified again."""
+    items, namespace = session.store.items, session.namespace
+    current = {item.id for item in batch.items() if items.is_current(namespace, item)}
+    batch.kept = [kept for kept in batch.kept if kept.item.id in current]
+    batch.undecided = [triple for triple in batch.undecided if triple[0].id in current]
+    batch.light = [pair for pair in batch.light if pair[0].id in current]
+    batch.discarded = [item for item in batch.discarded if item.id in current]
 
-    Attributes:
-        held: The rows of items that are held in the same version, by their ids.
-        kept: How many items were kept.
+
+def _turn_away(session: Session, batch: WriteBatch) -> list[tuple[Item, str, list[str]]]:
+    """Remove the undecided items that the retry queue has no room for from the batch, and return them.
+
+    Held versions of these items stay as they are.
     """
+    queue, namespace = session.store.retry_queue, session.namespace
+    if queue.count(namespace) + len(batch.undecided) <= session.retry_queue:
+        return []
+    waiting = {item.id for item, _, _ in queue.waiting(namespace)}
+    decided = {item.id for item in [*(kept.item for kept in batch.kept), *batch.discarded]}
+    # What waits already keeps its place, what was decided leaves it.
+    room = max(0, session.retry_queue - len(waiting - decided))
+    turned_away = [triple for triple in batch.undecided if triple[0].id not in waiting][room:]
+    gone = {item.id for item, _, _ in turned_away}
+    batch.undecided = [triple for triple in batch.undecided if triple[0].id not in gone]
+    return turned_away
 
-    def __init__(self, session: Session, space: Namespace, batch: WriteBatch, rows: CommittedRows) -> None:
-        self._store, self._namespace, self._room = session.store, session.namespace, session.retry_queue
-        self._row_of = {p.id: row for p, row in zip(space.preferences, space.preference_rows, strict=True)}
-        self._row_of_text = {p.text: self._row_of[p.id] for p in space.preferences}
-        self._batch = batch
-        self._rows = rows
-        self._recorded = session.store.seen.recorded(session.namespace, [kept.item.id for kept in batch.kept])
-        self.held: dict[str, int] = {}
-        self.kept = 0
 
-    def turn_away(self) -> list[tuple[Item, str, list[str]]]:
-        """Remove the undecided items that the retry queue has no room for from the batch, and return them.
+def _clear_the_way(
+    session: Session, space: Namespace, batch: WriteBatch, rows: CommittedRows
+) -> dict[str, tuple[int, HeldItem]]:
+    """Remove earlier versions of the items, whatever was decided about the new ones.
 
-        Held versions of these items stay as they are.
-        """
-        batch = self._batch
-        if batch.retried:
-            self._drop_outdated()
-        coming = len(batch.undecided)
-        if not coming or self._store.retry_queue.count(self._namespace) + coming <= self._room:
-            return []
-        waiting = {item.id for item, _, _ in self._store.retry_queue.waiting(self._namespace)}
-        decided = {item.id for item in [*(kept.item for kept in batch.kept), *batch.discarded]}
-        # What waits already keeps its place, what was decided leaves it.
-        room = max(0, self._room - len(waiting - decided))
-        turned_away = [triple for triple in batch.undecided if triple[0].id not in waiting][room:]
-        gone = {item.id for item, _, _ in turned_away}
-        batch.undecided = [triple for triple in batch.undecided if triple[0].id not in gone]
-        return turned_away
-
-    def _drop_outdated(self) -> None:
-        """Forget verdicts about versions that were replaced while they were being verified again."""
-        batch = self._batch
-        current = {item.id for item in batch.items() if self._store.items.is_current(self._namespace, item)}
-        batch.kept = [kept for kept in batch.kept if kept.item.id in current]
-        batch.undecided = [triple for triple in batch.undecided if triple[0].id in current]
-        batch.light = [pair for pair in batch.light if pair[0].id in current]
-        batch.discarded = [item for item in batch.discarded if item.id in current]
-
-    def clear_the_way(self) -> None:
-        """Remove earlier versions of the items, whatever was decided about the new ones."""
-        batch, store, namespace = self._batch, self._store, self._namespace
-        items = batch.items()
-        known = store.items.known(namespace, [item.id for item in items])
-        for item in items:
-            if item.id in known and not known[item.id].waits and known[item.id].is_version(item):
-                # The same item, held under other preferences: it stays.
-                row = store.items.row(namespace, item.id)
-                self.held |= {} if row is None else {item.id: row}
+    Returns:
+        Id to row and item, of those that are held in the same version: under other preferences, or by their texts.
+    """
+    store, namespace = session.store, session.namespace
+    items = batch.items()
+    known = store.items.known(namespace, [item.id for item in items], waiting=space.has_rows("pending"))
+    held: dict[str, tuple[int, HeldItem]] = {}
+    if known:
         undecided = {item.id: item.content for item, _, _ in batch.undecided}
+        for item in items:
+            found = known.get(item.id)
+            if found is not None and not found.waits and found.is_version(item):
+                row = store.items.row(namespace, item.id)
+                held |= {} if row is None else {item.id: (row, found)}
         # A model that failed is no reason to forget a text that has not changed.
-        gone = [key for key in known if key not in self.held and undecided.get(key) != known[key].item.content]
+        gone = [key for key in known if key not in held and undecided.get(key) != known[key].item.content]
         current = {item.id: item.content for item in items}
-        outdated = [held.item.content for key, held in known.items() if held.item.content != current[key]]
-        outdated += [held.item.content for held in store.items.known(namespace, batch.stale).values()]
-        store.verdicts.forget_chunks(namespace, outdated)
-        store.items.remove(namespace, [*gone, *batch.stale])
-        for item in [] if batch.queued else batch.discarded + [kept.item for kept in batch.kept]:
-            store.retry_queue.drop(namespace, item.id)
-        self._rows.incomplete = bool(batch.stale) or any(not known[key].waits for key in gone)
+        store.verdicts.forget_chunks(
+            namespace, [one.item.content for key, one in known.items() if one.item.content != current[key]]
+        )
+        store.items.remove(namespace, gone)
+        rows.incomplete = any(not known[key].waits for key in gone)
+    if batch.stale:
+        stale = store.items.known(namespace, batch.stale).values()
+        store.verdicts.forget_chunks(namespace, [one.item.content for one in stale])
+        store.items.remove(namespace, batch.stale)
+        rows.incomplete = True
+    if not batch.queued and space.has_rows("pending"):
+        store.retry_queue.drop(namespace, [item.id for item in (*batch.discarded, *(one.item for one in batch.kept))])
+    return held
 
-    def put(self, item: Item, embedding: FloatArray) -> int:
-        """Write an item, and return its row."""
-        row = self._store.items.put(self._namespace, item, embedding)
-        self._rows.texts.append(row)
-        return row
 
-    def keep(self, kept: KeptItem) -> None:
-        """Write an item's entries, those whose preference has not gone in the meantime."""
-        store, item = self._store, kept.item
-        alive = [e for e in kept.entries if e.preference_id is None or e.preference_id in self._row_of]
-        if not alive:
-            return
-        row = self.held.get(item.id)
-        if row is None:
-            row = self.put(item, kept.vector)
-        else:
-            earlier = store.entries.preferences_of(row)
-            store.entries.remove([earlier[e.preference_id] for e in alive if e.preference_id in earlier])
-            store.items.promote(row)
-            self._rows.incomplete = True
-        self.kept += 1
-        if item.id in self._recorded:
-            # What is held was not kept before: that is over, and its earlier versions are forgotten.
-            store.seen.remove(self._namespace, self._recorded[item.id])
-            store.seen.forget_records(self._namespace, item_id=item.id)
-            self._rows.forgotten = True
-        for entry in alive:
-            self._rows.entries.append(store.entries.add(row, self._row_of.get(entry.preference_id or ""), entry))
+def _put(
+    session: Session,
+    space: Namespace,
+    batch: WriteBatch,
+    held: Mapping[str, tuple[int, HeldItem]],
+    rows: CommittedRows,
+) -> int:
+    """Write items of both tiers, and entries (Eq. 6); return how many items were kept.
 
-    def note(self) -> None:
-        """Write the digests of discarded items to the ledger, and the reasons of a sample."""
-        if self._store.seen.kept != 0:
-            seen = [version_of(item) for item in self._batch.discarded]
-            self._rows.seen += seen
-            self._rows.forgotten |= self._store.seen.add(self._namespace, seen) > 0
-        self._store.seen.put_records(self._namespace, self._batch.records, self._row_of_text)
+    An entry whose preference has gone in the meantime is left out, and so is an item of which none is left.
+    """
+    store, namespace = session.store, session.namespace
+    place = {one.id: (row, one.text) for one, row in zip(space.preferences, space.preference_rows, strict=True)}
+    alive = [
+        (kept, [one for one in kept.entries if one.preference_id is None or one.preference_id in place])
+        for kept in batch.kept
+    ]
+    alive = [(kept, entries) for kept, entries in alive if entries]
+    new = [*batch.light, *((kept.item, kept.vector) for kept, _ in alive)]
+    new = [(item, vector) for item, vector in new if item.id not in held]
+    at = {key: (row, one.item.text) for key, (row, one) in held.items()}
+    if new:
+        rows.texts.append(store.items.put_all(namespace, [item for item, _ in new], np.stack([e for _, e in new])))
+        numbered = zip(new, rows.texts[-1].rows, strict=True)
+        at.update((item.id, (row, item.text)) for (item, _), row in numbered)
+    for kept, entries in alive:
+        if kept.item.id in held:
+            earlier = store.entries.preferences_of(at[kept.item.id][0])
+            store.entries.remove([earlier[e.preference_id] for e in entries if e.preference_id in earlier])
+            store.items.promote([at[kept.item.id][0]])
+            rows.incomplete = True
+    if space.has_rows("not_kept"):
+        # What is kept now was not kept before: that is over, and its earlier versions are forgotten.
+        for item_id, digests in store.seen.recorded(namespace, [kept.item.id for kept, _ in alive]).items():
+            store.seen.remove(namespace, digests)
+            store.seen.forget_records(namespace, item_id=item_id)
+            rows.forgotten = True
+    placed = []
+    for kept, entries in alive:
+        item_row, text = at[kept.item.id]
+        for entry in entries:
+            row, preference = place.get(entry.preference_id or "", (None, ""))
+            placed.append(PlacedEntry(entry, item_row, row, (text, preference)))
+    if placed:
+        rows.entries.append(store.entries.put_all(placed))
+    batch.placed |= {item.id for item, _ in batch.light} | {kept.item.id for kept, _ in alive}
+    return len(alive)
 
-    def forget_gone(self) -> None:
-        """Forget verdicts under preferences that were removed meanwhile."""
-        for preference in {p.id: p for p in self._batch.asked if p.id not in self._row_of}.values():
-            self._store.verdicts.forget_preference(self._namespace, preference)
+
+def _note(session: Session, space: Namespace, batch: WriteBatch, rows: CommittedRows) -> None:
+    """Write new verdicts, the digests of what was discarded, and the reasons for a sample of it."""
+    store, namespace = session.store, session.namespace
+    if batch.verdicts:
+        store.verdicts.remember(namespace, batch.version, lasting_verdicts(session, batch))
+    if batch.discarded and store.seen.kept != 0:
+        seen = [batch.versions.get(item.id) or version_of(item) for item in batch.discarded]
+        rows.seen += seen
+        rows.forgotten |= store.seen.add(namespace, seen) > 0
+    live = dict(zip(space.preferences, space.preference_rows, strict=True))
+    if batch.records:
+        store.seen.put_records(namespace, batch.records, {one.text: row for one, row in live.items()})
+    # Verdicts under preferences that were removed meanwhile.
+    for preference in {one.id: one for one in batch.asked}.values():
+        if preference.id not in {one.id for one in live}:
+            store.verdicts.forget_preference(namespace, preference)

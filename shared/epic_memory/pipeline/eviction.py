@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError, decoding
 from epic_memory.pipeline.commit import KeptItem, WriteBatch, write
-from epic_memory.pipeline.light_tier import admitted, item_bytes, leave
+from epic_memory.pipeline.light_tier import item_bytes, leave
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of, forget_gone, remember
 from epic_memory.retention.policies import Held, Positions, choose
@@ -29,7 +29,6 @@ from epic_memory.storage.tables.seen import EVICTED
 from epic_memory.text.extract import shortened
 from epic_memory.types import BuildReport, Candidate, FloatArray, Stance
 from epic_memory.types.reports import NotKept
-from epic_memory.verification.base import base_verifier
 
 _ROUNDS = 30
 # The share of the budget that the light tier frees at least when there is no room.
@@ -52,21 +51,13 @@ Coming: TypeAlias = tuple[str, Any, int]
 # writing
 
 
-def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
-    """Write a batch; under a budget part by part, each after room has been made for it.
+def written_within_budget(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
+    """Write a batch part by part, each after room has been made for it.
 
     Raises:
         RetryQueueFullError: as `write`.
         BudgetError: if the budget has no room for a single entry.
     """
-    if batch.rejected:
-        with session.lock, session.store.reading():
-            batch.light, batch.leaving = admitted(session, session.space(), batch.rejected)
-        report.light += len(batch.light)
-        report.no_room += len(batch.rejected) - len(batch.light)
-    if session.budget is None:
-        write(session, batch, report, clock)
-        return
     if batch.verdicts:
         needed = _SLACK + _VERDICT * min(len(batch.verdicts), session.store.verdicts.kept)
         yield from make_room(session, needed, report, clock)
@@ -343,7 +334,7 @@ def _shorter(held: HeldItem, instructions: Sequence[str]) -> str | None:
 def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
     """Let a language model judge what another verifier kept, and return the rows of the entries that stay therefore."""
     verifier = session.verifier
-    if not base_verifier(verifier).cached:
+    if not session.base.cached:
         return set()
     other = _unsure(weighed, doomed)
     other = other[weighed.verifiers[other] != verifier_number(verifier.name)][:_JUDGED_AGAIN]

@@ -7,16 +7,22 @@ from contextlib import suppress
 
 from epic_memory.errors import BudgetError
 from epic_memory.pipeline.session import Session
+from epic_memory.storage.namespace import CommittedRows, Namespace
 from epic_memory.types import Preference
 from epic_memory.types.reports import NotKept
+
+
+def has_expired(session: Session, space: Namespace) -> bool:
+    """Tell whether anything has expired and was not removed yet."""
+    return bool(space.expired or space.expired_items) or session.store.has_expired(session.namespace)
 
 
 def drop_expired(session: Session) -> None:
     """Remove what has expired: items, edits, proposals; preferences with their entries, and the items left over."""
     with session.lock:
-        space = session.space()
-        expired, items = space.expired, space.expired_items
-        due = session.store.has_expired(session.namespace) or expired or items
+        with session.store.reading():
+            expired = list((space := session.space()).expired)
+            due = has_expired(session, space)
         if not due or not session.store.writable:
             return
         with suppress(BudgetError):
@@ -55,19 +61,20 @@ def take_away(
         row = store.preferences.row(namespace, preference.id)
         if row is None:
             return
-        with session.changing(session.encoder) as space:
+        with session.changing(session.encoder, rows := CommittedRows(preferences=True)) as space:
             if reason is not None and preference not in space.expired:
                 return  # another process has added it anew
-            items = [] if reason is None else store.entries.items_under(row)
-            held = store.items.held_at(items)
+            items = store.entries.items_under(row)
+            held = {} if reason is None else store.items.held_at(items)
+            rows.gone = [entry for entry, under in space.preference_of.items() if under == row]
             store.remove_preference(namespace, preference.id, keep_texts=session.reserve > 0)
-            left = store.items.held_at(items)
+            left = store.items.present(items)
+            rows.gone_items = [item_row for item_row in items if item_row not in left]
+            # Of an expired preference nothing is in RAM, and items that only it held may come back.
+            rows.incomplete = reason is not None
             records = [
-                (
-                    item.digest,
-                    NotKept(item_id=item.item.id, text=item.item.text, stage="expired", reason=reason or ""),
-                )
-                for item_row, item in held.items()
+                (one.digest, NotKept(item_id=one.item.id, text=one.item.text, stage="expired", reason=reason or ""))
+                for item_row, one in held.items()
                 if item_row not in left
             ]
             store.seen.put_records(namespace, records, {})

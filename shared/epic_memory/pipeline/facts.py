@@ -31,7 +31,6 @@ from epic_memory.types.items import QUESTIONS
 from epic_memory.types.metadata import dumped_metadata
 from epic_memory.types.proposals import Proposal, plain
 from epic_memory.types.validation import checked_moment
-from epic_memory.verification.base import base_verifier
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
@@ -200,7 +199,7 @@ def _asked(
     Returns:
         Id of a new fact to what was read of it, and the id of the fact that it does something to; empty for none.
     """
-    reader = base_verifier(session.verifier).aspect_reader if session.expander is None else session.expander
+    reader = session.reader
     lm: LanguageModel | None = getattr(reader, "lm", None)
     if lm is None:
         return {}
@@ -274,9 +273,8 @@ def _applied(
             # What was held, or waited to be verified, as an item is a fact from now on.
             edit = replace(edit, displaced=found.item)
             store.items.remove(namespace, [edit.item.id])
-        row = store.items.put(namespace, edit.item, vector)
-        rows.texts.append(row)
-        known.append(_Held(row=row, item=edit.item, vector=vector))
+        rows.texts.append(store.items.put_all(namespace, [edit.item], vector[None]))
+        known.append(_Held(row=rows.texts[-1].rows[0], item=edit.item, vector=vector))
     edit = replace(edit, at=time.time())
     return replace(edit, id=store.edits.put(namespace, edit))
 

@@ -41,8 +41,8 @@ def forget(session: Session, items: Sequence[str | Item]) -> int:
 def _with_chunks(session: Session, item: str | Item) -> list[str | Item]:
     """Return an item, the chunks it is cut into, and the chunks it is held in."""
     item_id = item.id if isinstance(item, Item) else item
-    cut: list[str | Item] = list(chunked(session, [item])[0]) if isinstance(item, Item) else []
-    chunks = [key for key in session.store.items.chunks_from(session.namespace, item_id, 0) if key != item_id]
+    cut: list[str | Item] = list(chunked(session, [item])) if isinstance(item, Item) else []
+    chunks = [key for key in session.store.items.chunks_from(session.namespace, {item_id: 0}) if key != item_id]
     own = (
         [] if chunks and item_id not in session.store.items.known(session.namespace, [item_id]) and not cut else [item]
     )

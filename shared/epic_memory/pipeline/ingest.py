@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,13 +17,12 @@ from epic_memory.pipeline.coarse_filter import (
     broken_in,
     candidate_of,
     coarse_filter,
+    expanded_phrases,
     similarity,
     tau_for_keep_rate,
 )
-from epic_memory.pipeline.commit import WriteBatch
-from epic_memory.pipeline.eviction import written
-from epic_memory.pipeline.expanded import expanded_phrases
-from epic_memory.pipeline.expiry import drop_expired
+from epic_memory.pipeline.commit import WriteBatch, written
+from epic_memory.pipeline.expiry import drop_expired, has_expired
 from epic_memory.pipeline.facts import add_facts
 from epic_memory.pipeline.light_tier import trim
 from epic_memory.pipeline.session import Session
@@ -61,54 +61,55 @@ def add_batch(
         batch = [item for item in batch if not item.fact]
         if not batch:
             return
-    drop_expired(session)
     if session.reader is not None:
         yield from reread_preferences(session, report)
     session.stamp_ledger()
-    items, stale = chunked(session, batch)
+    chunks = chunked(session, batch)
     if session.tagger is not None:
-        items = yield from tagged(session, session.tagger, items, report)
-    with session.lock, session.store.reading():
-        encoder, space = session.encoder, session.space()
-        preferences, vectors = list(space.preferences), space.vectors
-        fresh, duplicates, known, waiting = _fresh(session, space, items)
+        chunks = yield from tagged(session, session.tagger, chunks, report)
+    encoder, preferences, vectors, fresh, versions, stale = _looked_up(session, chunks, report)
     without = not preferences and (session.coarse or session.fine)
     if without and not (session.reserve and light):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.preferences.add('...').")
-    report.seen += len(items)
-    report.duplicates += duplicates
-    report.known += known
-    report.waiting += waiting
     count_foreign(report, fresh, encoder)
+
+    # E(x).
     embeddings: FloatArray = yield Embed(encoder, [item.content for item in fresh], "embedding")
+
+    # Eq. 1-2, the coarse filter.
     expanded = yield from expanded_phrases(session, encoder, preferences)
-
     started = time.perf_counter()
-    resolve_keep_rate(session, embeddings, vectors, expanded, report)
-    if without:
+    if session.keep_rate is not None:
+        resolve_keep_rate(session, embeddings, vectors, expanded, report)
+    candidates, rejected = (
         # Nothing says what matters: the light tier holds it by its text, and the first preference looks through it.
-        candidates: list[Candidate] = []
-        rejected = list(zip(fresh, embeddings, strict=True))
-    else:
-        candidates, rejected = coarse_stage(session, fresh, embeddings, preferences, vectors, expanded)
-    discarded = [item for item, _ in rejected]
+        ([], list(zip(fresh, embeddings, strict=True)))
+        if without
+        else coarse_stage(session, fresh, embeddings, preferences, vectors, expanded)
+    )
     clock.add("coarse filter", started)
-
     report.passed += len(candidates)
-    rest = WriteBatch(encoder=encoder, rejected=rejected if light else [], discarded=discarded, stale=stale)
-    rest.records = _below_tau(session, rejected, preferences, vectors)
-    yield from written(session, rest, report, clock)
-    progress.begin(len(batch), len(items), done=len(items) - len(candidates))
-    yield from settle(session, encoder, candidates, report, clock, progress, light=light)
-    yield from _catch_up(session, encoder, fresh, embeddings, preferences, report, clock, light=light)
-    if session.reserve and session.store.writable:
-        report.no_room += trim(session)
+    progress.begin(len(batch), len(chunks), done=len(chunks) - len(candidates))
+    placed = set[str]()
+    if rejected or stale:
+        rest = WriteBatch(encoder=encoder, rejected=rejected if light else [], stale=stale, versions=versions)
+        rest.discarded = [item for item, _ in rejected]
+        rest.records = _below_tau(session, rejected, versions, preferences, vectors)
+        yield from written(session, rest, report, clock)
+        placed |= rest.placed
+
+    # Eq. 3-5, fine verification, and Eq. 6, the entries, as the verdicts come.
+    placed |= yield from settle(session, encoder, candidates, report, clock, progress, light=light)
+    yield from _catch_up(session, encoder, fresh, embeddings, preferences, placed, report, clock, light=light)
+    with session.lock:
+        if session.reserve and session.space(look=False).light_rows and session.store.writable:
+            report.no_room += trim(session)
 
 
 def place_again(session: Session, encoder: Encoder, item: Item, embedding: FloatArray) -> Effects[None]:
     """Verify an item that was put back into the light tier; E(x) has the shape `(1, d)`."""
     # To an item without entries all preferences are new.
-    yield from _catch_up(session, encoder, [item], embedding, [], BuildReport(), Clock())
+    yield from _catch_up(session, encoder, [item], embedding, [], set(), BuildReport(), Clock())
 
 
 def _catch_up(
@@ -117,16 +118,20 @@ def _catch_up(
     items: list[Item],
     embeddings: FloatArray,
     seen: Sequence[Preference],
+    placed: set[str],
     report: BuildReport,
     clock: Clock,
     *,
     light: bool = True,
 ) -> Effects[None]:
-    """Match a batch with preferences that were added while it was being verified."""
+    """Match a batch with preferences that were added while it was being verified.
+
+    Of the items that were `placed` in the memory, by their ids, those that are not there were forgotten meanwhile.
+    """
     known = {preference.id for preference in seen}
     while True:
         with session.lock:
-            space = session.space()
+            space = session.space(look=False)
             rows = [row for row, preference in enumerate(space.preferences) if preference.id not in known]
             added, vectors = [space.preferences[row] for row in rows], space.vectors[rows]
         if not added or not items:
@@ -139,9 +144,15 @@ def _catch_up(
         # Counted already: an item is kept or not once.
         uncounted = BuildReport(usage=report.usage)
         for retried in (True, False):
-            some = [candidate for candidate in candidates if (candidate.item.id in there) is retried]
+            some = [
+                one
+                for one in candidates
+                if (one.item.id in there if retried else one.item.id not in there and one.item.id not in placed)
+            ]
             if some:
-                yield from settle(session, encoder, some, uncounted, clock, Progress(), retried=retried, light=light)
+                placed |= yield from settle(
+                    session, encoder, some, uncounted, clock, Progress(), retried=retried, light=light
+                )
 
 
 def _held_for(session: Session, item: Item) -> set[str | None]:
@@ -206,14 +217,21 @@ def settle(
     *,
     retried: bool = False,
     light: bool = True,
-) -> Effects[None]:
-    """Verify candidates, and write the verdicts as they come; what is discarded goes to the light tier if it may."""
+) -> Effects[set[str]]:
+    """Verify candidates, and write the verdicts as they come; what is discarded goes to the light tier if it may.
+
+    Returns:
+        Ids of the items that the memory holds now, in either tier.
+    """
+    placed = set[str]()
     if not session.fine:
         for start in range(0, len(candidates), _WRITTEN_AT_ONCE):
             kept = [unverified(candidate) for candidate in candidates[start : start + _WRITTEN_AT_ONCE]]
-            yield from written(session, WriteBatch(encoder=encoder, kept=kept, retried=retried), report, clock)
+            batch = WriteBatch(encoder=encoder, kept=kept, retried=retried)
+            yield from written(session, batch, report, clock)
+            placed |= batch.placed
             progress.advance(len(kept))
-        return
+        return placed
     before = counts_of(report)
     with span("verify", clock) as counts:
         verdicts = VerdictBatches(session, candidates, report)
@@ -221,16 +239,18 @@ def settle(
             batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=retried)
             batch.rejected = batch.rejected if light else []
             yield from written(session, batch, report, clock)
+            placed |= batch.placed
             progress.advance(len(decided.decided))
             session.share_model_usage()
         after = counts_of(report)
         counts.update(candidates=len(candidates), **{name: after[name] - before[name] for name in _VERDICTS})
+    return placed
 
 
 def warn(report: BuildReport, session: Session) -> None:
     """Add warnings to a finished report."""
     with session.lock:
-        without = report.new > 0 and not session.space().preferences and (session.coarse or session.fine)
+        without = report.new > 0 and not session.space(look=False).preferences and (session.coarse or session.fine)
     if without:
         report.warnings.append(
             "The memory has no preferences: what comes is held by its text as long as there is room, and found by its"
@@ -288,11 +308,13 @@ def warn(report: BuildReport, session: Session) -> None:
         )
 
 
-def chunked(session: Session, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
-    """Return the items' chunks, and the ids of held chunks that their documents do not have any more."""
+def chunked(session: Session, items: Sequence[Item]) -> list[Item]:
+    """Return the items' chunks."""
+    if session.chunker is None:
+        return list(items)
     chunks: list[Item] = []
     for item in items:
-        pieces = [item.text] if session.chunker is None else session.chunker.chunks(item.text)
+        pieces = session.chunker.chunks(item.text)
         if len(pieces) == 1:
             chunks.append(item if pieces[0] == item.text else replace(item, text=pieces[0]))
             continue
@@ -304,43 +326,95 @@ def chunked(session: Session, items: Sequence[Item]) -> tuple[list[Item], list[s
             )
             for number, piece in enumerate(pieces)
         ]
-    stale: list[str] = []
-    for chunk in chunks if session.store.items.holds_chunks(session.namespace) else []:
+    return chunks
+
+
+def _stale(session: Session, space: Namespace, chunks: Sequence[Item]) -> list[str]:
+    """Return the ids of held chunks that the documents of these chunks do not have any more."""
+    waiting = space.has_rows("pending")
+    if not waiting and not space.has_rows("items"):
+        return []
+    firsts: dict[str, int] = {}
+    for chunk in chunks:
         number, count = chunk.metadata.get("chunk"), chunk.metadata.get("chunks")
         if number is None or count is None:
-            stale += session.store.items.chunks_from(session.namespace, chunk.id, 0)
+            firsts[chunk.id] = 0
         elif number == 0 and chunk.id.endswith("#0"):
-            stale += session.store.items.chunks_from(session.namespace, chunk.id[:-2], count)
-    return chunks, stale
+            firsts[chunk.id[:-2]] = count
+    return session.store.items.chunks_from(session.namespace, firsts, waiting=waiting)
 
 
-def _fresh(session: Session, space: Namespace, items: list[Item]) -> tuple[list[Item], int, int, int]:
-    """Return the items that are new in this version (of several with one id, the last).
+class _LookedUp(NamedTuple):
+    """What the memory knows of some chunks, from one state of the file.
 
-    Also how many are held already, how many the ledger knows, and how many wait.
+    Attributes:
+        encoder, preferences, vectors: Those in force, with E(p), shape `(m, d)`.
+        fresh: The chunks that are new in this version; of several with one id, the last.
+        versions: Digests of all chunks, by id.
+        stale: Ids of held chunks that their documents do not have any more.
     """
-    known = session.store.items.known(session.namespace, [item.id for item in items])
-    latest = {item.id: item for item in items}
-    versions = {item.id: version_of(item) for item in latest.values()}
+
+    encoder: Encoder
+    preferences: list[Preference]
+    vectors: FloatArray
+    fresh: list[Item]
+    versions: dict[str, bytes]
+    stale: list[str]
+
+
+def _looked_up(session: Session, chunks: list[Item], report: BuildReport) -> _LookedUp:
+    """Look chunks up, count those that are known in a report, and remove first what has expired."""
+    with session.lock:
+        with session.store.reading():
+            if not has_expired(session, space := session.space()):
+                return _compared(session, space, chunks, report)
+        drop_expired(session)
+        with session.store.reading():
+            return _compared(session, session.space(), chunks, report)
+
+
+def _compared(session: Session, space: Namespace, chunks: list[Item], report: BuildReport) -> _LookedUp:
+    latest = {item.id: item for item in chunks}
+    report.seen += len(chunks)
+    report.duplicates += len(chunks) - len(latest)
+    versions = {key: version_of(item) for key, item in latest.items()}
+    return _LookedUp(
+        encoder=session.encoder,
+        preferences=list(space.preferences),
+        vectors=space.vectors,
+        fresh=_fresh(session, space, latest, versions, report),
+        versions=versions,
+        stale=_stale(session, space, chunks),
+    )
+
+
+def _fresh(
+    session: Session, space: Namespace, latest: Mapping[str, Item], versions: Mapping[str, bytes], report: BuildReport
+) -> list[Item]:
+    """Return the items that are new in this version, and count the others."""
+    known = session.store.items.known(session.namespace, list(latest), waiting=space.has_rows("pending"))
     current = {
         key
         for key, held in known.items()
         # A fact of the user stays one, though its text comes as an item.
         if held.digest == versions[key] or (held.item.fact and held.item.text == latest[key].text)
     }
-    waiting = sum(known[key].waits for key in current)
     other = [item for item in latest.values() if item.id not in current]
-    if not other or session.store.seen.kept == 0:
-        return other, len(items) - len(other), 0, waiting
+    report.waiting += sum(known[key].waits for key in current)
+    report.duplicates += len(current)
+    if not other or not space.has_rows("ledger"):
+        return other
     seen = space.was_seen([versions[item.id] for item in other])
     # One whose earlier version is held replaces it, whatever was decided about it before.
     fresh = [item for item, before in zip(other, seen, strict=True) if not before or item.id in known]
-    return fresh, len(items) - len(other), len(other) - len(fresh), waiting
+    report.known += len(other) - len(fresh)
+    return fresh
 
 
 def _below_tau(
     session: Session,
     rejected: Sequence[tuple[Item, FloatArray]],
+    versions: Mapping[str, bytes],
     preferences: Sequence[Preference],
     vectors: FloatArray,
 ) -> list[tuple[bytes, NotKept]]:
@@ -348,9 +422,8 @@ def _below_tau(
     limit = session.store.seen.records_room()
     if not limit or not preferences:
         return []
-    versions = ((version_of(item), item, embedding) for item, embedding in rejected)
     records = []
-    for version, item, embedding in sorted(versions, key=lambda one: (one[0], one[1].id))[:limit]:
+    for item, embedding in sorted(rejected, key=lambda one: (versions[one[0].id], one[0].id))[:limit]:
         near = vectors @ embedding
         record = NotKept(
             item_id=item.id,
@@ -360,7 +433,7 @@ def _below_tau(
             preference=preferences[int(near.argmax())].text,
             similarity=float(near.max()),
         )
-        records.append((version, record))
+        records.append((versions[item.id], record))
     return records
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import NoPreferencesError
+from epic_memory.pipeline.coarse_filter import expanded_phrases
 from epic_memory.pipeline.commit import WriteBatch
-from epic_memory.pipeline.expanded import expanded_phrases
 from epic_memory.pipeline.ingest import coarse_stage, resolve_keep_rate
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, count_undecided, forget_gone, remember
@@ -16,7 +16,6 @@ from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.progress import Progress
 from epic_memory.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Verdict
 from epic_memory.types.verdicts import Judged
-from epic_memory.verification.base import base_verifier
 
 JUDGED_AT_ONCE = 64
 """How many items are judged before the first of them is handed out."""
@@ -31,7 +30,7 @@ def judge_batch(
         NoPreferencesError: if there are no preferences to judge by.
         ReadOnlyError: if a model is to be asked and what it says cannot be remembered.
     """
-    if session.fine and base_verifier(session.verifier).cached:
+    if session.fine and session.base.cached:
         session.store.check_writable()
     with session.lock, session.store.reading():
         encoder, space = session.encoder, session.space()

@@ -38,7 +38,7 @@ def admitted(
     """
     if session.reserve == 0 or not rejected:
         return [], []
-    rows = _light_rows(space)
+    rows = sorted(space.light_rows)
     vectors = np.stack([vector for _, vector in rejected])
     held_vectors = space.texts.vectors[space.texts.places(rows)]
     every = _worth(space, np.concatenate([vectors, held_vectors]))
@@ -85,7 +85,7 @@ def trim(session: Session, needed: int = 0) -> int:
 def leave(session: Session, octets: int) -> int:
     """Remove the least of the light tier until so many bytes are free; return how many items went."""
     with session.changing(session.encoder, committed := CommittedRows()) as space:
-        rows = _light_rows(space)
+        rows = sorted(space.light_rows)
         if not rows:
             return 0
         order = np.argsort(_worth(space, space.texts.vectors[space.texts.places(rows)]), kind="stable").tolist()
@@ -148,8 +148,3 @@ def _worth(space: Namespace, vectors: FloatArray) -> FloatArray:
         worth[places] -= np.float32(_CROWDED) * np.maximum(ranks / share - 1.0, 0.0).astype(np.float32)
     weighed: FloatArray = worth
     return weighed
-
-
-def _light_rows(space: Namespace) -> list[int]:
-    """Return the rows of what the light tier may let go, which facts of the user do not belong to."""
-    return sorted(set(space.texts.rows.tolist()).difference(space.rows_of, space.facts))

@@ -22,10 +22,8 @@ from typing import TypeAlias
 from epic_memory.encoders.base import Encoder, default_tau, taus_for_recall
 from epic_memory.errors import EpicError, InvalidInputError, StoreError
 from epic_memory.pipeline.aspects import reread_preferences
-from epic_memory.pipeline.coarse_filter import Expanded, candidate_of, similarity
-from epic_memory.pipeline.commit import WriteBatch
-from epic_memory.pipeline.eviction import written
-from epic_memory.pipeline.expanded import expanded_phrases
+from epic_memory.pipeline.coarse_filter import Expanded, candidate_of, expanded_phrases, similarity
+from epic_memory.pipeline.commit import WriteBatch, written
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of
 from epic_memory.runtime.background import WaitFor
@@ -34,7 +32,7 @@ from epic_memory.storage.namespace import Namespace
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types import BuildReport, Candidate, Decision, Preference
 from epic_memory.types.weights import StageWeights
-from epic_memory.verification.base import EMBEDDED, base_verifier
+from epic_memory.verification.base import EMBEDDED
 
 FOUND = 8
 """How many of the texts found are judged."""
@@ -79,13 +77,7 @@ def checked_on_demand(on_demand: object) -> float | None:
 
 def judges_on_demand(session: Session) -> bool:
     """Tell whether texts that a question finds are to be judged: there is a model, and its verdicts can be kept."""
-    return (
-        session.on_demand is not None
-        and session.fine
-        and base_verifier(session.verifier).cached
-        and session.store.writable
-        and session.store.verdicts.kept > 0
-    )
+    return session.fine and session.base.cached and session.store.writable and session.store.verdicts.kept > 0
 
 
 def unjudged(

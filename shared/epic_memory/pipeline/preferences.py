@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from epic_memory.encoders.base import Embed
+import numpy as np
+
+from epic_memory.encoders.base import Embed, Encoder
 from epic_memory.errors import DuplicatePreferenceError, EpicError, InvalidInputError, RetryQueueFullError
 from epic_memory.pipeline.aspects import read_preferences, reread_preferences, restate
-from epic_memory.pipeline.coarse_filter import Expanded, broken_in, candidate_of, coarse_filter
-from epic_memory.pipeline.commit import WriteBatch
-from epic_memory.pipeline.eviction import written
-from epic_memory.pipeline.expanded import expanded_phrases
+from epic_memory.pipeline.coarse_filter import (
+    Expanded,
+    broken_in,
+    candidate_of,
+    coarse_filter,
+    expanded_phrases,
+    similarity,
+)
+from epic_memory.pipeline.commit import WriteBatch, written
 from epic_memory.pipeline.expiry import drop_expired, take_away
 from epic_memory.pipeline.ingest import settle
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of, remember, unverified
+from epic_memory.preferences.evidence import broken_by
 from epic_memory.preferences.foreign import warn_of_unread
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.progress import Progress
 from epic_memory.storage.codecs import rounded
-from epic_memory.storage.namespace import Namespace
-from epic_memory.types import BuildReport, Candidate, FloatArray, Item, Preference
+from epic_memory.storage.namespace import CommittedRows, Namespace
+from epic_memory.storage.tables.entries import PlacedEntry
+from epic_memory.types import BuildReport, Candidate, FloatArray, Preference
+
+# Standard deviations, times the root of the dimension, that a cosine with E(x) as it is stored may differ at most.
+_CODED = 1.0
 
 
 class NewPreference(NamedTuple):
@@ -111,22 +123,19 @@ def _introduce(
     drop_expired(session)
     with session.lock:
         _check_new(session.space(), preference, replacing)
-        encoder, items = session.encoder, _texts(session)
+        encoder, versions = session.encoder, session.store.items.versions(session.namespace)
         if also is not None and session.budget is not None and session.reserve:
             # It comes into force at once, and what it holds piece by piece: all items are as if they came late, and
             # the light tier has those of the old one meanwhile.
-            items = []
+            versions = {}
     yield from reread_preferences(session, report)
     ((preference, unread),) = yield from read_preferences(session, [preference], report)
     warn_of_unread(report, [preference], encoder)
     # As the file will give it back: later items are matched with that.
     vectors: FloatArray = rounded((yield Embed(encoder, [preference.text], "embedding")))
-    embeddings: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
     expanded = yield from expanded_phrases(session, encoder, [preference])
-    started = time.perf_counter()
-    candidates = _matching(session, items, embeddings, preference, vectors, expanded)
-    started = clock.add("coarse filter", started)
-    report.seen, report.passed = len(items), len(candidates)
+    candidates = yield from _matching(session, encoder, versions, preference, vectors, expanded, clock)
+    report.seen, report.passed = len(versions), len(candidates)
     batch = WriteBatch(encoder=encoder)
     progress.expect(len(candidates))
     if session.fine:
@@ -141,25 +150,22 @@ def _introduce(
     else:
         batch.kept = [unverified(candidate) for candidate in candidates]
     new = NewPreference(preference, vectors[0], unread, replacing, also)
-    yield from _put_in_force(session, new, batch, report, clock)
+    yield from _put_in_force(session, new, batch, versions, report, clock)
     # Items that came while the others were being verified.
-    seen = {item.id: item for item in items}
     with session.lock:
-        late = [item for item in _texts(session) if seen.get(item.id) != item]
-    embeddings = yield Embed(encoder, [item.content for item in late], "embedding")
-    late_candidates = _matching(session, late, embeddings, preference, vectors, expanded)
-    yield from settle(
-        session, encoder, late_candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True
-    )
-
-
-def _texts(session: Session) -> list[Item]:
-    """Return what is held and may be kept for a preference: all items but the facts of the user."""
-    return [item for item in session.store.items.all(session.namespace) if not item.fact]
+        now = session.store.items.versions(session.namespace)
+    late = {row: version for row, version in now.items() if versions.get(row) != version}
+    candidates = yield from _matching(session, encoder, late, preference, vectors, expanded, clock)
+    yield from settle(session, encoder, candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
 
 
 def _put_in_force(
-    session: Session, new: NewPreference, batch: WriteBatch, report: BuildReport, clock: Clock
+    session: Session,
+    new: NewPreference,
+    batch: WriteBatch,
+    versions: Mapping[int, int],
+    report: BuildReport,
+    clock: Clock,
 ) -> Effects[None]:
     """Write a preference with all that it holds, in place of another's: at once, or under a budget piece by piece.
 
@@ -170,13 +176,17 @@ def _put_in_force(
     # Two of one id cannot stand side by side.
     same = replacing is not None and replacing.id == new.preference.id
     at_once = session.budget is None or (new.also is not None and session.reserve > 0) or same
-    with session.changing(batch.encoder) as space:
+    with session.changing(batch.encoder, rows := CommittedRows(preferences=True, forgotten=True)) as space:
+        rows.incomplete = replacing is not None
         _check_new(space, new.preference, replacing)
         _check_queue(session, new.preference, batch)
         if at_once:
-            _write(session, space, new, batch, report)
+            _write(session, space, new, batch, versions, rows)
+            report.kept += len({row for entries in rows.entries for row in entries.items})
+            report.entries += sum(len(entries.rows) for entries in rows.entries)
         else:
-            _write(session, space, new._replace(replacing=None, also=None), WriteBatch(encoder=batch.encoder), report)
+            first = new._replace(replacing=None, also=None)
+            _write(session, space, first, WriteBatch(encoder=batch.encoder), versions, rows)
             if replacing is not None:
                 _place_after(session, space, replacing, new.preference)
     clock.add("index", started)
@@ -208,21 +218,43 @@ def _place_after(session: Session, space: Namespace, first: Preference, then: Pr
 
 def _matching(
     session: Session,
-    items: list[Item],
-    embeddings: FloatArray,
+    encoder: Encoder,
+    versions: Mapping[int, int],
     preference: Preference,
     vectors: FloatArray,
     expanded: Sequence[Expanded],
-) -> list[Candidate]:
-    if not items or not (session.coarse or session.fine):
+    clock: Clock,
+) -> Effects[list[Candidate]]:
+    """Return the items in some rows that pass the coarse filter of a preference.
+
+    Only those are read and embedded that are near to it by E(x) as the file keeps it, which differs little from E(x).
+    """
+    if not versions or not (session.coarse or session.fine):
         return []
-    tau = session.taus([preference]) if session.coarse else -1.0
+    tau = session.taus([preference]) if session.coarse else np.full(1, -1.0, dtype=np.float32)
+    with session.lock:
+        space, rows = session.space(look=False), np.fromiter(versions, dtype=np.int64)
+        if session.coarse and not broken_by(preference.expansion):
+            places = space.texts.places(rows)
+            near = similarity(space.texts.vectors[places], vectors, expanded)[:, 0]
+            rows = rows[(places < 0) | (near >= tau - _CODED / np.sqrt(encoder.dimension))]
+        items = list(session.store.items.at(rows.tolist()).values())
+    embeddings: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
+    started = time.perf_counter()
     named = broken_in([item.content for item in items], [preference])
-    rows = coarse_filter(embeddings, vectors, tau, expanded=expanded, named=named).passed
-    return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in rows]
+    passed = coarse_filter(embeddings, vectors, tau, expanded=expanded, named=named).passed
+    clock.add("coarse filter", started)
+    return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in passed]
 
 
-def _write(session: Session, space: Namespace, new: NewPreference, batch: WriteBatch, report: BuildReport) -> None:
+def _write(
+    session: Session,
+    space: Namespace,
+    new: NewPreference,
+    batch: WriteBatch,
+    versions: Mapping[int, int],
+    rows: CommittedRows,
+) -> None:
     """Write a preference and what it holds, and take out the one it replaces."""
     store, namespace = session.store, session.namespace
     position: int | None = None
@@ -233,16 +265,18 @@ def _write(session: Session, space: Namespace, new: NewPreference, batch: WriteB
     preference = store.preferences.add(namespace, new.preference, new.vector, position=position, unread=new.unread)
     # What was discarded was discarded under the others.
     store.seen.clear(namespace)
-    for kept in batch.kept:
-        known = store.items.known(namespace, [kept.item.id]).get(kept.item.id)
-        row = store.items.row(namespace, kept.item.id)
-        if row is None or known is None or known.item.text != kept.item.text:
-            continue  # gone, or another text by now
-        store.items.promote(row)
-        report.kept += 1
-        for entry in kept.entries:
-            store.entries.add(row, preference, entry)
-            report.entries += 1
+    # What has gone, or has another text by now, is left out.
+    now = store.items.versions(namespace) if batch.kept else {}
+    row_of = store.items.rows_of(namespace, [kept.item.id for kept in batch.kept])
+    placed = [
+        PlacedEntry(entry, row, preference, (kept.item.text, new.preference.text))
+        for kept in batch.kept
+        if (row := row_of.get(kept.item.id)) is not None and now.get(row, -1) == versions.get(row)
+        for entry in kept.entries
+    ]
+    if placed:
+        store.items.promote([one.item for one in placed])
+        rows.entries.append(store.entries.put_all(placed))
     for item, reason, ids in batch.undecided:
         store.retry_queue.put(namespace, item, reason, ids)
     # Last: an item that only the old preference held may be held by the new one.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_memory.pipeline.candidates import Candidates, Shelf, least_topic, vectors_of
+from epic_memory.pipeline.candidates import Candidates, Shelf, least_topic
 from epic_memory.steering.query_steering import QuerySteering
 from epic_memory.steering.question_kind import QuestionKind, recalls
 from epic_memory.steering.ranking import Verdicts, votes
@@ -55,19 +55,17 @@ def chosen_for(
     relevant = found.only(found.topics >= least)
     if not relevant.rows:
         return steering.choose(query, only=only, names=names, kind=kind)
-    stances = [shelf.stances(row) for row in relevant.rows]
     return steering.choose(
         query,
         only=only,
-        candidates=vectors_of(shelf, relevant),
+        candidates=relevant.vectors,
         names=names,
         kind=kind,
-        votes=votes(stances, relevant.topics, steering.preferences),
+        votes=votes(relevant.stances, relevant.topics, steering.preferences),
     )
 
 
 def verdicts_on(
-    shelf: Shelf,
     found: Candidates,
     steering: QuerySteering,
     chosen: Chosen,
@@ -78,7 +76,6 @@ def verdicts_on(
     """Return the stances of candidates to the preferences of a search.
 
     Args:
-        shelf: What was searched.
         found: The candidates.
         steering: By the preferences.
         chosen: Those that matter to the query.
@@ -89,8 +86,7 @@ def verdicts_on(
         steering.preferences[row].id: chosen.strength * weight
         for row, weight in zip(chosen.rows, chosen.weights, strict=True)
     }
-    stances = [shelf.stances(row) for row in found.rows]
-    return Verdicts.of(stances, steering.preferences, weights, not recalls(kind), only=only)
+    return Verdicts.of(found.stances, steering.preferences, weights, not recalls(kind), only=only)
 
 
 def ranked(
@@ -121,7 +117,7 @@ def ranked(
     scores = steering.score_found(
         query,
         topics,
-        vectors_of(shelf, found),
+        found.vectors,
         lambda preference, sides: shelf.texts.worded(found.rows, preference, sides),
         chosen,
         verdicts.bounds,
@@ -131,32 +127,34 @@ def ranked(
     return verdicts.ranked(total, topics)
 
 
-def distinct(shelf: Shelf, items: Sequence[int], order: Sequence[int], k: int) -> list[int]:
+def distinct(shelf: Shelf, found: Candidates, order: Sequence[int], k: int) -> list[int]:
     """Choose k places in an order; what repeats a better one or its source once too often only if there is no other.
 
     Args:
         shelf: What was searched.
-        items: Item rows.
-        order: Places in `items`, best first.
+        found: The candidates.
+        order: Places in them, best first.
         k: How many.
     """
     weights = RankingWeights.shipped()
     chosen: list[int] = []
     same: list[int] = []
     of_source: dict[str, int] = {}
-    taken = np.empty((min(k, len(items)), shelf.texts.dimension), dtype=np.float32)
+    known, bare = found.vectors, shelf.texts.places(found.rows) < 0
+    if bare.any():
+        known = np.where(bare[:, None], np.float32(0.0), known)  # an item without E(x) repeats none
+    taken = np.empty((min(k, len(order)), shelf.texts.dimension), dtype=np.float32)
     for place in order:
-        at = shelf.texts.place(items[place])
-        if at >= 0 and chosen and float((taken[: len(chosen)] @ shelf.texts.vectors[at]).max()) >= weights.same:
+        if chosen and float((taken[: len(chosen)] @ known[place]).max()) >= weights.same:
             same.append(place)
             continue
-        source = shelf.texts.metadata(items[place]).get(SOURCE)
+        source = shelf.texts.metadata(found.rows[place]).get(SOURCE)
         if isinstance(source, str):
             of_source[source] = of_source.get(source, 0) + 1
             if of_source[source] > k - k // weights.others:
                 same.append(place)
                 continue
-        taken[len(chosen)] = shelf.texts.vectors[at] if at >= 0 else 0.0
+        taken[len(chosen)] = known[place]
         chosen.append(place)
         if len(chosen) == k:
             break

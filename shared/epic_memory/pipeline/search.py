@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.encoders.base import Embed, Encoder
+from epic_memory.encoders.static import default_encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.filters import Filter
 from epic_memory.pipeline import candidates as finding
 from epic_memory.pipeline import ranking
 from epic_memory.pipeline.choice import checked_chooser, pool
 from epic_memory.pipeline.fallback import AskFallback, hits_of, merged
-from epic_memory.pipeline.hits import fact_hits, made_hits
 from epic_memory.pipeline.on_demand import FOUND, Unjudged, judged_in_time, judges_on_demand, unjudged
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects
@@ -29,11 +29,14 @@ from epic_memory.steering.relevance import default_floor
 from epic_memory.steering.signed import Chosen, QueryNames
 from epic_memory.storage.namespace import Namespace
 from epic_memory.storage.store import Store
-from epic_memory.types import FloatArray, Hit, Hits, Preference, checked_k, checked_text
+from epic_memory.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
 from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_mode, checked_stance_policy
 from epic_memory.types.results import Chooser, Ranking
 from epic_memory.types.validation import one_of
 from epic_memory.types.verdicts import penalties
+
+# Most facts of the user that a context shows.
+_FACTS = 3
 
 BY_VECTOR = "(a vector)"
 
@@ -107,7 +110,8 @@ def prepared(session: Session, namespace: str, mode: Mode) -> Effects[QuerySteer
 def _embedded(session: Session, asked: Search, encoder: Encoder) -> Effects[tuple[FloatArray, QueryNames | None]]:
     """Return E(q), and the query's proper names if preferences are called by others."""
     with session.lock:
-        words = session.steering_of(session.space(asked.namespace), asked.mode).names_apart(asked.query)
+        space = session.space(asked.namespace, look=False)
+        words = session.steering_of(space, asked.mode).names_apart(asked.query)
     vectors: FloatArray = yield Embed(encoder, [asked.query, *words], "embedding", query=True)
     return vectors[0], QueryNames(tuple(words), vectors[1:]) if words else None
 
@@ -226,24 +230,24 @@ def _found(
     candidates = finding.candidates(
         space, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed
     )
-    kind = asked.kind
+    kind = _kind_of(session, asked, steered.query)
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
     counts = asked.stance_policy != "any"
     least = finding.least_topic(session.encoder, candidates.topics, len(space.texts), min_score, kind, chosen.mattering)
     relevant = bool(least < np.inf and candidates.topics.max(initial=-np.inf) >= least)
     candidates = candidates.only(candidates.topics >= least)
-    verdicts = ranking.verdicts_on(space, candidates, steering, chosen, kind, only=positions) if counts else None
+    verdicts = ranking.verdicts_on(candidates, steering, chosen, kind, only=positions) if counts else None
     scores = ranking.ranked(space, candidates, steering, steered.query, chosen, verdicts)
     steered = steering.steered_by(chosen, steered.query, steered.vector, names=steered.names)
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
-    shown_first = ranking.distinct(space, candidates.rows, order, asked.k)
+    shown_first = ranking.distinct(space, candidates, order, asked.k)
     if asked.chooser is not None:
         shown_first = pool(asked.chooser, shown_first, order)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in shown_first]
     groups = [space.rows_of.get(item, []) for item, _ in best]
     hits = made_hits(session.store, space, steered.vector, best, groups, {}, allowed, candidates.earlier)
-    vectors = list(finding.vectors_of(space, candidates, [item for item, _ in best]))
+    vectors = list(candidates.vectors[shown_first])
     matters, shown = _matters(steering, steered, chosen), None
     if asked.chooser is not None:
         shown = asked.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, matters)
@@ -264,7 +268,11 @@ def _found(
         ),
         ranking=shown,
         unjudged=unjudged(session, space, [candidates.rows[place] for place in order[:FOUND]], matters)
-        if asked.mode == "signed" and counts and asked.namespace == session.namespace and judges_on_demand(session)
+        if session.on_demand is not None
+        and asked.mode == "signed"
+        and counts
+        and asked.namespace == session.namespace
+        and judges_on_demand(session)
         else (),
     )
 
@@ -304,13 +312,21 @@ def facts_by_text(session: Session, space: Namespace, asked: Search, vector: Flo
     """Return the facts of the user that are relevant to a query by their text alone, with their topics, best first."""
     where = asked.filter
     allowed = None if where is None else partial(space.items_matching, where)
-    return finding.facts_by_text(space, session.encoder, asked.words, vector, asked.kind, allowed)
+    return finding.facts_by_text(space, session.encoder, asked.words, vector, _kind_of(session, asked, vector), allowed)
 
 
 def _matters(steering: QuerySteering, steered: SteeredQuery, chosen: Chosen) -> list[tuple[Preference, float]]:
     if chosen.matters is not None:
         return list(chosen.matters)
     return [(one.preference, one.weight) for one in steered.preferences]
+
+
+def _kind_of(session: Session, asked: Search, vector: FloatArray) -> QuestionKind | None:
+    """Return the kind of the question, if it has words that tell; E(q) is not encoded again by the same encoder."""
+    if not asked.words:
+        return None
+    bundled = session.encoder.fingerprint == default_encoder().fingerprint
+    return question_kind(asked.words, vector if bundled else None)
 
 
 def _items_allowed(
@@ -407,6 +423,65 @@ def hits_at(
     items = [(space.item_of[row], score) for row, score in best]
     groups = [space.rows_of[item] for item, _ in items]
     return made_hits(store, space, vector, items, groups, cosines, allowed)
+
+
+def fact_hits(
+    store: Store,
+    space: Namespace,
+    vector: FloatArray,
+    facts: Sequence[tuple[int, float]],
+    earlier: Mapping[int, Sequence[int]] | None = None,
+) -> list[Hit]:
+    """Make hits of the best facts of the user, which have no entries."""
+    facts = facts[:_FACTS]
+    return made_hits(store, space, vector, facts, [[]] * len(facts), {}, None, earlier) if facts else []
+
+
+def made_hits(
+    store: Store,
+    space: Namespace,
+    vector: FloatArray,
+    best: Sequence[tuple[int, float]],
+    groups: Sequence[Sequence[int]],
+    cosines: Mapping[int, float],
+    allowed: NDArray[np.int64] | None,
+    earlier: Mapping[int, Sequence[int]] | None = None,
+) -> list[Hit]:
+    """Make hits of item rows with their scores, each with those of a group of entries that a search may find.
+
+    Facts that are held back for one of them (`earlier`, row to rows) are named in its hit.
+    """
+    earlier = earlier or {}
+    if allowed is not None:
+        allowed_rows = set(allowed.tolist())
+        groups = [[row for row in rows if row in allowed_rows] for rows in groups]
+    scores = {
+        row: cosines[row] if row in cosines else float(space.index.vector(row) @ vector)
+        for rows in groups
+        for row in rows
+    }
+    held = space.held([row for item, _ in best for row in (item, *earlier.get(item, ()))])
+    entries = space.entries(scores, held)
+    hits = []
+    for (item, score), rows in zip(best, groups, strict=True):
+        ordered = sorted(rows, key=scores.__getitem__, reverse=True)
+        hits.append(
+            Hit(
+                item=held[item].item,
+                score=score,
+                entries=tuple(_scored(entries[row], scores[row]) for row in ordered),
+                tier="fact" if item in space.facts else "light" if space.light(item) else "memory",
+                earlier=tuple(held[row].item for row in earlier.get(item, ())),
+            )
+        )
+    return hits
+
+
+def _scored(entry: MemoryEntry, score: float) -> MemoryEntry:
+    """Return an entry with its score; faster than `replace`, which checks and makes every field anew."""
+    made = object.__new__(MemoryEntry)
+    made.__dict__.update(entry.__dict__, score=score)
+    return made
 
 
 def best_entries(

@@ -26,7 +26,7 @@ from epic_memory.text.tagging import Tagger
 from epic_memory.types import BuildReport, FloatArray, Preference
 from epic_memory.types.digests import digest
 from epic_memory.types.modes import Mode
-from epic_memory.verification.base import Verifier, base_verifier
+from epic_memory.verification.base import BaseVerifier, Verifier, base_verifier
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
@@ -104,7 +104,8 @@ class Session:
     background: Background = field(default_factory=Background, repr=False)
     asked_on_demand: set[tuple[int, str]] = field(default_factory=set, repr=False)
     _seen_change: int = 0
-    _stamp: str = ""
+    _stamped: tuple[object, ...] = ()
+    _asked: tuple[Verifier, BaseVerifier] | None = None
     _uses: dict[int, tuple[int, int]] = field(default_factory=dict)
     _searches: int = 0
     _changing: bool = False
@@ -119,9 +120,16 @@ class Session:
         return (by_recall or (default_tau(self.encoder),))[0] if self.own_tau is None else self.own_tau
 
     @property
+    def base(self) -> BaseVerifier:
+        """The verifier with all methods, made once for each."""
+        if self._asked is None or self._asked[0] is not self.verifier:
+            self._asked = self.verifier, base_verifier(self.verifier)
+        return self._asked[1]
+
+    @property
     def _taus_by_recall(self) -> tuple[float, float] | None:
         """The thresholds with which a model judges a share of what matters; None where no model judges."""
-        by_model = self.own_tau is None and self.keep_rate is None and base_verifier(self.verifier).cached
+        by_model = self.own_tau is None and self.keep_rate is None and self.base.cached
         return taus_for_recall(self.encoder, self.coarse_recall) if by_model and self.coarse_recall else None
 
     def taus(self, preferences: Sequence[Preference]) -> FloatArray:
@@ -132,15 +140,21 @@ class Session:
     @property
     def reader(self) -> Reader | None:
         """The model that reads and expands preferences; None if there is none."""
-        return reader_among(self.verifier, self.expander)
+        return self.base.aspect_reader if self.expander is None else self.expander
 
     @property
     def borrows(self) -> bool:
         """True if a preference without an expansion borrows from the bundled library."""
         return self.expansions != "off" and borrows(self.encoder)
 
-    def space(self, namespace: str | None = None) -> Namespace:
-        """Return the loaded namespace, with what another process has written. Call it under the lock."""
+    def space(self, namespace: str | None = None, *, look: bool = True) -> Namespace:
+        """Return the loaded namespace, with what another process has written. Call it under the lock.
+
+        Without `look` it is as it was last, unless it has changed since in this process.
+        """
+        known = None if look else self.spaces.get(self.namespace if namespace is None else namespace)
+        if known is not None and not known.stale:
+            return known
         with self.store.reading():
             change = self.store.changed_elsewhere()
             if change != self._seen_change:
@@ -148,7 +162,7 @@ class Session:
                 self._read_budget()
                 self._seen_change = change
                 self.mark_stale()
-                self._stamp = ""
+                self._stamped = ()
                 self.store.verdicts.recount()
             name = self.namespace if namespace is None else namespace
             space = self.spaces.get(name)
@@ -226,11 +240,11 @@ class Session:
                 try:
                     self._changing = True
                     yield space
-                    added = None if rows is None or rows.incomplete else space.read(rows)
+                    tables = None if rows is None or rows.incomplete else self.store.contents()
                 finally:
                     self._changing = False
-            if rows is not None and added is not None:
-                space.apply(rows, added)
+            if rows is not None and tables is not None:
+                space.apply(rows, tables)
 
     def count_uses(self, rows: Iterable[int]) -> None:
         """Count that a search returned entries; written now and then. Call it under the lock."""
@@ -264,22 +278,24 @@ class Session:
             with store.transaction(wait=False):
                 budget.exchange(store.meta().get(MODEL_BUDGET), lambda record: store.set_meta(**{MODEL_BUDGET: record}))
 
+    def _deciding(self) -> tuple[object, ...]:
+        """Return what decides which items are kept."""
+        how = (self.tau, self.coarse, self.fine, self.reserve)
+        return (self.encoder.fingerprint, *how, self.verifier.name, self.base.threshold)
+
     def stamp_ledger(self) -> None:
         """Clear the ledger if encoder, tau or verifier changed since it was written."""
-        threshold = base_verifier(self.verifier).threshold
-        how = (self.tau, self.coarse, self.fine, self.reserve)
-        settings = (self.encoder.fingerprint, *how, self.verifier.name, threshold)
+        if self.store.seen.kept == 0 or (settings := self._deciding()) == self._stamped:
+            return
         stamp = digest(*map(str, settings), size=8).hex()
         key = f"ledger/{self.namespace}"
-        if stamp == self._stamp or self.store.seen.kept == 0:
-            return
         with self.lock:
             if self.store.meta().get(key) != stamp:
                 with self.store.transaction():
                     self.store.seen.clear(self.namespace)
                     self.store.set_meta(**{key: stamp})
                 self.mark_stale()
-        self._stamp = stamp
+        self._stamped = settings
 
     def check_encoder(self) -> None:
         """Refuse a file that was embedded by another encoder.

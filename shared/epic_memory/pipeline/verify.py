@@ -15,6 +15,7 @@ from epic_memory.runtime.effects import Effects
 from epic_memory.runtime.streaming import AnswerStream, Batch, NextBatch
 from epic_memory.storage.tables.entries import NewEntry, verifier_number
 from epic_memory.storage.tables.items import version_of
+from epic_memory.storage.tables.verdicts import Recalled
 from epic_memory.types import (
     BuildReport,
     Candidate,
@@ -57,8 +58,8 @@ class VerdictBatches:
     def __init__(self, session: Session, candidates: Sequence[Candidate], report: BuildReport) -> None:
         self.verifier = verifier = session.verifier
         self._report = report
-        remembers = base_verifier(verifier).cached
-        self._caching = caching = remembers and session.store.verdicts.kept > 0
+        remembers = session.base.cached
+        caching = remembers and session.store.verdicts.kept > 0
         self._alike: dict[Hashable, list[Candidate]] = {}
         for candidate in candidates:
             self._alike.setdefault(_asked_as(candidate) if caching else id(candidate), []).append(candidate)
@@ -67,11 +68,13 @@ class VerdictBatches:
             with session.lock, session.store.transaction():
                 session.store.set_meta(**{f"verifier/{session.namespace}": verifier.name})
             session.verified_by = verifier.name
-        with session.lock:
-            self._recalled = session.store.verdicts.recall(session.namespace, verifier.name, chosen if caching else [])
-        report.cached += self._recalled.pairs
-        self._known = list(self._recalled.known)
-        self._asked = self._recalled.asked if caching else chosen
+        self._recalled: Recalled | None = None
+        if caching:
+            with session.lock:
+                self._recalled = session.store.verdicts.recall(session.namespace, verifier.name, chosen)
+            report.cached += self._recalled.pairs
+        self._known = [] if self._recalled is None else list(self._recalled.known)
+        self._asked = chosen if self._recalled is None else self._recalled.asked
         self._waiting = set(range(len(self._asked)))
         self._stream = verdicts_on(self._asked, verifier)
 
@@ -93,13 +96,12 @@ class VerdictBatches:
             failed = Verdict(decision=Decision.UNDECIDED, rationale=batch.failure or "no verdict")
             new += [(self._asked[position], failed) for position in sorted(self._waiting)]
             self._waiting.clear()
-        whole = [self._recalled.completed(*one) for one in new]
-        return VerdictBatch(self._for_all(whole), new if self._caching else [])
+        if self._recalled is None:
+            return VerdictBatch(new, [])
+        return VerdictBatch(self._for_all([self._recalled.completed(*one) for one in new]), new)
 
     def _for_all(self, decided: Decided) -> Decided:
         """Give every candidate with the same text and preferences the same verdict."""
-        if not self._caching:
-            return decided
         return [(same, verdict) for candidate, verdict in decided for same in self._alike[_asked_as(candidate)]]
 
 

@@ -15,6 +15,7 @@ from epic_memory.types.metadata import dumped_metadata
 Items: TypeAlias = str | Item | Iterable[str | Item]
 
 _BATCH = 512
+_MADE_ONCE = 8 * _BATCH
 # Most seconds that the first item of a batch waits for the others.
 _WAIT = 0.5
 
@@ -50,11 +51,15 @@ def batches(items: Any, size: int | None = None) -> Iterator[list[Item]]:
         raise InvalidInputError(f"add takes texts or Items, not {type(items).__name__}.")
     size = _BATCH if size is None else size
     if isinstance(items, (list, tuple)):
-        given = tuple(items)
-        for start in range(0, len(given), size):
+        given, starts = tuple(items), range(0, len(items), size)
+        if len(given) <= _MADE_ONCE:
+            made = coerced(given)
+            yield from (made[start : start + size] for start in starts)
+            return
+        for start in starts:
             # A million texts take far less memory than a million items: those are made for a batch, and again later.
             coerced(given[start : start + size], start)
-        yield from (coerced(given[start : start + size], start) for start in range(0, len(given), size))
+        yield from (coerced(given[start : start + size], start) for start in starts)
         return
     taken, began = 0, 0.0
     waiting: list[Any] = []

@@ -106,14 +106,29 @@ def _model() -> _Model:
     )
 
 
+def question_kind(question: str, vector: FloatArray | None = None) -> QuestionKind | None:
+    """Return the kind of a question; None if too few of its words are known, as in another language.
+
+    Args:
+        question: The question.
+        vector: Its embedding by the bundled encoder, shape `(d,)`, if it is known.
+    """
+    return _kind_of(question) if vector is None or len(question) > _READ else _likely(question, vector)
+
+
 @lru_cache(maxsize=1024)
-def question_kind(question: str) -> QuestionKind | None:
-    """Return the kind of a question; None if too few of its words are known, as in another language."""
+def _kind_of(question: str) -> QuestionKind | None:
+    return _likely(question, None)
+
+
+def _likely(question: str, vector: FloatArray | None) -> QuestionKind | None:
     model, found = _model(), features_of(question)
     single = [word for word in found if " " not in word and word[0] not in "^#?!"]
     if not single or sum(word in model.words for word in single) < QuestionWeights.shipped().least_known * len(single):
         return None
-    odds = model.bias + default_encoder().encode([question[:_READ]])[0] @ model.embedding
+    if vector is None:
+        vector = default_encoder().encode([question[:_READ]])[0]
+    odds = model.bias + vector @ model.embedding
     for word in found:
         if word in model.words:
             odds = odds + model.words[word]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -153,6 +153,12 @@ class Verdicts:
             firmness=np.array([*(aspects_of(one).firmness for one in preferences), 0.5], dtype=np.float32),
             weights=np.array([*(weights.get(one.id, 0.0) for one in preferences), 0.0], dtype=np.float32),
             decide=decide,
+        )
+
+    def only(self, keep: NDArray[np.bool_]) -> Verdicts:
+        """Return the verdicts on some of the texts."""
+        return replace(
+            self, stances={stance: of_all[keep] for stance, of_all in self.stances.items()}, judged=self.judged[keep]
         )
 
     @property

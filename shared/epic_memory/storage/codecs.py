@@ -37,26 +37,39 @@ _LEVELS = 511
 _ZERO = 512
 # The step between 16 even levels with the least error for numbers with a standard deviation of one.
 _STEP = 0.3352
+_BLOCK = 1024
 # Larger than the difference between sums in different orders.
 _EDGE = 1e-9
 
 
 def checksum(*columns: Any) -> int:
     """Return a CRC-32 of columns as SQLite returns them, including their types: text, bytes, integers, floats, None."""
-    return zlib.crc32(
-        b"\x00".join(
-            [
-                b"b" + column
-                if isinstance(column, bytes)
-                else b"s" + column.encode()
-                if isinstance(column, str)
-                else b"%d" % column
-                if type(column) is int
-                else repr(column).encode()
-                for column in columns
-            ]
-        )
-    )
+    return zlib.crc32(b"\x00".join(map(_tagged, columns)))
+
+
+def checksums(columns: Sequence[Sequence[Any]]) -> list[int]:
+    """Return the `checksum` of each of several rows, which are given as columns of the same length."""
+    forms, parts = list[bytes](), list[Sequence[Any]]()
+    for column in columns:
+        kinds = set(map(type, column))
+        if kinds == {bytes}:
+            forms.append(b"b%b")
+            parts.append(column)
+        elif kinds.isdisjoint((str, bytes)):
+            forms.append(b"%a")
+            parts.append(column)
+        else:
+            forms.append(b"%b")
+            texts = kinds == {str}
+            parts.append([b"s" + value.encode() if texts else _tagged(value) for value in column])
+    form = b"\x00".join(forms)
+    return [zlib.crc32(form % row) for row in zip(*parts, strict=True)]
+
+
+def _tagged(value: Any) -> bytes:
+    if type(value) is str:
+        return b"s" + value.encode()
+    return b"b" + value if type(value) is bytes else repr(value).encode()
 
 
 def deflated(text: str) -> str | bytes:
@@ -190,25 +203,33 @@ def unpacked(codes: Sequence[bytes], dimension: int) -> FloatArray:
     """
     small = bool(codes) and isinstance(codes[0], bytes) and len(codes[0]) == code_length(dimension, small=True)
     length = code_length(dimension, small=small)
-    if any(not isinstance(code, bytes) or len(code) != length for code in codes):
+    if not set(map(type, codes)) <= {bytes} or not set(map(len, codes)) <= {length}:
         raise ValueError(f"a vector has not the length {dimension}")
-    if small:
-        halves = np.frombuffer(b"".join(codes), dtype=np.uint8).reshape(len(codes), length)
-        levels = np.empty((len(codes), 2 * length), dtype=np.float32)
-        levels[:, ::2], levels[:, 1::2] = halves & 15, halves >> 4
-        levels -= 7.5
-        return _normalised(levels[:, :dimension] @ _rotation(dimension)[0].T)
-    octets = np.frombuffer(b"".join(codes), dtype=np.uint8).reshape(len(codes), length // 5, 5)
-    upper = (octets[..., 4:] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3
-    levels = octets[..., :4].astype(np.float32) + 256.0 * upper.astype(np.float32) - _ZERO
-    return _normalised(levels.reshape(len(codes), 4 * length // 5)[:, :dimension])
-
-
-def _normalised(vectors: FloatArray) -> FloatArray:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    norms[norms == 0.0] = 1.0
-    unit: FloatArray = np.ascontiguousarray(vectors / norms, dtype=np.float32)
+    octets = np.frombuffer(b"".join(codes), dtype=np.uint8).reshape(len(codes), length)
+    unit = np.empty((len(codes), dimension), dtype=np.float32)
+    # In blocks that stay in the processor's cache.
+    for start in range(0, len(codes), _BLOCK):
+        block = octets[start : start + _BLOCK]
+        vectors = _levels_of(block, small=small)[:, :dimension]
+        if small:
+            vectors = vectors @ _rotation(dimension)[0].T
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        norms[norms == 0.0] = 1.0
+        np.divide(vectors, norms, out=unit[start : start + _BLOCK])
     return unit
+
+
+def _levels_of(octets: NDArray[np.uint8], *, small: bool) -> FloatArray:
+    """Return the levels of codes, around zero."""
+    count, length = octets.shape
+    if small:
+        levels = np.empty((count, 2 * length), dtype=np.float32)
+        levels[:, ::2], levels[:, 1::2] = octets & 15, octets >> 4
+        return np.subtract(levels, np.float32(7.5), out=levels)
+    fives = octets.reshape(count, length // 5, 5)
+    upper = (fives[..., 4:] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3
+    whole = fives[..., :4] + (upper.astype(np.int16) << 8)
+    return (whole.reshape(count, 4 * length // 5) - np.int16(_ZERO)).astype(np.float32)
 
 
 def rounded(vectors: FloatArray, *, small: bool = False) -> FloatArray:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +14,13 @@ from numpy.typing import NDArray
 from epic_memory.encoders.base import Encoder
 from epic_memory.errors import InvalidInputError, UnknownPreferenceError
 from epic_memory.filters import Filter
-from epic_memory.storage.store import Store
+from epic_memory.storage.store import APART, Contents, Store
 from epic_memory.storage.tables.entries import EntryRows
-from epic_memory.storage.tables.items import HeldItem
+from epic_memory.storage.tables.items import HeldItem, TextRows
 from epic_memory.storage.tables.seen import numbers
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex
-from epic_memory.types import FloatArray, MemoryEntry, Preference, Stance
+from epic_memory.types import FloatArray, Item, MemoryEntry, Preference, Stance
 from epic_memory.types.verdicts import Stances, penalties
 
 _FILTERS_KEPT = 64
@@ -33,45 +32,26 @@ _ITEMS_KEPT = 4096
 _CLASHING = frozenset({Stance.CONFLICTS, Stance.MIXED})
 
 
-Sums: TypeAlias = tuple[tuple[str, int, int], ...]
-
-
 @dataclass(kw_only=True)
 class CommittedRows:
     """Rows that a change added and removed.
 
     Attributes:
-        entries, texts: Rows of the entries, and of the items with E(x), that it added.
+        entries, texts: The entries, and the items with E(x), that it added.
         gone, gone_items: Entry rows, and rows of items, that it removed.
         seen: Digests that were added to the ledger; `forgotten` if others had to leave it.
+        preferences: Whether preferences were added or removed.
         incomplete: Whether rows were changed that are not listed, so that all have to be compared with the file.
     """
 
-    entries: list[int] = field(default_factory=list)
-    texts: list[int] = field(default_factory=list)
+    entries: list[EntryRows] = field(default_factory=list)
+    texts: list[TextRows] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     gone_items: list[int] = field(default_factory=list)
     seen: list[bytes] = field(default_factory=list)
     forgotten: bool = False
+    preferences: bool = False
     incomplete: bool = False
-
-
-class AddedRows(NamedTuple):
-    """The rows that a change added, as they were read back.
-
-    Attributes:
-        entries: The entries.
-        text_crcs, text_vectors: The items' checksums by row, and their vectors of E(x).
-        facts, ends: Which of the items are facts, and when items expire, by row.
-        sums: `Store.sums` after the change.
-    """
-
-    entries: EntryRows
-    text_crcs: dict[int, int]
-    text_vectors: FloatArray
-    facts: set[int]
-    ends: dict[int, float]
-    sums: Sums
 
 
 class Namespace:
@@ -87,6 +67,7 @@ class Namespace:
         rows_of: Entry rows, by item row.
         neutral_by: The number of the verifier that decided, by the rows of neutral entries.
         facts: Rows of the items that are facts of the user.
+        light_rows: Rows of the light tier: held by their text, without an entry, and no facts.
         expired_items: Rows of the items whose time is over; they are in none of the others.
         stale: Whether the file may have changed since it was read.
     """
@@ -101,7 +82,7 @@ class Namespace:
 
     def _clear(self) -> None:
         self.index = EntryIndex(self._encoder.dimension)
-        self.texts = Texts(self._encoder.dimension, self._contents)
+        self.texts = Texts(self._encoder.dimension, self._items)
         self._held: dict[int, HeldItem] = {}
         self._entries: dict[int, MemoryEntry] = {}
         self._text_crc_of: dict[int, int] = {}
@@ -114,30 +95,40 @@ class Namespace:
         self._bare: NDArray[np.int64] | None = None
         self._crc_of: dict[int, int] = {}
         self._filtered: dict[Hashable, frozenset[int]] = {}
-        self._sums: Sums = ()
+        self._tables: Contents = {}
         self._expiry = math.inf
         self.facts: set[int] = set()
+        self.light_rows: set[int] = set()
         self.expired_items: set[int] = set()
 
     def refresh(self) -> None:
         """Read the rows of the file that have changed. Call it inside a transaction or `Store.reading`."""
-        sums = self._store.sums()
+        tables = self._store.contents()
         now = time.time()
-        if sums != self._sums or now >= self._expiry:
+        if self._is_changed(tables) or now >= self._expiry:
             self._read_preferences(now)
             self._read_marks(now)
             self._read_entries()
             self._read_texts()
+            self.light_rows = self._text_crc_of.keys() - self.rows_of.keys() - self.facts
             self._seen: NDArray[np.uint64] | None = None
             self._noted: set[int] = set()
             self._filtered.clear()
-            self._sums = sums
+        self._tables = tables
         # The sums do not cover texts: one may have been shortened for a budget.
         self._entries.clear()
         self._held.clear()
         self.texts.forget_words()
         self._bare = None
         self.stale = False
+
+    def _is_changed(self, tables: Contents) -> bool:
+        """Tell whether a table on which searches depend has other contents than when it was read."""
+        return any(self._tables.get(name) != found for name, found in tables.items() if name not in APART)
+
+    def has_rows(self, table: str) -> bool:
+        """Tell whether a table of the file held rows when it was last read."""
+        return self._tables[table][0] > 0
 
     def expires(self) -> bool:
         """Tell whether a preference or an item has expired since the last refresh."""
@@ -200,16 +191,17 @@ class Namespace:
             self._text_crc_of.pop(row, None)
             self._held.pop(row, None)
 
-    def _contents(self, rows: Sequence[int]) -> dict[int, tuple[str, Mapping[str, Any]]]:
-        return {row: (held.item.content, held.item.metadata) for row, held in self.held(rows).items()}
+    def _items(self, rows: Sequence[int]) -> dict[int, Item]:
+        return {row: held.item for row, held in self.held(rows).items()}
 
     def held(self, rows: Sequence[int]) -> dict[int, HeldItem]:
         """Return stored items by their rows, each read and checked once for as long as it does not change."""
         missing = [row for row in rows if row not in self._held]
         if missing:
-            found = self._store.items.held_at(missing)
-            if len(self._held) + len(found) > _ITEMS_KEPT:
+            if len(self._held) + len(missing) > _ITEMS_KEPT:
                 self._held.clear()
+                missing = list(rows)
+            found = self._store.items.held_at(missing)
             # A change of an item without E(x) would not be noticed, so it is not kept.
             self._held.update((row, held) for row, held in found.items() if row in self.texts)
             return {
@@ -278,6 +270,8 @@ class Namespace:
             others.remove(row)
             if not others:
                 del self.rows_of[item]
+                if item in self._text_crc_of and item not in self.facts:
+                    self.light_rows.add(item)
             del self.preference_of[row], self.stance_of[row], self._crc_of[row]
             self.neutral_by.pop(row, None)
 
@@ -295,33 +289,33 @@ class Namespace:
         self._crc_of.update(zip(found.rows, found.crcs, strict=True))
         self._filtered.clear()
 
-    def read(self, rows: CommittedRows) -> AddedRows:
-        """Read what a change has added, so that a search finds the same before and after the file is reopened.
-
-        Call it at the end of the transaction.
-        """
-        dimension, live = self._encoder.dimension, {-1, *self.preference_rows}
-        return AddedRows(
-            self._store.entries.rows(self.namespace, dimension, under=live, rows=rows.entries),
-            *self._store.items.texts_at(rows.texts, dimension),
-            *self._store.items.marks_at(rows.texts),
-            self._store.sums(),
-        )
-
-    def apply(self, rows: CommittedRows, added: AddedRows) -> None:
-        """Take over a change that was committed and has changed no other rows."""
-        self._leave([row for row in rows.gone if row in self.item_of])
-        self._leave_texts(rows.gone_items)
+    def apply(self, rows: CommittedRows, tables: Contents) -> None:
+        """Take over a change that was committed and has changed no other rows; `tables` as they were in it."""
+        if rows.gone or rows.gone_items:
+            self._leave([row for row in rows.gone if row in self.item_of])
+            self._leave_texts(rows.gone_items)
+        if rows.preferences:
+            expiry = self._expiry
+            self._read_preferences(time.time())
+            self._expiry = min(expiry, self._expiry)
+            # Texts of entries may mention what was removed.
+            self._entries.clear()
         self.facts.difference_update(rows.gone_items)
-        self._enter(added.entries)
-        self.texts.add(rows.texts, added.text_vectors)
-        self._text_crc_of.update(added.text_crcs)
-        self.facts |= added.facts
-        self._expiry = min([self._expiry, *added.ends.values()])
-        self._noted.update(numbers(rows.seen).tolist())
+        for entries in rows.entries:
+            self._enter(entries)
+        self.light_rows.difference_update(rows.gone_items, *(entries.items for entries in rows.entries))
+        for texts in rows.texts:
+            self.light_rows.update(row for row in texts.rows if row not in texts.facts and row not in self.rows_of)
+            self.texts.add(texts.rows, texts.vectors)
+            self._text_crc_of.update(zip(texts.rows, texts.crcs, strict=True))
+            self.facts |= texts.facts
+            self._expiry = min([self._expiry, *texts.ends.values()])
+        self._filtered.clear()
+        if rows.seen:
+            self._noted.update(numbers(rows.seen).tolist())
         if rows.forgotten or len(self._noted) > _NOTED:
             self._seen = None  # read again when needed
-        self._sums = added.sums
+        self._tables = tables
         self._bare = None
         self.stale = False
 

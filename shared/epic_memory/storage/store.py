@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,6 +27,11 @@ from epic_memory.storage.tables.seen import Seen
 from epic_memory.storage.tables.verdicts import Verdicts
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.items import content_of, searched_of
+
+Contents: TypeAlias = dict[str, tuple[int, int, int]]
+
+APART = frozenset({"uses", "not_kept", "edits", "proposals", "learnt"})
+"""Tables on which no search depends."""
 
 
 class Store(Database):
@@ -152,15 +158,17 @@ class Store(Database):
             "seen": self.seen.count(namespace),
         }
 
-    def sums(self) -> tuple[tuple[str, int, int], ...]:
-        """Return each table's row count and sum of checksums, and its highest row: if equal, the contents are equal."""
-        apart = "('uses', 'not_kept', 'edits', 'proposals', 'learnt')"  # no search depends on these
-        return tuple(
-            self.read(
-                f"SELECT name, rows, total FROM sums WHERE name NOT IN {apart}"
-                f" UNION ALL SELECT name, -1, seq FROM sqlite_sequence WHERE name NOT IN {apart} ORDER BY 1, 2"
-            )
+    def sums(self) -> tuple[tuple[str, int, int, int], ...]:
+        """Return the `contents` of the tables on which searches depend."""
+        return tuple((name, *found) for name, found in self.contents().items() if name not in APART)
+
+    def contents(self) -> Contents:
+        """Return row count, sum of checksums and highest row by table: if equal, the contents are equal."""
+        sql = (
+            "SELECT sums.name, rows, total, coalesce(seq, 0) FROM sums"
+            " LEFT JOIN sqlite_sequence ON sqlite_sequence.name = sums.name ORDER BY 1"
         )
+        return {name: (rows, total, last) for name, rows, total, last in self.read(sql)}
 
     def holds_anything(self) -> bool:
         """Tell whether there is any row besides the description."""

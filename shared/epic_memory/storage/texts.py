@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -13,10 +13,23 @@ from epic_memory.text.lexical_index import LexicalIndex
 from epic_memory.text.stems import Words, words_of
 from epic_memory.text.turns import Turns
 from epic_memory.types import FloatArray, Preference
-from epic_memory.types.items import questions_of
+from epic_memory.types.items import content_of, questions_of
 
-Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, tuple[str, Mapping[str, Any]]]]
-"""Returns contents and metadata of texts by their rows."""
+
+class Text(Protocol):
+    """Protocol of a text: an item or a record."""
+
+    @property
+    def text(self) -> str:
+        """The text."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Its metadata."""
+
+
+Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, Text]]
+"""Returns texts by their rows."""
 
 MOST_WORDED = 20_000
 """Number of texts up to which exact words are searched."""
@@ -62,13 +75,13 @@ class Texts(VectorTable):
         if len(self._lexical) < len(self):
             missing = [row for row in self.rows.tolist() if row not in self._lexical]
             for start in range(0, len(missing), _WORDS_KEPT):
-                contents = self._read(missing[start : start + _WORDS_KEPT])
+                texts = self._read(missing[start : start + _WORDS_KEPT])
+                contents = {row: content_of(text.text, text.metadata) for row, text in texts.items()}
                 self._lexical.add(
-                    (row, "\n".join((content, *questions_of(metadata))))
-                    for row, (content, metadata) in contents.items()
+                    (row, "\n".join((content, *questions_of(texts[row].metadata)))) for row, content in contents.items()
                 )
-                for row, (content, metadata) in contents.items():
-                    self._turns.add(row, content, metadata)
+                for row, content in contents.items():
+                    self._turns.add(row, content, texts[row].metadata)
         return self._lexical
 
     def turns(self) -> Turns:
@@ -78,12 +91,12 @@ class Texts(VectorTable):
 
     def contents(self, rows: Sequence[int]) -> list[str]:
         """Return what texts say, with their titles."""
-        contents = self._read(rows)
-        return [contents[row][0] for row in rows]
+        texts = self._read(rows)
+        return [content_of(texts[row].text, texts[row].metadata) for row in rows]
 
     def metadata(self, row: int) -> Mapping[str, Any]:
         """Return the metadata of a text."""
-        return self._read([row])[row][1]
+        return self._read([row])[row].metadata
 
     def questions(self, row: int) -> list[str]:
         """Return the questions that a text answers, if a language model said any."""

@@ -15,6 +15,7 @@ from epic_memory.types import FloatArray
 _LARGE = 10_000
 _FIRST = 0.6
 _LEAST = 64
+_SPARE = 4
 # The number of rows is padded to a multiple of this, so that a product computes all rows in the same way.
 _ROWS = 16
 
@@ -146,12 +147,12 @@ class VectorTable:
     @property
     def rows(self) -> NDArray[np.int64]:
         """The row ids in the order of `vectors`, shape `(n,)`."""
-        return self._rows[: len(self)]
+        return self._rows[: len(self._place)]
 
     @property
     def vectors(self) -> FloatArray:
         """The vectors, shape `(n, d)`; a view that the next change may overwrite."""
-        return self._vectors[: len(self)]
+        return self._vectors[: len(self._place)]
 
     def cosines(self, vector: FloatArray) -> FloatArray:
         """Return the cosine of each row with a unit vector, shape `(n,)`, to the bit the same at any place."""
@@ -164,9 +165,11 @@ class VectorTable:
         self._order = None
         needed = len(self) + len(rows)
         if needed > len(self._vectors):
-            size = -(-max(_LEAST, needed, 2 * len(self._vectors)) // _ROWS) * _ROWS
-            self._vectors = np.concatenate([self.vectors, np.zeros((size - len(self), self.dimension), np.float32)])
-            self._rows = np.concatenate([self.rows, np.empty(size - len(self), np.int64)])
+            # With room from the start: otherwise the first addition to a large table would wait for a copy.
+            size = -(-max(_LEAST, needed + needed // _SPARE) // _ROWS) * _ROWS
+            grown, rows_grown = np.zeros((size, self.dimension), np.float32), np.zeros(size, np.int64)
+            grown[: len(self)], rows_grown[: len(self)] = self.vectors, self.rows
+            self._vectors, self._rows = grown, rows_grown
         places = [self._place.setdefault(row, len(self._place)) for row in rows]
         self._vectors[places] = vectors
         self._rows[places] = rows

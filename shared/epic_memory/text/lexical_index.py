@@ -12,6 +12,7 @@ Words in more than a fifth of the texts (and in more than five) are left out.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -29,7 +30,7 @@ class LexicalIndex:
     """An index from words to the rows that hold them."""
 
     def __init__(self) -> None:
-        self._rows_of: dict[str, set[int]] = {}
+        self._rows_of: defaultdict[str, set[int]] = defaultdict(set)
         self._words_of: dict[int, tuple[str, ...]] = {}
         self._sorted: dict[str, NDArray[np.int64]] = {}
 
@@ -42,12 +43,15 @@ class LexicalIndex:
     def add(self, texts: Iterable[tuple[int, str]]) -> None:
         """Add texts under their rows, in place of earlier texts of those rows."""
         for row, text in texts:
-            self.remove([row])
+            if row in self._words_of:
+                self.remove([row])
             words = tuple(set(content_stems(text)))
             self._words_of[row] = words
             for word in words:
-                self._rows_of.setdefault(word, set()).add(row)
-                self._sorted.pop(word, None)
+                self._rows_of[word].add(row)
+            if self._sorted:
+                for word in words:
+                    self._sorted.pop(word, None)
 
     def remove(self, rows: Iterable[int]) -> None:
         """Remove rows; unknown rows are ignored."""

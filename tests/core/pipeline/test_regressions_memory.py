@@ -11,6 +11,7 @@ import pytest
 
 from epic_memory import EpicMemory, Filter, Item, Preference
 from epic_memory.errors import EncoderError, InvalidInputError
+from epic_memory.storage import namespace
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import Candidate, FloatArray
 from epic_memory.verification import EmbeddedVerifier
@@ -322,3 +323,13 @@ def test_what_is_held_light_is_told_by_the_tau_of_the_file(path: Path) -> None:
         assert (memory.tau, report.kept, report.light) == (0.5, 1, 1)
         assert [item.text for item in memory.items()] == ["wine cellar of old", "red wine"]
         assert counted(memory, "items", "light") == [1, 1]
+
+
+def test_items_that_are_known_are_returned_when_others_need_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespace, "_ITEMS_KEPT", 4)
+    with EpicMemory([WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+        memory.add([f"red wine number {number}" for number in range(6)])
+        space = memory._session.space()
+        rows = sorted(space.rows_of)
+        assert list(space.held(rows[:3])) == rows[:3]
+        assert list(space.held(rows[1:5])) == rows[1:5]

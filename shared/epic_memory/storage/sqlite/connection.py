@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epic_memory.errors import BudgetError, DamagedError, MemoryClosedError, ReadOnlyError, StoreError
-from epic_memory.storage.codecs import checksum
+from epic_memory.storage.codecs import checksum, checksums
 
 if TYPE_CHECKING:
     from epic_memory.storage.sqlite.tables import Schema
@@ -72,17 +72,11 @@ class Table:
             DamagedError: if they differ.
         """
         if checksum(*values) != crc:
-            raise DamagedError(path, f"a row of its table {self.name} is not as it was written")
+            raise self.damaged(path)
 
-    def verify_rows(self, path: Path | None, rows: Sequence[sqlite3.Row], *, texts: bool) -> None:
-        """Compare rows, with or without their texts, with their checksums, as `verify` does."""
-        first = int(self.numbered)
-        last = first + len(self.checked)
-        for row in rows:
-            self.verify(path, row[last], *row[first:last])
-        if texts and self.texts:
-            for row in rows:
-                self.verify(path, row["text_crc"], *[row[name] for name in self.texts])
+    def damaged(self, path: Path | None) -> DamagedError:
+        """Return the error for a row that is not as it was written."""
+        return DamagedError(path, f"a row of its table {self.name} is not as it was written")
 
 
 class Connection:
@@ -195,7 +189,7 @@ class Connection:
 
     def pages(self) -> tuple[int, int, int]:
         """Return the number of pages of the file, the number of free ones, and the bytes of a page."""
-        return tuple(int(self.scalar(f"PRAGMA {name}")) for name in ("page_count", "freelist_count", "page_size"))  # type: ignore[return-value]
+        return self.read("SELECT * FROM pragma_page_count, pragma_freelist_count, pragma_page_size")[0]  # type: ignore[no-any-return]
 
     @contextmanager
     def transaction(self, *, wait: bool = True) -> Iterator[None]:
@@ -212,7 +206,7 @@ class Connection:
             db = self.connection
             self.check_place()
             self.check_writable()
-            waits = int(self.scalar("PRAGMA busy_timeout"))
+            waits = 0 if wait else int(self.scalar("PRAGMA busy_timeout"))
             if not wait:
                 db.execute("PRAGMA busy_timeout = 0")
             try:
@@ -289,8 +283,7 @@ class Connection:
         columns = table.select if texts else table.select_checked
         sql = f"SELECT {columns}{also and ', ' + also} FROM {table.name} {tail}"
         rows = self.read(sql, values, named=True) if among is None else self.among(sql, among, *values, named=True)
-        table.verify_rows(self.path, rows, texts=texts)
-        self.schema.check_types(self.path, table, rows, texts=texts)
+        self.schema.check(self.path, table, rows, texts=texts)
         return rows
 
     def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
@@ -314,9 +307,20 @@ class Connection:
         """Write a row with its checksums, in place of one with the same key, and return its number."""
         return int(self.connection.execute(table.insert, table.values(columns)).lastrowid or 0)
 
-    def insert_all(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Write rows as `insert` does."""
-        self.connection.executemany(table.insert, [table.values(row) for row in rows])
+    def insert_all(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
+        """Write rows as `insert` does, under new numbers if the table has any; return these, and the checksums."""
+        if not rows:
+            return [], []
+        numbers = list[int]()
+        if table.numbered:
+            first = 1 + int(self.scalar("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,)) or 0)
+            numbers = list(range(first, first + len(rows)))
+        checked = [[row[name] for row in rows] for name in table.checked]
+        texts = [[row[name] for row in rows] for name in table.texts]
+        crcs = checksums(checked)
+        columns = [*([numbers] if numbers else []), *checked, crcs, *([*texts, checksums(texts)] if texts else [])]
+        self.connection.executemany(table.insert, zip(*columns, strict=True))
+        return numbers, crcs
 
     def update(self, table: Table, row: int, **columns: Any) -> None:
         """Change columns of a row, and its checksums with them.

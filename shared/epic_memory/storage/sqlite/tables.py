@@ -14,11 +14,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from epic_memory.errors import DamagedError, StoreError
+from epic_memory.storage.codecs import checksums
 from epic_memory.storage.sqlite.connection import Table
 
+_CHECKED_AT_ONCE = 256
 _SUMS = "CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER, total INTEGER) WITHOUT ROWID;\n"
 
 
@@ -76,12 +78,26 @@ class Schema:
                 for table in self.tables
             }
 
-    def check_types(self, path: Path | None, table: Table, rows: Sequence[sqlite3.Row], *, texts: bool) -> None:
-        """Raise a `DamagedError` unless all values of rows have their column's type."""
-        types = self.types[table.name]
-        for name in (*table.checked, *(table.texts if texts else ())):
-            if not {type(row[name]) for row in rows} <= types[name]:
-                raise DamagedError(path, f"a value of {name} in its table {table.name} has another type than we write")
+    def check(self, path: Path | None, table: Table, rows: Sequence[Sequence[Any]], *, texts: bool) -> None:
+        """Compare rows, with or without their texts, with their checksums and the types of their columns.
+
+        Raises:
+            DamagedError: if one is not as it was written.
+        """
+        columns = list(zip(*rows, strict=True))
+        if not columns:
+            return
+        first = int(table.numbered)
+        for names in (table.checked, table.texts if texts else ()):
+            last = first + len(names)
+            if names and checksums(columns[first:last]) != list(columns[last]):
+                raise table.damaged(path)
+            for name, column in zip(names, columns[first:last], strict=True):
+                if not set(map(type, column)) <= self.types[table.name][name]:
+                    raise DamagedError(
+                        path, f"a value of {name} in its table {table.name} has another type than we write"
+                    )
+            first = last + 1
 
     def make(self, db: sqlite3.Connection) -> None:
         """Write the tables into an empty database, inside a transaction."""
@@ -169,13 +185,11 @@ class Schema:
             DamagedError: if one is not as it was written.
         """
         count = 0
-        cursor = db.cursor()
-        cursor.row_factory = sqlite3.Row
         for table in self.tables if tables is None else tables:
-            for row in cursor.execute(f"SELECT {table.select} FROM {table.name}"):
-                table.verify_rows(path, [row], texts=True)
-                self.check_types(path, table, [row], texts=True)
-                count += 1
+            cursor = db.execute(f"SELECT {table.select} FROM {table.name}")
+            while rows := cursor.fetchmany(_CHECKED_AT_ONCE):
+                self.check(path, table, rows, texts=True)
+                count += len(rows)
         return count
 
 

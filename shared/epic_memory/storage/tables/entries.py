@@ -7,10 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from epic_memory.errors import decoding
-from epic_memory.storage.codecs import deflated_by, inflated, inflated_by, packed, unpacked
+from epic_memory.storage.codecs import checksums, deflated_by, inflated, inflated_by, packed, unpacked
 from epic_memory.storage.memory_schema import ENTRIES, USES
 from epic_memory.storage.mentions import Mentions
 from epic_memory.storage.sqlite.database import Database, Repository
@@ -42,6 +44,38 @@ class NewEntry:
     vector: FloatArray
     verifier: int = 0
     added: int | None = None
+
+
+class PlacedEntry(NamedTuple):
+    """An entry to be written, with its place.
+
+    Attributes:
+        entry: The entry.
+        item: The row of its item.
+        preference: The row of its preference; None without one.
+        known: The texts of both, as they are stored, by which its own texts are compressed.
+    """
+
+    entry: NewEntry
+    item: int
+    preference: int | None
+    known: tuple[str, str]
+
+    def columns(self, code: bytes) -> dict[str, Any]:
+        """Return the columns of its row, with the code of its vector."""
+        entry = self.entry
+        return {
+            "item": self.item,
+            "preference": self.preference,
+            "stance": str(entry.stance),
+            "confidence": None if entry.confidence is None else float(entry.confidence),
+            "similarity": float(entry.similarity),
+            "added": int(time.time()) if entry.added is None else entry.added,
+            "verifier": entry.verifier,
+            "vector": code,
+            "instruction": deflated_by(entry.instruction, *self.known),
+            "rationale": deflated_by(entry.rationale, *self.known),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,19 +131,23 @@ class Entries(Repository):
 
     def add(self, item_row: int, preference: int | None, entry: NewEntry) -> int:
         """Write an entry under a preference's row; return its row."""
-        known = self._texts_of(item_row, preference)
-        return self.db.insert(
-            ENTRIES,
-            item=item_row,
-            preference=preference,
-            stance=str(entry.stance),
-            confidence=None if entry.confidence is None else float(entry.confidence),
-            similarity=float(entry.similarity),
-            added=int(time.time()) if entry.added is None else entry.added,
-            verifier=entry.verifier,
-            vector=packed(entry.vector.reshape(1, -1))[0],
-            instruction=deflated_by(entry.instruction, *known),
-            rationale=deflated_by(entry.rationale, *known),
+        placed = PlacedEntry(entry, item_row, preference, self._texts_of(item_row, preference))
+        return self.put_all([placed]).rows[0]
+
+    def put_all(self, placed: Sequence[PlacedEntry]) -> EntryRows:
+        """Write entries of items under preferences."""
+        vectors = np.stack([one.entry.vector for one in placed])
+        codes = packed(vectors)
+        columns = [one.columns(code) for one, code in zip(placed, codes, strict=True)]
+        rows, crcs = self.db.insert_all(ENTRIES, columns)
+        return EntryRows(
+            rows=rows,
+            crcs=crcs,
+            items=[one.item for one in placed],
+            preferences=[-1 if one.preference is None else one.preference for one in placed],
+            stances=[one.entry.stance for one in placed],
+            verifiers=[one.entry.verifier for one in placed],
+            vectors=unpacked(codes, vectors.shape[1]),
         )
 
     def _texts_of(self, item_row: int, preference_row: int | None) -> tuple[str, str]:
@@ -143,10 +181,13 @@ class Entries(Repository):
         preferences = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
         found = self.db.read(f"SELECT entries.row FROM entries {_HERE}", (namespace,))
         rows = [row for (row,) in found]
+        columns = ", ".join(f"entries.{name}" for name in ("row", "preference", *ENTRIES.texts, "text_crc"))
+        sql = f"SELECT {columns}, items.text AS item_text FROM entries JOIN items ON items.row = entries.item"
         for start in range(0, len(rows), _AT_ONCE):
-            some = rows[start : start + _AT_ONCE]
-            tail = "JOIN items ON items.row = entries.item WHERE entries.row IN"
-            for entry in self.db.rows(ENTRIES, tail, among=some, also="items.text AS item_text"):
+            some = self.db.among(f"{sql} WHERE entries.row IN", rows[start : start + _AT_ONCE], named=True)
+            if checksums([[entry[name] for entry in some] for name in ENTRIES.texts]) != [e["text_crc"] for e in some]:
+                raise ENTRIES.damaged(self.db.path)
+            for entry in some:
                 with decoding(self.db.path):
                     known = (inflated(entry["item_text"]), preferences.get(entry["preference"], ""))
                     texts = {name: inflated_by(entry[name], *known) for name in ENTRIES.texts}

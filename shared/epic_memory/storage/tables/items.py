@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,24 @@ class HeldItem:
         return version_of(item) in (self.digest, version_of(self.item))
 
 
+@dataclass(frozen=True, kw_only=True)
+class TextRows:
+    """The items of a namespace whose E(x) is stored, as columns, for its index.
+
+    Attributes:
+        rows, crcs: The row and the checksum of each.
+        vectors: E(x) as it is stored, shape `(n, d)`.
+        facts: Rows of those that are facts of the user.
+        ends: When items expire, by row.
+    """
+
+    rows: list[int]
+    crcs: list[int]
+    vectors: FloatArray
+    facts: set[int]
+    ends: dict[int, float]
+
+
 def version_of(item: Item) -> bytes:
     """Return the digest of an item; the order of the keys in its metadata does not matter."""
     metadata = dumped_metadata(item.metadata, item.id)
@@ -66,16 +84,22 @@ class Items(Repository):
 
         `version` is the digest of the version that was added, if it is another than this one.
         """
+        code = None if vector is None else packed(vector.reshape(1, -1), small=True)[0]
         return self.db.insert(
-            ITEMS,
-            namespace=namespace,
-            id=item.id,
-            digest=version_of(item) if version is None else version,
-            metadata=dumped_metadata(item.metadata, item.id, ordered=True),
-            embedding=None if vector is None else packed(vector.reshape(1, -1), small=True)[0],
-            fact=int(item.fact),
-            expires=None if item.expires_at is None else item.ends,
-            text=deflated(item.text),
+            ITEMS, **_columns(namespace, item, code, version_of(item) if version is None else version)
+        )
+
+    def put_all(self, namespace: str, items: Sequence[Item], vectors: FloatArray) -> TextRows:
+        """Write items of which no other version is held, with E(x) of each, shape `(n, d)`."""
+        codes = packed(vectors, small=True)
+        columns = [_columns(namespace, item, code, version_of(item)) for item, code in zip(items, codes, strict=True)]
+        rows, crcs = self.db.insert_all(ITEMS, columns)
+        return TextRows(
+            rows=rows,
+            crcs=crcs,
+            vectors=unpacked(codes, vectors.shape[1]),
+            facts={row for row, item in zip(rows, items, strict=True) if item.fact},
+            ends={row: item.ends for row, item in zip(rows, items, strict=True) if item.expires_at is not None},
         )
 
     def remove(self, namespace: str, ids: Sequence[str]) -> None:
@@ -89,22 +113,25 @@ class Items(Repository):
                 f"DELETE FROM {table} WHERE namespace = ? AND id = ?", [(namespace, item_id) for item_id in ids]
             )
 
-    def promote(self, item_row: int) -> None:
-        """Record that an item of the light tier has entries now."""
-        self.graph.hints.add(items=[item_row])
+    def promote(self, rows: Sequence[int]) -> None:
+        """Record that items of the light tier have entries now."""
+        self.graph.hints.add(items=rows)
 
     # reading
 
-    def known(self, namespace: str, ids: Sequence[str]) -> dict[str, HeldItem]:
-        """Return id to item, for ids that are held or wait; held items take precedence over waiting."""
-        return {one.item.id: one for one in self._versions(namespace, ids)}
+    def known(self, namespace: str, ids: Sequence[str], *, waiting: bool = True) -> dict[str, HeldItem]:
+        """Return id to item, for ids that are held or wait; held items take precedence over waiting.
 
-    def _versions(self, namespace: str, ids: Sequence[str]) -> list[HeldItem]:
+        Without `waiting` only those that are held.
+        """
+        return {one.item.id: one for one in self._versions(namespace, ids, waiting=waiting)}
+
+    def _versions(self, namespace: str, ids: Sequence[str], *, waiting: bool = True) -> list[HeldItem]:
         """Return the items with these ids, first those that wait, then those that are held."""
         mine = "WHERE namespace = ? AND id IN"
         with decoding(self.db.path):
-            waiting = [_item(row) for row in self.db.rows(PENDING, mine, namespace, among=ids)]
-            found = [HeldItem(item=item, digest=version_of(item), waits=True) for item in waiting]
+            pending = [_item(row) for row in self.db.rows(PENDING, mine, namespace, among=ids)] if waiting else []
+            found = [HeldItem(item=item, digest=version_of(item), waits=True) for item in pending]
             return found + [_held(row) for row in self.db.rows(ITEMS, mine, namespace, among=ids)]
 
     def is_current(self, namespace: str, item: Item) -> bool:
@@ -115,6 +142,10 @@ class Items(Repository):
         """Return the row of a held item, or None."""
         row = self.db.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
         return None if row is None else int(row)
+
+    def rows_of(self, namespace: str, ids: Sequence[str]) -> dict[str, int]:
+        """Return id to row, for those of the ids that are held."""
+        return dict(self.db.among("SELECT id, row FROM items WHERE namespace = ? AND id IN", ids, namespace))
 
     def ids(self, namespace: str) -> dict[int, str]:
         """Return row to id, for the items of a namespace, oldest first."""
@@ -159,6 +190,11 @@ class Items(Repository):
                 for row in self.db.rows(ITEMS, "WHERE namespace = ?", namespace, texts=False)
             ]
 
+    def versions(self, namespace: str) -> dict[int, int]:
+        """Return row to the checksum of the text, of all items but the facts of the user."""
+        sql = "SELECT row, text_crc FROM items WHERE namespace = ? AND NOT fact ORDER BY row"
+        return dict(self.db.read(sql, (namespace,)))
+
     def text_crcs(self, namespace: str) -> dict[int, int]:
         """Return row to checksum, for the items of a namespace whose E(x) is stored."""
         return dict(
@@ -193,28 +229,29 @@ class Items(Repository):
 
     # chunks of documents
 
-    def holds_chunks(self, namespace: str) -> bool:
-        """Tell whether any item is held or waits, which could be a chunk of a document."""
-        sql = " UNION ALL ".join(f"SELECT 1 FROM {table} WHERE namespace = ?1" for table in ("items", "pending"))
-        return self.db.scalar(f"{sql} LIMIT 1", (namespace,)) is not None
+    def chunks_from(self, namespace: str, firsts: Mapping[str, int], *, waiting: bool = True) -> list[str]:
+        """Return the ids of documents' held chunks with numbers from `firsts` on, and of documents held whole.
 
-    def chunks_from(self, namespace: str, document: str, first: int) -> list[str]:
-        """Return the ids of a document's held chunks with numbers from `first`, and of the document held whole."""
+        A document itself is returned only if its first number is above 0. Without `waiting`, the retry queue, in which
+        they may wait, is not looked through.
+        """
         found: list[str] = []
-        for table in ("items", "pending"):
+        for table in ("items", "pending") if waiting else ("items",):
             # '$' follows '#', so the index on ids finds a document's chunks without reading others.
             rows = self.db.read(
-                f"SELECT id, metadata FROM {table} WHERE namespace = ? AND id > ? AND id < ?",
-                (namespace, f"{document}#", f"{document}$"),
+                f"SELECT value, held.id, metadata FROM json_each(?) CROSS JOIN {table} held ON namespace = ? AND"
+                " (held.id > value || '#' AND held.id < value || '$' OR held.id = value)",
+                (json.dumps(list(firsts)), namespace),
             )
-            for item_id, metadata in rows:
+            for document, item_id, metadata in rows:
+                if item_id == document:
+                    found += [item_id] if firsts[document] else []
+                    continue
                 with decoding(self.db.path):
                     number = json.loads(metadata).get("chunk")
                 # A user's own id may look like a chunk's.
-                if isinstance(number, int) and number >= first and item_id == f"{document}#{number}":
+                if isinstance(number, int) and number >= firsts[document] and item_id == f"{document}#{number}":
                     found.append(item_id)
-            if first and self.db.read(f"SELECT 1 FROM {table} WHERE namespace = ? AND id = ?", (namespace, document)):
-                found.append(document)
         return found
 
     # the light tier, and sizes
@@ -264,9 +301,10 @@ class RetryQueue(Repository):
             expires=None if item.expires_at is None else item.ends,
         )
 
-    def drop(self, namespace: str, item_id: str) -> None:
-        """Remove an item from the retry queue."""
-        self.db.connection.execute("DELETE FROM pending WHERE namespace = ? AND id = ?", (namespace, item_id))
+    def drop(self, namespace: str, ids: Iterable[str]) -> None:
+        """Remove items from the retry queue."""
+        sql = "DELETE FROM pending WHERE namespace = ? AND id = ?"
+        self.db.connection.executemany(sql, [(namespace, item_id) for item_id in ids])
 
     def drop_expired(self, namespace: str) -> None:
         """Remove the items whose time is over."""
@@ -294,6 +332,19 @@ class RetryQueue(Repository):
             left = json.dumps([other for other in json.loads(waiting) if other != preference_id])
             reason = "it is to be verified under the preferences that are held now"
             self.db.update(PENDING, row, preferences=left, reason=reason)
+
+
+def _columns(namespace: str, item: Item, code: bytes | None, version: bytes) -> dict[str, Any]:
+    return {
+        "namespace": namespace,
+        "id": item.id,
+        "digest": version,
+        "metadata": dumped_metadata(item.metadata, item.id, ordered=True),
+        "embedding": code,
+        "fact": int(item.fact),
+        "expires": None if item.expires_at is None else item.ends,
+        "text": deflated(item.text),
+    }
 
 
 def _marked(found: Iterable[sqlite3.Row]) -> tuple[set[int], dict[int, float]]:
