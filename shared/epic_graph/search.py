@@ -238,7 +238,6 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
     if asked.choice is not None:
         shown = asked.choice.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
         best, hits, vectors = shown.chosen(best, hits, vectors)
-    session.count_uses([row for row, _ in best])
     facts = facts_by_text(session, space, asked, steered.query)
     clock.add("index", started)
     return GraphHits(

@@ -387,7 +387,7 @@ ROWS = {
         " SELECT namespace, id || 'x', text, metadata, reason, preferences, crc FROM pending LIMIT 1"
     ],
     "other sums": ["UPDATE sums SET total = total + 1 WHERE name = 'items'"],
-    "fewer sums": ["DELETE FROM sums WHERE name = 'uses'"],
+    "fewer sums": ["DELETE FROM sums WHERE name = 'passages'"],
     "another checksum": ["UPDATE preferences SET crc = crc + 1"],
 }
 

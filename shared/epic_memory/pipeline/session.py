@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 # A server that searches for many users holds so many of them in RAM.
 _SPACES_LOADED = 64
-# Uses are written after so many searches, and when the memory is closed.
-_SEARCHES_COUNTED = 64
 MODEL_BUDGET = "model_budget"
 """Key under which a file remembers what of its model's daily budget is used."""
 
@@ -108,8 +105,6 @@ class Session:
     asked_on_demand: set[tuple[int, str]] = field(default_factory=set, repr=False)
     _seen_change: int = 0
     _stamp: str = ""
-    _uses: dict[int, tuple[int, int]] = field(default_factory=dict)
-    _searches: int = 0
     _changing: bool = False
 
     def __post_init__(self) -> None:
@@ -234,26 +229,6 @@ class Session:
                     self._changing = False
             if rows is not None and added is not None:
                 space.apply(rows, added)
-
-    def count_uses(self, rows: Iterable[int]) -> None:
-        """Count that a search returned entries; written now and then. Call it under the lock."""
-        now = int(time.time())
-        for row in rows:
-            self._uses[row] = (self._uses.get(row, (0, 0))[0] + 1, now)
-        self._searches += 1
-        if self._searches >= _SEARCHES_COUNTED:
-            self.write_uses()
-
-    def write_uses(self) -> None:
-        """Write the counted uses if the file can be written at once: no search waits for it or fails by it."""
-        self._searches = 0
-        self.share_model_usage()
-        if not self._uses or self.store.closed or not self.store.writable:
-            return
-        with suppress(StoreError), self.lock:
-            with self.store.transaction(wait=False):
-                self.store.entries.add_uses(self._uses)
-            self._uses.clear()
 
     def share_model_usage(self) -> None:
         """Exchange with other processes what of the model's daily budget is used, if the file is free."""

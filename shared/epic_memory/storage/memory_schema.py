@@ -22,10 +22,6 @@ CREATE TABLE entries (
  similarity REAL NOT NULL, added INTEGER NOT NULL, verifier INTEGER, vector BLOB NOT NULL, crc INTEGER,
  text_crc INTEGER, instruction, rationale, UNIQUE (item, preference)
 );
-CREATE TABLE uses (
- entry INTEGER PRIMARY KEY REFERENCES entries ON DELETE CASCADE, count INTEGER NOT NULL, used INTEGER NOT NULL,
- crc INTEGER
-);
 CREATE TABLE pending (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, text NOT NULL,
  metadata TEXT NOT NULL, reason TEXT NOT NULL, preferences TEXT NOT NULL, expires REAL, crc INTEGER,
@@ -78,7 +74,6 @@ ENTRIES = Table(
     ("item", "preference", "stance", "confidence", "similarity", "added", "verifier", "vector"),
     ("instruction", "rationale"),
 )
-USES = Table("uses", ("entry", "count", "used"), numbered=False)
 PENDING = Table("pending", ("namespace", "id", "text", "metadata", "reason", "preferences", "expires"))
 VERDICTS = Table(
     "verdicts",
@@ -117,7 +112,6 @@ TABLES = (
     PREFERENCES,
     ITEMS,
     ENTRIES,
-    USES,
     PENDING,
     VERDICTS,
     LEDGER,
@@ -135,5 +129,5 @@ MEMORY = Schema(
     application_id=0x45504943,  # "EPIC"
     statements=_STATEMENTS,
     tables=TABLES,
-    small=(META, PREFERENCES, USES, LEDGER, NOT_KEPT, EDITS, PROPOSALS),
+    small=(META, PREFERENCES, LEDGER, NOT_KEPT, EDITS, PROPOSALS),
 )

@@ -153,7 +153,7 @@ class Store(Database):
 
     def sums(self) -> tuple[tuple[str, int, int], ...]:
         """Return each table's row count and sum of checksums, and its highest row: if equal, the contents are equal."""
-        apart = "('uses', 'not_kept', 'edits', 'proposals', 'learnt')"  # no search depends on these
+        apart = "('not_kept', 'edits', 'proposals', 'learnt')"  # no search depends on these
         return tuple(
             self.read(
                 f"SELECT name, rows, total FROM sums WHERE name NOT IN {apart}"
