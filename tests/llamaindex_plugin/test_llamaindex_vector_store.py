@@ -672,7 +672,7 @@ async def test_sync_and_async_are_the_same(store: EpicVectorStore, tmp_path: Pat
 async def test_async_calls_leave_the_event_loop_free(store: EpicVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever reads or writes the file does it in another thread."""
     here, threads = threading.get_ident(), set()
-    made = store.client._tables
+    made = store.client._store
     original = type(made).reading
 
     def reading(self: Any) -> Any:
@@ -787,15 +787,8 @@ def test_copies_that_cannot_be(store: EpicVectorStore, tmp_path: Path) -> None:
         EpicVectorStore.from_persist_path(tmp_path / "file")
 
 
-def test_a_file_of_something_else_is_refused(path: Path) -> None:
-    with Collection(encoder(), path) as documents:
-        documents.add([Record(id="1", text="red")])
-    with pytest.raises(StoreError, match="holds documents, not nodes"):
-        EpicVectorStore(encoder(), path=path)
-
-
 def test_a_record_that_was_made_of_no_node_is_damage(path: Path) -> None:
-    with Collection(encoder(), path, kind="nodes") as records:
+    with Collection(encoder(), path, namespace="nodes") as records:
         records.add([Record(id="1", text="red", metadata={"\x00node": {"relationships": {"9": {}}}})])
     with EpicVectorStore(encoder(), path=path) as store, pytest.raises(DamagedError, match=str(path)):
         store.get_nodes()

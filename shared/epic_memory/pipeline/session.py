@@ -14,7 +14,7 @@ from epic_memory.encoders.base import Encoder, default_tau, described, taus_for_
 from epic_memory.errors import EncoderError, EncoderMismatchError, StoreError
 from epic_memory.pipeline.coarse_filter import Expanded
 from epic_memory.preferences.evidence import borrows
-from epic_memory.retention.budget import Budget
+from epic_memory.retention.budget import Budget, budget_in
 from epic_memory.retention.policies import ByValue, RetentionPolicy
 from epic_memory.runtime.background import Background
 from epic_memory.steering.query_steering import QuerySteering
@@ -191,8 +191,7 @@ class Session:
 
     def _read_budget(self) -> None:
         """Adopt a budget that another process has given the file."""
-        octets = self.store.meta().get("budget")
-        budget = Budget(octets) if isinstance(octets, int) and octets > 0 else None
+        budget = budget_in(self.store.meta())
         if budget != self.budget and not self._changing:
             self.limit(budget)
 

@@ -1,4 +1,4 @@
-"""Schema of a memory's file: its tables, with checksums as in `sqlite.tables`."""
+"""Schema of the file of memories and collections: its tables, with checksums as in `sqlite.tables`."""
 
 from __future__ import annotations
 
@@ -51,6 +51,14 @@ CREATE TABLE proposals (
 );
 CREATE TABLE learnt (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, crc INTEGER
+);
+CREATE TABLE records (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, metadata NOT NULL, crc INTEGER,
+ text_crc INTEGER, text NOT NULL, UNIQUE (namespace, id)
+);
+CREATE TABLE keys (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, record INTEGER REFERENCES records ON DELETE CASCADE NOT NULL,
+ position INTEGER NOT NULL, stance TEXT, vector BLOB NOT NULL, crc INTEGER, UNIQUE (record, position)
 );
 CREATE TABLE entities (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, name TEXT, key TEXT,
@@ -105,6 +113,8 @@ PROPOSALS = Table(
     ),
 )
 LEARNT = Table("learnt", ("namespace", "kind", "value"))
+RECORDS = Table("records", ("namespace", "id", "metadata"), ("text",))
+KEYS = Table("keys", ("record", "position", "stance", "vector"))
 ENTITIES = Table("entities", ("namespace", "name", "key", "passages", "spelt", "near", "vector"))
 PASSAGES = Table("passages", ("item", "extractor", "entities", "facts", "relations", "failure"), numbered=False)
 TABLES = (
@@ -119,6 +129,8 @@ TABLES = (
     EDITS,
     PROPOSALS,
     LEARNT,
+    RECORDS,
+    KEYS,
     ENTITIES,
     PASSAGES,
 )

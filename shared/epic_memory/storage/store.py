@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from epic_memory.errors import decoding
+from epic_memory.errors import StoreError, decoding
 from epic_memory.storage.codecs import deflated, inflated, inflated_by, packed
 from epic_memory.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, MEMORY, PREFERENCES
 from epic_memory.storage.mentions import Mentions
@@ -110,7 +110,15 @@ class Store(Database):
             table.drop_expired(namespace)
 
     def embedded_texts(self) -> dict[Table, dict[int, str]]:
-        """Return the text of every stored embedding, by table and row."""
+        """Return the text of every stored embedding of a memory, by table and row.
+
+        Raises:
+            StoreError: if there are embeddings of a collection, whose texts are not known.
+        """
+        if self.scalar("SELECT 1 FROM keys LIMIT 1"):
+            raise StoreError(
+                f"{self.path} holds a vector store, which cannot be embedded anew. Make it again elsewhere."
+            )
         with decoding(self.path):
             items = {
                 row: (inflated(text), json.loads(metadata))
@@ -153,7 +161,7 @@ class Store(Database):
 
     def sums(self) -> tuple[tuple[str, int, int], ...]:
         """Return each table's row count and sum of checksums, and its highest row: if equal, the contents are equal."""
-        apart = "('not_kept', 'edits', 'proposals', 'learnt')"  # no search depends on these
+        apart = "('not_kept', 'edits', 'proposals', 'learnt', 'records', 'keys')"  # no search depends on these
         return tuple(
             self.read(
                 f"SELECT name, rows, total FROM sums WHERE name NOT IN {apart}"
