@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
-import pickle
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -401,17 +399,6 @@ async def test_another_embedding_model_of_the_index_is_noticed_once(store: EpicV
         await other.async_add([node(2, embedding=vector("something else"))])
     with EpicVectorStore(encoder()) as other:  # guidance is embedded by the store
         other.add([guided(1, "red wine", ("night train", "supports"), embedding=vector("something else"))])
-
-
-async def test_embeddings_of_another_dimension_are_refused(store: EpicVectorStore) -> None:
-    for call in (store.add, store.async_add):
-        with pytest.raises(EncoderMismatchError, match=r"3 dimensions.*same embedding model"):
-            await _done(call([node(1), node(2, embedding=[1.0, 2.0, 3.0])]))
-    assert store.get_nodes() == []
-    store.add([node(1)])
-    for query in (store.query, store.aquery):
-        with pytest.raises(EncoderMismatchError, match=r"2 dimensions.*256.*same embedding model"):
-            await _done(query(asked([1.0, 2.0])))
 
 
 def test_a_model_of_llamaindex_embeds_what_the_index_did_not() -> None:
@@ -836,21 +823,3 @@ def test_another_model_than_the_embedded_one_is_named_only() -> None:
     with pytest.raises(InvalidInputError, match=r"embedding model .*words.*embed_model="):
         EpicVectorStore.from_dict(said)
     assert EpicVectorStore.from_dict(said, embed_model=model).to_dict() == said
-
-
-def test_copies_of_the_object_are_one_store(store: EpicVectorStore) -> None:
-    for made in (copy.copy(store), copy.deepcopy(store), store.model_copy()):
-        made.add([node(1)])
-        assert store.get_nodes() == [node(1)]
-        store.clear()
-
-
-def test_a_pickle_opens_the_file_again(tmp_path: Path) -> None:
-    with EpicVectorStore(path=tmp_path / "me.vectors", preferences=["I avoid casinos."]) as store:
-        store.add([node(1)])
-        pickled = pickle.dumps(store)
-    with pickle.loads(pickled) as again:
-        assert again.get_nodes() == [node(1)]
-        assert again.preferences == store.preferences
-    with pytest.raises(pickle.PicklingError, match="over RAM"):
-        pickle.dumps(EpicVectorStore())
