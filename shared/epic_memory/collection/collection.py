@@ -348,24 +348,6 @@ class Collection:
         """Do the same as `search` without blocking the event loop."""
         return await arun(self._search(query, k, embedding, where, ids, preferences, steering), Clock())
 
-    def search_vector(
-        self, vector: Sequence[float] | FloatArray, k: int = 4, *, where: Condition | None = None
-    ) -> Matches:
-        """Return the k records nearest to a vector by cosine, without steering.
-
-        Args:
-            vector: Shape `(d,)`, of any length other than zero.
-            k: At least 1.
-            where: A condition that records have to satisfy.
-
-        Raises:
-            InvalidInputError: for a k below 1, or a vector of another dimension.
-        """
-        checked_k(k)
-        with self._searching(checked=False):
-            unit = self._unit(vector)
-            return Matches(self._loaded.nearest(unit, k, (where, None)), unit)
-
     def _unit(self, vector: Sequence[float] | FloatArray) -> FloatArray:
         held = self._loaded.dimension
         # An empty collection has no dimension: any vector will do.

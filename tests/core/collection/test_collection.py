@@ -67,6 +67,10 @@ def collection(request: pytest.FixtureRequest, path: Path) -> Iterator[Collectio
         yield made
 
 
+def nearest(made: Collection, vector: Any, k: int = 4, where: Filter | None = None) -> Matches:
+    return made.search(embedding=vector, k=k, where=where, steering="off")
+
+
 # what it holds
 
 
@@ -125,7 +129,7 @@ def test_deleting(collection: Collection) -> None:
 
 
 def test_an_empty_collection_finds_nothing(collection: Collection) -> None:
-    assert collection.search("red") == [] == collection.search_vector([1.0] * DIMENSION) == collection.records()
+    assert collection.search("red") == [] == nearest(collection, [1.0] * DIMENSION) == collection.records()
     assert collection.get(["r1"]) == [] and collection.delete(["r1"]) == 0 and collection.delete() == 0
     assert collection.add([]) == [] and len(collection) == 0
     assert collection
@@ -212,7 +216,7 @@ def test_k_distinct_records_by_their_best_keys(keys: list[list[str]], k: int, al
     best = {f"{n}": max(float(encoder().vector(t) @ query) for t in texts) for n, texts in enumerate(keys)}
     for where in (None, Filter.in_("n", allowed), lambda r: r.metadata["n"] in allowed):
         right = sorted((v for n, v in best.items() if where is None or int(n) in allowed), reverse=True)[:k]
-        for found in (made.search("red wine train", k, where=where), made.search_vector(query, k, where=where)):
+        for found in (made.search("red wine train", k, where=where), nearest(made, query, k, where=where)):
             assert len(set(ids(found))) == len(found) == len(right)
             assert [match.score for match in found] == pytest.approx(right, abs=2e-3)
             assert all(match.score == pytest.approx(best[match.record.id], abs=2e-3) for match in found)
@@ -223,7 +227,7 @@ def test_scores_are_cosines() -> None:
     made = Collection(encoder())
     made.add([record(n, " ".join(random.Random(n).choices(WORDS, k=9))) for n in range(60)])
     for held in made.records():
-        for found in (made.search(held.text, 60), made.search_vector(made.search(held.text, 1)[0].vector, 60)):
+        for found in (made.search(held.text, 60), nearest(made, made.search(held.text, 1)[0].vector, 60)):
             scores = [match.score for match in found]
             assert all(type(score) is float and -1.0 <= score <= 1.0 for score in scores)
             assert scores == sorted(scores, reverse=True)
@@ -233,13 +237,13 @@ def test_scores_are_cosines() -> None:
 def test_a_vector_may_have_any_length_and_be_any_sequence(collection: Collection) -> None:
     collection.add([record(n) for n in range(8)])
     unit = encoder().vector("night 2")
-    right = collection.search_vector(unit, 3)
+    right = nearest(collection, unit, 3)
     assert ids(right)[0] == "r2"
     for vector in (unit.tolist(), tuple(unit), 7.5 * unit.astype(np.float64), 0.01 * unit):
-        found = collection.search_vector(vector, 3)
+        found = nearest(collection, vector, 3)
         assert ids(found) == ids(right)
         assert [m.score for m in found] == pytest.approx([m.score for m in right], abs=1e-6)
-    assert [m.score for m in collection.search_vector(-unit, 8)][-1] == pytest.approx(-1.0, abs=2e-3)
+    assert [m.score for m in nearest(collection, -unit, 8)][-1] == pytest.approx(-1.0, abs=2e-3)
 
 
 NO_VECTORS = {
@@ -251,7 +255,6 @@ NO_VECTORS = {
     "a number": 5,
     "a text": "red",
     "texts": ["red"] * DIMENSION,
-    "nothing": None,
     "empty": [],
 }
 
@@ -260,20 +263,19 @@ NO_VECTORS = {
 def test_what_is_no_vector_is_refused(collection: Collection, vector: Any) -> None:
     collection.add([record(1)])
     with pytest.raises(InvalidInputError, match="vector"):
-        collection.search_vector(vector)
+        nearest(collection, vector)
 
 
-@pytest.mark.parametrize("name", ["NaN", "two", "a number", "a text", "nothing"])
+@pytest.mark.parametrize("name", ["NaN", "two", "a number", "a text"])
 def test_what_is_no_vector_is_refused_where_nothing_is_held(collection: Collection, name: str) -> None:
     with pytest.raises(InvalidInputError, match="vector"):
-        collection.search_vector(NO_VECTORS[name])  # type: ignore[arg-type]
+        nearest(collection, NO_VECTORS[name])
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, "3", None, True])
 def test_k_is_a_whole_number_from_one(collection: Collection, k: Any) -> None:
-    for search in (collection.search, collection.search_vector):
-        with pytest.raises(InvalidInputError, match="k must be"):
-            search("red" if search == collection.search else [1.0] * DIMENSION, k)  # type: ignore[operator]
+    with pytest.raises(InvalidInputError, match="k must be"):
+        collection.search("red", k)
 
 
 @pytest.mark.parametrize("options", [{"steering": "on"}, {"preferences": 3}, {"preferences": [""]}])
@@ -320,7 +322,7 @@ def test_preferences_and_steering_of_a_call_win() -> None:
     assert shown(plain.search("red night", 8, preferences="night train", steering="paper")) == shown(
         steered.search("red night", 8)
     )
-    found = [match.score for match in steered.search_vector(encoder().vector("red night"), 8)]
+    found = [match.score for match in nearest(steered, encoder().vector("red night"), 8)]
     assert found == pytest.approx([match.score for match in plain.search("red night", 8)], abs=1e-6)
 
 
@@ -349,7 +351,7 @@ async def test_a_record_is_found_by_the_embedding_it_was_given(collection: Colle
         ):
             assert ids(found)[0] == f"e{n}" and found[0].score == pytest.approx(1.0, abs=2e-3)
             assert np.allclose(found[0].vector, given[n], atol=5e-3)
-            assert shown(found) == shown(collection.search_vector(given[n], 4))
+            assert shown(found) == shown(nearest(collection, given[n], 4))
     assert ids(collection.search("wine 1", 1)) == ["r1"]
     assert collection.encoder.texts == {"wine 1": 2}  # type: ignore[attr-defined]
 
@@ -366,7 +368,7 @@ def test_texts_and_embeddings_may_be_keys_of_one_record(path: Path) -> None:
         made.add([Record(id=f"{n}", text="-", keys=several) for n, several in enumerate(keys)])
         for opened in (made, Collection(encoder(), path)):
             for vector, record_id in zip(given, ("0", "0", "1", "3"), strict=True):
-                assert ids(opened.search_vector(vector, 1)) == [record_id]
+                assert ids(nearest(opened, vector, 1)) == [record_id]
             assert sorted(ids(opened.search("red wine", 2))) == ["0", "2"]
             assert ids(opened.search("night train", 1)) == ["1"]
             opened.verify()
@@ -396,7 +398,7 @@ def test_an_embedding_is_not_changed_and_not_shared() -> None:
     made.add([embedded(1, given)])
     assert np.array_equal(given, before)
     given[:] = 0.0
-    assert made.search_vector(before, 1)[0].score == pytest.approx(1.0, abs=2e-3)
+    assert nearest(made, before, 1)[0].score == pytest.approx(1.0, abs=2e-3)
 
 
 def test_an_embedding_of_zeros_is_like_nothing(path: Path) -> None:
@@ -723,7 +725,7 @@ async def test_another_encoder_is_refused(path: Path) -> None:
             with pytest.raises(EncoderMismatchError):
                 await made.aadd([record(99)])
             with pytest.raises(InvalidInputError, match="vector has 3 dimensions"):
-                made.search_vector([1.0] * 3)
+                nearest(made, [1.0] * 3)
             assert made.get(["r1"]) == [record(1, n=1)]
     assert path.read_bytes() == before
 
@@ -733,9 +735,9 @@ def test_an_emptied_file_takes_another_encoder(path: Path) -> None:
         made.delete()
     other = HashEncoder(32, name="other")
     with Collection(other, path) as made, Collection(encoder(), path) as first:
-        assert made.search("red") == [] == made.search_vector(other.vector("red"))
+        assert made.search("red") == [] == nearest(made, other.vector("red"))
         made.add([record(1), record(2)])
-        assert ids(made.search_vector(other.vector("wine 1"), 1)) == ["r1"]
+        assert ids(nearest(made, other.vector("wine 1"), 1)) == ["r1"]
         with pytest.raises(EncoderMismatchError):
             first.search("red")
         with pytest.raises(EncoderMismatchError):
@@ -886,7 +888,7 @@ async def test_a_closed_collection_says_so(collection: Collection) -> None:
         collection.delete,
         lambda: collection.get(["r1"]),
         lambda: collection.search("red"),
-        lambda: collection.search_vector([1.0] * DIMENSION),
+        lambda: nearest(collection, [1.0] * DIMENSION),
         collection.records,
         collection.verify,
         lambda: len(collection),
