@@ -50,7 +50,7 @@ class EpicVectorStore(CollectionFile, VectorStore):
     Args:
         embedding: LangChain's `Embeddings`, an encoder of epic_memory or its name, such as "ollama/nomic-embed-text";
             default: the embedded encoder. The file remembers it.
-        path: The file, which is not a pickle, and not the file of a memory. None for RAM.
+        path: The file, which is not a pickle; a memory may be in it, too. None for RAM.
         preferences: The user's; without any, searches are by plain similarity. The file does not remember them.
         steering: "signed", "paper" (Eq. 7-8) or "off".
         must_exist: Refuse to make a new file.
@@ -58,7 +58,7 @@ class EpicVectorStore(CollectionFile, VectorStore):
 
     Raises:
         InvalidInputError: if an argument is invalid.
-        StoreError: if the file cannot be opened, or is not a vector store's.
+        StoreError: if the file cannot be opened, or is not one of epic-memory.
         EncoderMismatchError: if it was made with another embedding model; at the first use, if checking needs a call to
             the model.
     """

@@ -27,7 +27,7 @@ from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import checked_nodes
 from epic_llamaindex.records import SOURCE_KEY, condition_of, node_of_record, record_of
 from epic_memory import Filter, Preference
-from epic_memory.collection import COLLECTION, Collection
+from epic_memory.collection import Collection, holds_memory
 from epic_memory.encoders import Encoder
 from epic_memory.encoders.base import Embed
 from epic_memory.encoders.by_name import NAMES, bundled_encoder_of, is_encoder_name
@@ -112,7 +112,7 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
             path,
             preferences=preferences,
             steering=steering,
-            kind="nodes",
+            namespace="nodes",
             must_exist=must_exist,
             read_only=read_only,
         )
@@ -321,7 +321,7 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
         if own is not None and path.exists() and own.exists() and path.samefile(own):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_file() and not path.name.endswith(DEFAULT_PERSIST_FNAME) and not COLLECTION.is_at(path):
+        if path.is_file() and not path.name.endswith(DEFAULT_PERSIST_FNAME) and holds_memory(path):
             raise StoreError(f"{path} is there, and is no vector store. Give another name, or remove it.")
         self._collection.backup(path, overwrite=True)
 

@@ -80,7 +80,7 @@ class EpicStore(CollectionFile, BaseStore):
     threads; a file also from several processes.
 
     Args:
-        path: The file, which is not a pickle, and not the file of a memory or a vector store. None for RAM.
+        path: The file, which is not a pickle; a memory and vector stores may be in it, too. None for RAM.
         embedding: LangChain's `Embeddings`, an encoder of epic_memory or its name, such as "ollama/nomic-embed-text";
             default: the embedded encoder. The file remembers it.
         preferences: Steer searches that have a query: preferences, or, to serve many users, a function from the
@@ -95,7 +95,7 @@ class EpicStore(CollectionFile, BaseStore):
     Raises:
         InvalidInputError: if an argument is invalid; on use, for values that are not JSON, filters with unknown
             operators, a limit or an offset below 0, a time to live that is not above 0.
-        StoreError: if the file cannot be opened, or is not an EpicStore's.
+        StoreError: if the file cannot be opened, or is not one of epic-memory.
         DamagedError: on use, if the file holds data that no EpicStore writes.
         EncoderMismatchError: if it was made with another embedding model; at the first use, if checking needs a call to
             the model.
@@ -122,7 +122,7 @@ class EpicStore(CollectionFile, BaseStore):
             path,
             preferences=() if callable(preferences) else preferences,
             steering=steering,
-            kind="the items of a LangGraph store",
+            namespace="items",
         )
         self._items = HeldItems(self._collection)
         self._latest = self._swept = datetime.min.replace(tzinfo=timezone.utc)

@@ -250,7 +250,6 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
     if asked.chooser is not None:
         shown = asked.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
         best, hits, vectors = shown.chosen(best, hits, vectors)
-    session.count_uses([row for row, _ in best])
     facts = facts_by_text(session, space, asked, steered.query)
     clock.add("index", started)
     return GraphHits(

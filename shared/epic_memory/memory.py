@@ -768,7 +768,6 @@ class EpicMemory:
         """Close the file, which is then one file and no more; closing twice is fine."""
         self._session.background.close()
         with self._session.lock:
-            self._session.write_uses()
             self._session.share_model_usage()
             self._session.spaces.clear()
             self._session.store.close()

@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("epic_memory", "epic_learn", "epic_graph", "epic_rerank", "epic_plugins", "epic_apps", "epic_eval")
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 27_910,
-    "lines of all packages": 57_740,
-    "lines of tests": 67_230,
+    "lines of epic_memory": 27_650,
+    "lines of all packages": 57_400,
+    "lines of tests": 66_200,
     "public members of EpicMemory": 80,
     "most parameters of a method": 27,
     "words of the docs": 33_500,

@@ -2,7 +2,7 @@
 
 The labels' preferences, ten to a user, as in PrefWiki; for each user a stream of the labelled chunks that the
 embedded verifier keeps, among other passages and answers that it keeps for the same preferences, in random order.
-While it runs, questions about the preferences are asked, and what is found counts as used. Shown, over several
+Shown, over several
 orders: the share of the entries that the labels call relevant that is still held at the end, the share of the
 preferences with such entries that still have one, and the share of the labelled but irrelevant entries still held. The
 other passages have no labels: some of them are relevant too, so that not even a perfect policy would hold everything.
@@ -10,7 +10,7 @@ other passages have no labels: some of them are relevant too, so that not even a
 Then the same through the file: the labelled chunks and all other passages come in random order, in batches, into a
 memory whose byte budget is a tenth of what its file takes without one. Twenty preferences to a user here, and users
 whose file is large enough: a tenth of a small one is hardly more than what every file takes, and what is kept free for
-its journal. After each batch some questions are asked, and the bytes on disk are compared with the budget, side files
+its journal. After each batch the bytes on disk are compared with the budget, side files
 included. Relevant is here what the labels call so of the entries that the memory without a budget holds. Each user and
 policy takes some 15 seconds.
 """
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from common import parse, parser, personas, read_jsonl
+from common import parse, parser, read_jsonl
 from epic_apps.cli.sources import Sources
 from epic_memory import EpicMemory
 from epic_memory.encoders import StaticEncoder
@@ -37,7 +37,6 @@ from epic_memory.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifie
 
 DAY = 86_400.0
 DAYS = 90.0
-FOUND = 5
 LEAST_BUDGET = 96_000
 STANCES = {stance: position for position, stance in enumerate(Stance)}
 
@@ -64,34 +63,6 @@ class Random:
         return _generator(held).permutation(len(held)).astype(np.intp)
 
 
-@dataclass(frozen=True)
-class UsageFifo:
-    """A policy by which entries used one deviation less than the mean leave first, the others at random behind them.
-
-    A rule from the literature, which removes a fifth of the capacity at a time.
-    """
-
-    name: str = "usage-fifo"
-    share: float = 0.2
-
-    def order(self, held: Held, now: float) -> Positions:
-        if not len(held):
-            return np.empty(0, dtype=np.intp)
-        little = held.uses < held.uses.mean() - held.uses.std()
-        return np.concatenate([np.flatnonzero(little), _generator(held).permutation(np.flatnonzero(~little))])
-
-
-@dataclass(frozen=True)
-class Ebbinghaus:
-    """A policy by MemoryBank's forgetting curve e^(-t/S): t in days since the last use, S = 1 + uses."""
-
-    name: str = "ebbinghaus"
-    share: float = 0.1
-
-    def order(self, held: Held, now: float) -> Positions:
-        return np.argsort(-held.idle_days(now) / (1 + held.uses), kind="stable")
-
-
 def _generator(held: Held) -> np.random.Generator:
     # The entries are part of the seed, because a constant one would spare the same positions each time.
     return np.random.default_rng([0, len(held), int(held.rows[-1]) if len(held) else 0])
@@ -99,19 +70,17 @@ def _generator(held: Held) -> np.random.Generator:
 
 @dataclass
 class Stream:
-    """All entries of one user, in no order, and the questions asked meanwhile.
+    """All entries of one user, in no order.
 
     Attributes:
         held: The entries, as if all were held.
         relevant: Whether the labels call the entry relevant, shape `(n,)`.
         labelled: Whether the labels say anything about it, shape `(n,)`.
-        questions: Steered queries, unit vectors, shape `(q, d)`.
     """
 
     held: Held
     relevant: np.ndarray
     labelled: np.ndarray
-    questions: np.ndarray
 
 
 class Streams:
@@ -133,7 +102,6 @@ class Streams:
             aligned = {alignment["preference"] for alignment in record["alignments"]}
             for number, preference in enumerate(record["preferences"]):
                 self.truth[record["chunk"], preference] = number in aligned
-        self.asked = _questions(data)
         # The labels' chunks were cut in another way: their documents are left out as a whole.
         everything = Sources([data / "wiki_passages.jsonl", data / "assistant_answers.jsonl"])
         pool = list(dict.fromkeys(item.text for item in everything if item.id.split("#")[0] not in judged))
@@ -165,22 +133,19 @@ class Streams:
             )
         columns: dict[str, list[Any]] = {name: [] for name in ("items", "preferences", "stances")}
         columns |= {name: [] for name in ("confidence", "similarity")}
-        instructions, truths = [], []
+        truths = []
         place = {preference.id: row for row, preference in enumerate(preferences)}
         for number, (candidate, verdict) in enumerate(zip(candidates, self.verifier.verify(candidates), strict=True)):
             similarities = dict(zip((p.id for p in candidate.preferences), candidate.similarities, strict=True))
             for alignment in verdict.alignments:
                 row = place[alignment.preference_id]
                 truths.append(self.truth.get((candidate.item.text, texts[row])))
-                instructions.append(alignment.instruction)
                 columns["items"].append(number)
                 columns["preferences"].append(row)
                 columns["stances"].append(STANCES[alignment.stance])
                 columns["confidence"].append(alignment.confidence)
                 columns["similarity"].append(similarities[alignment.preference_id])
-        asked = [(question, row) for row, text in enumerate(texts) for question in self.asked[text]]
-        queries = self.encoder.encode([question for question, _ in asked]) + vectors[[row for _, row in asked]]
-        count = len(instructions)
+        count = len(truths)
         held = Held(
             rows=np.arange(count),
             items=np.array(columns["items"], dtype=np.int64),
@@ -188,44 +153,32 @@ class Streams:
             stances=np.array(columns["stances"], dtype=np.int8),
             confidence=np.array(columns["confidence"], dtype=np.float32),
             similarity=np.array(columns["similarity"], dtype=np.float32),
-            uses=np.zeros(count, dtype=np.int64),
-            used=np.full(count, np.nan),
             added=np.zeros(count),
-            vectors=self.encoder.encode(instructions),
         )
         return Stream(
             held=held,
             relevant=np.array([truth is True for truth in truths], dtype=bool),
             labelled=np.array([truth is not None for truth in truths], dtype=bool),
-            questions=queries / np.linalg.norm(queries, axis=1, keepdims=True),
         )
 
 
-def simulate(stream: Stream, policy: RetentionPolicy, *, capacity: int, floor: int, questions: int, seed: int) -> Any:
+def simulate(stream: Stream, policy: RetentionPolicy, *, capacity: int, floor: int, seed: int) -> Any:
     """Run one stream in one random order through a capacity; the positions held at the end."""
-    generator = np.random.default_rng(seed)
     count = len(stream.held)
-    order = generator.permutation(count)
+    order = np.random.default_rng(seed).permutation(count)
     arrived = np.argsort(order)
     now = np.linspace(0.0, DAYS * DAY, count)
-    asked_at = set(np.linspace(capacity // 2, count - 1, questions).astype(int).tolist())
-    asked = iter(generator.integers(len(stream.questions), size=questions + 1).tolist())
-    uses, used, added = np.zeros(count, dtype=np.int64), np.full(count, np.nan), np.zeros(count)
+    added = np.zeros(count)
     ones = np.ones(count, dtype=np.int64)
     held = np.empty(0, dtype=np.int64)
     for place in range(count):
         if len(held) >= capacity:
-            columns = _columns(stream.held, held, arrived, uses, used, added)
+            columns = _columns(stream.held, held, arrived, added)
             needed = max(1, round(policy.share * capacity))
             gone = choose(policy.order(columns, now[place]), columns, ones[: len(held)], needed, floor)
             held = np.delete(held, gone)
         held = np.append(held, order[place])
         added[order[place]] = now[place]
-        if place in asked_at:
-            scores = stream.held.vectors[held] @ stream.questions[next(asked)]
-            found = held[np.argsort(-scores)[:FOUND]]
-            uses[found] += 1
-            used[found] = now[place]
     return held
 
 
@@ -239,7 +192,6 @@ def survival(streams: Sequence[Stream], policy: RetentionPolicy, options: Any, s
             policy,
             capacity=capacity,
             floor=options.floor,
-            questions=options.questions,
             seed=1000 * seed + number,
         )
         there = np.zeros(len(stream.held), dtype=bool)
@@ -348,16 +300,12 @@ class ThroughTheFile:
         before: set[tuple[str, str]],
         made: Survived,
     ) -> None:
-        asked = [question for text in texts for question in self.streams.asked[text]]
-        generator = np.random.default_rng(self.options.seed)
         with EpicMemory.open(path, texts, verifier=self.streams.verifier, **options) as memory:
             for start in range(0, len(items), self.options.batch):
                 started = time.perf_counter()
                 made.evicted += memory.add(items[start : start + self.options.batch]).evicted
                 made.seconds += time.perf_counter() - started
                 made.most = max(made.most, _on_disk(path) / options["budget"])
-                for place in generator.integers(len(asked), size=self.options.questions * self.options.batch // 7000):
-                    memory.search(asked[place], k=FOUND)
             held = _pairs(memory)
         made.most = max(made.most, _on_disk(path) / options["budget"])
         truth = self.truth
@@ -397,7 +345,6 @@ def main() -> None:
     made.add_argument("--threshold", type=float, default=DEFAULT_THRESHOLD, help="confidence that the verifier keeps")
     made.add_argument("--capacity", type=float, default=0.1, help="share of a user's entries that fits")
     made.add_argument("--floor", type=int, default=0, help="entries that each preference keeps")
-    made.add_argument("--questions", type=int, default=100, help="asked of each user while the stream runs")
     made.add_argument("--users", type=int, default=3, help="whose streams go through the file; 0 for none")
     made.add_argument("--batch", type=int, default=350, help="items that come together there")
     made.add_argument("--seed", type=int, default=0, help="of the order in which they come there")
@@ -417,18 +364,12 @@ def main() -> None:
         f"AUC on the labelled: confidence {auc(labelled[0], relevant):.3f},"
         f" similarity {auc(labelled[1], relevant):.3f}, confidence + 0.5 similarity {auc(both, relevant):.3f}"
     )
-    _table(streams, options, [Random(), Fifo(), UsageFifo(), Ebbinghaus(), *_values()])
+    _table(streams, options, [Random(), Fifo(), ByValue(name="confidence", similarity=0.0), ByValue()])
     if options.users:
-        policies = (Random(), Fifo(), UsageFifo(), Ebbinghaus(), ByValue())
+        policies = (Random(), Fifo(), ByValue())
         ThroughTheFile(every, options).table(
             {policy.name: (policy, options.floor) for policy in policies} | {"by-value, floor 3": (ByValue(), 3)}
         )
-
-
-def _values() -> Iterable[ByValue]:
-    yield ByValue()
-    for without in ("similarity", "use", "freshness", "redundancy"):
-        yield ByValue(name=f"by-value, no {without}", **{without: 0.0})
 
 
 def _table(streams: Sequence[Stream], options: Any, policies: Iterable[RetentionPolicy]) -> None:
@@ -447,17 +388,6 @@ def _table(streams: Sequence[Stream], options: Any, policies: Iterable[Retention
         )
 
 
-def _questions(data: Path) -> dict[str, list[str]]:
-    asked: dict[str, list[str]] = {}
-    for name in ("PrefWiki", "PrefRQ", "PrefELI5", "PrefEval"):
-        for persona in personas(data, name):
-            for preference, questions in persona:
-                asked.setdefault(preference, []).extend(questions)
-    for record in read_jsonl(data / "prefeval_mcq.jsonl"):
-        asked.setdefault(record["preference"], []).append(record["question"])
-    return {preference: list(dict.fromkeys(questions)) for preference, questions in asked.items()}
-
-
 def _candidate(text: str, embedding: Any, preferences: Sequence[Preference], vectors: Any) -> Candidate:
     return Candidate(
         item=Item(text=text),
@@ -468,7 +398,7 @@ def _candidate(text: str, embedding: Any, preferences: Sequence[Preference], vec
     )
 
 
-def _columns(everything: Held, held: Any, arrived: Any, uses: Any, used: Any, added: Any) -> Held:
+def _columns(everything: Held, held: Any, arrived: Any, added: Any) -> Held:
     return Held(
         rows=arrived[held],
         items=everything.items[held],
@@ -476,10 +406,7 @@ def _columns(everything: Held, held: Any, arrived: Any, uses: Any, used: Any, ad
         stances=everything.stances[held],
         confidence=everything.confidence[held],
         similarity=everything.similarity[held],
-        uses=uses[held],
-        used=used[held],
         added=added[held],
-        vectors=everything.vectors[held],
     )
 
 

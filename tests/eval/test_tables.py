@@ -96,7 +96,7 @@ def test_tier_0_prints_the_papers_tables(tmp_path: Path, epic: Epic) -> None:
     folder, out = tiny_data(tmp_path / "data"), tmp_path / "out"
     arms = "none,BM25,dense,EPIC ours"
     options = ("--sets", "PrefRQ", "--arms", arms, "--out", str(out), "--no-tau")
-    first = epic("eval", "run", str(folder), "--tier", "0", *options)
+    first = epic("eval", "run", str(folder), *options)
     assert first.code == 0, first.err
     for table in (
         "Table 2 by proxy: choice",

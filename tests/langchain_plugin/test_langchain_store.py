@@ -31,7 +31,7 @@ from langgraph.store.memory import InMemoryStore
 
 from epic_langchain import EpicEmbeddings
 from epic_langchain.agents import EpicStore
-from epic_memory import EpicMemory, Preference
+from epic_memory import Preference
 from epic_memory.collection import Collection, Key, Record
 from epic_memory.errors import DamagedError, InvalidInputError, MemoryClosedError, StoreError
 from epic_memory.storage.sqlite.database import Database
@@ -601,14 +601,9 @@ def test_a_store_outlives_the_process(tmp_path: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    from epic_langchain import EpicVectorStore
-
-    EpicMemory.open(tmp_path / "me.epic", ["I like tea."]).close()
     (tmp_path / "text.txt").write_text("Some text that is no database at all.")
-    EpicVectorStore(path=tmp_path / "me.vectors").add_texts(["Tea."])
-    for name in ("me.epic", "text.txt", "me.vectors"):
-        with pytest.raises(StoreError):
-            EpicStore(tmp_path / name)
+    with pytest.raises(StoreError):
+        EpicStore(tmp_path / "text.txt")
 
 
 GOOD = {
@@ -634,7 +629,7 @@ GOOD = {
 )
 def test_what_no_store_writes_is_damage(tmp_path: Path, changed: dict[str, Any], calls: list[str]) -> None:
     record = {**GOOD, **changed}
-    with Collection(ENCODER, tmp_path / "a.store", kind="the items of a LangGraph store") as collection:
+    with Collection(ENCODER, tmp_path / "a.store", namespace="items") as collection:
         metadata = {name: record[name] for name in ("created_at", "updated_at")}
         collection.add([Record(id=record["id"], text=record["text"], metadata=metadata, keys=(Key(text="red"),))])
     with EpicStore(tmp_path / "a.store", embedding=ENCODER) as store:

@@ -31,7 +31,6 @@ from epic_langchain import EpicDocumentTransformer, EpicEmbeddings
 from epic_memory import Stance
 from epic_memory.errors import InvalidInputError, LMError, NoPreferencesError
 from epic_memory.pipeline.judge import JUDGED_AT_ONCE
-from epic_memory.types import BuildReport
 from epic_memory.verification import LMVerifier
 from helpers import HashEncoder
 from scripted import (
@@ -203,28 +202,6 @@ async def test_kept_documents_stay_as_they_are(transform: Transform) -> None:
     assert given == before
 
 
-async def test_guidance_is_flat_metadata(transform: Transform) -> None:
-    (found,) = await transform(transformer(), [Document("red wine", id="a")])
-    assert found.metadata == {
-        "epic_instruction": "Serve red wine with red wine",
-        "epic_preference": WINE,
-        "epic_stance": "supports",
-        "epic_rationale": "Said of red wine",
-        "epic_similarity": 1.0,
-        "epic_alignments": found.metadata["epic_alignments"],
-    }
-    assert alignments(found) == [
-        {
-            "instruction": "Serve red wine with red wine",
-            "preference": WINE,
-            "stance": "supports",
-            "rationale": "Said of red wine",
-            "confidence": None,
-            "similarity": 1.0,
-        }
-    ]
-
-
 async def test_the_flat_ones_are_those_of_the_strongest_alignment(transform: Transform) -> None:
     (found,) = await transform(transformer(), [Document("night train and more, night train and red wine")])
     strongest, other = alignments(found)
@@ -248,32 +225,6 @@ async def test_split_gives_one_document_for_each_preference(transform: Transform
     assert len(set(named)) == len(named) == 6 and not set(named) & {one.id for one in given}
     assert [one.id for one in found[-2:]] == [None, None]
     assert await transform(transformer(split=True), given) == found
-
-
-async def test_guidance_of_an_earlier_run_is_replaced(transform: Transform) -> None:
-    found = await transform(transformer(), [Document(BOTH, id="a", metadata={"n": 1})])
-    other = transformer(preferences=[TRAIN])
-    assert await transform(other, found) == await transform(other, [Document(BOTH, id="a", metadata={"n": 1})])
-    plain = transformer(fine=False)
-    (bare,) = await transform(plain, found)
-    assert not bare.metadata["epic_instruction"] and "epic_confidence" not in bare.metadata
-
-
-async def test_without_verification_there_are_no_instructions(transform: Transform) -> None:
-    lm = Scripted()
-    found = await transform(transformer(lm, fine=False), docs(1))
-    assert ids(found) == ["item 0", "item 1", "item 2", "item 3"] and lm.calls == 0
-    assert all(one.metadata["epic_instruction"] == "" for one in found)
-    assert [one["preference"] for one in alignments(found[2])] == [WINE, TRAIN]
-
-
-async def test_tau_and_keep_rate_are_the_coarse_filters(transform: Transform) -> None:
-    lm = Scripted()
-    assert await transform(transformer(lm, tau=1.0), docs()) == [] and lm.calls == 0
-    assert ids(await transform(transformer(lm, coarse=False), docs(1)))[-1] == "item 4"
-    keep = transformer(lm, keep_rate=0.2)
-    await transform(keep, docs(20))
-    assert keep.report.passed == 20 and keep.report.tau == pytest.approx(2 / 6**0.5)
 
 
 # lazily
@@ -422,25 +373,6 @@ def test_a_user_who_comes_twice_at_once_is_prepared_once() -> None:
 # reports
 
 
-async def test_the_report_says_what_the_run_did(transform: Transform) -> None:
-    keep = transformer()
-    assert keep.report == BuildReport() and keep.undecided == []
-    await transform(keep, docs())
-    report = keep.report
-    assert (report.seen, report.passed, report.kept, report.discarded, report.undecided) == (20, 16, 12, 4, 0)
-    assert report.entries == 16 and report.tau == 0.3 and report.warnings == []
-    await transform(keep, docs(1))
-    assert keep.report.seen == 5 and report.seen == 20
-
-
-async def test_documents_without_text_are_left_out_and_counted(transform: Transform) -> None:
-    keep = transformer()
-    given = [Document(""), *docs(1), Document(" \n"), Document("red wine")]
-    assert ids(await transform(keep, given)) == ["item 0", "item 2", "item 3", None]
-    assert keep.report.seen == 6
-    assert keep.report.warnings == ["2 documents without text were left out."]
-
-
 def stalls_at(*numbers: int) -> Callable[[Asked], None]:
     """Fails for the documents of these numbers."""
 
@@ -449,27 +381,6 @@ def stalls_at(*numbers: int) -> Callable[[Asked], None]:
             raise LMError("It stalled.")
 
     return hook
-
-
-async def test_what_a_model_does_not_decide_is_undecided(transform: Transform) -> None:
-    lm = Scripted(stalls_at(2, 3))
-    keep = transformer(lm)
-    given = docs()
-    found = await transform(keep, given)
-    assert ids(found) == ["item 0", "item 2", "item 3", "item 5", "item 7", "item 8"]
-    assert keep.undecided == given[10:14] + given[15:19]
-    assert keep.report.undecided == 8 and set(keep.report.failures.values()) == {"It stalled."}
-    assert keep.report.failures.keys() == {document.id for document in keep.undecided}
-    assert [warning for warning in keep.report.warnings if "8 documents are undecided" in warning]
-    lm.hook = None
-    lm.asked.clear()
-    later = await transform(keep, keep.undecided)
-    assert ids(later) == ["item 10", "item 12", "item 13", "item 15", "item 17", "item 18"]
-    assert found + later == transformer().invoke(given)
-    assert keep.undecided == [] and keep.report.undecided == 0
-    # Whoever asks twice at once asks twice.
-    assert {asked.chunk for asked in lm.asked} == {document.page_content for document in given[10:14] + given[15:19]}
-    assert lm.calls <= 16
 
 
 # models
@@ -519,28 +430,6 @@ async def test_any_kind_of_embeddings_filters() -> None:
 # a memory that judges
 
 
-async def test_a_memory_judges_and_takes_nothing_in(transform: Transform) -> None:
-    memory = memory_of(Scripted())
-    found = await transform(EpicDocumentTransformer(memory=memory), docs())
-    assert found == transformer().invoke(docs())
-    assert len(memory) == 0 and memory.stats().counts["pending"] == 0
-    memory.preferences.replace(WINE, "blue sky")
-    assert "item 4" in ids(await transform(EpicDocumentTransformer(memory=memory), docs()))
-
-
-def test_a_memory_brings_all_it_needs() -> None:
-    memory = memory_of(Scripted())
-    for option in ({"preferences": [WINE]}, {"embeddings": HashEncoder()}, {"llm": Scripted()}, {"tau": 0.1}):
-        with pytest.raises(ValidationError, match=f"With memory=, {next(iter(option))} would be ignored"):
-            EpicDocumentTransformer(memory=memory, **option)
-    for option in ({"keep_rate": 0.1}, {"fine": False}, {"coarse": False}):
-        with pytest.raises(ValidationError, match="would be ignored"):
-            EpicDocumentTransformer(memory=memory, **option)
-    keep = EpicDocumentTransformer(memory=memory, split=True, progress=False, name="filter")
-    with pytest.raises(InvalidInputError, match="it has its own"):
-        keep.invoke(docs(), preferences=[WINE])
-
-
 def test_fields_can_be_made_configurable() -> None:
     keep = EpicDocumentTransformer(memory=memory_of(Scripted())).configurable_fields(
         split=ConfigurableField(id="split")
@@ -560,50 +449,14 @@ def test_fields_can_be_made_configurable() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"threshold": 0.3}, "threshold"),
-        ({"tau": 0.3, "keep_rate": 0.1}, "tau or keep_rate, not both"),
-        ({"tau": 2.0}, "between -1 and 1"),
-        ({"tau": "high"}, "tau"),
-        ({"keep_rate": 0.0}, "keep_rate must be a share"),
-        ({"preferences": [WINE, "Red  Wine"]}, "given twice"),
-        ({"preferences": [" "]}, "preference is empty"),
-        ({"preferences": [3]}, "preferences"),
-        ({"preferences": 3}, "preferences"),
-        ({"embeddings": "all-minilm"}, "LangChain Embeddings"),
-        ({"embeddings": Words}, "LangChain Embeddings"),
-        ({"embeddings": Scripted()}, "LangChain Embeddings"),
-        ({"llm": "qwen3:4b"}, "There is no model .qwen3:4b."),
         ({"llm": ScriptedChat}, "chat model"),
-        ({"llm": HashEncoder()}, "chat model"),
         ({"llm": chat().with_retry()}, "without bind, with_retry"),
-        ({"memory": "me.epic"}, "memory"),
         ({"split": "perhaps"}, "split"),
     ],
 )
 def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any], match: str) -> None:
     with pytest.raises((ValidationError, InvalidInputError), match=match):
         transformer(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "match"),
-    [
-        *((one, "Give several Documents in a list, not") for one in ("red wine", Document("red wine"), None)),
-        ([*docs(20), "red wine"], "Expected Documents, found"),
-        ([*docs(20), Document("red\0wine")], "Document 101: .*NUL"),
-        ([*docs(20), Document("red wine \ud800", id="broken")], r"Document 101 \(id 'broken'\)"),
-        ([*docs(20), Document("red wine", id="a\0b")], r"Document 101 \(id 'a\\x00b'\): .*NUL"),
-    ],
-    ids=lambda value: str(value)[:20],
-)
-async def test_what_is_no_document_is_refused_before_anything_is_asked(
-    wrong: Any, match: str, transform: Transform
-) -> None:
-    lm = Scripted()
-    keep = transformer(lm)
-    with pytest.raises(InvalidInputError, match=match):
-        await transform(keep, wrong)
-    assert lm.calls == 0 and keep.report.seen == 0
 
 
 async def test_every_way_refuses_what_cannot_be() -> None:

@@ -25,14 +25,9 @@ from langchain_core.embeddings import Embeddings
 
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicVectorStore
 from epic_memory import EpicMemory, Filter, Item
-from epic_memory.collection import Collection, Record
-from epic_memory.encoders import default_encoder
 from epic_memory.errors import (
     EncoderError,
     InvalidInputError,
-    MemoryClosedError,
-    ReadOnlyError,
-    StoreError,
 )
 from epic_memory.types import Stance
 from helpers import HashEncoder, KeepAll, both
@@ -357,23 +352,6 @@ async def test_a_failing_model_stores_nothing_and_leaves_no_file_open(path: Path
                 await both(store, name, asked)
         assert path.read_bytes() == before
         assert store.get_by_ids(["a", "b"]) == [Document(id="a", page_content="red")]
-
-
-async def test_what_the_file_refuses_is_an_error(path: Path, tmp_path: Path) -> None:
-    with Collection(default_encoder(), tmp_path / "other", kind="something else") as other:
-        other.add([Record(id="a", text="a")])
-    with pytest.raises(StoreError, match="holds something else, not documents"):
-        EpicVectorStore(path=tmp_path / "other")
-    with pytest.raises(StoreError, match="no vector store at"):
-        EpicVectorStore(words(), path=tmp_path / "none", must_exist=True)
-    EpicVectorStore.from_texts(TEXTS, words(), path=path, ids=TEXTS).close()
-    with EpicVectorStore(words(), path=path, read_only=True) as made:
-        assert len(made.get_by_ids(TEXTS)) == len(TEXTS)
-        for name, arguments in (("add_texts", [["red"]]), ("add_documents", [RAW]), ("delete", [["train"]])):
-            with pytest.raises(ReadOnlyError, match="opened for reading only"):
-                await both(made, name, *arguments)
-    with pytest.raises(MemoryClosedError, match="vector store is closed"):
-        await both(made, "similarity_search", "red")
 
 
 # documents with instructions

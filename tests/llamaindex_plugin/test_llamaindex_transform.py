@@ -49,7 +49,6 @@ from epic_memory.types import BuildReport
 from helpers import HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM, SyncEmbedding, heard
 from scripted import (
-    BOTH,
     TRAIN,
     WINE,
     Asked,
@@ -216,32 +215,6 @@ async def test_links_that_come_out_are_the_callers_own(run: Run) -> None:
     assert given == before
 
 
-async def test_guidance_is_flat_metadata_that_is_neither_embedded_nor_shown(run: Run) -> None:
-    (found,) = await run(step(), [TextNode(text="red wine", id_="a", metadata={"n": 1})])
-    assert found.metadata == {
-        "n": 1,
-        "epic_instruction": "Serve red wine with red wine",
-        "epic_preference": WINE,
-        "epic_stance": "supports",
-        "epic_rationale": "Said of red wine",
-        "epic_similarity": 1.0,
-        "epic_alignments": found.metadata["epic_alignments"],
-    }
-    assert alignments(found) == [
-        {
-            "instruction": "Serve red wine with red wine",
-            "preference": WINE,
-            "stance": "supports",
-            "rationale": "Said of red wine",
-            "confidence": None,
-            "similarity": 1.0,
-        }
-    ]
-    for excluded in EXCLUDED:
-        assert sorted(getattr(found, excluded)) == sorted(key for key in found.metadata if key.startswith("epic_"))
-    assert "epic_" not in found.get_content(MetadataMode.EMBED) + found.get_content(MetadataMode.LLM)
-
-
 async def test_without_annotation_nothing_is_written(run: Run) -> None:
     given = nodes(1)
     for one, other in itertools.pairwise(given):
@@ -252,14 +225,6 @@ async def test_without_annotation_nothing_is_written(run: Run) -> None:
     assert len(found) == 3
     for node in found:
         assert "epic_" not in str(node.metadata) + str(node.relationships)
-
-
-async def test_guidance_of_an_earlier_run_is_replaced(run: Run) -> None:
-    found = await run(step(), [TextNode(text=BOTH, id_="a", metadata={"n": 1})])
-    other = step(preferences=[TRAIN])
-    assert await run(other, found) == await run(other, [TextNode(text=BOTH, id_="a", metadata={"n": 1})])
-    (bare,) = await run(step(fine=False), found)
-    assert not bare.metadata["epic_instruction"]
 
 
 EMBEDDERS: dict[str, Callable[[], Any]] = {
@@ -307,23 +272,6 @@ async def test_without_instructions_a_nodes_own_embedding_stays(run: Run) -> Non
     assert [node.embedding for node in found] == [[1.0], None]
 
 
-async def test_without_verification_there_are_no_instructions(run: Run) -> None:
-    lm = Scripted()
-    found = await run(step(lm, fine=False), nodes(1))
-    assert ids(found) == ["item 0", "item 1", "item 2", "item 3"] and lm.calls == 0
-    assert [one["preference"] for one in alignments(found[2])] == [WINE, TRAIN]
-
-
-async def test_tau_and_keep_rate_are_the_coarse_filters(run: Run) -> None:
-    lm = Scripted()
-    assert await run(step(lm, tau=1.0), nodes()) == [] and lm.calls == 0
-    keep = step(lm, keep_rate=0.2)
-    await run(keep, nodes(20))
-    assert keep.report.passed == 20 and keep.report.tau == pytest.approx(2 / 6**0.5)
-    await run(step(lm, coarse=False), nodes(1))
-    assert lm.asked[-1].preferences
-
-
 async def test_the_same_node_twice_comes_out_twice(run: Run) -> None:
     lm = Scripted()
     given = [TextNode(text="red wine", id_="a"), TextNode(text="red wine", id_="a")]
@@ -364,14 +312,6 @@ async def test_media_without_text_pass_as_they_are(run: Run) -> None:
     assert found[:4] == before == given and lm.calls == 4
     assert all(one is not other for one, other in zip(found, given, strict=False))
     assert keep.report.seen == 5 and keep.report.warnings == []
-
-
-async def test_nodes_without_text_are_left_out_and_counted(run: Run) -> None:
-    keep = step()
-    given = [TextNode(text=""), *nodes(1), TextNode(text=" \n"), Document(text=""), Node()]
-    assert ids(await run(keep, given)) == ["item 0", "item 2", "item 3"]
-    assert keep.report.seen == 5
-    assert keep.report.warnings == ["4 nodes without text were left out."]
 
 
 async def test_metadata_may_be_anything(run: Run) -> None:
@@ -426,17 +366,6 @@ async def test_there_is_a_span(run: Run) -> None:
 # reports, and what has no verdict
 
 
-async def test_the_report_says_what_the_run_did(run: Run) -> None:
-    keep = step()
-    assert keep.report == BuildReport() and keep.undecided == []
-    await run(keep, nodes())
-    report = keep.report
-    assert (report.seen, report.passed, report.kept, report.discarded, report.undecided) == (20, 16, 12, 4, 0)
-    assert report.entries == 16 and report.tau == 0.3 and report.warnings == []
-    await run(keep, nodes(1))
-    assert keep.report.seen == 5 and report.seen == 20
-
-
 async def test_what_a_model_does_not_decide_is_an_error_and_nothing_is_lost(run: Run) -> None:
     lm = Scripted(stalls_at(2, 3))
     keep = step(lm)
@@ -449,22 +378,6 @@ async def test_what_a_model_does_not_decide_is_an_error_and_nothing_is_lost(run:
     lm.asked.clear()
     assert await run(keep, given) == step()(given)
     assert {asked.chunk for asked in lm.asked} == {node.text for node in given[10:14] + given[15:19]}
-    assert keep.undecided == [] and keep.report.undecided == 0
-
-
-async def test_undecided_nodes_can_be_skipped(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    lm = Scripted(stalls_at(2, 3))
-    keep = step(lm, on_undecided="skip")
-    given = nodes()
-    with caplog.at_level(logging.WARNING, "epic_llamaindex"):
-        found = await run(keep, given)
-    assert ids(found) == KEPT[:6]
-    assert keep.undecided == given[10:14] + given[15:19]
-    (warned,) = [one for one in caplog.messages if "8 of 20 nodes are undecided" in one]
-    assert warned.startswith(keep.report.warnings[0]) and all(node.node_id in warned for node in keep.undecided)
-    lm.hook = None
-    later = await run(keep, keep.undecided)
-    assert found + later == step()(given)
     assert keep.undecided == [] and keep.report.undecided == 0
 
 
@@ -566,30 +479,6 @@ def test_the_model_is_not_asked_before_it_is_needed() -> None:
 # a memory that judges
 
 
-async def test_a_memory_judges_and_takes_nothing_in(run: Run) -> None:
-    memory = memory_of(Scripted())
-    keep = EpicTransform(memory=memory)
-    assert await run(keep, nodes()) == step()(nodes())
-    assert len(memory) == 0 and memory.stats().counts["pending"] == 0
-    memory.preferences.replace(WINE, "blue sky")
-    assert "item 4" in ids(await run(keep, nodes()))
-
-
-def test_a_memory_brings_all_it_needs() -> None:
-    memory = memory_of(Scripted())
-    refused: dict[str, Any] = {
-        "preferences": [WINE], "encoder": HashEncoder(), "llm": Scripted(), "tau": 0.1, "keep_rate": 0.1,
-        "fine": False, "coarse": False,
-    }  # fmt: skip
-    for name, value in refused.items():
-        with pytest.raises(ValidationError, match=f"With memory=, {name} would be ignored"):
-            EpicTransform(memory=memory, **{name: value})
-    keep = EpicTransform(memory=memory, annotate=False, on_undecided="skip", embed_model=EpicEmbedding())
-    with pytest.raises(ValidationError, match="it has its own"):
-        keep.tau = 0.1
-    assert keep.tau is None and ids(keep(nodes())) == KEPT
-
-
 # settings that change
 
 
@@ -667,22 +556,9 @@ async def test_a_preference_that_expires_meanwhile_counts_no_more(monkeypatch: p
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"threshold": 0.3}, "threshold"),
-        ({"tau": 0.3, "keep_rate": 0.1}, "tau or keep_rate, not both"),
-        ({"tau": 2.0}, "between -1 and 1"),
-        ({"tau": "high"}, "tau"),
-        ({"keep_rate": 0.0}, "keep_rate must be a share"),
-        ({"preferences": [WINE, "Red  Wine"]}, "given twice"),
-        ({"preferences": [" "]}, "preference is empty"),
-        ({"preferences": [3]}, "preferences"),
-        ({"preferences": 3}, "preferences"),
-        ({"encoder": "all-minilm"}, "LlamaIndex embedding model"),
         ({"embed_model": ScriptedEmbedding}, "LlamaIndex embedding model"),
         ({"embed_model": Scripted()}, "LlamaIndex embedding model"),
-        ({"llm": "qwen3:4b"}, "There is no model .qwen3:4b."),
         ({"llm": ScriptedLLM}, "LlamaIndex LLM"),
-        ({"llm": HashEncoder()}, "LlamaIndex LLM"),
-        ({"memory": "me.epic"}, "memory"),
         ({"annotate": "perhaps"}, "annotate"),
         ({"on_undecided": "wait"}, "on_undecided"),
     ],
@@ -703,30 +579,6 @@ def test_errors_and_representations_show_no_model() -> None:
     with pytest.raises(ValidationError) as caught:
         EpicTransform(tau=5, llm=Keyed())
     assert "sk-1234" not in str(caught.value) + repr(EpicTransform(preferences=[WINE], llm=Keyed()))
-
-
-@pytest.mark.parametrize("wrong", ["red wine", b"red wine", TextNode(text="red wine"), {"text": "red wine"}, 3, None])
-async def test_what_is_not_several_nodes_is_refused(wrong: Any, run: Run) -> None:
-    with pytest.raises(InvalidInputError, match=f"Give several nodes in a list, not {type(wrong).__name__}"):
-        await run(step(), wrong)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "match"),
-    [
-        (TextNode(text="red\0wine", id_="broken"), r"Node 101 \('broken'\): .*NUL"),
-        ("red wine", "Expected nodes, found str"),
-        (None, "Expected nodes, found NoneType"),
-        (TextNode(text="red wine \ud800", id_="broken"), r"Node 101 \('broken'\)"),
-        (TextNode(text="red wine", id_="a\0b"), r"Node 101 \('a\\x00b'\): .*NUL"),
-    ],
-)
-async def test_what_is_no_node_or_text_is_refused_before_anything_is_asked(wrong: Any, match: str, run: Run) -> None:
-    lm = Scripted()
-    keep = step(lm)
-    with pytest.raises(InvalidInputError, match=match):
-        await run(keep, [*nodes(20), wrong])
-    assert lm.calls == 0 and keep.report.seen == 0
 
 
 async def test_preferences_are_not_for_a_call(run: Run) -> None:

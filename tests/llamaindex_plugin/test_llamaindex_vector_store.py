@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
-import pickle
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -403,17 +401,6 @@ async def test_another_embedding_model_of_the_index_is_noticed_once(store: EpicV
         other.add([guided(1, "red wine", ("night train", "supports"), embedding=vector("something else"))])
 
 
-async def test_embeddings_of_another_dimension_are_refused(store: EpicVectorStore) -> None:
-    for call in (store.add, store.async_add):
-        with pytest.raises(EncoderMismatchError, match=r"3 dimensions.*same embedding model"):
-            await _done(call([node(1), node(2, embedding=[1.0, 2.0, 3.0])]))
-    assert store.get_nodes() == []
-    store.add([node(1)])
-    for query in (store.query, store.aquery):
-        with pytest.raises(EncoderMismatchError, match=r"2 dimensions.*256.*same embedding model"):
-            await _done(query(asked([1.0, 2.0])))
-
-
 def test_a_model_of_llamaindex_embeds_what_the_index_did_not() -> None:
     model = ScriptedEmbedding()
     store = EpicVectorStore(model)
@@ -672,7 +659,7 @@ async def test_sync_and_async_are_the_same(store: EpicVectorStore, tmp_path: Pat
 async def test_async_calls_leave_the_event_loop_free(store: EpicVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever reads or writes the file does it in another thread."""
     here, threads = threading.get_ident(), set()
-    made = store.client._tables
+    made = store.client._store
     original = type(made).reading
 
     def reading(self: Any) -> Any:
@@ -787,15 +774,8 @@ def test_copies_that_cannot_be(store: EpicVectorStore, tmp_path: Path) -> None:
         EpicVectorStore.from_persist_path(tmp_path / "file")
 
 
-def test_a_file_of_something_else_is_refused(path: Path) -> None:
-    with Collection(encoder(), path) as documents:
-        documents.add([Record(id="1", text="red")])
-    with pytest.raises(StoreError, match="holds documents, not nodes"):
-        EpicVectorStore(encoder(), path=path)
-
-
 def test_a_record_that_was_made_of_no_node_is_damage(path: Path) -> None:
-    with Collection(encoder(), path, kind="nodes") as records:
+    with Collection(encoder(), path, namespace="nodes") as records:
         records.add([Record(id="1", text="red", metadata={"\x00node": {"relationships": {"9": {}}}})])
     with EpicVectorStore(encoder(), path=path) as store, pytest.raises(DamagedError, match=str(path)):
         store.get_nodes()
@@ -843,21 +823,3 @@ def test_another_model_than_the_embedded_one_is_named_only() -> None:
     with pytest.raises(InvalidInputError, match=r"embedding model .*words.*embed_model="):
         EpicVectorStore.from_dict(said)
     assert EpicVectorStore.from_dict(said, embed_model=model).to_dict() == said
-
-
-def test_copies_of_the_object_are_one_store(store: EpicVectorStore) -> None:
-    for made in (copy.copy(store), copy.deepcopy(store), store.model_copy()):
-        made.add([node(1)])
-        assert store.get_nodes() == [node(1)]
-        store.clear()
-
-
-def test_a_pickle_opens_the_file_again(tmp_path: Path) -> None:
-    with EpicVectorStore(path=tmp_path / "me.vectors", preferences=["I avoid casinos."]) as store:
-        store.add([node(1)])
-        pickled = pickle.dumps(store)
-    with pickle.loads(pickled) as again:
-        assert again.get_nodes() == [node(1)]
-        assert again.preferences == store.preferences
-    with pytest.raises(pickle.PicklingError, match="over RAM"):
-        pickle.dumps(EpicVectorStore())

@@ -521,25 +521,10 @@ def test_what_is_written_after_the_clock_went_back_is_held_and_counted(
         assert found(again) == late
         assert again.file.verify() > 0
         again.file.export(tmp_path / "export.jsonl")
-        uses = again._session.store.entries.uses()
-        assert uses and all(count >= 1 for count, _ in uses.values())
     with EpicMemory.import_(
         tmp_path / "export.jsonl", tmp_path / "imported.epic", encoder=again.encoder, verifier=again.verifier
     ) as imported:
         assert found(imported) == late
-
-
-def test_a_use_is_never_older_than_it_was(path: Path, clock: Clock) -> None:
-    with opened(path, PREFERENCES) as memory:
-        memory.add(items(0, 4))
-        found(memory)
-    last = clock.now
-    clock.now -= 100 * DAY
-    with opened(path) as memory:
-        found(memory)
-    with opened(path) as memory:
-        assert {used for _, used in memory._session.store.entries.uses().values()} == {int(last)}
-        assert {count for count, _ in memory._session.store.entries.uses().values()} == {2}
 
 
 @BACK

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from epic_memory import EpicMemory, Filter, Item
+from epic_memory.collection import Collection, Key, Record
 from epic_memory.errors import DamagedError, EpicError, LMUnavailableError, StoreError
 from epic_memory.storage.memory_schema import MEMORY, TABLES
 from epic_memory.storage.sqlite.connection import Table
+from epic_memory.types import Stance
 from epic_rerank import learn, reranker_of
 from helpers import HashEncoder, KeepAll
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
@@ -61,6 +63,10 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert memory.file.not_kept()
     with EpicMemory.open(path, [TRAIN], namespace="other", verifier=KeepAll(), encoder=HashEncoder(DIMENSION)) as other:
         other.add([Item(id="theirs", text="night train")])
+    with collection(path) as made:
+        keys = (Key(text="red wine", stance=Stance.SUPPORTS), Key(text="night train"))
+        made.add([Record(id=f"{n}", text=f"{texts[n]} of the store", metadata={"n": n}) for n in range(9)])
+        made.add([Record(id="by its keys", text=_LONG, keys=keys)])
     with closing(sqlite3.connect(path)) as db:
         empty = {table.name for table in TABLES if not db.execute(f"SELECT 1 FROM {table.name}").fetchall()}
     assert empty == {"entities", "passages"}  # a graph is damaged in its own tests
@@ -94,6 +100,16 @@ def hits(memory: EpicMemory, query: str, **options: Any) -> list[Any]:
     ]
 
 
+def collection(path: Path | None, **options: Any) -> Collection:
+    return Collection(HashEncoder(DIMENSION), path, **options)
+
+
+def of_collection(memory: EpicMemory) -> Any:
+    with collection(memory.file.path, read_only=True) as made:
+        found = [made.search(QUERY, 3), made.search(QUERY, 3, where=Filter.eq("n", 1), steering="paper")]
+        return made.records(), [[(match.record, match.score) for match in each] for each in found]
+
+
 def exported(memory: EpicMemory) -> str:
     target = Path(f"{memory.file.path}.jsonl")
     memory.file.export(target, overwrite=True)
@@ -125,6 +141,7 @@ LOOKS: dict[str, Callable[[EpicMemory], Any]] = {
     "facts": lambda memory: (list(memory.facts), memory.facts.edits()),
     "proposals": lambda memory: list(memory.proposals),
     "export": exported,
+    "collection": of_collection,
     "stats": lambda memory: (memory.stats().counts, parts(memory)),
     "verify": lambda memory: memory.file.verify(),
     "rows": lambda memory: contents_of(memory.file.path) if memory.file.verify() else None,
@@ -388,7 +405,7 @@ ROWS = {
         " SELECT namespace, id || 'x', text, metadata, reason, preferences, crc FROM pending LIMIT 1"
     ],
     "other sums": ["UPDATE sums SET total = total + 1 WHERE name = 'items'"],
-    "fewer sums": ["DELETE FROM sums WHERE name = 'uses'"],
+    "fewer sums": ["DELETE FROM sums WHERE name = 'passages'"],
     "another checksum": ["UPDATE preferences SET crc = crc + 1"],
 }
 
@@ -503,7 +520,6 @@ WRITTEN: dict[str, tuple[str, Callable[[EpicMemory], object]]] = {
         "UPDATE pending SET text = text || ' altered'",
         lambda memory: memory.preferences.remove(WINE),
     ),
-    "a count of uses": ("UPDATE uses SET count = count + 1000", lambda memory: memory.search(QUERY, k=50)),
     "the ledger": (
         "UPDATE ledger SET digests = CAST(x'0102030405060708' || substr(digests, 9) AS BLOB)",
         lambda memory: memory.add(["green meadows", "grey mountains"]),

@@ -397,14 +397,9 @@ def test_a_search_does_not_wait_for_who_holds_the_write_lock(path: Path, monkeyp
         other.execute("BEGIN IMMEDIATE")
         unharmed(reader, 150)
         other.execute("ROLLBACK")
-        # What was counted meanwhile is not lost.
-        assert used(path) == 0
-        reader.search(WINE)
-    assert used(path) > 150
 
 
 def test_a_search_does_not_wait_for_who_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Uses are written now and then; somebody who reads for long must not hold up the search that does it."""
     monkeypatch.setattr(database_module, "_BUSY_SECONDS", FOREVER)
     with opened(path) as reader, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN")
@@ -444,72 +439,3 @@ def test_a_process_that_dies_in_a_change_leaves_the_file_to_others(path: Path) -
         reader.add([Item(id="after", text="red wine after")])
         assert reader.file.verify() > 0
     assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
-# uses
-
-
-def used(path: Path) -> int:
-    """How many uses the file knows of."""
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as other:
-        return int(other.execute("SELECT coalesce(sum(count), 0) FROM uses").fetchone()[0])
-
-
-def test_uses_are_written_in_batches_and_on_close(path: Path) -> None:
-    with opened(path) as held:
-        for _ in range(63):
-            held.search(WINE, k=1)
-        assert used(path) == 0
-        held.search(WINE, k=1)
-        assert used(path) == 64
-        held.search(WINE, k=2)
-        assert used(path) == 64
-    assert used(path) == 66
-    with opened(path) as held:
-        held.search(SEA, k=1)
-    assert used(path) == 67
-
-
-def test_uses_are_counted_for_what_was_returned(path: Path, tmp_path: Path) -> None:
-    with opened(path) as held:
-        for _ in range(5):
-            (hit,) = held.search("red wine from far away", k=1)
-        assert hit.item.id == "wine"
-    with opened(path) as held:
-        held.file.export(tmp_path / "export.jsonl")
-        assert held.file.verify() > 0
-    lines = (tmp_path / "export.jsonl").read_text("utf-8").splitlines()
-    assert [line.count('"uses": 5') for line in lines if '"id": "wine"' in line] == [1]
-    assert sum(line.count('"uses": 0') for line in lines if '"kind": "item"' in line) >= 3
-
-
-def test_several_memories_add_up_their_uses(path: Path) -> None:
-    with opened(path) as one, opened(path) as two:
-        for held in (one, two, one):
-            held.search(WINE, k=1)
-    assert used(path) == 3
-
-
-def test_uses_of_what_has_gone_meanwhile_are_let_go(path: Path) -> None:
-    with opened(path) as held:
-        held.search(WINE, k=20)
-        here(path, "m.forget('wine', 'both')")
-    with opened(path) as held:
-        assert held.file.verify() > 0
-        held.add(ITEMS)
-        assert looks(held)[-1] == len(ITEMS)
-
-
-def test_closing_does_not_fail_where_uses_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "_BUSY_SECONDS", 0.05)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        held = opened(path)
-        held.search(WINE)
-        other.execute("BEGIN IMMEDIATE")
-        held.close()
-        other.execute("ROLLBACK")
-    removed = opened(path)
-    removed.search(WINE)
-    path.unlink()
-    removed.close()
-    assert not path.exists()

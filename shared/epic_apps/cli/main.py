@@ -6,7 +6,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -295,10 +295,17 @@ def import_(
 def evaluate(context: typer.Context) -> None:
     """Run the papers' evaluation, or that of your own memory (extra: eval)."""
     try:
-        run: Callable[[Sequence[str]], None] = import_module("epic_eval.cli").main
+        add_commands = import_module("epic_eval.cli").add_commands
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "epic_eval", "eval") from None
-    run(context.args)
+    commands = new_app(
+        help="The papers' evaluation. `epic eval MEMORY QUESTIONS` looks at a memory of your own.", add_completion=False
+    )
+    add_commands(commands, command)
+    program: Any = typer.main.get_command(commands)
+    named = not context.args or context.args[0].startswith("-") or context.args[0] in program.commands
+    with program.make_context("eval", context.args if named else ["own", *context.args], parent=context.parent) as made:
+        program.invoke(made)
 
 
 for module in (asking, files, learning, facts, forms, apps):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection as Several
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,25 +18,34 @@ import numpy as np
 from epic_memory.collection.loaded import Condition, LoadedCollection, Match, Only
 from epic_memory.encoders.base import Embed, Encoder, checked_vector, described
 from epic_memory.encoders.by_name import bundled_encoder_of, encoder_of
-from epic_memory.errors import EncoderMismatchError
+from epic_memory.errors import EncoderMismatchError, EpicError
 from epic_memory.filters import Filter
 from epic_memory.pipeline import candidates as finding
 from epic_memory.pipeline import ranking
+from epic_memory.retention.budget import budget_in
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.steering.query_steering import QuerySteering, Steerings
 from epic_memory.steering.question_kind import question_kind
 from epic_memory.steering.signed import QueryNames
 from epic_memory.storage.codecs import packed, rounded
+from epic_memory.storage.memory_schema import MEMORY
 from epic_memory.storage.sqlite.files import encoder_in
-from epic_memory.storage.tables.collections import CollectionTables, Key, Record, keys_of
+from epic_memory.storage.store import Store
+from epic_memory.storage.tables.collections import Key, Record, Records, keys_of
 from epic_memory.types import FloatArray, Preference, checked_k, checked_string
 from epic_memory.types.metadata import dumped_metadata
 from epic_memory.types.modes import Mode, checked_mode
 
-__all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record"]
+__all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record", "holds_memory"]
 
 _STALE = -1
+
+
+class _CollectionStore(Store):
+    """The file of a collection, which is that of a memory; its errors speak of a vector store."""
+
+    schema = replace(MEMORY, noun="vector store", made_by="open it without must_exist")
 
 
 class Matches(list[Match]):
@@ -67,12 +77,12 @@ class Collection:
         path: The file; None for RAM.
         preferences: Steer searches; without any, searches are by plain similarity.
         steering: "signed", "paper" (Eq. 7-8) or "off".
-        kind: The kind of the records. The file remembers it, and cannot be opened as another kind.
+        namespace: The name of the collection in its file, which can hold several, and memories.
         must_exist: Refuse to make a new file.
         read_only: Never write into the file.
 
     Raises:
-        StoreError: if the file cannot be opened, or is not a collection of this kind.
+        StoreError: if the file cannot be opened, or is not one of epic-memory.
         DamagedError: if it is not as it was written.
         EncoderMismatchError: if it was made with another encoder; when something is first embedded, if finding that out
             takes a call to a model.
@@ -85,26 +95,27 @@ class Collection:
         *,
         preferences: Iterable[str | Preference] = (),
         steering: Mode = "signed",
-        kind: str = "documents",
+        namespace: str = "documents",
         must_exist: bool = False,
         read_only: bool = False,
     ) -> None:
         if encoder is None and path is not None:
             encoder = bundled_encoder_of(encoder_in(Path(path)))
         self.encoder = encoder = encoder_of(encoder)
-        self.kind = kind
+        self.namespace = checked_string(namespace, "The namespace")
         self.steering = checked_mode(steering)
         self._preferences = _preferences(preferences)
         self._steerings = Steerings(encoder)
-        self._tables = CollectionTables(path, must_exist=must_exist, read_only=read_only)
+        self._store = _CollectionStore(path, must_exist=must_exist, read_only=read_only)
+        self._records = Records(self._store, self.namespace)
         self._lock = threading.RLock()
         try:
             self._load()
             made = self._loaded.made
-            if made is not None and self._loaded.vectors and made.get("name") != encoder.name:
+            if made is not None and made.get("name") != encoder.name and self._store.holds_anything():
                 raise self._mismatch(str(made.get("name")))
         except BaseException:
-            self._tables.close()
+            self._store.close()
             raise
 
     @property
@@ -125,21 +136,24 @@ class Collection:
     # loading the file into RAM
 
     def _load(self) -> None:
-        with self._tables.reading():
+        with self._store.reading():
             # Until all of it is read, RAM counts as stale.
-            change, self._change = self._tables.changed_elsewhere(), _STALE
-            self._loaded = LoadedCollection(self._tables, self.kind)
+            change, self._change = self._store.changed_elsewhere(), _STALE
+            meta = self._store.meta()
+            budget = budget_in(meta)
+            self._store.limit_pages(0 if budget is None else budget.pages(self._store.pages()[2]))
+            self._loaded = LoadedCollection(self._records, meta.get("encoder"))
             self._change = change
 
     def _refresh(self) -> None:
         """Load changes that another process has written. The caller has to hold the lock."""
-        if self._tables.changed_elsewhere() != self._change:
+        if self._store.changed_elsewhere() != self._change:
             self._load()
 
     def _check_encoder(self) -> None:
         """Refuse an encoder other than the file's; call it once something was embedded."""
         made = self._loaded.made
-        if made is not None and self._loaded.vectors and made != described(self.encoder):
+        if made is not None and made != described(self.encoder) and self._store.holds_anything():
             raise self._mismatch(f"{made.get('name')} ({made.get('dimension')} dimensions)")
 
     def _mismatch(self, made: str) -> EncoderMismatchError:
@@ -174,7 +188,7 @@ class Collection:
         keys = {record.id: keys_of(record) for record in latest.values()}
         every = [key for several in keys.values() for key in several]
         texts = list(dict.fromkeys(key.text for key in every if key.vector is None))
-        self._tables.check_writable()
+        self._store.check_writable()
         embedded: Iterable[FloatArray] = (yield Embed(self.encoder, texts, "embedding")) if texts else ()
         vector_of = dict(zip(texts, embedded, strict=True))
         # Only with keys: a description of the encoder may ask a model for its dimension.
@@ -187,15 +201,14 @@ class Collection:
             rows: list[int] = []
             owners: list[int] = []
             with self._changing() as change:
-                self._tables.set_meta(kind=self.kind)
                 if made is not None:
                     self._check_encoder()
-                    if not self._loaded.vectors:
+                    if self._loaded.made != made:
                         self._loaded.begin(made)
-                        self._tables.set_meta(encoder=made)
+                        self._store.set_meta(encoder=made)
                 for record in latest.values():
                     its = codes[len(rows) : len(rows) + len(keys[record.id])]
-                    written[record.id], new = self._tables.put(record, said[record.id], its)
+                    written[record.id], new = self._records.put(record, said[record.id], its)
                     rows += new
                     owners += [written[record.id]] * len(new)
             # RAM follows once the file is committed.
@@ -223,12 +236,12 @@ class Collection:
                     else [one for one in chosen if one in self._loaded.row_of]
                 )
                 if chosen is None:
-                    self._tables.drop_all()
+                    self._records.drop_all()
                 else:
-                    self._tables.drop(held)
+                    self._records.drop(held)
             self._loaded.drop(held)
             self._change = change
-            self._tables.give_back()
+            self._store.give_back()
         return len(held)
 
     @contextmanager
@@ -237,7 +250,7 @@ class Collection:
 
         It yields the number of the change; until the caller sets `_change` to it, RAM counts as stale.
         """
-        with self._tables.transaction():
+        with self._store.transaction():
             self._refresh()
             change, self._change = self._change, _STALE
             yield change
@@ -248,7 +261,7 @@ class Collection:
         """Return the records with these ids, in order; unknown ids are left out."""
         with self._searching(checked=False):
             rows = [self._loaded.row_of[record_id] for record_id in ids if record_id in self._loaded.row_of]
-            found = self._tables.at(list(dict.fromkeys(rows)))
+            found = self._records.at(list(dict.fromkeys(rows)))
         return [found[row] for row in rows]
 
     def news(self) -> tuple[bool, dict[str, Record | None]]:
@@ -260,10 +273,10 @@ class Collection:
         with self._searching(checked=False):
             touched = self._loaded.touched
             if touched is None:
-                news: dict[str, Record | None] = {record.id: record for _, record in self._tables.all()}
+                news: dict[str, Record | None] = {record.id: record for _, record in self._records.all()}
             else:
                 rows = {one: self._loaded.row_of[one] for one in touched if one in self._loaded.row_of}
-                found = self._tables.at(list(rows.values())) if rows else {}
+                found = self._records.at(list(rows.values())) if rows else {}
                 news = {one: found[rows[one]] if one in rows else None for one in touched}
             self._loaded.touched = {}
         return touched is None, news
@@ -288,9 +301,9 @@ class Collection:
         """Return all records that satisfy a condition, optionally among some ids, in the order they were written."""
         with self._searching(checked=False):
             if ids is None and not isinstance(where, Filter):
-                return [record for _, record in self._tables.all() if where is None or where(record)]
+                return [record for _, record in self._records.all() if where is None or where(record)]
             rows = sorted(self._loaded.satisfying(where, ids))
-            found = self._tables.at(rows)
+            found = self._records.at(rows)
         return [found[row] for row in rows]
 
     def search(
@@ -334,24 +347,6 @@ class Collection:
     ) -> Matches:
         """Do the same as `search` without blocking the event loop."""
         return await arun(self._search(query, k, embedding, where, ids, preferences, steering), Clock())
-
-    def search_vector(
-        self, vector: Sequence[float] | FloatArray, k: int = 4, *, where: Condition | None = None
-    ) -> Matches:
-        """Return the k records nearest to a vector by cosine, without steering.
-
-        Args:
-            vector: Shape `(d,)`, of any length other than zero.
-            k: At least 1.
-            where: A condition that records have to satisfy.
-
-        Raises:
-            InvalidInputError: for a k below 1, or a vector of another dimension.
-        """
-        checked_k(k)
-        with self._searching(checked=False):
-            unit = self._unit(vector)
-            return Matches(self._loaded.nearest(unit, k, (where, None)), unit)
 
     def _unit(self, vector: Sequence[float] | FloatArray) -> FloatArray:
         held = self._loaded.dimension
@@ -418,7 +413,7 @@ class Collection:
     @contextmanager
     def _searching(self, *, checked: bool) -> Iterator[None]:
         """Hold one state of the file, loaded into RAM; `checked` if the encoder was used and has to be the file's."""
-        with self._lock, self._tables.reading():
+        with self._lock, self._store.reading():
             self._refresh()
             if checked:
                 self._check_encoder()
@@ -429,7 +424,7 @@ class Collection:
     @property
     def path(self) -> Path | None:
         """The file; None for RAM."""
-        return self._tables.path
+        return self._store.path
 
     def __len__(self) -> int:
         with self._searching(checked=False):
@@ -444,7 +439,7 @@ class Collection:
         Raises:
             DamagedError: if a row is not as it was written.
         """
-        return self._tables.verify()
+        return self._store.verify()
 
     def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a copy of the last committed state, whole or not at all.
@@ -453,12 +448,12 @@ class Collection:
             AlreadyThereError: if the file exists and `overwrite` is off.
             StoreError: if it cannot be written.
         """
-        self._tables.copy_to(Path(path), overwrite=overwrite)
+        self._store.copy_to(Path(path), overwrite=overwrite)
 
     def close(self) -> None:
         """Close the file; closing twice is fine."""
         with self._lock:
-            self._tables.close()
+            self._store.close()
 
     def __enter__(self) -> Collection:
         return self
@@ -468,7 +463,16 @@ class Collection:
 
     def __repr__(self) -> str:
         where = "in RAM" if self.path is None else str(self.path)
-        return f"<Collection {where}{', closed' if self._tables.closed else ''}>"
+        return f"<Collection {where}{', closed' if self._store.closed else ''}>"
+
+
+def holds_memory(path: Path) -> bool:
+    """Tell whether an existing file has to be kept: it is not one of collections alone."""
+    try:
+        with closing(_CollectionStore(path, read_only=True)) as store:
+            return bool(store.preferences.namespaces())
+    except EpicError:
+        return True
 
 
 def _preferences(preferences: Iterable[str | Preference]) -> tuple[Preference, ...]:

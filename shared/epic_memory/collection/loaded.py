@@ -1,4 +1,4 @@
-"""State of a collection's file in RAM: the rows of records, the vectors, and the results of filters."""
+"""State of a collection in RAM: the rows of records, the vectors, and the results of filters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_memory.errors import DamagedError, StoreError
+from epic_memory.errors import DamagedError
 from epic_memory.filters import Filter
 from epic_memory.steering.ranking import stances_in
-from epic_memory.storage.tables.collections import CollectionTables, Record
+from epic_memory.storage.tables.collections import Record, Records
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex, VectorTable
 from epic_memory.types import FloatArray, Stance
@@ -45,18 +45,18 @@ class Match:
 
 
 class LoadedCollection:
-    """The state of a collection's file; a changed file needs a new one. The user has to hold a lock.
+    """The state of a collection; a changed file needs a new one. The user has to hold a lock.
 
     A record is found by its text, or the embedding given for it, and by further texts, if it has any. Its instructions
     find it in the paper's way only, and if it has no text.
 
     Args:
-        tables: The file, within one transaction.
-        kind: The kind that its records have to be of.
+        records: The collection's tables, within one transaction.
+        made: The encoder of the vectors, as the file remembers it; None if there has been none yet.
 
     Attributes:
         row_of: Id to row of every record, in the order they were written.
-        made: The encoder of the vectors, as the file remembers it; None if there has been none yet.
+        made: The encoder given.
         texts: The embedding of the text of each record, by its row.
         index: The embeddings of instructions, by the rows of their keys.
         item_of: The row of the record, by the row of an instruction or of a further text.
@@ -64,30 +64,26 @@ class LoadedCollection:
         facts: None: a collection holds no facts of the user.
 
     Raises:
-        StoreError: if the records are of another kind.
         DamagedError: for a file that is not as it was written.
     """
 
     facts: frozenset[int] = frozenset()
 
-    def __init__(self, tables: CollectionTables, kind: str) -> None:
-        self._tables = tables
-        self.row_of = tables.ids()
+    def __init__(self, records: Records, made: dict[str, Any] | None) -> None:
+        self._records = records
+        self.row_of = records.ids()
         self.touched: dict[str, None] | None = None
-        meta = tables.meta()
-        if meta.get("kind", kind) != kind:
-            raise StoreError(f"{tables.path} holds {meta['kind']}, not {kind}. Give another file name.")
-        self.made: dict[str, Any] | None = meta.get("encoder")
-        self._begin(0 if self.made is None else _dimension(tables.path, self.made))
+        self.made = made
+        self._begin(0 if made is None else _dimension(records.path, made))
         # For the filters used last, the rows of the records that satisfy them.
         self._filtered: dict[Hashable, tuple[Filter, dict[int, None]]] = {}
         # For each metadata key that `having` was asked for, row to text.
         self._said: dict[str, dict[int, str]] = {}
         if self.made is not None:
-            self._enter(*tables.keys(self.texts.dimension))
+            self._enter(*records.keys(self.texts.dimension))
 
     def _begin(self, dimension: int) -> None:
-        self.texts = Texts(dimension, self._tables.at)
+        self.texts = Texts(dimension, self._records.at)
         self.index = EntryIndex(dimension)
         self._further = VectorTable(dimension)
         self.item_of: dict[int, int] = {}
@@ -110,7 +106,7 @@ class LoadedCollection:
     def begin(self, made: dict[str, Any]) -> None:
         """Prepare for the first vectors of an encoder."""
         self.made = made
-        self._begin(_dimension(self._tables.path, made))
+        self._begin(_dimension(self._records.path, made))
 
     def put(
         self,
@@ -199,7 +195,7 @@ class LoadedCollection:
     def stances(self, row: int) -> Stances:
         """Return the stances of a record, as its metadata have them."""
         if row not in self._stances:
-            self._stances[row] = stances_in(self._tables.at([row])[row].metadata)
+            self._stances[row] = stances_in(self._records.at([row])[row].metadata)
         return self._stances[row]
 
     def bare_entries(self) -> NDArray[np.int64]:
@@ -220,7 +216,7 @@ class LoadedCollection:
         if isinstance(where, Filter):
             found = self._filtered_by(where)
             return found if rows is None else rows & found.keys()
-        records = self._tables.all() if rows is None else self._tables.at(list(rows)).items()
+        records = self._records.all() if rows is None else self._records.at(list(rows)).items()
         return [row for row, record in records if where(record)]
 
     def _filtered_by(self, where: Filter) -> dict[int, None]:
@@ -228,7 +224,7 @@ class LoadedCollection:
         key = where.identity()
         if key in self._filtered:
             return self._filtered[key][1]
-        found = dict.fromkeys(row for row, metadata in self._tables.all_metadata() if where.matches(metadata))
+        found = dict.fromkeys(row for row, metadata in self._records.all_metadata() if where.matches(metadata))
         if len(self._filtered) >= _FILTERS_KEPT:
             self._filtered.clear()
         if key is not None:
@@ -240,7 +236,7 @@ class LoadedCollection:
         if key not in self._said:
             self._said[key] = {
                 row: metadata[key]
-                for row, metadata in self._tables.all_metadata()
+                for row, metadata in self._records.all_metadata()
                 if isinstance(metadata.get(key), str)
             }
         texts = self._said[key]
@@ -279,7 +275,7 @@ class LoadedCollection:
 
     def matches(self, rows: Sequence[int], scores: Sequence[float], vectors: Sequence[FloatArray]) -> list[Match]:
         """Return records with their scores and the vectors they were found by."""
-        records = self._tables.at(rows)
+        records = self._records.at(rows)
         return [
             Match(record=records[row], score=min(1.0, max(-1.0, float(score))), vector=vector)
             for row, score, vector in zip(rows, scores, vectors, strict=True)

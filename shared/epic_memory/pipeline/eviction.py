@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.encoders.base import Embed
-from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError, decoding
+from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError
 from epic_memory.pipeline.commit import KeptItem, WriteBatch, write
 from epic_memory.pipeline.light_tier import item_bytes, leave
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of, forget_gone, remember
 from epic_memory.retention.policies import Held, Positions, choose
 from epic_memory.runtime.effects import Clock, Effects
-from epic_memory.storage.codecs import code_length, unpacked
+from epic_memory.storage.codecs import code_length
 from epic_memory.storage.namespace import CommittedRows
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.storage.tables.items import HeldItem, version_of
@@ -217,7 +217,6 @@ def make_room(session: Session, needed: int, report: BuildReport, clock: Clock |
         room = missing <= 0
         if room:
             break
-        session.write_uses()
         with session.lock, session.store.reading():
             weighed = weigh(session)
         doomed = _doomed(session, weighed, missing)
@@ -243,16 +242,12 @@ def weigh(session: Session) -> Weighed:
     store = session.store
     live = {None, *session.space().preference_rows}
     found = [entry for entry in store.entries.stored(session.namespace) if entry["preference"] in live]
-    uses = store.entries.uses()
-    used = [uses.get(entry["row"], (0, np.nan)) for entry in found]
 
     def column(name: str, kind: type, missing: float = np.nan) -> NDArray[Any]:
         return np.array([missing if entry[name] is None else entry[name] for entry in found], dtype=kind)
 
     items = column("item", np.int64)
     _, place, shared = np.unique(items, return_inverse=True, return_counts=True)
-    with decoding(store.path):
-        vectors = unpacked([entry["vector"] for entry in found], session.encoder.dimension)
     held = Held(
         rows=column("row", np.int64),
         items=items,
@@ -260,10 +255,7 @@ def weigh(session: Session) -> Weighed:
         stances=np.array([_STANCES[entry["stance"]] for entry in found], dtype=np.int8),
         confidence=column("confidence", np.float32),
         similarity=column("similarity", np.float32),
-        uses=np.array([count for count, _ in used], dtype=np.int64),
-        used=np.array([last for _, last in used], dtype=np.float64),
         added=column("added", np.float64),
-        vectors=vectors,
     )
     own = column("text_bytes", np.int64) + (code_length(session.encoder.dimension) + _ROW)
     texts = column("item_bytes", np.int64) + _ROW
@@ -311,14 +303,13 @@ def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: Buil
         return spared
     with session.changing(session.encoder):
         for row, held in store.items.held_at(long).items():
-            entries = store.entries.lines(row)
-            text = _shorter(held, [columns["instruction"] for _, columns in entries])
+            text = _shorter(held, [columns["instruction"] for columns in store.entries.lines(row)])
             if text is None:
                 continue
             store.verdicts.forget_chunks(session.namespace, [held.item.content])
             store.shorten(row, text)
             report.shortened += 1
-            spared.update(entry for entry, _ in entries)
+            spared.update(weighed.held.rows[weighed.held.items == row].tolist())
     return spared
 
 

@@ -75,13 +75,13 @@ def lines_of(session: Session) -> Iterator[str]:
         for preference in known.values():
             mark = {"unread": True} if preference.id in unread else {}
             yield json.dumps({"kind": "preference", **preference.as_object(), **mark}, ensure_ascii=False)
-        uses, items = store.entries.uses(), 0
+        items = 0
         now = time.time()
         for row, held in store.items.held(namespace):
             if held.item.ends <= now:
                 continue
             items += 1
-            yield json.dumps(_item_line(held, store.entries.lines(row), known, uses), ensure_ascii=False)
+            yield json.dumps(_item_line(held, store.entries.lines(row), known), ensure_ascii=False)
         waiting = [triple for triple in store.retry_queue.waiting(namespace) if triple[0].ends > now]
         for item, reason, preferences in waiting:
             pending = {"kind": "pending", **_item(item), "reason": reason, "preferences": preferences}
@@ -116,15 +116,13 @@ def _item(item: Item) -> dict[str, Any]:
 
 def _item_line(
     held: HeldItem,
-    entries: Iterable[tuple[int, Mapping[str, Any]]],
+    entries: Iterable[Mapping[str, Any]],
     known: Mapping[int, Preference],
-    uses: Mapping[int, tuple[int, int]],
 ) -> dict[str, Any]:
     made = []
-    for row, columns in entries:
-        count, used = uses.get(row, (0, None))
+    for columns in entries:
         preference = known.get(columns["preference"])
-        made.append({**columns, "preference": preference and preference.id, "uses": count, "used": used})
+        made.append({**columns, "preference": preference and preference.id})
     line = {"kind": "item", **_item(held.item), "version": held.digest.hex(), "light": not made and not held.item.fact}
     return {**line, "entries": made}
 
@@ -229,8 +227,6 @@ def _entry(line: Mapping[str, Any]) -> dict[str, Any]:
         "verifier": _whole(line["verifier"]),
         "instruction": str(line["instruction"]),
         "rationale": str(line["rationale"]),
-        "uses": _whole(line["uses"]),
-        "used": None if line["used"] is None else _whole(line["used"]),
     }
 
 
@@ -324,13 +320,10 @@ def _write(
     item_row = store.items.put(namespace, held.item, vector_of[held.item.searched], version=held.digest)
     for columns in entries:
         entry = dict(columns)
-        uses, used = entry.pop("uses"), entry.pop("used")
         preference = entry.pop("preference")
         if preference is not None and preference not in rows:
             raise InvalidInputError(f"Item {held.item.id!r} is held for a preference that is not in the export.")
         vector = vector_of[entry["instruction"] or held.item.content]
-        row = store.entries.add(
+        store.entries.add(
             item_row, rows.get(preference or ""), NewEntry(preference_id=preference, vector=vector, **entry)
         )
-        if uses:
-            store.entries.add_uses({row: (uses, used or 0)})

@@ -15,7 +15,7 @@ from epic_memory.pipeline.preferences import add_preference, remove_preference, 
 from epic_memory.pipeline.reencode import reencode_memory
 from epic_memory.pipeline.session import Session
 from epic_memory.preferences.foreign import warn_of_unread
-from epic_memory.retention.budget import DEFAULT_RESERVE, Budget
+from epic_memory.retention.budget import DEFAULT_RESERVE, Budget, budget_in
 from epic_memory.runtime.effects import Clock, run
 from epic_memory.runtime.progress import Progress
 from epic_memory.storage.sizes import sizes
@@ -98,15 +98,12 @@ def hold_to(session: Session, octets: int | None, reserve: int | None = None) ->
     if known is not None and (not isinstance(known, int) or known < 0):
         raise StoreError(f"{session.store.path} is damaged: its reserve is {known!r}, no number of bytes.")
     session.reserve = reserve if reserve is not None else DEFAULT_RESERVE if known is None else known
-    remembered = session.store.meta().get("budget")
-    if octets is None:
-        octets = remembered if isinstance(remembered, int) and remembered > 0 else 0
-    budget = Budget(octets) if octets else None
+    budget = budget_in(session.store.meta()) if octets is None else Budget(octets) if octets else None
     if budget is not None:
         count, free, page = session.store.pages()
         least = _ROOM_FOR_AN_ENTRY + (count - free) * page
-        if octets < least and not session.store.holds_anything():
-            raise BudgetError(f"A budget of {octets} bytes has no room for an entry. It takes {least} at least.")
+        if budget.total < least and not session.store.holds_anything():
+            raise BudgetError(f"A budget of {budget.total} bytes has no room for an entry. It takes {least} at least.")
     session.limit(budget)
 
 

@@ -144,8 +144,6 @@ def found_near(
         if asked.filter is not None:
             broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
         hits = merged(broader, hits, asked.k)
-    with session.lock:
-        session.count_uses(result.entries)
     return Hits(
         hits,
         vector=result.steered.vector,
@@ -187,7 +185,6 @@ class Found:
 
     Attributes:
         hits: Best first.
-        entries: Rows of the entries that were found for them.
         vectors: What each hit was found by, each shape `(d,)`.
         steered: The query with the preferences that steered it.
         relevant: Whether anything held is relevant to the query.
@@ -198,7 +195,6 @@ class Found:
     """
 
     hits: list[Hit]
-    entries: list[int]
     vectors: list[FloatArray]
     steered: SteeredQuery
     relevant: bool
@@ -254,7 +250,6 @@ def _found(
         best, groups, hits, vectors = shown.chosen(best, groups, hits, vectors)
     return Found(
         hits=hits,
-        entries=[rows[0] for rows in groups if rows],
         vectors=vectors,
         steered=steered,
         relevant=relevant,
@@ -299,7 +294,6 @@ def _by_instruction(
     facts = fact_hits(session.store, space, steered.query, found)
     return Found(
         hits=hits,
-        entries=rows,
         vectors=[space.index.vector(row) for row in rows],
         steered=steered,
         relevant=near >= default_floor(session.encoder) or bool(facts),
@@ -348,7 +342,6 @@ def search_vector(session: Session, asked: Search, vector: FloatArray) -> Hits:
     with session.lock, session.store.reading():
         space = session.space(asked.namespace)
         result = _found(session, space, asked, session.steering_of(space, "off"), _unsteered(vector), None)
-        session.count_uses(result.entries)
         return Hits(result.hits, vector=vector, vectors=result.vectors, relevant=result.relevant, facts=result.facts)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +14,7 @@ from epic_memory.encoders.base import Encoder, default_tau, described, taus_for_
 from epic_memory.errors import EncoderError, EncoderMismatchError, StoreError
 from epic_memory.pipeline.coarse_filter import Expanded
 from epic_memory.preferences.evidence import borrows
-from epic_memory.retention.budget import Budget
+from epic_memory.retention.budget import Budget, budget_in
 from epic_memory.retention.policies import ByValue, RetentionPolicy
 from epic_memory.runtime.background import Background
 from epic_memory.steering.query_steering import QuerySteering
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 # A server that searches for many users holds so many of them in RAM.
 _SPACES_LOADED = 64
-# Uses are written after so many searches, and when the memory is closed.
-_SEARCHES_COUNTED = 64
 MODEL_BUDGET = "model_budget"
 """Key under which a file remembers what of its model's daily budget is used."""
 
@@ -106,8 +103,6 @@ class Session:
     _seen_change: int = 0
     _stamped: tuple[object, ...] = ()
     _asked: tuple[Verifier, BaseVerifier] | None = None
-    _uses: dict[int, tuple[int, int]] = field(default_factory=dict)
-    _searches: int = 0
     _changing: bool = False
 
     def __post_init__(self) -> None:
@@ -207,8 +202,7 @@ class Session:
 
     def _read_budget(self) -> None:
         """Adopt a budget that another process has given the file."""
-        octets = self.store.meta().get("budget")
-        budget = Budget(octets) if isinstance(octets, int) and octets > 0 else None
+        budget = budget_in(self.store.meta())
         if budget != self.budget and not self._changing:
             self.limit(budget)
 
@@ -245,26 +239,6 @@ class Session:
                     self._changing = False
             if rows is not None and tables is not None:
                 space.apply(rows, tables)
-
-    def count_uses(self, rows: Iterable[int]) -> None:
-        """Count that a search returned entries; written now and then. Call it under the lock."""
-        now = int(time.time())
-        for row in rows:
-            self._uses[row] = (self._uses.get(row, (0, 0))[0] + 1, now)
-        self._searches += 1
-        if self._searches >= _SEARCHES_COUNTED:
-            self.write_uses()
-
-    def write_uses(self) -> None:
-        """Write the counted uses if the file can be written at once: no search waits for it or fails by it."""
-        self._searches = 0
-        self.share_model_usage()
-        if not self._uses or self.store.closed or not self.store.writable:
-            return
-        with suppress(StoreError), self.lock:
-            with self.store.transaction(wait=False):
-                self.store.entries.add_uses(self._uses)
-            self._uses.clear()
 
     def share_model_usage(self) -> None:
         """Exchange with other processes what of the model's daily budget is used, if the file is free."""

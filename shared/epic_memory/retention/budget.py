@@ -7,8 +7,10 @@ the change safe may exist next to it.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.types.digests import DIGEST_BYTES
@@ -104,3 +106,9 @@ class Budget:
     def retry_queue(self) -> int:
         """Most items in the retry queue: about a quarter."""
         return max(1, self.total // 4 // 1000)
+
+
+def budget_in(meta: Mapping[str, Any]) -> Budget | None:
+    """Return the budget that a file's description remembers, if any."""
+    octets = meta.get("budget")
+    return Budget(octets) if isinstance(octets, int) and octets > 0 else None

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_memory.encoders.base import Embed, Encoder, aembed, aembed_query, embed, embed_query
+from epic_memory.encoders.base import Embed, Encoder, embed, embed_query
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import AspectEmbeddings
 from epic_memory.runtime.batching import unique_preferences
-from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.runtime.effects import Effects, run
 from epic_memory.steering.paper import nearest_preference, steered
 from epic_memory.steering.question_kind import QuestionKind, question_kind
 from epic_memory.steering.signed import Chosen, QueryNames, Signed
@@ -104,21 +104,6 @@ class QuerySteering:
         signed = self.mode == "signed"
         self._signed = Signed(encoder, self.preferences, self.vectors, self.floor, borrow) if signed else None
 
-    @classmethod
-    async def acreate(
-        cls,
-        encoder: Encoder,
-        preferences: Sequence[str | Preference],
-        mode: Mode = "signed",
-        *,
-        floor: float | None = None,
-    ) -> QuerySteering:
-        """Construct and `prepare` a steering without blocking the event loop."""
-        vectors = await aembed(encoder, [preference.text for preference in _given(preferences)])
-        steering = cls(encoder, preferences, mode, floor=floor, vectors=vectors)
-        await steering.aprepare()
-        return steering
-
     @property
     def ready(self) -> bool:
         """True if everything that the mode needs is encoded."""
@@ -128,11 +113,6 @@ class QuerySteering:
         """Encode everything that the mode needs, so that no query has to wait for it."""
         run(self.preparing())
 
-    async def aprepare(self) -> None:
-        """Encode as `prepare` does, without blocking the event loop."""
-        if not self.ready:
-            await arun(self.preparing())
-
     def preparing(self) -> Effects[None]:
         """Encode as `prepare` does, in effects."""
         if self._signed is not None:
@@ -141,11 +121,6 @@ class QuerySteering:
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
         return self.steer_vector(embed_query(self.encoder, query), kind=question_kind(query))
-
-    async def asteer(self, query: str) -> SteeredQuery:
-        """Encode and steer a query as `steer` does, without blocking the event loop."""
-        await self.aprepare()
-        return self.steer_vector(await aembed_query(self.encoder, query), kind=question_kind(query))
 
     def steer_vector(
         self,
@@ -282,12 +257,6 @@ class QuerySteering:
         vector, kind = embed_query(self.encoder, query), question_kind(query)
         return self.score_texts(vector, texts, embed(self.encoder, texts), kind=kind)
 
-    async def ascore(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """Return scores as `score` does, without blocking the event loop."""
-        await self.aprepare()
-        vector, kind = await aembed_query(self.encoder, query), question_kind(query)
-        return self.score_texts(vector, texts, await aembed(self.encoder, texts), kind=kind)
-
     def score_texts(
         self,
         query: FloatArray,
@@ -357,10 +326,6 @@ class Steerings:
     def of(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
         """Return steering by these preferences, ready for queries; one given twice is an `InvalidInputError`."""
         return run(self.steering(preferences, mode))
-
-    async def aof(self, preferences: tuple[str | Preference, ...], mode: Mode) -> QuerySteering:
-        """Return steering as `of` does, without blocking the event loop."""
-        return await arun(self.steering(preferences, mode), threaded=(mode, preferences) not in self._made)
 
     def steering(self, preferences: tuple[str | Preference, ...], mode: Mode) -> Effects[QuerySteering]:
         """Return steering as `of` does, in effects."""

@@ -1,4 +1,4 @@
-"""Schema of a memory's file: its tables, with checksums as in `sqlite.tables`."""
+"""Schema of the file of memories and collections: its tables, with checksums as in `sqlite.tables`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,6 @@ CREATE TABLE entries (
  preference INTEGER REFERENCES preferences ON DELETE CASCADE, stance TEXT NOT NULL, confidence REAL,
  similarity REAL NOT NULL, added INTEGER NOT NULL, verifier INTEGER, vector BLOB NOT NULL, crc INTEGER,
  text_crc INTEGER, instruction, rationale, UNIQUE (item, preference)
-);
-CREATE TABLE uses (
- entry INTEGER PRIMARY KEY REFERENCES entries ON DELETE CASCADE, count INTEGER NOT NULL, used INTEGER NOT NULL,
- crc INTEGER
 );
 CREATE TABLE pending (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, text NOT NULL,
@@ -56,6 +52,14 @@ CREATE TABLE proposals (
 CREATE TABLE learnt (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, crc INTEGER
 );
+CREATE TABLE records (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, metadata NOT NULL, crc INTEGER,
+ text_crc INTEGER, text NOT NULL, UNIQUE (namespace, id)
+);
+CREATE TABLE keys (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, record INTEGER REFERENCES records ON DELETE CASCADE NOT NULL,
+ position INTEGER NOT NULL, stance TEXT, vector BLOB NOT NULL, crc INTEGER, UNIQUE (record, position)
+);
 CREATE TABLE entities (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, name TEXT, key TEXT,
  passages INTEGER, spelt INTEGER, near BLOB, vector BLOB, crc INTEGER
@@ -78,7 +82,6 @@ ENTRIES = Table(
     ("item", "preference", "stance", "confidence", "similarity", "added", "verifier", "vector"),
     ("instruction", "rationale"),
 )
-USES = Table("uses", ("entry", "count", "used"), numbered=False)
 PENDING = Table("pending", ("namespace", "id", "text", "metadata", "reason", "preferences", "expires"))
 VERDICTS = Table(
     "verdicts",
@@ -111,6 +114,8 @@ PROPOSALS = Table(
     ),
 )
 LEARNT = Table("learnt", ("namespace", "kind", "value"))
+RECORDS = Table("records", ("namespace", "id", "metadata"), ("text",))
+KEYS = Table("keys", ("record", "position", "stance", "vector"))
 ENTITIES = Table("entities", ("namespace", "name", "key", "passages", "spelt", "near", "vector"))
 PASSAGES = Table("passages", ("item", "extractor", "entities", "facts", "relations", "failure"), numbered=False)
 TABLES = (
@@ -118,7 +123,6 @@ TABLES = (
     PREFERENCES,
     ITEMS,
     ENTRIES,
-    USES,
     PENDING,
     VERDICTS,
     LEDGER,
@@ -126,6 +130,8 @@ TABLES = (
     EDITS,
     PROPOSALS,
     LEARNT,
+    RECORDS,
+    KEYS,
     ENTITIES,
     PASSAGES,
 )
@@ -136,5 +142,5 @@ MEMORY = Schema(
     application_id=0x45504943,  # "EPIC"
     statements=_STATEMENTS,
     tables=TABLES,
-    small=(META, PREFERENCES, USES, LEDGER, NOT_KEPT, EDITS, PROPOSALS),
+    small=(META, PREFERENCES, LEDGER, NOT_KEPT, EDITS, PROPOSALS),
 )

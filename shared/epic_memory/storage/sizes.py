@@ -13,7 +13,6 @@ _PART_OF = {
     "edits": "documents",
     "pending": "documents",
     "entries": "instructions",
-    "uses": "instructions",
     "preferences": "preferences",
     "proposals": "preferences",
     "learnt": "preferences",

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from epic_memory.errors import decoding
+from epic_memory.errors import StoreError, decoding
 from epic_memory.storage.codecs import deflated, inflated, inflated_by, packed
 from epic_memory.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, MEMORY, PREFERENCES
 from epic_memory.storage.mentions import Mentions
@@ -30,7 +30,7 @@ from epic_memory.types.items import content_of, searched_of
 
 Contents: TypeAlias = dict[str, tuple[int, int, int]]
 
-APART = frozenset({"uses", "not_kept", "edits", "proposals", "learnt"})
+APART = frozenset({"not_kept", "edits", "proposals", "learnt", "records", "keys"})
 """Tables on which no search depends."""
 
 
@@ -116,7 +116,15 @@ class Store(Database):
             table.drop_expired(namespace)
 
     def embedded_texts(self) -> dict[Table, dict[int, str]]:
-        """Return the text of every stored embedding, by table and row."""
+        """Return the text of every stored embedding of a memory, by table and row.
+
+        Raises:
+            StoreError: if there are embeddings of a collection, whose texts are not known.
+        """
+        if self.scalar("SELECT 1 FROM keys LIMIT 1"):
+            raise StoreError(
+                f"{self.path} holds a vector store, which cannot be embedded anew. Make it again elsewhere."
+            )
         with decoding(self.path):
             items = {
                 row: (inflated(text), json.loads(metadata))

@@ -298,15 +298,11 @@ def rich(path: Path | None = None) -> EpicMemory:
     return held
 
 
-def contents(held: EpicMemory, folder: Path, *, uses: bool = True) -> list[Any]:
+def contents(held: EpicMemory, folder: Path) -> list[Any]:
     """What an export says, its first line apart."""
-    held._session.write_uses()
     held.file.export(folder / "contents.jsonl", overwrite=True)
     lines = [json.loads(line) for line in (folder / "contents.jsonl").read_text("utf-8").splitlines()][1:]
     (folder / "contents.jsonl").unlink()
-    for line in lines if not uses else ():
-        for entry in line.get("entries", ()):
-            del entry["uses"], entry["used"]
     return lines
 
 
@@ -336,7 +332,6 @@ def test_an_export_holds_all_there_is(tmp_path: Path) -> None:
     assert held.file.export(tmp_path / "export.jsonl") == 7
     items = {line["id"]: line for line in lines if line["kind"] == "item"}
     assert {key for key, line in items.items() if line["light"]} == {"d", "f", "h"}
-    assert any(entry["uses"] for line in items.values() for entry in line["entries"])
     assert {entry["confidence"] for entry in items["c"]["entries"]} >= {0.9}
     first = json.loads((tmp_path / "export.jsonl").read_text("utf-8").splitlines()[0])
     assert (first["format"], first["namespace"], first["tau"]) == (1, "default", 0.3)
@@ -345,7 +340,6 @@ def test_an_export_holds_all_there_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("in_ram", [True, False], ids=["of RAM", "of a file"])
 def test_an_import_gives_the_same_memory(tmp_path: Path, in_ram: bool) -> None:
     with rich(None if in_ram else tmp_path / "me.epic") as held:
-        held._session.write_uses()
         held.file.export(tmp_path / "export.jsonl")
         before = contents(held, tmp_path)
         expected = list(held.preferences), searched(held), str(held.explain("b")), str(held.explain("e")), held.tau
@@ -377,7 +371,7 @@ def test_an_import_with_another_encoder_is_searched_by_that_one(tmp_path: Path) 
     held.file.export(tmp_path / "export.jsonl")
     other = HashEncoder(512, name="other", fingerprint="v2")
     with EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "me.epic", encoder=other, verifier=Model()) as made:
-        assert made.tau == other.tau and contents(made, tmp_path, uses=False) == contents(held, tmp_path, uses=False)
+        assert made.tau == other.tau and contents(made, tmp_path) == contents(held, tmp_path)
         assert {hit.item.id for hit in made.search(WINE, k=2)} == {hit.item.id for hit in held.search(WINE, k=2)}
     with pytest.raises(EncoderMismatchError):
         opened(tmp_path / "me.epic")
@@ -388,12 +382,12 @@ def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path) -> No
     rich().file.export(tmp_path / "export.jsonl")
     with memory(path) as first:
         first.add(OTHERS[:5])
-        before = contents(first, tmp_path, uses=False)
+        before = contents(first, tmp_path)
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": Model(), "namespace": "second"}
     with EpicMemory.import_(tmp_path / "export.jsonl", path, **options) as second:
         assert len(second.preferences) == 3 and second.namespace == "second"
     with opened(path) as first:
-        assert contents(first, tmp_path, uses=False) == before
+        assert contents(first, tmp_path) == before
         assert len(first.search(WINE, namespace="second", k=20)) == 7
     other = HashEncoder(fingerprint="v2")
     octets = path.read_bytes()
@@ -428,7 +422,7 @@ def refused(export: Path, **options: Any) -> str:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("confidence", -0.01), ("confidence", 1.01), ("similarity", -1.01), ("similarity", 1.01), ("uses", 0.5)],
+    [("confidence", -0.01), ("confidence", 1.01), ("similarity", -1.01), ("similarity", 1.01), ("added", 0.5)],
 )
 def test_an_entrys_number_out_of_bounds_is_refused(tmp_path: Path, name: str, value: float) -> None:
     export = tmp_path / "export.jsonl"
@@ -633,11 +627,11 @@ def test_a_memory_is_never_written_over_itself(path: Path, call: str, link: str)
 def test_a_backup_is_the_memory(tmp_path: Path, path: Path) -> None:
     with rich(path) as held:
         held.file.backup(tmp_path / "copy.epic")
-        before, hits = contents(held, tmp_path, uses=False), searched(held)
+        before, hits = contents(held, tmp_path), searched(held)
         held.forget("a", "b")
         assert files(tmp_path) == ["copy.epic", "me.epic"]
         with opened(tmp_path / "copy.epic") as copy:
-            assert contents(copy, tmp_path, uses=False) == before and searched(copy) == hits
+            assert contents(copy, tmp_path) == before and searched(copy) == hits
             copy.file.verify()
             # A file of its own.
             copy.add(OTHERS[:3])
@@ -648,7 +642,7 @@ def test_a_memory_in_ram_is_backed_up_into_a_file(path: Path) -> None:
     held = rich()
     held.file.backup(path)
     with opened(path) as copy:
-        assert contents(copy, path.parent, uses=False) == contents(held, path.parent, uses=False)
+        assert contents(copy, path.parent) == contents(held, path.parent)
         assert searched(copy) == searched(held)
         copy.file.verify()
 
@@ -688,12 +682,12 @@ def test_compacting_makes_the_file_smaller_and_changes_nothing_else(path: Path) 
         held.add([Item(id=str(n), text=f"red wine {noise.getrandbits(1500):x}") for n in range(150)])
         # Freed in many places.
         held.forget(*(str(n) for n in range(0, 150, 2)))
-        before, hits = contents(held, path.parent, uses=False), searched(held)
+        before, hits = contents(held, path.parent), searched(held)
         size = path.stat().st_size
         gained = held.file.compact()
         assert gained == size - path.stat().st_size >= 0
         assert held.file.compact() == 0
-        assert contents(held, path.parent, uses=False) == before and searched(held) == hits
+        assert contents(held, path.parent) == before and searched(held) == hits
         held.add(OTHERS[:3])
         held.file.verify()
         assert files(path.parent) == ["me.epic"]
@@ -748,7 +742,7 @@ def test_the_asynchronous_twins_do_the_same(tmp_path: Path, twin: str) -> None:
             except EpicError as error:
                 result = type(error), str(error).replace(str(folder), "")
             held.file.verify()
-            lines = contents(held, folder, uses=False)
+            lines = contents(held, folder)
             for line in lines:
                 line.pop("expires_at", None)
                 for entry in line.get("entries", ()):

@@ -96,13 +96,9 @@ def opened(path: Path, who: str, preferences: Any = None, **options: Any) -> Epi
 
 
 def exported(held: EpicMemory, folder: Path) -> list[Any]:
-    """What is written of a namespace; how often its entries were used apart, which its own searches change."""
+    """What is written of a namespace."""
     held.file.export(folder / "export.jsonl", overwrite=True)
-    lines = [json.loads(line) for line in (folder / "export.jsonl").read_text("utf-8").splitlines()]
-    for line in lines:
-        for entry in line.get("entries", ()):
-            del entry["uses"], entry["used"]
-    return lines
+    return [json.loads(line) for line in (folder / "export.jsonl").read_text("utf-8").splitlines()]
 
 
 def explained(held: EpicMemory, item_id: str) -> str:

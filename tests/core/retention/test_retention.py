@@ -17,11 +17,11 @@ from epic_memory.types import Stance
 DAY = 86_400.0
 NOW = 1_800_000_000.0
 DTYPES = {"stances": np.int8, "confidence": np.float32, "similarity": np.float32}
-DTYPES |= {"used": np.float64, "added": np.float64, "vectors": np.float32}
+DTYPES |= {"added": np.float64}
 
 
 def held(count: int, **columns: Any) -> Held:
-    """Entries that differ in the columns given only; each has a vector of its own."""
+    """Entries that differ in the columns given only."""
     made: dict[str, Any] = {
         "rows": range(1, count + 1),
         "items": range(count),
@@ -29,20 +29,14 @@ def held(count: int, **columns: Any) -> Held:
         "stances": [0] * count,
         "confidence": [0.8] * count,
         "similarity": [0.4] * count,
-        "uses": [0] * count,
-        "used": [np.nan] * count,
         "added": [NOW - DAY] * count,
     }
-    if "vectors" not in columns:
-        made["vectors"] = np.eye(count)
     return Held(**{name: np.array(value, dtype=DTYPES.get(name, np.int64)) for name, value in (made | columns).items()})
 
 
 def any_held(count: int, seed: int, preferences: int = 3) -> Held:
     """Anything that a memory, a clock and a verifier may do to the columns."""
     generator = np.random.default_rng(seed)
-    vectors = generator.normal(size=(count, 8))
-    vectors[count // 2 :] = vectors[: count - count // 2]
     return held(
         count,
         rows=np.sort(generator.choice(10 * count + 1, size=count, replace=False)),
@@ -50,10 +44,7 @@ def any_held(count: int, seed: int, preferences: int = 3) -> Held:
         stances=generator.integers(0, len(Stance), size=count),
         confidence=np.where(generator.random(count) < 0.3, np.nan, generator.random(count)),
         similarity=generator.uniform(-1, 1, size=count),
-        uses=generator.integers(0, 5, size=count),
-        used=np.where(generator.random(count) < 0.5, np.nan, NOW + generator.normal(size=count) * 100 * DAY),
         added=NOW + generator.normal(size=count) * 100 * DAY,
-        vectors=vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if count else vectors,
     )
 
 
@@ -69,20 +60,14 @@ def test_many_entries() -> None:
     policy, entries = ByValue(), any_held(20_000, 1)
     assert isinstance(policy, RetentionPolicy)
     assert len(np.unique(policy.order(entries, NOW))) == 20_000
-
-
-@given(count=st.integers(0, 40), seed=st.integers(0, 2**20), now=st.floats(allow_nan=True, allow_infinity=True))
-def test_values_are_finite_whatever_the_clock_says(count: int, seed: int, now: float) -> None:
-    values = ByValue().values(any_held(count, seed), now)
-    assert values.shape == (count,)
-    assert np.isfinite(values).all()
+    assert np.isfinite(policy.values(entries)).all()
 
 
 def test_columns_of_different_lengths_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="uses"):
-        replace(held(3), uses=np.zeros(2, dtype=np.int64))
-    with pytest.raises(InvalidInputError, match="vectors"):
-        replace(held(3), vectors=np.zeros(3, dtype=np.float32))
+    with pytest.raises(InvalidInputError, match="items"):
+        replace(held(3), items=np.zeros(2, dtype=np.int64))
+    with pytest.raises(InvalidInputError, match="added"):
+        replace(held(3), added=np.zeros((3, 1)))
 
 
 UNKNOWN = np.nan
@@ -92,16 +77,6 @@ ORDERS: dict[str, tuple[Held, list[int]]] = {
     "of equally confident ones the least similar": (held(3, similarity=[0.5, 0.6, 0.3]), [2, 0, 1]),
     "unknown as the median": (held(4, confidence=[UNKNOWN, 0.9, 0.6, 0.8]), [2, 0, 3, 1]),
     "none known": (held(3, confidence=[UNKNOWN] * 3, similarity=[0.5, 0.3, 0.4]), [1, 2, 0]),
-    "unused": (held(3, uses=[3, 0, 1], used=[NOW, UNKNOWN, NOW], added=[NOW] * 3), [1, 2, 0]),
-    "used long ago": (
-        held(2, uses=[3, 3], used=[NOW, NOW - 90 * DAY], added=[NOW - 100 * DAY] * 2),
-        [1, 0],
-    ),
-    "what is older": (held(2, added=[NOW, NOW - 50 * DAY]), [1, 0]),
-    "a neutral stance": (
-        held(3, stances=[list(Stance).index(one) for one in (Stance.CONFLICTS, Stance.NEUTRAL, Stance.MIXED)]),
-        [1, 0, 2],
-    ),
 }
 
 
@@ -111,51 +86,6 @@ def test_what_goes_first(entries: Held, order: list[int]) -> None:
 
 
 class TestByValue:
-    def test_a_clock_that_went_backwards_makes_no_entry_younger_than_new(self) -> None:
-        entries = held(2, uses=[1, 1], used=[NOW, NOW + 1000 * DAY], added=[NOW, NOW + 999 * DAY])
-        values = ByValue().values(entries, NOW)
-        assert values[0] == values[1]
-
-    def test_a_near_copy_goes_before_the_entry_it_copies_and_before_others(self) -> None:
-        vectors = np.eye(4)
-        vectors[2] = (0.0, 0.999, 0.0, np.sqrt(1 - 0.999**2))
-        entries = held(4, confidence=[0.7, 0.9, 0.89, 0.7], vectors=vectors)
-        assert ByValue().order(entries, NOW).tolist() == [2, 0, 3, 1]
-        assert ByValue(redundancy=0.0).order(entries, NOW).tolist() == [0, 3, 2, 1]
-
-    def test_of_two_copies_worth_the_same_the_older_goes(self) -> None:
-        entries = held(3, vectors=np.eye(3)[[0, 1, 0]])
-        assert ByValue().order(entries, NOW).tolist() == [0, 1, 2]
-        assert ByValue().values(entries, NOW)[0] < ByValue().values(entries, NOW)[2]
-
-    def test_a_copy_under_another_preference_is_none(self) -> None:
-        entries = held(3, preferences=[0, 1, -1], confidence=[0.9, 0.8, 0.85], vectors=np.ones((3, 1)))
-        assert ByValue().order(entries, NOW).tolist() == [1, 2, 0]
-        together = replace(entries, preferences=np.zeros(3, dtype=np.int64))
-        lost = ByValue().values(entries, NOW) - ByValue().values(together, NOW)
-        assert lost.tolist() == pytest.approx([0.0, 0.5, 0.5])
-
-    @given(count=st.integers(2, 60), seed=st.integers(0, 2**20), block=st.integers(1, 200))
-    def test_redundancy_is_what_its_definition_says_in_blocks_of_any_size(
-        self, count: int, seed: int, block: int
-    ) -> None:
-        entries = any_held(count, seed)
-        plain = ByValue(redundancy=0.0).values(entries, NOW)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("epic_memory.retention.policies._BLOCK", block)
-            values = ByValue(near=0.5, redundancy=1.0).values(entries, NOW)
-        for position in range(count):
-            better = (plain > plain[position]) & (entries.preferences == entries.preferences[position])
-            nearest = (entries.vectors[better] @ entries.vectors[position]).max(initial=0.0)
-            expected = plain[position] - min(max((nearest - 0.5) / 0.5, 0.0), 1.0)
-            assert values[position] == pytest.approx(expected, abs=1e-4)
-
-    def test_of_too_many_the_least_valuable_are_compared(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        entries = held(10, confidence=np.linspace(0.1, 1.0, 10), vectors=np.ones((10, 1)))
-        monkeypatch.setattr("epic_memory.retention.policies._COMPARED", 30)
-        lost = ByValue(redundancy=0.0).values(entries, NOW) - ByValue().values(entries, NOW)
-        assert lost.tolist() == pytest.approx([0.5] * 3 + [0.0] * 7)
-
     @pytest.mark.parametrize(
         "wrong",
         [
@@ -163,13 +93,9 @@ class TestByValue:
             {"share": 1.1},
             {"share": float("nan")},
             {"share": True},
-            {"near": 1.0},
-            {"near": -0.1},
-            {"half_life": 0.0},
-            {"half_life": float("inf")},
-            {"use": -0.1},
+            {"similarity": -0.1},
             {"similarity": float("nan")},
-            {"redundancy": "much"},
+            {"similarity": "much"},
         ],
     )
     def test_parameters_out_of_range_are_refused(self, wrong: dict[str, Any]) -> None:

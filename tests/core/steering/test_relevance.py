@@ -15,6 +15,7 @@ from epic_memory import EpicMemory, Preference, QuerySteering
 from epic_memory.encoders import StaticEncoder, default_encoder
 from epic_memory.preferences.evidence import embed_aspects
 from epic_memory.preferences.library import borrowed
+from epic_memory.runtime.effects import arun
 from epic_memory.steering.query_steering import SteeredQuery, Steerings
 from epic_memory.steering.question_kind import question_kind
 from epic_memory.steering.relevance import Nearness, default_relevant, known_samples, sample_texts, samples_of
@@ -362,10 +363,12 @@ async def test_an_encoder_that_cannot_be_kept_works() -> None:
         ref(encoder)
     texts = ["hotels with casinos", "quiet mountain trails"]
     expected = QuerySteering(HashEncoder(64), PREFERENCES)
-    for steering in (QuerySteering(encoder, PREFERENCES), await QuerySteering.acreate(encoder, PREFERENCES)):
-        for _ in range(2):
-            assert told(steering.steer("hotels with casinos")) == told(expected.steer("hotels with casinos"))
-            assert told(await steering.asteer("hotels")) == told(expected.steer("hotels"))
+    for steering in (
+        QuerySteering(encoder, PREFERENCES),
+        await arun(Steerings(encoder).steering(PREFERENCES, "signed")),
+    ):
+        for query in ("hotels with casinos", "hotels"):
+            assert told(steering.steer(query)) == told(expected.steer(query))
     # Once for each that steers.
     assert {encoder.texts[text] for text in sample_texts()} == {2}
     assert known_samples(encoder) is None
@@ -391,7 +394,6 @@ async def test_what_steering_has_to_know_of_an_encoder_is_embedded_once_and_goes
     encoder = HashEncoder()
     for number in range(2):
         QuerySteering(encoder, [f"I like number {number}.", *PREFERENCES]).steer("hotels")
-        await (await QuerySteering.acreate(encoder, [f"I avoid number {number}."])).asteer("hotels")
         Steerings(encoder).of(PREFERENCES, "signed").score("hotels", ["a casino"])
         memory = EpicMemory(PREFERENCES, encoder=encoder, verifier=KeepAll())
         memory.add(["hotels with casinos"])
@@ -433,14 +435,11 @@ class OnlyAsync(HashEncoder):
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
 async def test_steering_asynchronously_never_encodes_synchronously(mode: Mode) -> None:
     encoder = OnlyAsync()
-    steering = await QuerySteering.acreate(encoder, PREFERENCES, mode)
-    await steering.asteer("hotels with casinos")
-    await steering.ascore("hotels with casinos", ["a casino", "a bank"])
+    steering = await arun(Steerings(encoder).steering(PREFERENCES, mode))
     # It is ready for queries that are encoded already.
     query, casino = encoder.vector("hotels with casinos"), np.stack([encoder.vector("a casino")])
     steering.steer_vector(query, candidates=casino)
     steering.score_texts(query, ["a casino"], casino)
-    await (await Steerings(OnlyAsync()).aof(PREFERENCES, mode)).asteer("hotels")
 
 
 async def test_what_preferences_borrow_is_never_encoded_synchronously_in_asynchronous_calls() -> None:

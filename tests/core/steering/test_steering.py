@@ -140,50 +140,43 @@ def test_paper_mode_leaves_a_query_that_cancels_out_as_it_is() -> None:
 
 
 @modes
-async def test_a_query_is_encoded_steered_and_scored_alike_by_every_way(encoder: StaticEncoder, mode: Mode) -> None:
+def test_a_query_is_encoded_steered_and_scored_alike_by_every_way(encoder: StaticEncoder, mode: Mode) -> None:
     one = QuerySteering(encoder, PREFERENCES, mode, floor=-1.0)
-    other = await QuerySteering.acreate(encoder, PREFERENCES, mode, floor=-1.0)
     vectors = encoder.encode(TEXTS)
     for query in (QUERIES[0], QUERIES[3]):
         q, scores = encoder.encode([query])[0], one.score(query, TEXTS)
         expected = one.steer_vector(q)
-        for steered in (one.steer(query), await one.asteer(query), await other.asteer(query)):
-            np.testing.assert_array_equal(steered.vector, expected.vector)
-            np.testing.assert_array_equal(steered.query, q)
-            assert (steered.preferences, steered.nearest) == (expected.preferences, expected.nearest)
+        steered = one.steer(query)
+        np.testing.assert_array_equal(steered.vector, expected.vector)
+        np.testing.assert_array_equal(steered.query, q)
+        assert (steered.preferences, steered.nearest) == (expected.preferences, expected.nearest)
         known = [words_of(text) for text in TEXTS]
         for again in (one.score_texts(q, TEXTS, vectors), one.score_texts(q, TEXTS, vectors, words=known)):
             np.testing.assert_array_equal(again, scores)
-        for steering in (one, other):
-            np.testing.assert_allclose(await steering.ascore(query, TEXTS), scores, atol=1e-6)
-    assert one.score(query, []).shape == (await one.ascore(query, [])).shape == (0,)
+    assert one.score(query, []).shape == (0,)
 
 
-async def test_a_users_query_is_encoded_as_a_query() -> None:
+def test_a_users_query_is_encoded_as_a_query() -> None:
     class Asymmetric(HashEncoder):
         def encode_query(self, text: str) -> FloatArray:
             return self.vector(f"query {text}")
 
     encoder = Asymmetric()
     steering = QuerySteering(encoder, PREFERENCES, "off")
-    for steered in (steering.steer("red wine"), await steering.asteer("red wine")):
-        np.testing.assert_array_equal(steered.query, encoder.vector("query red wine"))
+    np.testing.assert_array_equal(steering.steer("red wine").query, encoder.vector("query red wine"))
 
 
 # odd input
 
 
 @modes
-async def test_without_preferences_a_query_is_left_as_it_is(mode: Mode) -> None:
+def test_without_preferences_a_query_is_left_as_it_is(mode: Mode) -> None:
     encoder = HashEncoder()
     steering = QuerySteering(encoder, [], mode)
     steering.prepare()
-    for steered in (
-        steering.steer("red wine"),
-        await (await QuerySteering.acreate(encoder, [], mode)).asteer("red wine"),
-    ):
-        np.testing.assert_array_equal(steered.vector, encoder.vector("red wine"))
-        assert steered.nearest is None and steered.preferences == ()
+    steered = steering.steer("red wine")
+    np.testing.assert_array_equal(steered.vector, encoder.vector("red wine"))
+    assert steered.nearest is None and steered.preferences == ()
     assert steering.matters(encoder.vector("red wine")) == []
     np.testing.assert_allclose(steering.score("red wine", ["red wine", "sky"]), [1.0, 0.0], atol=1e-6)
 
@@ -541,14 +534,13 @@ def test_known_vectors_are_not_encoded_again() -> None:
     assert dict(encoder.texts) == {"red": 1}
 
 
-async def test_each_users_preferences_are_encoded_when_they_first_steer_and_kept() -> None:
+def test_each_users_preferences_are_encoded_when_they_first_steer_and_kept() -> None:
     encoder = HashEncoder()
     steerings = Steerings(encoder)
     users = [(f"I like wine number {n}.", "I avoid beer.") for n in range(3)]
     for _ in range(2):
         for user in users:
             steerings.of(user, "signed").steer("wine")
-            await (await steerings.aof(user, "signed")).asteer("wine")
     assert encoder.texts["I avoid beer."] == 3
     assert all(encoder.texts[user[0]] == 1 for user in users)
 
@@ -585,11 +577,11 @@ def test_several_threads_can_steer_at_the_same_time() -> None:
         np.testing.assert_array_equal(vector, expected[number % 5])
 
 
-async def test_what_is_no_preference_is_an_error_for_each_user() -> None:
+def test_what_is_no_preference_is_an_error_for_each_user() -> None:
     steerings = Steerings(HashEncoder())
     with pytest.raises(DuplicatePreferenceError, match="twice"):
         steerings.of(("a", "A"), "signed")
     with pytest.raises(InvalidInputError, match="empty"):
-        await steerings.aof((" ",), "signed")
+        steerings.of((" ",), "signed")
     with pytest.raises(InvalidInputError, match="paper, signed, off"):
         steerings.of(("a",), "sideways")  # type: ignore[arg-type]

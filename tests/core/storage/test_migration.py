@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from epic_memory import EpicMemory
+from epic_memory.collection import Collection
 from epic_memory.errors import DamagedError, StoreError
 from epic_memory.storage import memory_schema
 from epic_memory.storage.codecs import checksum
@@ -25,7 +26,6 @@ from epic_memory.storage.sqlite.connection import Table
 from epic_memory.storage.sqlite.database import Database
 from epic_memory.storage.sqlite.tables import META, Schema
 from epic_memory.storage.store import Store
-from epic_memory.storage.tables.collections import COLLECTION, CollectionTables
 from helpers import HashEncoder
 
 NOTES_1 = Schema(
@@ -135,7 +135,10 @@ def test_a_file_that_may_only_be_read_is_a_clear_error_and_stays(path: Path) -> 
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("kind", [Store, CollectionTables, partial(EpicMemory.open, encoder=HashEncoder())])
+@pytest.mark.parametrize(
+    "kind",
+    [Store, partial(Collection, HashEncoder()), partial(EpicMemory.open, encoder=HashEncoder())],
+)
 @pytest.mark.parametrize("version", [-1, 0, 2, 3])
 def test_a_file_of_another_version_is_refused_and_stays(tmp_path: Path, kind: Any, version: int) -> None:
     path = tmp_path / "me.epic"
@@ -202,5 +205,5 @@ FORBIDDEN: dict[Any, str] = {
 def test_no_step_uses_the_present_tables() -> None:
     for step, name in FORBIDDEN.items():
         assert uses_of_the_present(step) == {name}
-    steps: Any = (with_colours, with_pens, *MEMORY.migrations, *COLLECTION.migrations)
+    steps: Any = (with_colours, with_pens, *MEMORY.migrations)
     assert [uses_of_the_present(step) for step in steps] == [set()] * len(steps)

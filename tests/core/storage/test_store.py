@@ -14,7 +14,7 @@ import pytest
 
 from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
 from epic_memory.storage.codecs import code_length, deflated
-from epic_memory.storage.memory_schema import MEMORY, USES
+from epic_memory.storage.memory_schema import MEMORY, PASSAGES
 from epic_memory.storage.sizes import sizes
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.entries import NewEntry
@@ -128,7 +128,7 @@ def test_a_broken_rule_of_the_database_is_a_store_error_and_leaves_nothing(path:
     store = Store(path)
     with pytest.raises(StoreError, match="FOREIGN KEY"), store.transaction():
         store.preferences.add(NAMESPACE, Preference(text="p"), VECTOR)
-        store.insert(USES, entry=77, count=1, used=1)
+        store.insert(PASSAGES, item=77, extractor=1, entities=b"", facts=b"", relations="", failure=None)
     assert store.preferences.load(NAMESPACE, 2)[1] == []
     store.close()
     assert Store(path).verify() == 0

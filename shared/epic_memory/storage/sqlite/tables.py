@@ -106,12 +106,6 @@ class Schema:
         db.execute(f"PRAGMA application_id = {self.application_id}")
         db.execute(f"PRAGMA user_version = {self.version}")
 
-    def is_at(self, path: Path) -> bool:
-        """Tell by its header whether an existing file is of this kind."""
-        with path.open("rb") as file:
-            header = file.read(72)
-        return header.startswith(b"SQLite format 3\0") and header[68:72] == self.application_id.to_bytes(4, "big")
-
     def keep_sums(self, db: sqlite3.Connection) -> None:
         """Make this connection keep `sums` up to date."""
         for table in self.tables:

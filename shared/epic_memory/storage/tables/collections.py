@@ -1,4 +1,4 @@
-"""Tables of a collection's file: records, and the keys with the vectors that find them."""
+"""Collections: the tables of records, and of the keys with the vectors that find them."""
 
 from __future__ import annotations
 
@@ -11,33 +11,10 @@ from typing import Any
 from epic_memory.encoders.base import checked_vector
 from epic_memory.errors import InvalidInputError, decoding
 from epic_memory.storage.codecs import deflated, inflated, unpacked
-from epic_memory.storage.sqlite.connection import Table
-from epic_memory.storage.sqlite.database import Database
-from epic_memory.storage.sqlite.tables import META, Schema
+from epic_memory.storage.memory_schema import KEYS, RECORDS
+from epic_memory.storage.sqlite.database import Database, Repository
 from epic_memory.types import FloatArray, Stance, checked_string
 from epic_memory.types.items import content_of
-
-_STATEMENTS = """
-CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);
-CREATE TABLE records (
- row INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE, metadata, crc INTEGER, text_crc INTEGER, text
-);
-CREATE TABLE keys (
- row INTEGER PRIMARY KEY AUTOINCREMENT, record INTEGER REFERENCES records ON DELETE CASCADE, position INTEGER,
- stance TEXT, vector BLOB, crc INTEGER, UNIQUE (record, position)
-);
-"""
-_RECORDS = Table("records", ("id", "metadata"), ("text",))
-_KEYS = Table("keys", ("record", "position", "stance", "vector"))
-
-COLLECTION = Schema(
-    noun="vector store",
-    made_by="open it without must_exist",
-    application_id=0x45504956,  # "EPIV"
-    statements=_STATEMENTS,
-    tables=(META, _RECORDS, _KEYS),
-    small=(META,),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +70,17 @@ class Record:
             raise InvalidInputError(f"The metadata of document {self.id!r} must be a mapping with string keys.")
 
 
-class CollectionTables(Database):
-    """The tables of a collection, opened like a `Database`."""
+class Records(Repository):
+    """Repository of the records of one collection, and of their keys.
 
-    schema = COLLECTION
+    Args:
+        db: The file.
+        namespace: The name of the collection in its file.
+    """
+
+    def __init__(self, db: Database, namespace: str) -> None:
+        super().__init__(db)
+        self.namespace = namespace
 
     def put(self, record: Record, metadata: str, codes: Sequence[bytes]) -> tuple[int, list[int]]:
         """Write a record in place of an earlier one, with its metadata as JSON and the codes of its keys.
@@ -105,28 +89,32 @@ class CollectionTables(Database):
             Its row, and the rows of its keys.
         """
         self.drop([record.id])
-        row = self.insert(_RECORDS, id=record.id, metadata=deflated(metadata), text=deflated(record.text))
+        row = self.db.insert(
+            RECORDS, namespace=self.namespace, id=record.id, metadata=deflated(metadata), text=deflated(record.text)
+        )
         stances = [None if key.stance is None else str(key.stance) for key in keys_of(record)]
         return row, [
-            self.insert(_KEYS, record=row, position=n, stance=stance, vector=code)
+            self.db.insert(KEYS, record=row, position=n, stance=stance, vector=code)
             for n, (stance, code) in enumerate(zip(stances, codes, strict=True))
         ]
 
     def drop(self, ids: Sequence[str]) -> None:
         """Remove records by their ids; unknown ids are ignored."""
-        self.connection.executemany("DELETE FROM records WHERE id = ?", [(record_id,) for record_id in ids])
+        sql = "DELETE FROM records WHERE namespace = ? AND id = ?"
+        self.db.connection.executemany(sql, [(self.namespace, record_id) for record_id in ids])
 
     def drop_all(self) -> None:
         """Remove every record."""
-        self.connection.execute("DELETE FROM records")
+        self.db.connection.execute("DELETE FROM records WHERE namespace = ?", (self.namespace,))
 
     def ids(self) -> dict[str, int]:
         """Return id to row of every record, in the order they were written."""
-        return dict(self.read("SELECT id, row FROM records ORDER BY row"))
+        return dict(self.db.read("SELECT id, row FROM records WHERE namespace = ? ORDER BY row", (self.namespace,)))
 
     def keys(self, dimension: int) -> tuple[list[int], list[int], list[Stance | None], FloatArray]:
         """Return the rows, rows of the records, stances and vectors `(n, d)` of all keys."""
-        found = self.rows(_KEYS, "ORDER BY row")
+        mine = "WHERE record IN (SELECT row FROM records WHERE namespace = ?) ORDER BY row"
+        found = self.db.rows(KEYS, mine, self.namespace)
         with decoding(self.path):
             return (
                 [row["row"] for row in found],
@@ -137,19 +125,22 @@ class CollectionTables(Database):
 
     def at(self, rows: Sequence[int]) -> dict[int, Record]:
         """Return the records in these rows, by row."""
-        return {row["row"]: self._record(row) for row in self.rows(_RECORDS, "WHERE row IN", among=rows)}
+        return {row["row"]: self._record(row) for row in self.db.rows(RECORDS, "WHERE row IN", among=rows)}
 
     def all(self) -> Iterator[tuple[int, Record]]:
         """Yield row and record of all records, in the order they were written."""
-        for row in self.rows(_RECORDS, "ORDER BY row"):
+        for row in self._mine():
             yield row["row"], self._record(row)
 
     def all_metadata(self) -> Iterator[tuple[int, Any]]:
         """Yield row and metadata of all records, without reading their texts."""
-        for row in self.rows(_RECORDS, "ORDER BY row", texts=False):
+        for row in self._mine(texts=False):
             with decoding(self.path):
                 metadata = json.loads(inflated(row["metadata"]))
             yield row["row"], metadata
+
+    def _mine(self, *, texts: bool = True) -> list[sqlite3.Row]:
+        return self.db.rows(RECORDS, "WHERE namespace = ? ORDER BY row", self.namespace, texts=texts)
 
     def _record(self, row: sqlite3.Row) -> Record:
         with decoding(self.path):

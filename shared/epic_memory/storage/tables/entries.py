@@ -13,7 +13,7 @@ import numpy as np
 
 from epic_memory.errors import decoding
 from epic_memory.storage.codecs import checksums, deflated_by, inflated, inflated_by, packed, unpacked
-from epic_memory.storage.memory_schema import ENTRIES, USES
+from epic_memory.storage.memory_schema import ENTRIES
 from epic_memory.storage.mentions import Mentions
 from epic_memory.storage.sqlite.database import Database, Repository
 from epic_memory.storage.tables.items import ITEM_BYTES, HeldItem, Items
@@ -273,16 +273,10 @@ class Entries(Repository):
                 vectors=unpacked([row["vector"] for row in found], dimension),
             )
 
-    def lines(self, item_row: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return the rows of an item's entries and their columns without vectors, oldest first."""
-        left_out = ("item", "vector")
-        return [
-            (
-                int(row["row"]),
-                {**{name: row[name] for name in ENTRIES.checked if name not in left_out}, **self._texts(row)},
-            )
-            for row in self._of(item_row)
-        ]
+    def lines(self, item_row: int) -> list[dict[str, Any]]:
+        """Return an item's entries as columns without vectors, oldest first."""
+        names = [name for name in ENTRIES.checked if name not in ("item", "vector")]
+        return [{**{name: row[name] for name in names}, **self._texts(row)} for row in self._of(item_row)]
 
     def stored(self, namespace: str, rows: Sequence[int] | None = None) -> list[sqlite3.Row]:
         """Return the entries of a namespace, oldest first, all or some: columns, `text_bytes` and `item_bytes`."""
@@ -292,24 +286,6 @@ class Entries(Repository):
             return self.db.rows(ENTRIES, f"{_HERE} ORDER BY entries.row", namespace, also=also, texts=False)
         tail = f"{_HERE} AND entries.row IN"
         return self.db.rows(ENTRIES, tail, namespace, among=sorted(rows), also=also, texts=False)
-
-    # use
-
-    def uses(self) -> dict[int, tuple[int, int]]:
-        """Return entry row to how often a search returned it, and when it last did, in Unix seconds."""
-        return {row["entry"]: (row["count"], row["used"]) for row in self.db.rows(USES)}
-
-    def add_uses(self, uses: Mapping[int, tuple[int, int]]) -> None:
-        """Add to the uses of entries that still exist. Call it inside a transaction."""
-        held = sorted(row for (row,) in self.db.among("SELECT row FROM entries WHERE row IN", list(uses)))
-        before = {row["entry"]: row for row in self.db.rows(USES, "WHERE entry IN", among=held)}
-        rows = []
-        for entry in held:
-            (count, used), known = uses[entry], before.get(entry)
-            if known is not None:
-                count, used = count + known["count"], max(used, known["used"])
-            rows.append({"entry": entry, "count": count, "used": used})
-        self.db.insert_all(USES, rows)
 
 
 def _entry(

@@ -1,0 +1,117 @@
+"""Arguments that a component of a plugin does not take: the error says what it takes in their place."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain", reason="needs the extra agents")
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
+import epic_langchain
+import epic_llamaindex
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError
+
+PLUGINS: dict[str, Any] = {"lc": epic_langchain, "li": epic_llamaindex}
+LC: Any = epic_langchain
+MEMORY = EpicMemory(["I avoid casinos."])
+
+
+@pytest.mark.parametrize(
+    ("plugin", "kind", "given", "told"),
+    [
+        ("lc", "EpicRetriever", {"persist_directory": "x"}, "takes no persist_directory=. Give memory=."),
+        ("lc", "EpicRetriever", {"memory": MEMORY, "top_k": 3}, "takes no top_k=. Give k=."),
+        ("lc", "EpicRetriever", {"index": 1}, "takes no index=. .*SteeredRetriever(vectorstore=...)"),
+        ("lc", "EpicGraphRetriever", {"memory": MEMORY}, "takes no memory=. Give graph=."),
+        ("lc", "SteeredRetriever", {"embedding_function": 1}, "takes no embedding_function=. Give embeddings=."),
+        ("lc", "EpicVectorStore", {"persist_directory": "x"}, "takes no persist_directory=. Give path=."),
+        ("lc", "EpicVectorStore", {"embedding_function": 1}, "takes no embedding_function=. Give embedding=."),
+        ("lc", "EpicVectorStore", {"index": 1}, "takes no index=. .*add_documents"),
+        ("lc", "EpicVectorStore", {"preference": []}, "takes no preference=. Give preferences=."),
+        ("lc", "EpicDocumentTransformer", {"model": 1}, "takes no model=. Give llm=."),
+        ("lc", "EpicDocumentTransformer", {"index": 1}, "takes no index=. It takes .*preferences="),
+        ("lc", "EpicStore", {"index": {"dims": 3}}, "takes no index=. .*embedding=.*fields="),
+        ("lc", "EpicStore", {"embedding_function": 1}, "takes no embedding_function=. Give embedding=."),
+        ("lc", "EpicMemoryMiddleware", {"memory": MEMORY, "wibble": 1}, "takes no wibble=. It takes memory=, k=,"),
+        ("li", "EpicRetriever", {"index": 1}, "takes no index=. from_defaults(index=...)"),
+        ("li", "EpicRetriever", {"persist_dir": "x"}, "takes no persist_dir=. Give memory=."),
+        ("li", "EpicRetriever", {"memory": MEMORY, "k": 3}, "takes no k=. Give similarity_top_k=."),
+        (
+            *("li", "EpicRetriever", {"memory": MEMORY, "similarity_cutoff": 0.3}),
+            "takes no similarity_cutoff=. Give min_score=.",
+        ),
+        ("li", "EpicGraphRetriever", {"graph": MEMORY, "top_k": 3}, "takes no top_k=. Give similarity_top_k=."),
+        ("li", "SteeredRetriever", {"index": 1}, "takes no index=. .*index.as_retriever()"),
+        ("li", "EpicVectorStore", {"persist_directory": "x"}, "takes no persist_directory=. Give path=."),
+        ("li", "EpicVectorStore", {"embedding_function": 1}, "takes no embedding_function=. Give embed_model=."),
+        ("li", "EpicMemoryBlock", {"memory": MEMORY, "min_score": 1}, "takes no min_score=. Give similarity_cutoff=."),
+        ("li", "EpicNodePostprocessor", {"model": 1}, "takes no model=. Give llm=."),
+    ],
+)
+def test_an_argument_of_another_name_is_explained(plugin: str, kind: str, given: dict[str, Any], told: str) -> None:
+    pattern = re.escape(told).replace(r"\.\*", ".*")
+    for error in (InvalidInputError, TypeError):
+        with pytest.raises(error, match=f"^{kind} {pattern}"):
+            getattr(PLUGINS[plugin], kind)(**given)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "kind", "first"),
+    [
+        ("lc", "EpicRetriever", "memory"),
+        ("lc", "EpicGraphRetriever", "graph"),
+        ("lc", "SteeredRetriever", "vectorstore"),
+        ("lc", "EpicDocumentTransformer", "preferences"),
+        ("lc", "EpicCompressor", "memory"),
+        ("lc", "EpicReranker", "memory"),
+        ("li", "EpicMemoryBlock", "memory"),
+        ("li", "EpicNodePostprocessor", "preferences"),
+        ("li", "EpicTransform", "preferences"),
+        ("li", "EpicCompressor", "memory"),
+        ("li", "EpicReranker", "memory"),
+    ],
+)
+def test_what_has_to_be_named_is_named(plugin: str, kind: str, first: str) -> None:
+    told = re.escape(f"{kind} takes its arguments by name: {kind}({first}=...).")
+    with pytest.raises(InvalidInputError, match=f"^{told}$"):
+        getattr(PLUGINS[plugin], kind)(MEMORY)
+
+
+@pytest.mark.parametrize("kind", ["EpicRetriever", "EpicGraphRetriever"])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("embedding_function", "Give embed_model=."),
+        ("persist_dir", "Give path=."),
+        ("model", "Give llm=."),
+        ("k", "Give similarity_top_k=."),
+        ("wibble", "It takes preferences=,"),
+    ],
+)
+def test_an_argument_is_explained_where_a_memory_is_made(kind: str, name: str, told: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"^{kind}.from_defaults takes no {name}=. {told}") as caught:
+        getattr(epic_llamaindex, kind).from_defaults(**{name: 1})
+    assert isinstance(caught.value, TypeError)
+
+
+def test_so_it_is_where_a_store_is_filled_at_once() -> None:
+    with pytest.raises(InvalidInputError, match=r"persist_directory=\. Give path=\."):
+        LC.EpicVectorStore.from_texts(["a"], LC.EpicEmbeddings(), persist_directory="x")
+
+
+def test_a_component_takes_some_arguments_without_names() -> None:
+    assert LC.EpicMemoryMiddleware(MEMORY).memory is MEMORY
+    with pytest.raises(InvalidInputError, match=r"^EpicMemoryMiddleware .* by name, but for memory\.$"):
+        LC.EpicMemoryMiddleware(MEMORY, 5)
+
+
+def test_a_memory_is_no_file_of_a_store() -> None:
+    with pytest.raises(InvalidInputError, match=r"EpicVectorStore\.from_memory\(memory\)"):
+        LC.EpicVectorStore(MEMORY)
+    for given in (lambda: LC.EpicStore(MEMORY), lambda: LC.EpicVectorStore(path=MEMORY)):
+        with pytest.raises(InvalidInputError, match="name of a file, not EpicMemory"):
+            given()

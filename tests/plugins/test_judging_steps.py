@@ -1,0 +1,288 @@
+"""The ingestion steps of both plugins, which judge by preferences: what comes out with which guidance, what is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_core", reason="needs the extra langchain")
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
+from langchain_core.documents import Document
+from llama_index.core.schema import TextNode
+from pydantic import ValidationError
+
+from epic_langchain import EpicDocumentTransformer
+from epic_llamaindex import EpicTransform
+from epic_memory.errors import InvalidInputError, LMError
+from epic_memory.types import BuildReport
+from helpers import HashEncoder
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, documents, memory_of, verifier_of
+
+KEPT = [f"item {5 * n + m}" for n in range(4) for m in (0, 2, 3)]
+Run = Callable[..., Awaitable[list[Any]]]
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One plugin's step, and its documents."""
+
+    kind: Callable[..., Any]
+    encoder: str
+    several: str
+    made: Callable[[str, str, dict[str, Any]], Any]
+    id_of: Callable[[Any], str]
+    ways: dict[str, Run]
+
+    def step(self, lm: Scripted | None = None, **options: Any) -> Any:
+        """A step for two preferences, whose model decides by what is said in the text."""
+        lm = Scripted() if lm is None else lm
+        given = {"preferences": [WINE, TRAIN], self.encoder: HashEncoder(), "llm": verifier_of(lm), **options}
+        if self.kind is EpicTransform:
+            given = {"on_undecided": "skip", **given}
+        return self.kind(**given)
+
+    def documents(self, count: int = 4) -> list[Any]:
+        """Kept under one preference, discarded, kept under two, under one of two, and far from both."""
+        return [self.made(item.text, item.id, dict(item.metadata)) for item in documents(count)]
+
+    def ids(self, found: Sequence[Any]) -> list[str]:
+        return [self.id_of(one) for one in found]
+
+
+async def invoked(keep: Any, given: Any) -> list[Any]:
+    return keep.invoke(given)
+
+
+async def ainvoked(keep: Any, given: Any) -> list[Any]:
+    return await keep.ainvoke(given)
+
+
+async def called(keep: Any, given: Any) -> list[Any]:
+    return keep(given)
+
+
+async def acalled(keep: Any, given: Any) -> list[Any]:
+    return await keep.acall(given)
+
+
+PLUGINS = {
+    "lc": Plugin(
+        kind=EpicDocumentTransformer,
+        encoder="embeddings",
+        several="Give several Documents in a list",
+        made=lambda text, key, metadata: Document(text, id=key, metadata=metadata),
+        id_of=lambda one: one.id,
+        ways={"sync": invoked, "async": ainvoked},
+    ),
+    "li": Plugin(
+        kind=EpicTransform,
+        encoder="encoder",
+        several="Give several nodes in a list",
+        made=lambda text, key, metadata: TextNode(text=text, id_=key, metadata=metadata),
+        id_of=lambda one: one.node_id,
+        ways={"sync": called, "async": acalled},
+    ),
+}
+
+
+@pytest.fixture(params=PLUGINS)
+def plugin(request: pytest.FixtureRequest) -> Plugin:
+    return PLUGINS[request.param]
+
+
+@pytest.fixture(params=["sync", "async"])
+def run(request: pytest.FixtureRequest, plugin: Plugin) -> Run:
+    """Runs a step with or without blocking the event loop; inside a running loop both times."""
+    return plugin.ways[request.param]
+
+
+def stalls_at(*numbers: int) -> Callable[[Asked], None]:
+    """Fails for the documents of these numbers."""
+
+    def hook(asked: Asked) -> None:
+        if any(chunk.endswith(tuple(f" {number}" for number in numbers)) for chunk in asked.chunks):
+            raise LMError("It stalled.")
+
+    return hook
+
+
+def alignments(one: Any) -> list[dict[str, Any]]:
+    return json.loads(one.metadata["epic_alignments"])
+
+
+# what comes out
+
+
+async def test_guidance_is_flat_metadata(plugin: Plugin, run: Run) -> None:
+    (found,) = await run(plugin.step(), [plugin.made("red wine", "a", {"n": 1})])
+    assert found.metadata == {
+        "n": 1,
+        "epic_instruction": "Serve red wine with red wine",
+        "epic_preference": WINE,
+        "epic_stance": "supports",
+        "epic_rationale": "Said of red wine",
+        "epic_similarity": 1.0,
+        "epic_alignments": found.metadata["epic_alignments"],
+    }
+    assert alignments(found) == [
+        {
+            "instruction": "Serve red wine with red wine",
+            "preference": WINE,
+            "stance": "supports",
+            "rationale": "Said of red wine",
+            "confidence": None,
+            "similarity": 1.0,
+        }
+    ]
+
+
+async def test_guidance_of_an_earlier_run_is_replaced(plugin: Plugin, run: Run) -> None:
+    found = await run(plugin.step(), [plugin.made(BOTH, "a", {"n": 1})])
+    other = plugin.step(preferences=[TRAIN])
+    assert await run(other, found) == await run(other, [plugin.made(BOTH, "a", {"n": 1})])
+    (bare,) = await run(plugin.step(fine=False), found)
+    assert not bare.metadata["epic_instruction"] and "epic_confidence" not in bare.metadata
+
+
+async def test_without_verification_there_are_no_instructions(plugin: Plugin, run: Run) -> None:
+    lm = Scripted()
+    found = await run(plugin.step(lm, fine=False), plugin.documents(1))
+    assert plugin.ids(found) == ["item 0", "item 1", "item 2", "item 3"] and lm.calls == 0
+    assert all(one.metadata["epic_instruction"] == "" for one in found)
+    assert [one["preference"] for one in alignments(found[2])] == [WINE, TRAIN]
+
+
+async def test_tau_and_keep_rate_are_the_coarse_filters(plugin: Plugin, run: Run) -> None:
+    lm = Scripted()
+    assert await run(plugin.step(lm, tau=1.0), plugin.documents()) == [] and lm.calls == 0
+    assert plugin.ids(await run(plugin.step(lm, coarse=False), plugin.documents(1)))[-1] == "item 4"
+    keep = plugin.step(lm, keep_rate=0.2)
+    await run(keep, plugin.documents(20))
+    assert keep.report.passed == 20 and keep.report.tau == pytest.approx(2 / 6**0.5)
+
+
+# what is told
+
+
+async def test_the_report_says_what_the_run_did(plugin: Plugin, run: Run) -> None:
+    keep = plugin.step()
+    assert keep.report == BuildReport() and keep.undecided == []
+    await run(keep, plugin.documents())
+    report = keep.report
+    assert (report.seen, report.passed, report.kept, report.discarded, report.undecided) == (20, 16, 12, 4, 0)
+    assert report.entries == 16 and report.tau == 0.3 and report.warnings == []
+    await run(keep, plugin.documents(1))
+    assert keep.report.seen == 5 and report.seen == 20
+
+
+async def test_what_has_no_text_is_left_out_and_counted(plugin: Plugin, run: Run) -> None:
+    keep = plugin.step()
+    given = [plugin.made("", "x", {}), *plugin.documents(1), plugin.made(" \n", "y", {})]
+    assert plugin.ids(await run(keep, given)) == ["item 0", "item 2", "item 3"]
+    assert keep.report.seen == 5
+    assert [warning.partition(" ")[2] for warning in keep.report.warnings] in (
+        ["documents without text were left out."],
+        ["nodes without text were left out."],
+    )
+
+
+async def test_what_a_model_does_not_decide_is_undecided(
+    plugin: Plugin, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    lm = Scripted(stalls_at(2, 3))
+    keep, given = plugin.step(lm), plugin.documents()
+    found = await run(keep, given)
+    assert plugin.ids(found) == KEPT[:6]
+    assert keep.undecided == given[10:14] + given[15:19]
+    assert keep.report.undecided == 8 and set(keep.report.failures.values()) == {"It stalled."}
+    assert keep.report.failures.keys() == set(plugin.ids(keep.undecided))
+    (warning,) = keep.report.warnings
+    assert "are undecided" in warning and warning in caplog.text
+    lm.hook = None
+    lm.asked.clear()
+    later = await run(keep, keep.undecided)
+    assert found + later == await run(plugin.step(), given)
+    assert keep.undecided == [] and keep.report.undecided == 0
+    assert plugin.ids(later) == KEPT[6:]
+
+
+# a memory that judges
+
+
+async def test_a_memory_judges_and_takes_nothing_in(plugin: Plugin, run: Run) -> None:
+    memory = memory_of(Scripted())
+    keep = plugin.kind(memory=memory)
+    assert await run(keep, plugin.documents()) == await run(plugin.step(), plugin.documents())
+    assert len(memory) == 0 and memory.stats().counts["pending"] == 0
+    memory.preferences.replace(WINE, "blue sky")
+    assert "item 4" in plugin.ids(await run(keep, plugin.documents()))
+
+
+def test_a_memory_brings_all_it_needs(plugin: Plugin) -> None:
+    memory = memory_of(Scripted())
+    ignored: dict[str, Any] = {"preferences": [WINE], "llm": Scripted(), "tau": 0.1, "keep_rate": 0.1}
+    for name, value in {**ignored, plugin.encoder: HashEncoder(), "fine": False, "coarse": False}.items():
+        with pytest.raises(ValidationError, match=f"With memory=, {name} would be ignored"):
+            plugin.kind(memory=memory, **{name: value})
+    keep = plugin.kind(memory=memory)
+    with pytest.raises((ValidationError, InvalidInputError), match="it has its own"):
+        keep.invoke([], preferences=[WINE]) if plugin.kind is EpicDocumentTransformer else setattr(keep, "tau", 0.1)
+
+
+# bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"threshold": 0.3}, "threshold"),
+        ({"tau": 0.3, "keep_rate": 0.1}, "tau or keep_rate, not both"),
+        ({"tau": 2.0}, "between -1 and 1"),
+        ({"tau": "high"}, "tau"),
+        ({"keep_rate": 0.0}, "keep_rate must be a share"),
+        ({"preferences": [WINE, "Red  Wine"]}, "given twice"),
+        ({"preferences": [" "]}, "preference is empty"),
+        ({"preferences": [3]}, "preferences"),
+        ({"preferences": 3}, "preferences"),
+        ({"llm": "qwen3:4b"}, "There is no model .qwen3:4b."),
+        ({"llm": Scripted}, "LangChain chat model|LlamaIndex LLM"),
+        ({"llm": HashEncoder()}, "LangChain chat model|LlamaIndex LLM"),
+        ({"memory": "me.epic"}, "memory"),
+    ],
+)
+def test_arguments_that_cannot_be_are_errors(plugin: Plugin, arguments: dict[str, Any], match: str) -> None:
+    with pytest.raises((ValidationError, InvalidInputError), match=match):
+        plugin.step(**arguments)
+
+
+@pytest.mark.parametrize("wrong", ["all-minilm", HashEncoder, Scripted()])
+def test_what_is_no_encoder_is_an_error(plugin: Plugin, wrong: Any) -> None:
+    with pytest.raises((ValidationError, InvalidInputError), match=r"LangChain Embeddings|LlamaIndex embedding model"):
+        plugin.step(**{plugin.encoder: wrong})
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "match"),
+    [
+        ("red\0wine", "broken", "101 .*broken.*NUL"),
+        ("red wine \ud800", "broken", "101 .*broken"),
+        ("red wine", "a\0b", r"101 .*a\\x00b.*NUL"),
+        (None, "", r"Expected (Documents|nodes), found"),
+    ],
+)
+async def test_what_is_no_document_or_text_is_refused_before_anything_is_asked(
+    plugin: Plugin, run: Run, text: Any, key: str, match: str
+) -> None:
+    lm = Scripted()
+    keep = plugin.step(lm)
+    with pytest.raises(InvalidInputError, match=match):
+        await run(keep, [*plugin.documents(20), text and plugin.made(text, key, {})])
+    for wrong in ("red wine", plugin.made("red wine", "a", {}), None):
+        with pytest.raises(InvalidInputError, match=plugin.several):
+            await run(keep, wrong)
+    assert lm.calls == 0 and keep.report.seen == 0
