@@ -55,7 +55,7 @@ def epic(terminal: Epic) -> Epic:
         ("learn me.epic chat.json", "propose", "I am a vegetarian."),
         ("note me.epic RENT", "compare", "Miso"),
         ("fill me.epic form.json", "fill", "pet: Miso"),
-        ("preferences me.epic add VEGAN", "read", "1 preferences read"),
+        ("preferences me.epic add VEGAN", "read", "2 preferences read"),
     ],
     ids=lambda value: value.split()[0] if isinstance(value, str) and " " in value else "",
 )
@@ -78,7 +78,7 @@ def test_a_model_that_fails_is_named_where_a_fact_is_noted_or_a_proposal_accepte
     noted = epic("note", "me.epic", "My rent is 900 euros.", *llm)
     assert noted.code == 0 and "did not say what a fact changes" in noted.err
     accepted = epic("proposals", "me.epic", "accept", "all", *llm)
-    assert accepted.code == 0 and "1 preferences could not be read by the model" in accepted.err
+    assert accepted.code == 0 and "2 preferences could not be read by the model" in accepted.err
 
 
 def test_what_a_question_had_judged_is_kept(epic: Epic, mind: Mind, llm: list[str]) -> None:
