@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("epic_memory", "epic_learn", "epic_graph", "epic_rerank", "epic_plugins", "epic_apps", "epic_eval")
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 27_910,
-    "lines of all packages": 57_740,
-    "lines of tests": 67_230,
+    "lines of epic_memory": 27_960,
+    "lines of all packages": 57_790,
+    "lines of tests": 67_260,
     "public members of EpicMemory": 80,
     "most parameters of a method": 27,
     "words of the docs": 43_000,

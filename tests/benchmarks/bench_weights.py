@@ -62,7 +62,7 @@ NEUTRAL: dict[str, dict[str, Any]] = {
         **{"choice": 0.5, "unknown": 0.0},
     },
     "stance": {
-        **dict.fromkeys(("supports", "nearer_votes"), 0.0),
+        **dict.fromkeys(("supports", "fits", "rather", "least_weight", "nearer_votes"), 0.0),
         **{"yields": 1.0, "near_the_best": MANY, "voters": MANY},
     },
     "steering": {

@@ -229,10 +229,15 @@ def _found(
     kind = asked.kind
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
     counts = asked.stance_policy != "any"
-    least = finding.least_topic(session.encoder, candidates.topics, len(space.texts), min_score, kind, chosen.mattering)
-    relevant = bool(least < np.inf and candidates.topics.max(initial=-np.inf) >= least)
-    candidates = candidates.only(candidates.topics >= least)
-    verdicts = ranking.verdicts_on(space, candidates, steering, chosen, kind, only=positions) if counts else None
+    judge = partial(ranking.verdicts_on, space, steering=steering, chosen=chosen, kind=kind, only=positions)
+    by_topic = finding.least_topic(session.encoder, candidates.topics, len(space.texts), "auto", kind)
+    by_fit = counts and min_score == "auto"
+    fits = judge(candidates).fits(candidates.topics >= by_topic) if by_fit else 0.0
+    fitting = candidates.topics + np.float32(fits)
+    least = finding.least_topic(session.encoder, fitting, len(space.texts), min_score, kind, chosen.mattering)
+    relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
+    candidates = candidates.only(fitting >= least)
+    verdicts = judge(candidates) if counts else None
     scores = ranking.ranked(space, candidates, steering, steered.query, chosen, verdicts)
     steered = steering.steered_by(chosen, steered.query, steered.vector, names=steered.names)
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
