@@ -59,6 +59,7 @@ class CandidateWeights(StageWeights):
     few: float  # number of items beyond which it grows
     least_few: float  # least share of that number that counts
     aside: float  # what the best topic has to be more for any question
+    surely: float  # how much less for each of at most four log-odds that the memory is needed
     hardly: float  # how much more for each of at most six log-odds that it is not
     chat: float  # how much more for chat
     least_share: float  # share of the best topic below which an item has to be relevant by itself
@@ -298,12 +299,17 @@ def least_topic(
 
 
 def _impersonal(kind: QuestionKind | None, mattering: float) -> float:
-    """Return how much nearer than others the best text has to be for a question of this kind, in [0.04, 0.5]."""
+    """Return how much nearer than others the best text has to be for a question of this kind, in [-0.06, 0.5]."""
     weights = CandidateWeights.shipped()
     if kind is None:
         return 0.0
-    personal = kind.personal * (1.0 - mattering)
-    return weights.aside + weights.hardly * min(max(-personal, 0.0), 6.0) + weights.chat * kind.chat
+    personal = kind.personal if kind.personal > 0.0 else kind.personal * (1.0 - mattering)
+    return (
+        weights.aside
+        - weights.surely * min(max(personal, 0.0), 4.0)
+        + weights.hardly * min(max(-personal, 0.0), 6.0)
+        + weights.chat * kind.chat
+    )
 
 
 def facts_among(shelf: Shelf, found: Candidates, encoder: object) -> list[tuple[int, float]]:

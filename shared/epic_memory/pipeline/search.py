@@ -229,10 +229,14 @@ def _found(
     kind = _kind_of(session, asked, steered.query)
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
     counts = asked.stance_policy != "any"
-    least = finding.least_topic(session.encoder, candidates.topics, len(space.texts), min_score, kind, chosen.mattering)
-    relevant = bool(least < np.inf and candidates.topics.max(initial=-np.inf) >= least)
-    candidates = candidates.only(candidates.topics >= least)
     verdicts = ranking.verdicts_on(candidates, steering, chosen, kind, only=positions) if counts else None
+    by_topic = finding.least_topic(session.encoder, candidates.topics, len(space.texts), "auto", kind)
+    fits = 0.0 if verdicts is None or min_score != "auto" else verdicts.fits(candidates.topics >= by_topic)
+    fitting = candidates.topics + np.float32(fits)
+    least = finding.least_topic(session.encoder, fitting, len(space.texts), min_score, kind, chosen.mattering)
+    relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
+    keep = fitting >= least
+    candidates, verdicts = candidates.only(keep), None if verdicts is None else verdicts.only(keep)
     scores = ranking.ranked(space, candidates, steering, steered.query, chosen, verdicts)
     steered = steering.steered_by(chosen, steered.query, steered.vector, names=steered.names)
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()

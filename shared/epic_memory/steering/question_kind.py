@@ -37,6 +37,7 @@ class QuestionWeights(StageWeights):
     """Thresholds of a question's kind."""
 
     least_known: float  # share of known words below which a question is in another language
+    rather: float  # lead of its chance over that of a choice from which a question is rather one that recalls
     unsure: float  # chance up to which a question may as well be of another kind
     sure: float  # chance from which it is surely of a kind to which no preference matters
 
@@ -62,8 +63,8 @@ def by_preference(kind: QuestionKind | None) -> float:
 
 
 def recalls(kind: QuestionKind | None) -> bool:
-    """Tell whether a question most likely asks for what stands in a note."""
-    return kind is not None and kind.recall == max(kind)
+    """Tell whether a question rather asks for what stands in a note than for a choice."""
+    return kind is not None and kind.recall - kind.choice > QuestionWeights.shipped().rather
 
 
 def _surely(chance: float) -> float:

@@ -43,6 +43,9 @@ class StanceWeights(StageWeights):
     yields: float  # with firmness 1, the share of topic that another text may have less and still stand before it
     supports: float  # gain of a text that suits a preference which matters fully
     near_the_best: float  # how far from the best topic of those that do not conflict nothing is left of this gain
+    fits: float  # gain of the topic of such a text, for the threshold of relevance alone
+    rather: float  # weight from which a preference rather matters than not
+    least_weight: float  # of one that the query does not show to matter: the text does, as it is about the topic
     voters: int  # how many of the nearest texts say which preferences matter
     nearer_votes: float  # how much more the nearest of them count
 
@@ -178,6 +181,23 @@ class Verdicts:
         highest = np.where(self.stances[Stance.CONFLICTS][:, preference] | silent, 0.0, 1.0).astype(np.float32)
         return lowest, highest
 
+    def fits(self, relevant: NDArray[np.bool_]) -> FloatArray:
+        """Return what a text's topic gains for the threshold of relevance by the preferences it suits, shape `(n,)`.
+
+        Only preferences count that rather matter to the query than not: by the query, or as a text conflicts with them
+        that is relevant to it.
+
+        Args:
+            relevant: Which texts are relevant by their topic alone, shape `(n,)`.
+        """
+        weights = StanceWeights.shipped()
+        surely = np.where(self.weights >= weights.rather, self.weights, np.float32(0.0))
+        if self.decide:
+            surely = np.maximum(surely, self.stances[Stance.CONFLICTS][relevant].any(axis=0))
+        gained: FloatArray = np.float32(weights.fits) * (self.stances[Stance.SUPPORTS] @ surely)
+        gained[self.against] = 0.0
+        return gained
+
     def ranked(self, scores: FloatArray, topics: FloatArray) -> FloatArray:
         """Return the scores with what the stances change, shape `(n,)`.
 
@@ -191,10 +211,9 @@ class Verdicts:
         best = topics[~self.against].max(initial=-1.0)
         near = np.clip(1.0 - (best - topics) / np.float32(weights.near_the_best), 0.0, 1.0)
         gained = np.float32(weights.supports) * near * (self.stances[Stance.SUPPORTS] @ self.weights)
+        felt = np.maximum(self.weights, np.float32(weights.least_weight))
         lost = sum(
-            np.float32(penalty) * (self.stances[stance] @ self.weights)
-            for stance, penalty in penalties().items()
-            if penalty
+            np.float32(penalty) * (self.stances[stance] @ felt) for stance, penalty in penalties().items() if penalty
         )
         return self.yielding((scores + gained - lost).astype(np.float32), topics)
 
