@@ -140,21 +140,22 @@ def distinct(shelf: Shelf, found: Candidates, order: Sequence[int], k: int) -> l
     chosen: list[int] = []
     same: list[int] = []
     of_source: dict[str, int] = {}
-    known, bare = found.vectors, shelf.texts.places(found.rows) < 0
-    if bare.any():
-        known = np.where(bare[:, None], np.float32(0.0), known)  # an item without E(x) repeats none
-    taken = np.empty((min(k, len(order)), shelf.texts.dimension), dtype=np.float32)
-    for place in order:
-        if chosen and float((taken[: len(chosen)] @ known[place]).max()) >= weights.same:
+    bare = shelf.texts.places(found.rows) < 0  # an item without E(x) repeats none
+    repeats = np.zeros(len(found.rows), dtype=bool)
+    first = shelf.texts.metadata([found.rows[place] for place in order[:k]])
+    for number, place in enumerate(order):
+        if repeats[place]:
             same.append(place)
             continue
-        source = shelf.texts.metadata(found.rows[place]).get(SOURCE)
+        metadata = first[number] if number < len(first) else shelf.texts.metadata([found.rows[place]])[0]
+        source = metadata.get(SOURCE)
         if isinstance(source, str):
             of_source[source] = of_source.get(source, 0) + 1
             if of_source[source] > k - k // weights.others:
                 same.append(place)
                 continue
-        taken[len(chosen)] = known[place]
+        if not bare[place]:
+            repeats |= (found.vectors @ found.vectors[place] >= weights.same) & ~bare
         chosen.append(place)
         if len(chosen) == k:
             break

@@ -94,9 +94,10 @@ class Texts(VectorTable):
         texts = self._read(rows)
         return [content_of(texts[row].text, texts[row].metadata) for row in rows]
 
-    def metadata(self, row: int) -> Mapping[str, Any]:
-        """Return the metadata of a text."""
-        return self._read([row])[row].metadata
+    def metadata(self, rows: Sequence[int]) -> list[Mapping[str, Any]]:
+        """Return the metadata of texts."""
+        texts = self._read(rows)
+        return [texts[row].metadata for row in rows]
 
     def questions(self, row: int) -> list[str]:
         """Return the questions that a text answers, if a language model said any."""
