@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
@@ -14,11 +13,11 @@ from epic_graph.ingest import Work, grow
 from epic_graph.loaded import LoadedGraph
 from epic_graph.reports import GraphReport, Neighbour
 from epic_graph.search import GraphHits, Reader, Walk, search
-from epic_memory.context import ALLOWANCE, format_context, told_in_context
+from epic_memory.context import ALLOWANCE, context_of
 from epic_memory.errors import InvalidInputError, UnknownEntityError
 from epic_memory.filters import Filter
 from epic_memory.memory import EpicMemory, Options
-from epic_memory.pipeline.search import Keys, checked_search
+from epic_memory.pipeline.search import checked_search
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items
 from epic_memory.runtime.effects import Clock, Effects, arun, run
@@ -26,8 +25,7 @@ from epic_memory.runtime.progress import Progress
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types import BuildReport, Item, Preference, checked_text
-from epic_memory.types.modes import MinScore, Mode, StancePolicy
-from epic_memory.types.results import Chooser
+from epic_memory.types.search_options import SearchOptions
 
 
 class OpenOptions(Options, total=False):
@@ -37,18 +35,6 @@ class OpenOptions(Options, total=False):
     reencode: bool
     must_exist: bool
     read_only: bool
-
-
-class SearchOptions(TypedDict, total=False):
-    """The keyword arguments of `GraphMemory.search`."""
-
-    filter: Filter | None
-    steering: Mode | None
-    preferences: Iterable[str | Preference] | None
-    stance_policy: StancePolicy
-    keys: Keys
-    min_score: MinScore
-    chooser: Chooser | None
 
 
 class GraphMemory:
@@ -247,13 +233,20 @@ class GraphMemory:
 
     # retrieving
 
-    def search(self, query: str, k: int = 5, **options: Unpack[SearchOptions]) -> GraphHits:
+    def search(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        options: SearchOptions = SearchOptions(),
+    ) -> GraphHits:
         """Return the k passages that a walk from the query visits most, under the user's preferences.
 
         Args:
-            query, k, filter, steering, preferences, stance_policy: As for `EpicMemory.search`.
-            keys, min_score: As for `EpicMemory.search`; a query that names an entity always counts as relevant.
-            chooser: As for `EpicMemory.search`, such as `epic_rerank.Adaptive(policy=GRAPH)`; scores are the walk's.
+            query, k, filter: As for `EpicMemory.search`.
+            options: Likewise. A query that names an entity always counts as relevant, whatever `min_score` is; a
+                `chooser` such as `epic_rerank.Adaptive(policy=GRAPH)` chooses by the walk's scores.
 
         Returns:
             Hits, best first. A score is the passage's share of the walk, with 1 for the most visited passage, times a
@@ -266,52 +259,48 @@ class GraphMemory:
             UnknownPreferenceError: for a preference that the memory does not have.
         """
         clock = Clock()
-        return run(self._searching(query, k, clock, **options), clock)
+        return run(self._searching(query, k, filter, options, clock), clock)
 
-    async def asearch(self, query: str, k: int = 5, **options: Unpack[SearchOptions]) -> GraphHits:
-        """Do the same as `search` without blocking the event loop."""
-        clock = Clock()
-        return await arun(self._searching(query, k, clock, **options), clock)
-
-    def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
-        """Return the context for a model, as `EpicMemory.context` does, from this graph's `search`."""
-        told, options = told_in_context(options)
-        found, every = self.search(query, k, **options), "min_score" in options
-        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
-
-    async def acontext(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
-        """Do the same as `context` without blocking the event loop."""
-        told, options = told_in_context(options)
-        found, every = await self.asearch(query, k, **options), "min_score" in options
-        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
-
-    def _searching(
+    async def asearch(
         self,
         query: str,
-        k: int,
-        clock: Clock,
+        k: int = 5,
         *,
         filter: Filter | None = None,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        stance_policy: StancePolicy = "prefer",
-        keys: Keys = "both",
-        min_score: MinScore = "auto",
-        chooser: Chooser | None = None,
+        options: SearchOptions = SearchOptions(),
+    ) -> GraphHits:
+        """Do the same as `search` without blocking the event loop."""
+        clock = Clock()
+        return await arun(self._searching(query, k, filter, options, clock), clock)
+
+    def context(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        options: SearchOptions = SearchOptions(),
+        allowance: int = ALLOWANCE,
+    ) -> str:
+        """Return the context for a model, as `EpicMemory.context` does, from this graph's `search`."""
+        return context_of(self.search(query, k, filter=filter, options=options), options, allowance)
+
+    async def acontext(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        options: SearchOptions = SearchOptions(),
+        allowance: int = ALLOWANCE,
+    ) -> str:
+        """Do the same as `context` without blocking the event loop."""
+        return context_of(await self.asearch(query, k, filter=filter, options=options), options, allowance)
+
+    def _searching(
+        self, query: str, k: int, filter: Filter | None, options: SearchOptions, clock: Clock
     ) -> Effects[GraphHits]:
-        asked = checked_search(
-            self._session,
-            query,
-            k,
-            filter=filter,
-            steering=steering,
-            preferences=preferences,
-            stance_policy=stance_policy,
-            namespace=None,
-            keys=keys,
-            min_score=min_score,
-            chooser=chooser,
-        )
+        asked = checked_search(self._session, query, k, filter=filter, options=options)
         if self._reader.encoder is not self._session.encoder:
             self._reader = Reader(self._session.encoder)
         return search(self._session, self._looked, self._phrases, self._reader, self._walk, asked, clock)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from epic_memory.types.preferences import Aspects, Expansion
     from epic_memory.types.reports import NotKept
+    from epic_memory.types.search_options import SearchOptions
 
 __version__ = "0.1.0"
 
@@ -46,6 +47,7 @@ __all__ = [
     "NotKept",
     "Preference",
     "QuerySteering",
+    "SearchOptions",
     "Stance",
     "Verdict",
 ]
@@ -60,6 +62,7 @@ _MODULES = {
     "EpicMemory": "memory",
     "Filter": "filters",
     "QuerySteering": "steering",
+    "SearchOptions": "types.search_options",
 }
 
 

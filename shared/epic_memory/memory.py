@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from typing_extensions import Unpack
 
-from epic_memory.context import ALLOWANCE, format_context, told_in_context
+from epic_memory.context import ALLOWANCE, context_of
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.encoders.base import checked_vector
 from epic_memory.encoders.by_name import bundled_encoder_of
@@ -41,20 +42,13 @@ from epic_memory.pipeline.judge import JUDGED_AT_ONCE, judge_batch
 from epic_memory.pipeline.on_demand import checked_on_demand
 from epic_memory.pipeline.opening import found_namespace, hold_to, take_over, take_up
 from epic_memory.pipeline.reporting import areported, checked_report, reported, timed
-from epic_memory.pipeline.search import (
-    BY_VECTOR,
-    Keys,
-    checked_filter,
-    checked_search,
-    search,
-    search_vector,
-)
+from epic_memory.pipeline.search import BY_VECTOR, checked_filter, checked_search, is_vector, search, search_vector
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.tags import checked_tagger
 from epic_memory.retention.budget import checked_budget, checked_reserve
 from epic_memory.retention.policies import ByValue, RetentionPolicy, checked_policy
 from epic_memory.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
-from epic_memory.runtime.effects import Clock, arun, run
+from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.runtime.optional import optional
 from epic_memory.runtime.progress import Progress
 from epic_memory.runtime.threads import in_thread
@@ -73,8 +67,8 @@ from epic_memory.types import (
     Stats,
     checked_text,
 )
-from epic_memory.types.modes import MinScore, Mode, StancePolicy, checked_mode
-from epic_memory.types.results import Chooser
+from epic_memory.types.modes import Mode, checked_mode
+from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_memory.types.validation import checked_ids, checked_keep_rate, checked_tau
 from epic_memory.types.verdicts import Judged
 from epic_memory.verification import Verifier
@@ -460,125 +454,62 @@ class EpicMemory:
 
     def search(
         self,
-        query: str,
+        query: str | Sequence[float] | FloatArray,
         k: int = 5,
         *,
         filter: Filter | None = None,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        stance_policy: StancePolicy = "prefer",
         namespace: str | None = None,
-        keys: Keys = "both",
-        min_score: MinScore = "auto",
-        chooser: Chooser | None = None,
+        options: SearchOptions = SearchOptions(),
     ) -> Hits:
         """Return the k items that answer a query best under the user's preferences.
 
         Args:
-            query: Not empty.
+            query: A text, not empty; or a vector of the encoder's, shape `(d,)`, of any length other than zero: nothing
+                steers it, and no fallback is asked.
             k: How many items, at least 1; fewer come back if fewer are held.
             filter: A condition on metadata, applied inside the search.
-            steering: Overrides the memory's mode.
-            preferences: The preferences to use in this call: only these steer, and only their entries are searched.
-            stance_policy: "prefer" ranks what conflicts with a preference below all that answers and does not, however
-                near it is, if the preference is firm, and by a penalty, if it is mild (`steering.ranking`);
-                "only_supports" leaves out items that conflict with a preference, in part or whole; "any" ranks by
-                similarity alone. A question that asks what stands in a note is answered by its topic.
             namespace: Another user's memory in the same file.
-            keys: "both" finds an item by its title, text and exact words, and by its instructions if it has no text
-                embedded; "instruction" by its instructions alone, as in the paper.
-            min_score: The least relevance of a hit: "auto" for the encoder's own floor, below which nothing is returned
-                and the fallback is asked; a cosine; or None, which always returns k hits, as in the paper.
-            chooser: What orders and chooses hits: `epic_rerank.Adaptive()` for as many as the question needs, at most
-                k; `epic_rerank.reranker_of(memory)` for what helped before. Scores stay those of retrieval;
-                `Hits.ranking` has the chooser's probabilities.
+            options: How to search: steering, which preferences, what conflicts with them, the least relevance.
 
         Returns:
             Hits, best first, with `timings` in seconds; `relevant` tells whether the memory holds anything relevant.
 
         Raises:
-            InvalidInputError: for an empty query, k below 1, an unknown policy or mode, or nothing to embed.
+            InvalidInputError: for an empty query, a vector of another dimension, k below 1, or nothing to embed.
             UnknownPreferenceError: for a preference that is not held.
         """
         clock = Clock()
-        asked = checked_search(
-            self._session,
-            query,
-            k,
-            filter=filter,
-            steering=steering,
-            preferences=preferences,
-            stance_policy=stance_policy,
-            namespace=namespace,
-            keys=keys,
-            min_score=min_score,
-            chooser=chooser,
-        )
-        return run(search(self._session, asked, clock), clock)
+        return run(self._searching(query, k, filter, namespace, options, clock), clock)
 
     async def asearch(
         self,
-        query: str,
+        query: str | Sequence[float] | FloatArray,
         k: int = 5,
         *,
         filter: Filter | None = None,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        stance_policy: StancePolicy = "prefer",
         namespace: str | None = None,
-        keys: Keys = "both",
-        min_score: MinScore = "auto",
-        chooser: Chooser | None = None,
+        options: SearchOptions = SearchOptions(),
     ) -> Hits:
         """As `search`, without blocking the event loop."""
         clock = Clock()
-        asked = checked_search(
-            self._session,
-            query,
-            k,
-            filter=filter,
-            steering=steering,
-            preferences=preferences,
-            stance_policy=stance_policy,
-            namespace=namespace,
-            keys=keys,
-            min_score=min_score,
-            chooser=chooser,
-        )
-        return await arun(search(self._session, asked, clock), clock)
+        return await arun(self._searching(query, k, filter, namespace, options, clock), clock)
 
-    def search_vector(
+    def _searching(
         self,
-        vector: Sequence[float] | FloatArray,
-        k: int = 5,
-        *,
-        filter: Filter | None = None,
-        stance_policy: StancePolicy = "prefer",
-        namespace: str | None = None,
-        min_score: MinScore = "auto",
-    ) -> Hits:
-        """As `search`, by a vector of the encoder's: nothing steers it, and no fallback is asked.
-
-        Args:
-            vector: Shape `(d,)`, of any length other than zero.
-            k, filter, stance_policy, namespace, min_score: As for `search`.
-
-        Raises:
-            InvalidInputError: for a vector of another dimension, k below 1 or an unknown policy.
-        """
-        asked = checked_search(
-            self._session,
-            BY_VECTOR,
-            k,
-            filter=filter,
-            steering="off",
-            preferences=None,
-            stance_policy=stance_policy,
-            namespace=namespace,
-            min_score=min_score,
-        )
-        unit = checked_vector(vector, self.encoder.dimension, self)
-        return search_vector(self._session, asked, unit)
+        query: str | Sequence[float] | FloatArray,
+        k: int,
+        filter: Filter | None,
+        namespace: str | None,
+        options: SearchOptions,
+        clock: Clock,
+    ) -> Effects[Hits]:
+        session = self._session
+        if is_vector(query):
+            options = replace(checked_options(options), steering="off", preferences=None)
+            asked = checked_search(session, BY_VECTOR, k, filter=filter, namespace=namespace, options=options)
+            return search_vector(session, asked, checked_vector(query, self.encoder.dimension, self))
+        asked = checked_search(session, query, k, filter=filter, namespace=namespace, options=options)
+        return search(session, asked, clock)
 
     def get(self, item_ids: Iterable[str], *, namespace: str | None = None) -> list[Item]:
         """Return the held items with these ids, in order; those that are not held are left out.
@@ -622,25 +553,39 @@ class EpicMemory:
             held = store.items.at(rows := sorted(space.items_matching(condition) - space.expired_items))
             return [held[row] for row in rows]
 
-    def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
+    def context(
+        self,
+        query: str | Sequence[float] | FloatArray,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        namespace: str | None = None,
+        options: SearchOptions = SearchOptions(),
+        allowance: int = ALLOWANCE,
+    ) -> str:
         """Return the text for a model: the preferences that matter to the query, then the hits of `search`.
 
         Args:
-            query, k: As for `search`.
+            query, k, filter, namespace, options: As for `search`; `options.opening` says which preferences it opens
+                with, and a `min_score` other than "auto" keeps hits that answer much worse than the first.
             allowance: How many tokens the preferences may take, about.
-            **options: As for `search`. `preferences` may also be "matter", the default, "all" or "none": which of the
-                user's preferences it opens with. All of them are worth their tokens while they are few and the model
-                is strong; none is the paper's.
         """
-        told, options = told_in_context(options)
-        found, every = self.search(query, k, **options), "min_score" in options
-        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
+        hits = self.search(query, k, filter=filter, namespace=namespace, options=options)
+        return context_of(hits, options, allowance)
 
-    async def acontext(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
+    async def acontext(
+        self,
+        query: str | Sequence[float] | FloatArray,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        namespace: str | None = None,
+        options: SearchOptions = SearchOptions(),
+        allowance: int = ALLOWANCE,
+    ) -> str:
         """As `context`, without blocking the event loop."""
-        told, options = told_in_context(options)
-        found, every = await self.asearch(query, k, **options), "min_score" in options
-        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
+        hits = await self.asearch(query, k, filter=filter, namespace=namespace, options=options)
+        return context_of(hits, options, allowance)
 
     # the file
 
