@@ -19,7 +19,7 @@ from epic_learn import aadd_conversation
 from epic_learn.cues import only_asks
 from epic_llamaindex.filters import filter_of
 from epic_llamaindex.models import lm_of, memory_of
-from epic_memory import BuildReport, Filter, Hit
+from epic_memory import BuildReport, Filter, Hit, SearchOptions
 from epic_memory.context import documents_of_context, format_context, without_tags
 from epic_memory.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
 from epic_memory.lm import LanguageModel
@@ -186,11 +186,13 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             asked[-1],
             self.k,
             filter=condition,
-            stance_policy=self.stance_policy,
             namespace=self.namespace if namespace is None else namespace,
             # A hit's relevance to the steered topic is at least its cosine: the search drops no hit that the cutoff
             # keeps.
-            min_score="auto" if self.similarity_cutoff is None else self.similarity_cutoff,
+            options=SearchOptions(
+                stance_policy=self.stance_policy,
+                min_score="auto" if self.similarity_cutoff is None else self.similarity_cutoff,
+            ),
         )
         hits = self._near(found)
         # The same text from several sessions is returned once.

@@ -19,6 +19,7 @@ from epic_eval.arms.hippo import HippoRAG
 from epic_eval.arms.lexical import BM25
 from epic_eval.arms.tree import Tree
 from epic_eval.arms.writing import PBR, MemoryBank, Writer, rewritten
+from epic_memory import SearchOptions
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
@@ -26,8 +27,8 @@ from epic_memory.lm import LanguageModel
 Make = Callable[[str, Encoder, int], Arm]
 MakeWithModel = Callable[[str, Encoder, int, LanguageModel], Arm]
 
-_OFF: Mapping[str, Any] = {"search": {"keys": "instruction", "min_score": None, "stance_policy": "any"}}
-_OWN: Mapping[str, Any] = {"search": {}, "opens": True}
+_OFF: Mapping[str, Any] = {}
+_OWN: Mapping[str, Any] = {"search": SearchOptions(), "opens": True}
 
 
 def _epic(steering: str, *, settings: Mapping[str, Any] = _OFF, **options: Any) -> Make:
@@ -67,7 +68,7 @@ _WITHOUT_MODEL: dict[str, Make] = {
     "S": _epic("paper", coarse=False, fine=False),
     "C+F": _epic("off"),
     "EPIC": _epic("paper"),
-    "EPIC signed": _epic("signed", settings={"search": {"min_score": None}}),
+    "EPIC signed": _epic("signed", settings={"search": SearchOptions(min_score=None)}),
     "EPIC light": _epic("signed", settings={"search": {}}, reserve="1 MB"),
     "EPIC ours": _epic("signed", settings=_OWN, reserve="1 MB", expansions="auto", aspects="auto"),
     "graph+F": _graph(coarse=False, fine=True),

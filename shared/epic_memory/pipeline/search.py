@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypeIs
 
 from epic_memory.encoders.base import Embed, Encoder
 from epic_memory.errors import InvalidInputError
@@ -326,7 +326,7 @@ def _items_allowed(
     return frozenset({*facts, *(space.item_of[row] for row in allowed.tolist())})
 
 
-def is_vector(query: object) -> TypeGuard[Sequence[float] | FloatArray]:
+def is_vector(query: object) -> TypeIs[Sequence[float] | FloatArray]:
     """Tell whether a query is a vector, not a text."""
     return isinstance(query, (list, tuple)) or hasattr(query, "__array__")
 
