@@ -37,6 +37,7 @@ import numpy as np
 
 from common import interval, parse, parser, read_jsonl
 from epic_graph.memory import GraphMemory
+from epic_memory import SearchOptions
 from epic_memory.types import Hits
 
 TEN = 10
@@ -80,7 +81,9 @@ class Arm(NamedTuple):
 
     def search(self, graphs: dict[str, GraphMemory]) -> Callable[..., Hits]:
         graph = graphs[self.file]
-        return partial(graph.search if self.graph else graph.memory.search, steering=self.steering)
+        return partial(
+            graph.search if self.graph else graph.memory.search, options=SearchOptions(steering=self.steering)
+        )
 
 
 STEPS = (

@@ -49,7 +49,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from common import Known, encoders, with_encoders  # puts shared/tools on the path
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.context import those_that_matter
 from epic_memory.encoders import embed
 from epic_memory.encoders.base import Encoder
@@ -354,7 +354,11 @@ class Counts:
             rows["hits of small talk"] += len(found)
             return
         right = {asked["suits"]} if asked["kind"] == "choice" else set(asked["answer"])
-        free = found if way.memory is None else ids(way.memory.search(asked["question"], K, min_score=None))
+        free = (
+            found
+            if way.memory is None
+            else ids(way.memory.search(asked["question"], K, options=SearchOptions(min_score=None)))
+        )
         reachable = right & set(free)
         rows["needed"] += bool(reachable)
         rows["kept"] += bool(reachable & set(found))

@@ -22,7 +22,7 @@ import numpy as np
 
 from common import encoders, parse, parser, with_encoders
 from epic_learn import add_conversation
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.encoders import Encoder, embed
 from epic_memory.text.chunking import ConversationChunker
 
@@ -131,7 +131,7 @@ def searches(
         ):
             memories[name] = heard(conversation, encoder, chunker), "auto"
         for name, (memory, least) in memories.items():
-            search = partial(memory.search, k=K, min_score=least)
+            search = partial(memory.search, k=K, options=SearchOptions(min_score=least))
             ways[f"{encoder.name}, {name}"] = (
                 memory.stats().bytes["total"],
                 lambda q, search=search: [hit.item.text for hit in search(q)],

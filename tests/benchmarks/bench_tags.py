@@ -24,7 +24,7 @@ from bench_two_hop import corpus, questions
 from common import interval, parse, parser, personas, read_jsonl
 from epic_eval.tags import TagRanking
 from epic_graph import PhraseTagger
-from epic_memory import EpicMemory, Hit, Item
+from epic_memory import EpicMemory, Hit, Item, SearchOptions
 from epic_memory.encoders import Encoder, SentenceTransformerEncoder, default_encoder
 
 WAYS: dict[str, TagRanking | None] = {
@@ -84,7 +84,9 @@ def unrelated(encoder: Encoder, passages: Sequence[str], users: Sequence[list[st
         memory.add([Item(text=passage) for passage in passages])
         for question in asked:
             total += 1
-            (plain,) = memory.search(question, 1, steering="off", stance_policy="any", min_score=None)
+            (plain,) = memory.search(
+                question, 1, options=SearchOptions(steering="off", stance_policy="any", min_score=None)
+            )
             for way, by_tags in WAYS.items():
                 hits = ranked(memory, encoder, by_tags, question, 5)
                 counts[way] += [bool(hits), bool(hits) and hits[0].item.id == plain.item.id]

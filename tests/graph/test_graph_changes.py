@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epic_graph import Extraction, Fact, GraphMemory, PhraseExtractor
-from epic_memory import EpicMemory, Item, Preference
+from epic_memory import EpicMemory, Item, Preference, SearchOptions
 from epic_memory.errors import (
     EpicError,
     UnknownEntityError,
@@ -526,4 +526,4 @@ def test_in_signed_mode_the_first_passages_are_told_apart_by_what_they_say() -> 
     assert told["quiet"] > found(graph, query, steering="off")["quiet"]
     assert told["casino"] == pytest.approx(found(graph, query, steering="paper")["casino"], abs=0.05)
     assert "telling apart" in graph.search(query).timings
-    assert "telling apart" not in graph.search(query, stance_policy="any").timings
+    assert "telling apart" not in graph.search(query, options=SearchOptions(stance_policy="any")).timings

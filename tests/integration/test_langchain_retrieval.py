@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import SearchOptions
+
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
@@ -146,7 +148,7 @@ async def test_text_with_guidance_is_what_the_memory_shows(memory: EpicMemory) -
     documents = retriever.invoke(QUERY)
     # A retriever gives as many documents as it finds; a context leaves out those that answer much worse than the first.
     shown = "\n\n".join(document.page_content for document in documents)
-    assert shown == memory.context(QUERY, 4, min_score=memory.encoder.relevant)
+    assert shown == memory.context(QUERY, 4, options=SearchOptions(min_score=memory.encoder.relevant))
     assert shown.startswith(memory.context(QUERY, 4))
     hits = memory.search(QUERY, 4)
     opening = f"{format_preferences(hits)}\n\n"
@@ -184,7 +186,7 @@ async def test_preferences_of_a_call_choose_among_those_that_are_held(
     found = retriever.invoke(QUERY, k=9, preferences=[PREFERENCES[0]])
     assert set(ids(found)) == {"stew", "curry", "soup"}
     assert [one.metadata["epic_score"] for one in found] == [
-        hit.score for hit in memory.search(QUERY, 9, preferences=[PREFERENCES[0]])
+        hit.score for hit in memory.search(QUERY, 9, options=SearchOptions(preferences=[PREFERENCES[0]]))
     ]
     assert (
         await retriever.ainvoke(QUERY, {"configurable": {"epic_preferences": [PREFERENCES[0]], "epic_k": 9}}) == found

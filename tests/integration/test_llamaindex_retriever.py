@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import SearchOptions
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core import Document, SummaryIndex, VectorStoreIndex
@@ -146,10 +148,10 @@ async def test_options_are_the_searchs(memory: EpicMemory, options: dict[str, An
 
 
 def test_preferences_are_those_of_every_call(memory: EpicMemory) -> None:
-    retriever = EpicRetriever(memory, preferences=iter(PREFERENCES[:1]))
+    retriever = EpicRetriever(memory, options=SearchOptions(preferences=iter(PREFERENCES[:1])))
     assert retriever.retrieve(QUERY) == retriever.retrieve(QUERY) != EpicRetriever(memory).retrieve(QUERY)
     with pytest.raises(UnknownPreferenceError):
-        EpicRetriever(memory, preferences=["I collect stamps."]).retrieve(QUERY)
+        EpicRetriever(memory, options=SearchOptions(preferences=["I collect stamps."])).retrieve(QUERY)
 
 
 def test_how_many_can_be_changed(retriever: EpicRetriever) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import SearchOptions
+
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
@@ -137,4 +139,4 @@ def test_steering_and_stances_are_the_retrievers_or_the_calls() -> None:
     ):
         assert [document.metadata["epic_score"] for document in found] == scores
     with pytest.raises(ValidationError):
-        EpicRetriever(memory=memory, stance_policy="often")
+        EpicRetriever(memory=memory, options=SearchOptions(stance_policy="often"))

@@ -502,9 +502,7 @@ async def test_a_view_finds_what_the_memory_finds(memory: EpicMemory) -> None:
         assert await both(view, "similarity_search", "hotel with casino", k=4, **asked) == [one for one, _ in scored]
     vector = words().vector("town")
     scored = view.similarity_search_with_score_by_vector(vector.tolist(), 3)
-    assert [(one.id, score) for one, score in scored] == [
-        (hit.item.id, hit.score) for hit in memory.search_vector(vector, 3)
-    ]
+    assert [(one.id, score) for one, score in scored] == [(hit.item.id, hit.score) for hit in memory.search(vector, 3)]
     document = view.similarity_search("vegan stew", 1)[0]
     assert document.metadata["kind"] == "food" and document.metadata["epic_preference"] == "vegan food"
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import SearchOptions
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -123,7 +125,7 @@ def test_nodes_carry_guidance(graph: GraphMemory) -> None:
         assert "epic_" not in node.node.get_content(MetadataMode.LLM) + node.node.get_content(MetadataMode.EMBED)
         assert "kind: " in node.node.get_content(MetadataMode.LLM)
     texts = [node.text for node in EpicGraphRetriever(graph, guidance="text").retrieve(QUERY)]
-    assert "\n\n".join(texts) == graph.context(QUERY, preferences="none")
+    assert "\n\n".join(texts) == graph.context(QUERY, options=SearchOptions(opening="none"))
     for node in EpicGraphRetriever(graph, guidance="none").retrieve(QUERY):
         assert set(node.metadata) == {"kind"}
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from epic_learn import add_conversation
+from epic_memory import SearchOptions
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
@@ -124,7 +125,7 @@ async def test_a_conflict_is_compared_without_its_penalty() -> None:
     """The words are the same for all stances, and so is the cosine."""
     for stance in Stance:
         memory = held("red wine one", verifier=KeepAll({"one": stance}))
-        found = memory.search("red wine", stance_policy="any")
+        found = memory.search("red wine", options=SearchOptions(stance_policy="any"))
         cosine = float(found.vectors[0] @ found.query)
         for policy in ("prefer", "any"):
             cutoffs = {

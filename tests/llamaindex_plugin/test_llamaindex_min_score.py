@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import SearchOptions
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core import VectorStoreIndex
@@ -34,11 +36,11 @@ def steered(min_score: Any) -> SteeredRetriever:
 
 
 MAKERS: dict[str, Callable[[Any], Any]] = {
-    "retriever": lambda min_score: EpicRetriever(opened(), min_score=min_score),
+    "retriever": lambda min_score: EpicRetriever(opened(), options=SearchOptions(min_score=min_score)),
     "from defaults": lambda min_score: EpicRetriever.from_defaults(
         preferences=[CASINO], texts=TEXTS, min_score=min_score
     ),
-    "graph retriever": lambda min_score: EpicGraphRetriever(opened(), min_score=min_score),
+    "graph retriever": lambda min_score: EpicGraphRetriever(opened(), options=SearchOptions(min_score=min_score)),
     "steered": steered,
 }
 

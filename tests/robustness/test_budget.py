@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory import Decision, EpicMemory, Item, Preference, Stance, Verdict
+from epic_memory import Decision, EpicMemory, Item, Preference, SearchOptions, Stance, Verdict
 from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError
 from epic_memory.retention import ByValue, Held, Positions
 from epic_memory.retention.budget import Budget, checked_budget
@@ -720,7 +720,7 @@ def test_what_is_used_survives_what_is_not(path: Path) -> None:
         memory.add(Item(id=f"item {n}", text=f"red wine word{n} word{n} number {n} sure5") for n in range(20))
         for _ in range(8):
             for n in range(16):
-                memory.search(f"word{n} word{n} wine", k=1, steering="off")
+                memory.search(f"word{n} word{n} wine", k=1, options=SearchOptions(steering="off"))
         uses = {
             key: sum(entry["uses"] for entry in line["entries"])
             for key, line in held_of(memory, path.parent.parent).items()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from epic_memory import EpicMemory, Filter, Item
+from epic_memory import EpicMemory, Filter, Item, SearchOptions
 from epic_memory.errors import DamagedError, EpicError, LMUnavailableError, StoreError
 from epic_memory.storage.memory_schema import MEMORY, TABLES
 from epic_memory.storage.sqlite.connection import Table
@@ -49,7 +49,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with EpicMemory.open(path, [WINE, TRAIN], verifier=verifier_of(lm), **options) as memory:
         memory.add([Item(id=f"item {n}", text=text, metadata={"n": n % 3, "tag": "é"}) for n, text in enumerate(texts)])
         memory.add([Item(id="anew", text=f"{_LONG} for the second time"), "green meadows", "red wine nowine again"])
-        shown = memory.search(QUERY, chooser=reranker_of(memory))
+        shown = memory.search(QUERY, options=SearchOptions(chooser=reranker_of(memory)))
         learn(memory, shown, {shown[0].item.id: "used"})
         _, refused = memory.proposals.propose([("user", "I'm allergic to peanuts. I hate fog.")])
         memory.proposals.reject(refused)

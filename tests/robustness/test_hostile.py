@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from epic_apps.cli.main import main
-from epic_memory import Alignment, Decision, EpicMemory, Filter, Item, Stance, Verdict
+from epic_memory import Alignment, Decision, EpicMemory, Filter, Item, SearchOptions, Stance, Verdict
 from epic_memory.context import format_context
 from epic_memory.errors import EpicError, StoreError
 from epic_memory.runtime.threads import in_thread
@@ -190,7 +190,7 @@ def test_only_supports_leaves_out_items_that_conflict_with_any_preference() -> N
 
     memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), verifier=Answering(verdict), coarse=False)
     memory.add(["red wine on a fast train"])
-    assert memory.search(TRAIN) and not memory.search(TRAIN, stance_policy="only_supports")
+    assert memory.search(TRAIN) and not memory.search(TRAIN, options=SearchOptions(stance_policy="only_supports"))
 
 
 def test_a_filter_holds_for_the_hits_of_a_fallback_and_other_namespaces_do_not_ask_it(path: Path) -> None:

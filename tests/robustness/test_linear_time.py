@@ -12,7 +12,7 @@ import pytest
 from epic_apps.cli.sources import Sources
 from epic_graph import PhraseExtractor
 from epic_learn.forms import fill
-from epic_memory import EpicMemory, QuerySteering
+from epic_memory import EpicMemory, QuerySteering, SearchOptions
 from epic_memory.context import documents_of_context, format_context, without_tags
 from epic_memory.encoders import default_encoder
 from epic_memory.lm import answers, prompting
@@ -54,7 +54,7 @@ def remembered(text: str) -> str:
     with EpicMemory(["I like wine."], coarse=False, fine=False) as memory:
         memory.add([f"wine {text} wine"])
         memory.search(text.strip() or "wine")
-        return memory.context("wine", min_score=None)
+        return memory.context("wine", options=SearchOptions(min_score=None))
 
 
 def judged(text: str) -> object:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.encoders import default_encoder
 from epic_memory.storage.sqlite.files import SIDE_FILES
 from epic_memory.types.proposals import Proposal
@@ -106,7 +106,9 @@ def looked_at(path: Path, *, evicting: bool) -> dict[str, Any]:
         assert memory.file.verify() > 0
         state = state_of(memory, evicting=evicting)
         for fact in state["facts"]:
-            assert fact in [hit.item.text for hit in memory.search(fact, k=20, min_score=None)], fact
+            assert fact in [
+                hit.item.text for hit in memory.search(fact, k=20, options=SearchOptions(min_score=None))
+            ], fact
     assert not [suffix for suffix in SIDE_FILES if Path(f"{path}{suffix}").exists()]
     return state
 

@@ -519,4 +519,4 @@ def test_a_vector_finds_facts_too() -> None:
     memory = EpicMemory(PREFERENCES)
     memory.facts.add(CODE)
     vector = memory.encoder.encode(["What is the door code?"])[0]
-    assert [hit.item.text for hit in memory.search_vector(vector).facts] == [CODE]
+    assert [hit.item.text for hit in memory.search(vector).facts] == [CODE]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from epic_learn import add_conversation
-from epic_memory import EpicMemory, Item, Preference
+from epic_memory import EpicMemory, Item, Preference, SearchOptions
 from epic_memory.errors import (
     AlreadyThereError,
     DamagedError,
@@ -867,7 +867,7 @@ def test_a_preference_counts_until_its_time_is_over(clock: Clock) -> None:
     assert [preference.text for preference, _ in hits.matters] == [SEA]
     assert WINE not in [text for text, *_ in hits.steered_by]
     with pytest.raises(UnknownPreferenceError):
-        held.search(WINE, preferences=[WINE])
+        held.search(WINE, options=SearchOptions(preferences=[WINE]))
 
 
 @pytest.mark.parametrize("read_only", [False, True])

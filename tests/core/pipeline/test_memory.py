@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_learn import add_conversation
-from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, Stance, Verdict
+from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, SearchOptions, Stance, Verdict
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import (
     DuplicatePreferenceError,
@@ -367,7 +367,9 @@ def test_scores_are_cosines_of_the_instruction_with_the_steered_query() -> None:
     memory.add(["red wine from Spain"])
     total = encoder.vector("wine") + encoder.vector(WINE)
     expected = encoder.vector("Think of red wine: red wine from Spain") @ total / np.linalg.norm(total)
-    hits = memory.search("wine", steering="paper", stance_policy="any", keys="instruction", min_score=None)
+    hits = memory.search(
+        "wine", options=SearchOptions(steering="paper", stance_policy="any", keys="instruction", min_score=None)
+    )
     assert hits[0].score == pytest.approx(expected, abs=2e-3)
 
 
@@ -375,11 +377,14 @@ def test_steering_can_be_overridden_per_call() -> None:
     memory = memory_of(steering="off")
     memory.add(wines(3))
     assert memory.search("wine").steered_by == []
-    ((text, similarity, weight),) = memory.search("wine", steering="paper").steered_by
+    ((text, similarity, weight),) = memory.search("wine", options=SearchOptions(steering="paper")).steered_by
     assert (text, weight) == (WINE, 1.0)
     assert type(similarity) is float
-    assert [text for text, *_ in memory.search("wine", steering="signed").steered_by] == [WINE]
-    assert memory.search("sky", steering="signed", keys="instruction", min_score=None).steered_by == []
+    assert [text for text, *_ in memory.search("wine", options=SearchOptions(steering="signed")).steered_by] == [WINE]
+    assert (
+        memory.search("sky", options=SearchOptions(steering="signed", keys="instruction", min_score=None)).steered_by
+        == []
+    )
     assert memory.search("wine").steered_by == []
 
 
@@ -417,14 +422,14 @@ async def test_a_search_that_cannot_be_is_an_error(query: Any, options: dict[str
     with pytest.raises(InvalidInputError, match=what):
         await both(memory, "search", query, **options)
     with pytest.raises(UnknownPreferenceError, match=WINE):
-        memory.search("wine", preferences=["blue sky"])
+        memory.search("wine", options=SearchOptions(preferences=["blue sky"]))
 
 
 def test_an_empty_memory_finds_nothing() -> None:
     memory = memory_of()
     assert memory.search("wine") == [] and len(memory) == 0
     assert memory.context("wine") == "The user's preferences, the most relevant first:\n- red wine"
-    assert memory.context("wine", preferences="none") == ""
+    assert memory.context("wine", options=SearchOptions(opening="none")) == ""
     assert memory, "an empty memory is still a memory"
 
 
@@ -534,7 +539,7 @@ def test_prefer_ranks_what_supports_above_what_conflicts() -> None:
     memory = memory_of(verifier=KeepAll(stances))
     memory.add(["red wine evil", "red wine half", "red wine good"])
     assert [hit.stances[0] for hit in memory.search("red wine")] == [Stance.SUPPORTS, Stance.MIXED, Stance.CONFLICTS]
-    by_similarity = memory.search("red wine", stance_policy="any")
+    by_similarity = memory.search("red wine", options=SearchOptions(stance_policy="any"))
     # But for the rounding of E(x) in the file.
     assert [hit.score for hit in by_similarity] == pytest.approx([by_similarity[0].score] * 3, abs=0.01)
 
@@ -542,7 +547,7 @@ def test_prefer_ranks_what_supports_above_what_conflicts() -> None:
 def test_only_supports_leaves_out_what_conflicts_and_still_gives_k() -> None:
     memory = memory_of(verifier=KeepAll({"evil": Stance.CONFLICTS}))
     memory.add([*(f"red wine evil {n}" for n in range(50)), *(f"red wine {n}" for n in range(5))])
-    hits = memory.search("red wine evil", k=5, stance_policy="only_supports")
+    hits = memory.search("red wine evil", k=5, options=SearchOptions(stance_policy="only_supports"))
     assert len(hits) == 5 and not any("evil" in text for text in texts(hits))
 
 
@@ -550,7 +555,7 @@ def test_only_supports_leaves_out_what_conflicts_and_still_gives_k() -> None:
 def test_preferences_of_a_call_alone_steer_and_are_searched(given_as: Any) -> None:
     memory = memory_of(WINE, TRAIN)
     memory.add(["red wine", "night train", "red wine in the night train"])
-    hits = memory.search("wine train", preferences=given_as, k=5)
+    hits = memory.search("wine train", options=SearchOptions(preferences=given_as), k=5)
     assert sorted(texts(hits)) == ["night train", "red wine in the night train"]
     assert {text for hit in hits for text in hit.preferences} == {TRAIN}
     assert [text for text, *_ in hits.steered_by] == [TRAIN]
@@ -559,7 +564,7 @@ def test_preferences_of_a_call_alone_steer_and_are_searched(given_as: Any) -> No
 def test_no_preferences_in_a_call_finds_nothing() -> None:
     memory = memory_of()
     memory.add(wines(2))
-    assert memory.search("wine", preferences=[]) == []
+    assert memory.search("wine", options=SearchOptions(preferences=[])) == []
 
 
 def test_the_context_numbers_documents_and_says_what_to_steer_clear_of() -> None:
@@ -647,8 +652,8 @@ SYNC_FALLBACKS = {
 def test_a_fallback_is_asked_when_nothing_held_is_relevant(fallback: Any) -> None:
     memory = memory_of(fallback=fallback)
     memory.add(["red wine"])
-    assert not memory.search("red wine", min_score=0.3).fallback
-    hits = memory.search("sky", k=3, min_score=0.3)
+    assert not memory.search("red wine", options=SearchOptions(min_score=0.3)).fallback
+    hits = memory.search("sky", k=3, options=SearchOptions(min_score=0.3))
     assert hits.fallback and texts(hits) == ["sky 0", "sky 1", "sky 2"]
     assert {hit.tier for hit in hits} == {"fallback"} and all(type(hit.score) is float for hit in hits)
 
@@ -673,7 +678,7 @@ def test_a_fallback_that_returns_something_else_is_an_error(found: Any) -> None:
 def test_hits_of_a_fallback_are_filled_up_with_the_memorys_own_each_item_once() -> None:
     memory = memory_of(fallback=lambda query, k: ["red wine 0", "other"])
     memory.add(["red wine 0", "red wine 1"])
-    hits = memory.search("sky", k=5, keys="instruction", min_score=None)
+    hits = memory.search("sky", k=5, options=SearchOptions(keys="instruction", min_score=None))
     assert texts(hits) == ["red wine 0", "other", "red wine 1"]
 
 
@@ -811,7 +816,7 @@ def test_embeddings_of_another_length_are_normalised() -> None:
     memory.add(["red wine"])
     hits = memory.search("red wine")
     assert np.linalg.norm([hits.query, *hits.vectors], axis=1) == pytest.approx([1.0, 1.0])
-    assert memory.search("red wine", keys="instruction", min_score=None)[0].score <= 1.00001
+    assert memory.search("red wine", options=SearchOptions(keys="instruction", min_score=None))[0].score <= 1.00001
 
 
 # every text once
@@ -999,4 +1004,4 @@ async def test_many_searches_and_adds_at_once_on_one_loop() -> None:
 def test_what_was_kept_for_no_preference_is_found_for_any() -> None:
     memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), coarse=False, fine=False)
     assert memory.add(["red wine", "blue sky"]).entries == 2
-    assert texts(memory.search("sky", k=1, preferences=[WINE])) == ["blue sky"]
+    assert texts(memory.search("sky", k=1, options=SearchOptions(preferences=[WINE]))) == ["blue sky"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epic_memory import EpicMemory, Filter, Item, Preference
+from epic_memory import EpicMemory, Filter, Item, Preference, SearchOptions
 from epic_memory.errors import EncoderError, InvalidInputError
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import Candidate, FloatArray
@@ -311,7 +311,7 @@ def test_a_reencoding_during_an_addition_refuses_it_and_writes_nothing(path: Pat
         memory.add(["some red wine"])
     assert memory.add(["some red wine"]).kept == 1
     instruction = memory.explain(Item(text="some red wine").id).entries[0].instruction
-    (hit,) = memory.search(instruction, steering="off")
+    (hit,) = memory.search(instruction, options=SearchOptions(steering="off"))
     assert hit.entries[0].score == pytest.approx(1.0, abs=1e-5)
 
 

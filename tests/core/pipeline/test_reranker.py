@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.errors import InvalidInputError
 from epic_rerank import LearnedReranker, alearn, forget, learn, reranker_of, set_reranker
 from helpers import HashEncoder, KeepAll
@@ -37,20 +37,28 @@ def memory() -> EpicMemory:
 def feed(memory: EpicMemory, events: int) -> None:
     """A user who uses long notes only."""
     for number in range(events):
-        hits = memory.search(f"food {WORDS[number % 12]}", k=3, chooser=reranker_of(memory), min_score=None)
+        hits = memory.search(
+            f"food {WORDS[number % 12]}", k=3, options=SearchOptions(chooser=reranker_of(memory), min_score=None)
+        )
         learn(memory, hits, {hit.item.id: "used" for hit in hits if len(hit.item.text) > 60})
 
 
 def used(memory: EpicMemory, **options: object) -> float:
-    shown = [memory.search(f"food {word} note", k=3, min_score=None, **options) for word in WORDS]
+    shown = [
+        memory.search(f"food {word} note", k=3, options=SearchOptions(min_score=None), **options) for word in WORDS
+    ]
     return float(np.mean([len(hit.item.text) > 60 for hits in shown for hit in hits]))
 
 
 async def test_untrained_equals_retrieval(memory: EpicMemory) -> None:
     for k in (1, 3, 30):
         plain = memory.search("food tea", k=k)
-        ranked = memory.search("food tea", k=k, chooser=reranker_of(memory))
-        assert list(ranked) == list(plain) == list(await memory.asearch("food tea", k=k, chooser=reranker_of(memory)))
+        ranked = memory.search("food tea", k=k, options=SearchOptions(chooser=reranker_of(memory)))
+        assert (
+            list(ranked)
+            == list(plain)
+            == list(await memory.asearch("food tea", k=k, options=SearchOptions(chooser=reranker_of(memory))))
+        )
         np.testing.assert_array_equal(np.stack(ranked.vectors), np.stack(plain.vectors))
     assert plain.ranking is None
 
@@ -60,10 +68,10 @@ async def test_it_learns_of_feedback(memory: EpicMemory) -> None:
     feed(memory, 16)
     assert used(memory, chooser=reranker_of(memory)) > before + 0.1
     assert used(memory) == before
-    assert list(memory.search("food tea", k=3, chooser=reranker_of(memory))) == list(
-        await memory.asearch("food tea", k=3, chooser=reranker_of(memory))
+    assert list(memory.search("food tea", k=3, options=SearchOptions(chooser=reranker_of(memory)))) == list(
+        await memory.asearch("food tea", k=3, options=SearchOptions(chooser=reranker_of(memory)))
     )
-    hits = await memory.asearch("food tea", k=3, chooser=reranker_of(memory))
+    hits = await memory.asearch("food tea", k=3, options=SearchOptions(chooser=reranker_of(memory)))
     weights = reranker_of(memory).weights["w3"].copy()
     await alearn(memory, hits, {hits[0].item.id: 1.0})
     assert (reranker_of(memory).weights["w3"] != weights).any()
@@ -98,7 +106,7 @@ def test_another_memory_of_the_file_sees_what_was_learnt(tmp_path: Path) -> None
 
 
 def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:
-    hits = memory.search("food", k=3, chooser=reranker_of(memory), min_score=None)
+    hits = memory.search("food", k=3, options=SearchOptions(chooser=reranker_of(memory), min_score=None))
     for shown, feedback in (
         (memory.search("food", k=3), {}),
         (hits, {"other": "used"}),
