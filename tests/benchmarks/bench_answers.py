@@ -38,6 +38,7 @@ from epic_memory.encoders.base import Encoder
 from epic_memory.steering.question_kind import question_kind
 from epic_memory.types import Hits
 from fitting import WRITTEN, preference_digest, written, written_expansions
+from helpers import searching
 
 WAYS = ("dense", "paper", "ours", "expanded")
 OTHERS = 9
@@ -77,7 +78,7 @@ class Way:
 
     def hits(self, question: str, k: int, **options: Any) -> Hits:
         assert self.memory is not None
-        return self.memory.search(question, k, **options)
+        return self.memory.search(question, k, **searching(**options))
 
 
 def row(name: str, values: Sequence[str]) -> None:

@@ -29,6 +29,7 @@ from epic_memory.encoders.base import Encoder, default_tau
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.steering import QuerySteering
 from epic_memory.types import Hits, Stance
+from helpers import searching
 
 OTHERS = 9
 FIVE = 5
@@ -106,7 +107,7 @@ def build(encoder: Encoder, case: Case, **options: Any) -> tuple[EpicMemory, Bui
 
 
 def find(memory: EpicMemory, case: Case, **options: Any) -> Hits:
-    return memory.search(case.question, max(1, len(memory)), **options)
+    return memory.search(case.question, max(1, len(memory)), **searching(**options))
 
 
 def ranking(hits: Hits) -> Ranking:

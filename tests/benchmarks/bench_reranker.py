@@ -23,12 +23,13 @@ from pathlib import Path
 import numpy as np
 
 from common import interval, panels, save_figure
-from epic_memory import SearchOptions, EpicMemory, Hits, Item
+from epic_memory import EpicMemory, Hits, Item, SearchOptions
 from epic_rerank import Example, LearnedReranker, Settings, forget, learn, reranker_of
 from epic_rerank.policy import log_probability, sample
 from epic_rerank.reranker import CANDIDATES
 from epic_rerank.training import prior
 from fitting import written
+from helpers import searching
 
 LISTS, K = 24, 5
 SEEN = (2, 4, 8, 16, LISTS)
@@ -48,7 +49,9 @@ def example_of(case: dict, others: list[dict], seed: int) -> tuple[Example, np.n
     texts = list(dict.fromkeys([*case["options"], *(beside[place] for place in chosen)]))
     with EpicMemory([case["preference"]], coarse=False) as memory:
         memory.add([Item(id=str(number), text=text) for number, text in enumerate(texts)])
-        hits = memory.search(case["question"], CANDIDATES, options=SearchOptions(chooser=LearnedReranker(), min_score=None))
+        hits = memory.search(
+            case["question"], CANDIDATES, options=SearchOptions(chooser=LearnedReranker(), min_score=None)
+        )
     values = {text: (1.0 if place == 0 else -1.0) for place, text in enumerate(case["options"])}
     value = np.array([values.get(hit.item.text, 0.0) for hit in hits])
     if hits.ranking is None or not value.any():
@@ -194,9 +197,9 @@ def feedback(events: int, runs: int) -> tuple[Curve, float]:
         for options in ({}, {"reranker": True}):
             taken = []
             for question in held:
-                memory.search(question, 3, options=SearchOptions(min_score=None), **options)
+                memory.search(question, 3, **searching(min_score=None, **options))
                 started = time.perf_counter()
-                memory.search(question, 3, options=SearchOptions(min_score=None), **options)
+                memory.search(question, 3, **searching(min_score=None, **options))
                 taken.append(time.perf_counter() - started)
             print(f"a search{' with it' if options else ''} {1000 * np.median(taken):.2f} ms")
     return curve, float(plain.mean())

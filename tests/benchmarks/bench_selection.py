@@ -31,6 +31,7 @@ from epic_memory.encoders import default_encoder
 from epic_memory.types import Hits
 from epic_rerank import selection
 from epic_rerank.selection import NAMES, Adaptive, Policy, Walk
+from helpers import searching
 
 MOST = 10
 WRITTEN = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written"
@@ -47,7 +48,7 @@ def questions(search: Callable[..., Hits]) -> list[Asked]:
     made = []
     for name in ("two_hop", "selection"):
         for number, one in enumerate(read_jsonl(WRITTEN / f"{name}.jsonl")):
-            hits = search(one["question"], k=MOST, min_score=None)
+            hits = search(one["question"], k=MOST, options=SearchOptions(min_score=None))
             made.append(Asked(one["question"], frozenset(one["passages"]), hits, bool(number % 2)))
     return made
 
@@ -226,9 +227,9 @@ def draw(sizes: dict[str, list[float]], path: Path) -> None:
 def milliseconds(search: Callable[..., Hits], texts: Sequence[str], **options: object) -> float:
     taken = []
     for text in texts:
-        search(text, k=MOST, min_score=None, **options)
+        search(text, k=MOST, **searching(min_score=None, **options))
         started = time.perf_counter()
-        search(text, k=MOST, min_score=None, **options)
+        search(text, k=MOST, **searching(min_score=None, **options))
         taken.append(time.perf_counter() - started)
     return 1000 * float(np.median(taken))
 

@@ -26,6 +26,7 @@ from epic_eval.tags import TagRanking
 from epic_graph import PhraseTagger
 from epic_memory import EpicMemory, Hit, Item, SearchOptions
 from epic_memory.encoders import Encoder, SentenceTransformerEncoder, default_encoder
+from helpers import searching
 
 WAYS: dict[str, TagRanking | None] = {
     "none": None,
@@ -45,7 +46,7 @@ def ranked(
 ) -> list[Hit]:
     """Return the k best hits of a search, by tags or as they are."""
     if way is None:
-        return list(memory.search(question, k, **options))
+        return list(memory.search(question, k, **searching(**options)))
     return way.search(memory, PhraseTagger(), encoder, question, k, **options)
 
 

@@ -25,7 +25,7 @@ from graph_helpers import (
     found,
     made,
 )
-from helpers import DiscardAll, KeepAll
+from helpers import DiscardAll, KeepAll, searching
 
 
 @pytest.fixture
@@ -149,8 +149,8 @@ def test_what_the_walk_does_not_reach_comes_after_it_the_nearest_first(path: Pat
     with made(path) as graph:
         graph.add([*items[::-1], Item(id="oscar", text="[Oscar Reed] of the red houses")])
         options: dict[str, Any] = {"steering": "off", "keys": "instruction", "min_score": None}
-        ids = [hit.item.id for hit in graph.search("Oscar Reed, red wine", 61, **options)]
-        dense = [hit.item.id for hit in graph.memory.search("Oscar Reed, red wine", 61, **options)]
+        ids = [hit.item.id for hit in graph.search("Oscar Reed, red wine", 61, **searching(**options))]
+        dense = [hit.item.id for hit in graph.memory.search("Oscar Reed, red wine", 61, **searching(**options))]
         assert [each for each in ids if each != "oscar"] == [each for each in dense if each != "oscar"]
 
 

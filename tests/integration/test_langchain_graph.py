@@ -25,7 +25,7 @@ from epic_memory import EpicMemory, Filter, Item
 from epic_memory.context import format_hit
 from epic_memory.errors import InvalidInputError, StoreError, UnknownPreferenceError
 from epic_memory.types import Stance
-from helpers import HashEncoder, KeepAll, both
+from helpers import HashEncoder, KeepAll, both, searching
 
 VEGAN, SEA = "I follow a strict vegan diet.", "I love the sea."
 ITEMS = [
@@ -79,7 +79,7 @@ async def test_it_finds_what_the_graph_finds(graph: GraphMemory, guidance: Any, 
     retriever = EpicGraphRetriever(graph=graph, k=4, guidance=guidance)
     asked = {"k": 4, **options}
     asked["filter"] = Filter.ge("year", 2022) if isinstance(asked.get("filter"), dict) else asked.get("filter")
-    hits = graph.search(QUERY, **asked)
+    hits = graph.search(QUERY, **searching(**asked))
     found = await both(retriever, "invoke", QUERY, **options)
     config: Any = {"configurable": {f"epic_{name}": value for name, value in options.items()} | {"thread_id": "7"}}
     assert found == retriever.invoke(QUERY, config)

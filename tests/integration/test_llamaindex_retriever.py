@@ -47,7 +47,7 @@ from epic_memory.errors import (
 )
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import FloatArray
-from helpers import HashEncoder, KeepAll, UndecidedAll, both
+from helpers import HashEncoder, KeepAll, UndecidedAll, both, searching
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
@@ -141,8 +141,8 @@ async def test_filters_are_part_of_the_search(filters: Any) -> None:
     ids=["preferences", "one preference", "steering", "namespace", "only what supports", "any stance"],
 )
 async def test_options_are_the_searchs(memory: EpicMemory, options: dict[str, Any]) -> None:
-    retriever = EpicRetriever(memory, **options)
-    wanted = [(hit.item.id, hit.score) for hit in memory.search(QUERY, 5, **options)]
+    retriever = EpicRetriever(memory, **searching(**options))
+    wanted = [(hit.item.id, hit.score) for hit in memory.search(QUERY, 5, **searching(**options))]
     for nodes in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
         assert [(node.node_id, node.score) for node in nodes] == wanted
 
@@ -581,7 +581,7 @@ async def test_an_item_can_lead_to_something_else(memory: EpicMemory) -> None:
     menus = EpicRetriever.from_defaults(preferences=PREFERENCES, texts=["The vegan menu of a hotel."], tau=-1.0)
     lead = IndexNode(id_="casino", text="The hotels of the strip have casinos.", index_id="menus", obj=menus)
     for options in ({"object_map": {"casino": menus}}, {"objects": [lead]}):
-        retriever = EpicRetriever(memory, similarity_top_k=4, **options)  # type: ignore[arg-type]
+        retriever = EpicRetriever(memory, similarity_top_k=4, **searching(**options))  # type: ignore[arg-type]
         found = await both(retriever, "retrieve", QUERY)
         plain = EpicRetriever(memory, similarity_top_k=4).retrieve(QUERY)
         assert "casino" in ids(plain)

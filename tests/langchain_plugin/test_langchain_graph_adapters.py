@@ -32,7 +32,7 @@ from epic_memory import EpicMemory, Filter, Item
 from epic_memory.errors import EncoderError, InvalidInputError, UnknownPreferenceError
 from epic_memory.storage.codecs import rounded
 from epic_memory.types import Stance
-from helpers import HashEncoder, KeepAll, both
+from helpers import HashEncoder, KeepAll, both, searching
 
 DATA = files("epic_memory") / "data"
 RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -358,7 +358,7 @@ def test_what_is_linked_by_id_is_ranked_as_what_is_found(memory: EpicMemory) -> 
 async def test_a_memorys_search_is_the_start(memory: EpicMemory) -> None:
     adapter = EpicGraphAdapter(EpicVectorStore.from_memory(memory))
     for options in ({}, {"preferences": [LIKES]}, {"steering": "off"}):
-        hits = memory.search(QUERY, 3, **options)  # type: ignore[arg-type]
+        hits = memory.search(QUERY, 3, **searching(**options))  # type: ignore[arg-type]
         vector, found = adapter.search_with_embedding(QUERY, 3, **options)
         assert ids(found) == [hit.item.id for hit in hits] and hits.vector is not None
         assert vector == hits.vector.tolist() and [one.embedding for one in found] == [v.tolist() for v in hits.vectors]

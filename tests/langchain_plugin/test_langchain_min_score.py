@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from helpers import searching
+
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
@@ -33,8 +35,8 @@ def filled() -> InMemoryVectorStore:
 
 
 MAKERS: dict[str, Callable[..., Any]] = {
-    "retriever": lambda **options: EpicRetriever(memory=opened(), **options),
-    "graph retriever": lambda **options: EpicGraphRetriever(graph=opened(), **options),
+    "retriever": lambda **options: EpicRetriever(memory=opened(), **searching(**options)),
+    "graph retriever": lambda **options: EpicGraphRetriever(graph=opened(), **searching(**options)),
     "steered": lambda **options: SteeredRetriever(vectorstore=filled(), preferences=[CASINO], **options),
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from epic_memory import SearchOptions
+from helpers import searching
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
@@ -128,10 +129,10 @@ def test_steering_and_stances_are_the_retrievers_or_the_calls() -> None:
     memory = EpicMemory(PREFERENCES)
     memory.add([STEW.page_content, HOTEL.page_content])
     policy: Any = {"steering": "off", "stance_policy": "any"}
-    plain = memory.search("hotel with a casino", **policy)
+    plain = memory.search("hotel with a casino", **searching(**policy))
     scores = [hit.score for hit in plain]
     for found in (
-        EpicRetriever(memory=memory, **policy).invoke("hotel with a casino"),
+        EpicRetriever(memory=memory, **searching(**policy)).invoke("hotel with a casino"),
         EpicRetriever(memory=memory).invoke("hotel with a casino", **policy),
         EpicRetriever(memory=memory).invoke(
             "hotel with a casino", {"configurable": {f"epic_{name}": value for name, value in policy.items()}}

@@ -35,7 +35,7 @@ from epic_memory.errors import (
     StoreError,
 )
 from epic_memory.types import Stance
-from helpers import HashEncoder, KeepAll, both
+from helpers import HashEncoder, KeepAll, both, searching
 
 TOLERANCE = 2e-3
 
@@ -494,7 +494,7 @@ async def test_a_view_finds_what_the_memory_finds(memory: EpicMemory) -> None:
         ({"preferences": ["vegan food"]}, {"preferences": ["vegan food"]}),
         ({"filter": {"kind": "hotel"}}, {"filter": Filter.eq("kind", "hotel")}),
     ):
-        hits = memory.search("hotel with casino", 4, **options)  # type: ignore[arg-type]
+        hits = memory.search("hotel with casino", 4, **searching(**options))  # type: ignore[arg-type]
         scored = await both(view, "similarity_search_with_score", "hotel with casino", k=4, **asked)
         assert [(one.id, one.page_content, score) for one, score in scored] == [
             (hit.item.id, hit.item.text, hit.score) for hit in hits

@@ -26,7 +26,7 @@ from epic_llamaindex.graph_retriever import EpicGraphRetriever
 from epic_llamaindex.models import EpicEmbedding
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
-from helpers import KeepAll, both
+from helpers import KeepAll, both, searching
 from llamaindex_models import ScriptedLLM
 
 PREFERENCES = ["I follow a strict vegan diet."]
@@ -109,11 +109,11 @@ def test_it_walks_where_nearness_does_not_go() -> None:
     ids=["filters", "preferences", "an iterator", "off", "paper", "only what supports"],
 )
 async def test_options_are_the_searchs(graph: GraphMemory, given: dict[str, Any], options: dict[str, Any]) -> None:
-    retriever = EpicGraphRetriever(graph, **given)
+    retriever = EpicGraphRetriever(graph, **searching(**given))
     if "filter" in options:
         assert set(ids(retriever.retrieve(QUERY))) == set(ids(await retriever.aretrieve(QUERY))) == {"cake"}
         return
-    wanted = [(hit.item.id, hit.score) for hit in graph.search(QUERY, 5, **options)]
+    wanted = [(hit.item.id, hit.score) for hit in graph.search(QUERY, 5, **searching(**options))]
     for _ in range(2):
         for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
             assert [(one.node_id, one.score) for one in found] == wanted

@@ -27,7 +27,7 @@ from epic_llamaindex.memory_block import EpicMemoryBlock
 from epic_memory import EpicMemory, Filter, Stance
 from epic_memory.context import documents_of_context, format_context, without_tags
 from epic_memory.errors import EncoderError, InvalidInputError, MemoryClosedError, ReadOnlyError
-from helpers import AlteredEncoder, HashEncoder, KeepAll, UndecidedAll
+from helpers import AlteredEncoder, HashEncoder, KeepAll, UndecidedAll, searching
 
 MEMORY = ["red wine"]
 
@@ -54,7 +54,7 @@ def assistant(text: str, **kwargs: Any) -> ChatMessage:
 
 
 def texts_of(memory: EpicMemory, query: str = "red wine", **options: Any) -> list[str]:
-    return sorted(hit.item.text for hit in memory.search(query, 50, **options))
+    return sorted(hit.item.text for hit in memory.search(query, 50, **searching(**options)))
 
 
 # reading

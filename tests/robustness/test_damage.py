@@ -18,7 +18,7 @@ from epic_memory.errors import DamagedError, EpicError, LMUnavailableError, Stor
 from epic_memory.storage.memory_schema import MEMORY, TABLES
 from epic_memory.storage.sqlite.connection import Table
 from epic_rerank import learn, reranker_of
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, searching
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 
 DIMENSION = 64
@@ -90,7 +90,7 @@ def hits(memory: EpicMemory, query: str, **options: Any) -> list[Any]:
             hit.tier,
             [(e, e.added) for e in hit.entries],
         )
-        for hit in memory.search(query, k=50, **options)
+        for hit in memory.search(query, k=50, **searching(**options))
     ]
 
 

@@ -44,7 +44,7 @@ from graph_helpers import (
     seen,
     unextracted,
 )
-from helpers import HashEncoder
+from helpers import HashEncoder, searching
 
 
 @pytest.fixture
@@ -363,9 +363,9 @@ def test_bad_queries_are_named(graph: GraphMemory) -> None:
     ]
     for query, options in calls:
         with pytest.raises(InvalidInputError):
-            graph.search(query, **options)
+            graph.search(query, **searching(**options))
         with pytest.raises(InvalidInputError):
-            asyncio.run(graph.asearch(query, **options))
+            asyncio.run(graph.asearch(query, **searching(**options)))
     for look in (graph.entities, graph.facts, graph.neighbours):
         with pytest.raises(InvalidInputError):
             look(5)  # type: ignore[operator]

@@ -13,7 +13,7 @@ from epic_learn import aadd_conversation, add_conversation
 from epic_memory import EpicMemory, Filter, Item
 from epic_memory.types import BuildReport
 from epic_memory.verification import EmbeddedVerifier
-from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll
+from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll, searching
 
 PREFERENCES = ["I love red wine.", "I avoid the night train."]
 TEXTS = [
@@ -85,7 +85,10 @@ async def test_add_and_search_are_the_same(verifier: str, name: str) -> None:
     asked = False
     for query in ("which red wine", "a night train", "steam engines", "🙂"):
         for arguments in queries:
-            expected, found = sync.search(query, **arguments), await other.asearch(query, **arguments)
+            expected, found = (
+                sync.search(query, **searching(**arguments)),
+                await other.asearch(query, **searching(**arguments)),
+            )
             assert expected == found
             assert (expected.steered_by, expected.fallback) == (found.steered_by, found.fallback)
             assert (expected.matters, expected.relevant) == (found.matters, found.relevant)

@@ -17,7 +17,7 @@ import pytest
 
 from epic_graph import Extraction, Fact, GraphMemory, Unextracted
 from epic_memory import Item
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, searching
 
 WINE, SEA, HILLS = "red wine", "blue sea", "green hills"
 QUERIES = ("Where is Oscar Reed?", "What of Berlin Mitte and Clara?", "red wine", "Nobody Known", "Idris or Oslo")
@@ -109,7 +109,7 @@ PEOPLE = [
 
 
 def found(graph: GraphMemory, query: str, k: int = 50, **options: Any) -> dict[str, float]:
-    return {hit.item.id: hit.score for hit in graph.search(query, k, **options)}
+    return {hit.item.id: hit.score for hit in graph.search(query, k, **searching(**options))}
 
 
 def seen(graph: GraphMemory) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from epic_learn import add_conversation
 from epic_memory import EpicMemory
 from epic_memory.context import KNOWN, MATTERING
 from epic_memory.errors import InvalidInputError
+from helpers import searching
 
 CASINO = "I avoid hotels with on-site casinos."
 ALLERGY = "I'm allergic to peanuts and shellfish when I eat out."
@@ -30,8 +31,8 @@ ALLERGY = "I'm allergic to peanuts and shellfish when I eat out."
 def test_facts_are_found_by_their_text_whatever_the_options(options: dict[str, Any]) -> None:
     memory = EpicMemory([CASINO])
     memory.facts.add(ALLERGY)
-    assert f"{KNOWN}\n- {ALLERGY}" in memory.context("Where can I eat out with my allergy?", **options)
-    assert KNOWN not in memory.context("How do volcanoes form?", **options)
+    assert f"{KNOWN}\n- {ALLERGY}" in memory.context("Where can I eat out with my allergy?", **searching(**options))
+    assert KNOWN not in memory.context("How do volcanoes form?", **searching(**options))
 
 
 @pytest.mark.parametrize("options", [{}, {"coarse": False, "fine": False}], ids=str)

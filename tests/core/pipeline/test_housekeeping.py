@@ -31,7 +31,7 @@ from epic_memory.errors import (
 )
 from epic_memory.storage.tables.items import version_of
 from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
-from helpers import Clock, HashEncoder, KeepAll, method
+from helpers import Clock, HashEncoder, KeepAll, method, searching
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
 
@@ -851,7 +851,7 @@ def ending(path: Path | None, clock: Clock, **options: Any) -> EpicMemory:
 
 def ids(held: EpicMemory, query: str = WINE, **options: Any) -> set[str]:
     """The ids of what is kept for a preference; the light tier has the rest."""
-    return {hit.item.id for hit in held.search(query, k=20, **options) if hit.entries}
+    return {hit.item.id for hit in held.search(query, k=20, **searching(**options)) if hit.entries}
 
 
 def test_a_preference_counts_until_its_time_is_over(clock: Clock) -> None:

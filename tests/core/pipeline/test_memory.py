@@ -42,6 +42,7 @@ from helpers import (
     UndecidedAll,
     both,
     keep,
+    searching,
 )
 
 WINE, TRAIN = "red wine", "night train"
@@ -351,7 +352,7 @@ def test_scores_are_python_floats_in_descending_order() -> None:
     memory = memory_of(WINE, TRAIN)
     memory.add([*wines(20), *(f"night train {n}" for n in range(20))])
     for options in ({}, {"stance_policy": "any"}, {"steering": "paper"}, {"steering": "off"}):
-        hits = memory.search("red wine number 7", k=30, **options)
+        hits = memory.search("red wine number 7", k=30, **searching(**options))
         scores = [hit.score for hit in hits]
         assert len(hits) == 30
         assert scores == sorted(scores, reverse=True)
@@ -420,7 +421,7 @@ def test_k_gives_k_or_all_there_is(k: int) -> None:
 async def test_a_search_that_cannot_be_is_an_error(query: Any, options: dict[str, Any], what: str) -> None:
     memory = memory_of()
     with pytest.raises(InvalidInputError, match=what):
-        await both(memory, "search", query, **options)
+        await both(memory, "search", query, **searching(**options))
     with pytest.raises(UnknownPreferenceError, match=WINE):
         memory.search("wine", options=SearchOptions(preferences=["blue sky"]))
 

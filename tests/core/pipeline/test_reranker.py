@@ -11,7 +11,7 @@ import pytest
 from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.errors import InvalidInputError
 from epic_rerank import LearnedReranker, alearn, forget, learn, reranker_of, set_reranker
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, searching
 
 WORDS = ("tea", "wine", "bread", "cheese", "soup", "cake", "rice", "bean", "fish", "apple", "pear", "plum")
 PREFERENCE = "food and drink"
@@ -44,9 +44,7 @@ def feed(memory: EpicMemory, events: int) -> None:
 
 
 def used(memory: EpicMemory, **options: object) -> float:
-    shown = [
-        memory.search(f"food {word} note", k=3, options=SearchOptions(min_score=None), **options) for word in WORDS
-    ]
+    shown = [memory.search(f"food {word} note", k=3, **searching(min_score=None, **options)) for word in WORDS]
     return float(np.mean([len(hit.item.text) > 60 for hits in shown for hit in hits]))
 
 
@@ -121,7 +119,7 @@ def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:
         {"chooser": LearnedReranker},
     ):
         with pytest.raises(InvalidInputError):
-            memory.search("food", **options)  # type: ignore[arg-type]
+            memory.search("food", **searching(**options))  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="another encoder"):
         set_reranker(memory, LearnedReranker(encoder="of another"))
 
