@@ -27,6 +27,7 @@ import numpy as np
 from bench_two_hop import corpus
 from common import interval, panels, read_jsonl, save_figure
 from epic_graph.memory import GraphMemory
+from epic_memory import SearchOptions
 from epic_memory.encoders import default_encoder
 from epic_memory.types import Hits
 from epic_rerank import selection

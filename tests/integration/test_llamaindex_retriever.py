@@ -449,7 +449,7 @@ def test_an_open_memory_has_a_model_of_its_own(memory: EpicMemory) -> None:
 )
 def test_an_argument_that_cannot_be_is_an_error(memory: EpicMemory, options: dict[str, Any], what: str) -> None:
     with pytest.raises(InvalidInputError, match=what):
-        EpicRetriever(**{"memory": memory, **options})
+        EpicRetriever(**{"memory": memory, **searching(**options)})
 
 
 # from_defaults
@@ -493,7 +493,9 @@ def test_from_defaults_asks_the_models_it_is_given(tmp_path: Path) -> None:
     assert any(NODES[0].text in prompt for prompt in llm.prompts)
     assert len(retriever.memory) == 0
     retriever.memory.close()
-    again = EpicRetriever.from_defaults(path=tmp_path / "me.epic", embed_model=model, llm=KeepAll(), min_score=None)
+    again = EpicRetriever.from_defaults(
+        path=tmp_path / "me.epic", embed_model=model, llm=KeepAll(), options=SearchOptions(min_score=None)
+    )
     again.memory.retry()
     assert len(again.retrieve(QUERY)) == 5
     again.memory.close()
@@ -525,11 +527,11 @@ def test_from_defaults_refuses_what_cannot_be_and_leaves_nothing_open(
 
     monkeypatch.setattr(EpicMemory, "open", opening)
     with pytest.raises(InvalidInputError, match=what):
-        EpicRetriever.from_defaults(preferences=PREFERENCES, path=path, **options)
+        EpicRetriever.from_defaults(preferences=PREFERENCES, path=path, **searching(**options))
     for memory in opened:
         with pytest.raises(MemoryClosedError):
             memory.search(QUERY)
-    assert len(opened) == (what in {"similarity_top_k must be", "stance_policy"})
+    assert len(opened) == (what == "similarity_top_k must be")
 
 
 @pytest.mark.parametrize("name", ["prefrences", "sync", "must_exist"])

@@ -76,7 +76,7 @@ def test_only_the_memory_says_how_something_is_to_be_used() -> None:
 def test_what_a_call_takes_is_said_where_it_takes_something_else() -> None:
     with pytest.raises(
         TypeError,
-        match="takes k=, filter=, namespace=, preferences=, steering=, stance_policy=, min_score= here; not 'kk'",
+        match="takes k=, filter=, namespace=, options=, preferences=, steering=, stance_policy=, min_score= here; not 'kk'",
     ):
         EpicRetriever(memory=EpicMemory(PREFERENCES)).invoke("x", kk=3)
 

@@ -26,7 +26,12 @@ MEMORY = EpicMemory(["I avoid casinos."])
         (
             "EpicRetriever",
             {"memory": MEMORY, "similarity_cutoff": 0.3},
-            "takes no similarity_cutoff=. Give min_score=.",
+            "takes no similarity_cutoff=. Give options=SearchOptions(min_score=...).",
+        ),
+        (
+            "EpicRetriever",
+            {"memory": MEMORY, "steering": "off"},
+            "takes no steering=. Give options=SearchOptions(steering",
         ),
         ("EpicGraphRetriever", {"graph": MEMORY, "top_k": 3}, "takes no top_k=. Give similarity_top_k=."),
         ("SteeredRetriever", {"index": 1}, "takes no index=. .*index.as_retriever()"),

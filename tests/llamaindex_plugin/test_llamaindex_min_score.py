@@ -38,7 +38,7 @@ def steered(min_score: Any) -> SteeredRetriever:
 MAKERS: dict[str, Callable[[Any], Any]] = {
     "retriever": lambda min_score: EpicRetriever(opened(), options=SearchOptions(min_score=min_score)),
     "from defaults": lambda min_score: EpicRetriever.from_defaults(
-        preferences=[CASINO], texts=TEXTS, min_score=min_score
+        preferences=[CASINO], texts=TEXTS, options=SearchOptions(min_score=min_score)
     ),
     "graph retriever": lambda min_score: EpicGraphRetriever(opened(), options=SearchOptions(min_score=min_score)),
     "steered": steered,
