@@ -76,7 +76,8 @@ def test_only_the_memory_says_how_something_is_to_be_used() -> None:
 def test_what_a_call_takes_is_said_where_it_takes_something_else() -> None:
     with pytest.raises(
         TypeError,
-        match="takes k=, filter=, namespace=, options=, preferences=, steering=, stance_policy=, min_score= here; not 'kk'",
+        match="takes k=, filter=, namespace=, options=, preferences=, steering=, stance_policy=, min_score= here;"
+        " not 'kk'",
     ):
         EpicRetriever(memory=EpicMemory(PREFERENCES)).invoke("x", kk=3)
 
@@ -139,5 +140,5 @@ def test_steering_and_stances_are_the_retrievers_or_the_calls() -> None:
         ),
     ):
         assert [document.metadata["epic_score"] for document in found] == scores
-    with pytest.raises(ValidationError):
+    with pytest.raises(InvalidInputError):
         EpicRetriever(memory=memory, options=SearchOptions(stance_policy="often"))

@@ -69,7 +69,7 @@ _WITHOUT_MODEL: dict[str, Make] = {
     "C+F": _epic("off"),
     "EPIC": _epic("paper"),
     "EPIC signed": _epic("signed", settings={"search": SearchOptions(min_score=None)}),
-    "EPIC light": _epic("signed", settings={"search": {}}, reserve="1 MB"),
+    "EPIC light": _epic("signed", settings={"search": SearchOptions()}, reserve="1 MB"),
     "EPIC ours": _epic("signed", settings=_OWN, reserve="1 MB", expansions="auto", aspects="auto"),
     "graph+F": _graph(coarse=False, fine=True),
     "graph+C+F": _graph(coarse=True, fine=True),

@@ -415,7 +415,7 @@ def test_k_gives_k_or_all_there_is(k: int) -> None:
         ("wine", {"filter": {"n": 1}}, "Filter"),
         ("wine", {"stance_policy": "best"}, "prefer, only_supports, any"),
         ("wine", {"steering": "best"}, "paper, signed, off"),
-        ("wine", {"preferences": 7}, "preferences must be several texts, not int"),
+        ("wine", {"preferences": 7}, "preferences must be a list of strings, or None for all; not int"),
     ],
 )
 async def test_a_search_that_cannot_be_is_an_error(query: Any, options: dict[str, Any], what: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, Verdict
+from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, SearchOptions, Verdict
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError, UnknownItemError, UnknownPreferenceError
 from epic_memory.storage.store import Store
@@ -35,7 +35,7 @@ def memory_of(**options: Any) -> EpicMemory:
     [
         lambda memory: memory.search(LONE),
         lambda memory: memory.search("wine", namespace=LONE),
-        lambda memory: memory.search("wine", preferences=[LONE]),
+        lambda memory: memory.search("wine", options=SearchOptions(preferences=[LONE])),
         lambda memory: memory.add([LONE]),
         lambda memory: memory.add([Item(text=WINE, id=LONE)]),
         lambda memory: memory.add([Item(text=WINE, metadata={LONE: 1})]),
