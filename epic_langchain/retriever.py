@@ -22,6 +22,7 @@ from epic_langchain.filters import MetadataFilter, filter_of
 from epic_langchain.models import EpicEmbeddings, encoder_of, memory_of
 from epic_memory import BuildReport, EpicMemory, Hits
 from epic_memory.context import format_preferences, numbered_hits
+from epic_memory.settings import Settings
 from epic_memory.types import checked_k
 from epic_memory.types.search_options import OVERRIDES, SearchOptions, checked_options
 from epic_plugins.copies import CopiedModel, checked_file, lasting
@@ -166,8 +167,9 @@ class EpicRetriever(MemoryRetriever):
         memory: The memory, which the caller closes; or the name of its file, which has to exist.
         embeddings: The embeddings for opening a file given by its name: LangChain's `Embeddings`, an encoder of
             epic_memory or its name; default: the embedded encoder. A memory that is open has its own.
-        llm, model_budget, on_demand: Likewise, the language model for all that one can do, and how much it is asked, as
-            for `EpicMemory`: a chat model, a LanguageModel of epic_memory or the name of one, "ollama:qwen3:4b".
+        llm: Likewise, the language model for all that one can do: a chat model, a LanguageModel of epic_memory or the
+            name of one, "ollama:qwen3:4b".
+        settings: Likewise, the memory's settings.
         k: How many documents, at least 1; before them come up to three facts of the user that fit the query
             (`MemoryFacts.add`), as documents with `epic_tier` "fact", whether or not they are among the k.
         guidance: "metadata" puts the instructions and the other guidance into flat `epic_*` metadata; "text" also
@@ -182,8 +184,7 @@ class EpicRetriever(MemoryRetriever):
 
     memory: Any = Field(frozen=True)  # an EpicMemory once validated; Any, so that type checkers accept a name
     llm: Any = Field(default=None, frozen=True, repr=False)
-    model_budget: int | str | None = Field(default=None, frozen=True)
-    on_demand: str | float | None = Field(default=None, frozen=True)
+    settings: InstanceOf[Settings] | None = Field(default=None, frozen=True, repr=False)
 
     _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "namespace", "options", *OVERRIDES)
 
@@ -191,11 +192,7 @@ class EpicRetriever(MemoryRetriever):
     def _open(self) -> Self:
         """Open the file last: if another argument failed later, nobody could close it."""
         self._given = self.memory
-        self.__dict__["memory"] = memory_of(
-            self.memory,
-            self.embeddings,
-            {"llm": self.llm, "model_budget": self.model_budget, "on_demand": self.on_demand},
-        )
+        self.__dict__["memory"] = memory_of(self.memory, self.embeddings, self.llm, self.settings)
         return self
 
     @property

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -26,7 +26,7 @@ from llama_index.core.schema import (
 from llama_index.core.storage.docstore import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
-from typing_extensions import Self, TypedDict, Unpack, override
+from typing_extensions import Self, TypedDict, override
 
 from epic_llamaindex.chat_engines import chat_engine
 from epic_llamaindex.events import search_event
@@ -38,15 +38,15 @@ from epic_memory.context import format_preferences, numbered_hits
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
-from epic_memory.memory import Options, OptionsWithModel
 from epic_memory.runtime.calls import Call
 from epic_memory.runtime.effects import Effects, arun, run
 from epic_memory.runtime.threads import in_thread
+from epic_memory.settings import Settings, checked_settings
 from epic_memory.types import checked_k, checked_text
 from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_memory.verification import Verifier
 from epic_plugins.copies import Copied, checked_file, lasting
-from epic_plugins.wrong_arguments import check_known, explained
+from epic_plugins.wrong_arguments import explained
 
 dispatcher = get_dispatcher(__name__)
 
@@ -169,7 +169,7 @@ class EpicRetriever(Copied, BaseRetriever):
         object_map: dict[str, Any] | None = None,
         objects: Sequence[IndexNode] | None = None,
         verbose: bool = False,
-        **memory_options: Unpack[Options],
+        settings: Settings | None = None,
     ) -> Self:
         """Make or open a memory, offer it nodes, and return a retriever over it. `close()` closes it.
 
@@ -184,31 +184,24 @@ class EpicRetriever(Copied, BaseRetriever):
                 one ("ollama:qwen3:4b", "auto"); or a verifier of epic_memory, which verifies alone. Default: none.
             similarity_top_k, filters, guidance, options, callback_manager, object_map, objects, verbose: As for
                 `EpicRetriever`.
-            **memory_options: As for `EpicMemory`.
+            settings: Of the memory, as for `EpicMemory`.
 
         Raises:
             InvalidInputError: if an argument is invalid.
-            TypeError: for an unknown argument.
             EpicError: as `EpicMemory.open` and `EpicMemory.add` raise it.
         """
-        if "encoder" in memory_options or "verifier" in memory_options:
-            raise InvalidInputError(
-                "Give embed_model= and llm=, which also take an encoder and a verifier of epic_memory."
-            )
-        own = [*inspect.signature(EpicRetriever.from_defaults).parameters][:-1]
-        known = [*own, *(one for one in Options.__annotations__ if one not in ("encoder", "verifier"))]
-        check_known(f"{cls.__name__}.from_defaults", memory_options, known)
         given = offered(documents, transformations, nodes, texts, docstore, index)
         items = [memory_item(one) if isinstance(one, BaseNode) else one for one in given]
         encoder = encoder_of(embed_model)
-        opening = cast("OptionsWithModel", {**memory_options, "encoder": encoder})
+        how, lm = checked_settings(settings), None
         if isinstance(llm, Verifier) and not isinstance(llm, LLM):
-            opening["verifier"] = llm
+            how = replace(how, verifier=llm)
         elif llm is not None:
-            opening["llm"] = lm_of(llm)
-        made = (
-            EpicMemory(preferences or (), **opening) if path is None else EpicMemory.open(path, preferences, **opening)
-        )
+            lm = lm_of(llm)
+        if path is None:
+            made = EpicMemory(preferences or (), encoder=encoder, llm=lm, settings=how)
+        else:
+            made = EpicMemory.open(path, preferences, encoder=encoder, llm=lm, settings=how)
         try:
             retriever = cls(
                 made,
@@ -231,7 +224,7 @@ class EpicRetriever(Copied, BaseRetriever):
             made.close()
             raise
         retriever._closes = True
-        if path is not None and not memory_options:  # the file alone would not say which options it is opened with
+        if path is not None and settings is None:  # the file alone would not say which settings it is opened with
             retriever._given, retriever._embed_model = path, embed_model
         return retriever
 

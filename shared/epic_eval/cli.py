@@ -410,14 +410,13 @@ def _own_options(parser: argparse.ArgumentParser) -> None:
 def _own(options: argparse.Namespace) -> None:
     """Look at a memory of your own: what its questions find, what is never used, what answers follow."""
     from epic_eval.own import follow, look, read_questions
-    from epic_memory import EpicMemory
+    from epic_memory import EpicMemory, Settings
 
     lm = _model(options)
     if lm is not None and options.out is None:
         raise InvalidInputError("--out FOLDER is where the model's answers are kept, so that none is asked for twice.")
-    opened = EpicMemory.open(
-        options.memory, encoder=options.encoder, namespace=options.namespace, must_exist=True, read_only=True
-    )
+    settings = Settings(namespace=options.namespace, must_exist=True, read_only=True)
+    opened = EpicMemory.open(options.memory, encoder=options.encoder, settings=settings)
     with opened as memory:
         found = look(memory, read_questions(options.questions, list(memory.preferences.aspects())), options.k)
     parts = found.parts()

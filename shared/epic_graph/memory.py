@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable
 from pathlib import Path
 from types import TracebackType
-
-from typing_extensions import Unpack
+from typing import Any
 
 from epic_graph.extraction.base import Extractor, PhraseExtractor, checked_extractor, entity_key
 from epic_graph.ingest import Work, grow
@@ -14,27 +13,20 @@ from epic_graph.loaded import LoadedGraph
 from epic_graph.reports import GraphReport, Neighbour
 from epic_graph.search import GraphHits, Reader, Walk, search
 from epic_memory.context import ALLOWANCE, context_of
+from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError, UnknownEntityError
 from epic_memory.filters import Filter
-from epic_memory.memory import EpicMemory, Options
+from epic_memory.memory import EpicMemory
 from epic_memory.pipeline.search import checked_search
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.runtime.progress import Progress
+from epic_memory.settings import Settings, checked_settings
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types import BuildReport, Item, Preference, checked_text
 from epic_memory.types.search_options import SearchOptions
-
-
-class OpenOptions(Options, total=False):
-    """The keyword arguments of `EpicMemory.open`."""
-
-    sync: bool
-    reencode: bool
-    must_exist: bool
-    read_only: bool
 
 
 class GraphMemory:
@@ -45,19 +37,19 @@ class GraphMemory:
         for hit in graph.search("What can I bake for the man who turns forty?"):
             print(hit.score, hit.item.text)
 
-    A memory decides what is kept, and for which preferences: `graph.memory` is a full `EpicMemory`. `coarse=False`,
-    `fine=False` and `steering="off"` switch its three stages off one by one; without the first two everything is kept,
+    A memory decides what is kept, and for which preferences: `graph.memory` is a full `EpicMemory`.
+    `Settings(coarse=False)`, `fine=False` and `steering="off"` switch its three stages off one by one; without the first two everything is kept,
     and no preferences are needed. The graph is in the same file, and follows all changes to the memory's items.
 
     Args:
         preferences: The user's preferences.
-        memory: An existing memory, instead of `preferences` and options.
+        memory: An existing memory, instead of `preferences`, `encoder`, `llm` and `settings`.
         extractor: Finds entities and facts in passages: by default a `PhraseExtractor`, which needs no model; or an
             `LMExtractor`.
         synonymy: The cosine from which two entities' names are synonyms, in (0, 1]; None for no such edges.
         damping: The probability that the walk goes on along an edge instead of restarting, in [0, 1).
         passage_weight: The weight of the passage nearest to the query as a start of the walk; an entity's is at most 1.
-        **options: As for `EpicMemory`.
+        encoder, llm, settings: As for `EpicMemory`.
 
     Raises:
         InvalidInputError: if an argument is invalid.
@@ -73,15 +65,19 @@ class GraphMemory:
         synonymy: float | None = 0.8,
         damping: float = 0.5,
         passage_weight: float = 0.05,
-        **options: Unpack[Options],
+        encoder: Encoder | str | None = None,
+        llm: Any = None,
+        settings: Settings | None = None,
     ) -> None:
         self.extractor, self._synonymy, self._walk = _checked(extractor, synonymy, damping, passage_weight)
         if memory is None:
-            memory = EpicMemory(preferences, **options)
+            memory = EpicMemory(preferences, encoder=encoder, llm=llm, settings=checked_settings(settings))
         elif not isinstance(memory, EpicMemory):
             raise InvalidInputError(f"memory must be an EpicMemory, not a {type(memory).__name__}.")
-        elif options or preferences != ():
-            raise InvalidInputError("With memory=, preferences and options are the memory's own: give them to it.")
+        elif preferences != () or not (encoder is llm is settings is None):
+            raise InvalidInputError(
+                "With memory=, preferences, encoder, llm and settings are the memory's own: give them to it."
+            )
         self.memory = memory
         self._phrases = PhraseExtractor()
         self._reader = Reader(memory.encoder)
@@ -101,14 +97,17 @@ class GraphMemory:
         synonymy: float | None = 0.8,
         damping: float = 0.5,
         passage_weight: float = 0.05,
-        **options: Unpack[OpenOptions],
+        encoder: Encoder | str | None = None,
+        llm: Any = None,
+        settings: Settings | None = None,
+        sync: bool = False,
     ) -> GraphMemory:
         """Open the graph memory in a file, or make it. Use it in a `with`, or `close()` it.
 
         A memory's file without a graph gets one: `update()` adds the items that it holds.
 
         Args:
-            path, preferences, **options: As for `EpicMemory.open`.
+            path, preferences, encoder, llm, settings, sync: As for `EpicMemory.open`.
             extractor, synonymy, damping, passage_weight: As for `GraphMemory`.
 
         Raises:
@@ -116,7 +115,7 @@ class GraphMemory:
         """
         # First, so that an invalid argument leaves no file behind.
         _checked(extractor, synonymy, damping, passage_weight)
-        memory = EpicMemory.open(path, preferences, **options)
+        memory = EpicMemory.open(path, preferences, encoder=encoder, llm=llm, settings=settings, sync=sync)
         try:
             return cls(
                 memory=memory,

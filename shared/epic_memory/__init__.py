@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from epic_memory.filters import Filter
     from epic_memory.memory import EpicMemory
     from epic_memory.retention.policies import ByValue
+    from epic_memory.settings import Settings
     from epic_memory.steering.query_steering import QuerySteering
     from epic_memory.types import (
         Alignment,
@@ -48,6 +49,7 @@ __all__ = [
     "Preference",
     "QuerySteering",
     "SearchOptions",
+    "Settings",
     "Stance",
     "Verdict",
 ]
@@ -63,6 +65,7 @@ _MODULES = {
     "Filter": "filters",
     "QuerySteering": "steering",
     "SearchOptions": "types.search_options",
+    "Settings": "settings",
 }
 
 
