@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from bench_pipeline import cases_of as pipeline_cases
-from common import Known, encoders, parse, parser, personas, read_jsonl, with_encoders
+from common import Known, encoders, parse, parser, personas, read_jsonl, searching, settled, with_encoders
 from epic_memory import EpicMemory, Preference, QuerySteering
 from epic_memory.context import those_that_matter
 from epic_memory.encoders import embed
@@ -38,7 +38,6 @@ from epic_memory.encoders.base import Encoder
 from epic_memory.steering.question_kind import question_kind
 from epic_memory.types import Hits
 from fitting import WRITTEN, preference_digest, written, written_expansions
-from helpers import searching
 
 WAYS = ("dense", "paper", "ours", "expanded")
 OTHERS = 9
@@ -65,7 +64,7 @@ class Way:
             self.vectors = embed(encoder, self.texts)
             return
         options: dict[str, Any] = {"steering": "paper", "reserve": 0, "expansions": "off"} if name == "paper" else {}
-        self.memory = EpicMemory(stated(preferences, name), encoder=encoder, **options)
+        self.memory = EpicMemory(stated(preferences, name), encoder=encoder, **settled(**options))
         self.memory.add(self.texts)
         self.bytes = self.memory.stats().bytes["total"]
 

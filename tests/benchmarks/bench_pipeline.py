@@ -22,14 +22,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import Known, parse, parser, read_jsonl
+from common import Known, parse, parser, read_jsonl, searching, settled
 from epic_memory import EpicMemory
 from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_memory.encoders.base import Encoder, default_tau
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.steering import QuerySteering
 from epic_memory.types import Hits, Stance
-from helpers import searching
 
 OTHERS = 9
 FIVE = 5
@@ -100,7 +99,7 @@ def cases_of(records: Sequence[dict[str, Any]], draw: int) -> list[Case]:
 
 def build(encoder: Encoder, case: Case, **options: Any) -> tuple[EpicMemory, Built]:
     started = time.perf_counter()
-    memory = EpicMemory(options.pop("preferences", case.persona), encoder=encoder, **options)
+    memory = EpicMemory(options.pop("preferences", case.persona), encoder=encoder, **settled(**options))
     memory.add(case.corpus)
     taken = time.perf_counter() - started
     return memory, Built(len(memory) / len(case.corpus), memory.stats().bytes["total"], taken)

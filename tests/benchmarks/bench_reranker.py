@@ -22,14 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
-from common import interval, panels, save_figure
-from epic_memory import EpicMemory, Hits, Item, SearchOptions
+from common import interval, panels, save_figure, searching
+from epic_memory import EpicMemory, Hits, Item, SearchOptions, Settings
 from epic_rerank import Example, LearnedReranker, Settings, forget, learn, reranker_of
 from epic_rerank.policy import log_probability, sample
 from epic_rerank.reranker import CANDIDATES
 from epic_rerank.training import prior
 from fitting import written
-from helpers import searching
 
 LISTS, K = 24, 5
 SEEN = (2, 4, 8, 16, LISTS)
@@ -47,7 +46,7 @@ def example_of(case: dict, others: list[dict], seed: int) -> tuple[Example, np.n
     beside = [option for other in others for option in other["options"]]
     chosen = generator.choice(len(beside), 19, replace=False)
     texts = list(dict.fromkeys([*case["options"], *(beside[place] for place in chosen)]))
-    with EpicMemory([case["preference"]], coarse=False) as memory:
+    with EpicMemory([case["preference"]], settings=Settings(coarse=False)) as memory:
         memory.add([Item(id=str(number), text=text) for number, text in enumerate(texts)])
         hits = memory.search(
             case["question"], CANDIDATES, options=SearchOptions(chooser=LearnedReranker(), min_score=None)
@@ -170,7 +169,7 @@ def feedback(events: int, runs: int) -> tuple[Curve, float]:
     generator = np.random.default_rng(0)
     order = generator.permutation(len(questions))
     asked, held = [questions[place] for place in order[60:]], [questions[place] for place in order[:60]]
-    with EpicMemory([case["preference"] for case in cases[::24]], coarse=False) as memory:
+    with EpicMemory([case["preference"] for case in cases[::24]], settings=Settings(coarse=False)) as memory:
         memory.add(
             [Item(id=f"{n}", text=option) for n, option in enumerate(o for c in cases for o in c["options"][:2])]
         )

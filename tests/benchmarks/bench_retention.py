@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from common import parse, parser, personas, read_jsonl
+from common import parse, parser, personas, read_jsonl, settled
 from epic_apps.cli.sources import Sources
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import StaticEncoder
 from epic_memory.pipeline.coarse_filter import coarse_filter
 from epic_memory.retention.policies import ByValue, Held, Positions, RetentionPolicy, choose
@@ -303,7 +303,7 @@ class ThroughTheFile:
             items = self._items(texts, number)
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "whole.epic"
-                with EpicMemory.open(path, texts, verifier=self.streams.verifier) as memory:
+                with EpicMemory.open(path, texts, settings=Settings(verifier=self.streams.verifier)) as memory:
                     memory.add(items)
                     before = _pairs(memory)
                 budget = path.stat().st_size // 10
@@ -350,7 +350,7 @@ class ThroughTheFile:
     ) -> None:
         asked = [question for text in texts for question in self.streams.asked[text]]
         generator = np.random.default_rng(self.options.seed)
-        with EpicMemory.open(path, texts, verifier=self.streams.verifier, **options) as memory:
+        with EpicMemory.open(path, texts, **settled(verifier=self.streams.verifier, **options)) as memory:
             for start in range(0, len(items), self.options.batch):
                 started = time.perf_counter()
                 made.evicted += memory.add(items[start : start + self.options.batch]).evicted

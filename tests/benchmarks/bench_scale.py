@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from common import median_seconds, parser, unit
+from common import median_seconds, parser, settled, unit
 from epic_memory import EpicMemory
 from epic_memory.types import Alignment, Candidate, Decision, Item, Stance, Verdict
 
@@ -112,7 +112,7 @@ def question_of(number: int) -> str:
 
 def opened(path: Path, **options: Any) -> EpicMemory:
     """The memory in a file."""
-    return EpicMemory.open(path, encoder=Bags(), verifier=KeepsAll(), **options)
+    return EpicMemory.open(path, encoder=Bags(), **settled(verifier=KeepsAll(), **options))
 
 
 def build(path: Path, entries: int) -> None:

@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from common import parse, parser, personas, read_jsonl
-from epic_memory import EpicMemory, SearchOptions
+from epic_memory import EpicMemory, SearchOptions, Settings
 from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_memory.encoders.base import Encoder
 from epic_memory.verification import EmbeddedVerifier
@@ -29,7 +29,7 @@ def main() -> None:
 
     encoder = default_encoder()
     # A threshold of zero keeps every pair that the coarse filter lets through: entries for the clock only.
-    memory = EpicMemory(preferences, tau=0.1, verifier=EmbeddedVerifier(encoder, threshold=0.0))
+    memory = EpicMemory(preferences, settings=Settings(tau=0.1, verifier=EmbeddedVerifier(encoder, threshold=0.0)))
     for text in texts:
         if memory.stats().counts["entries"] >= 1000:
             break

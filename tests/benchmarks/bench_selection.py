@@ -25,14 +25,13 @@ from typing import NamedTuple
 import numpy as np
 
 from bench_two_hop import corpus
-from common import interval, panels, read_jsonl, save_figure
+from common import interval, panels, read_jsonl, save_figure, searching
 from epic_graph.memory import GraphMemory
-from epic_memory import SearchOptions
+from epic_memory import SearchOptions, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.types import Hits
 from epic_rerank import selection
 from epic_rerank.selection import NAMES, Adaptive, Policy, Walk
-from helpers import searching
 
 MOST = 10
 WRITTEN = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written"
@@ -242,7 +241,7 @@ def main() -> None:
     made.add_argument("--graph-features", action="store_true", help="try features of the graph")
     made.add_argument("--plot", metavar="FILE", help="draw how many hits are taken, by how many are needed")
     options = made.parse_args()
-    graph = GraphMemory(encoder=default_encoder(), coarse=False, fine=False)
+    graph = GraphMemory(encoder=default_encoder(), settings=Settings(coarse=False, fine=False))
     graph.add(corpus())
     sizes: dict[str, list[float]] = {}
     for name, search, shipped in (

@@ -52,7 +52,7 @@ import numpy as np
 
 from common import parse, parser, personas, read_jsonl
 from epic_apps.cli.sources import Sources
-from epic_memory import EpicMemory, Filter, SearchOptions
+from epic_memory import EpicMemory, Filter, SearchOptions, Settings
 from epic_memory.encoders import Encoder, default_encoder
 from epic_memory.types import Item
 
@@ -341,7 +341,9 @@ def run(stream: Stream, judged: Judged, encoder: Encoder, options: Any, folder: 
     active = [stream.preferences[number] for number in stream.first]
     stores: dict[str, Any] = {
         "EPIC": EpicMemory.open(folder / "epic.epic", active, encoder=encoder),
-        "EPIC with budget": EpicMemory.open(folder / "budget.epic", active, encoder=encoder, budget=options.budget),
+        "EPIC with budget": EpicMemory.open(
+            folder / "budget.epic", active, encoder=encoder, settings=Settings(budget=options.budget)
+        ),
         "everything": Dense(encoder),
     }
     points, seen, start = [], set(), 0

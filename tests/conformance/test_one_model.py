@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+from helpers import settled
+
 pytest.importorskip("langchain")
 pytest.importorskip("llama_index.core")
 
@@ -42,7 +45,7 @@ def mind() -> Mind:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A memory that holds texts which nobody has judged."""
-    with EpicMemory.open(tmp_path / "me.epic", [SEA], tau=1.0) as memory:
+    with EpicMemory.open(tmp_path / "me.epic", [SEA], settings=Settings(tau=1.0)) as memory:
         memory.add(TEXTS)
     return tmp_path / "me.epic"
 
@@ -88,7 +91,7 @@ def by_llamaindex(path: Path, llm: Any, **options: Any) -> list[str]:
 
 
 def by_core(path: Path, llm: Any, **options: Any) -> list[str]:
-    with EpicMemory.open(path, llm=llm, **options) as memory:
+    with EpicMemory.open(path, llm=llm, **settled(**options)) as memory:
         return [hit.instructions[0] if hit.instructions else "" for hit in memory.search(QUESTION)]
 
 

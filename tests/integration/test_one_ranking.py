@@ -16,7 +16,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 import epic_langchain
 import epic_llamaindex
 from epic_graph import GraphMemory
-from epic_memory import EpicMemory, Item, SearchOptions
+from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
 from epic_memory.verification.base import BaseVerifier
 
@@ -75,7 +75,7 @@ class Judge(BaseVerifier):
 
 
 def memory_of(verdicts: Verdicts) -> EpicMemory:
-    memory = EpicMemory(PREFERENCES, verifier=Judge(verdicts), tau=-1.0)
+    memory = EpicMemory(PREFERENCES, settings=Settings(verifier=Judge(verdicts), tau=-1.0))
     memory.add([Item(id=text, text=text) for text in TEXTS])
     return memory
 
@@ -152,7 +152,7 @@ def of_postprocessor(verdicts: Verdicts) -> Find:
 
 
 def of_graph(verdicts: Verdicts) -> Find:
-    graph = GraphMemory(memory=EpicMemory(PREFERENCES, verifier=Judge(verdicts), tau=-1.0))
+    graph = GraphMemory(memory=EpicMemory(PREFERENCES, settings=Settings(verifier=Judge(verdicts), tau=-1.0)))
     graph.add([Item(id=text, text=text) for text in TEXTS])
     return lambda question, k: [
         hit.item.text for hit in graph.search(question, k, options=SearchOptions(min_score=None))

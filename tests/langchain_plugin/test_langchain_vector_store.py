@@ -18,6 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epic_memory import Settings
+from helpers import settled
+
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
@@ -480,7 +483,9 @@ ITEMS = [
 @pytest.fixture
 def memory() -> Iterator[EpicMemory]:
     verifier = KeepAll({"casino": Stance.CONFLICTS})
-    with EpicMemory(["vegan food", "hotel in town"], encoder=words(), verifier=verifier, tau=0.1) as made:
+    with EpicMemory(
+        ["vegan food", "hotel in town"], encoder=words(), settings=Settings(verifier=verifier, tau=0.1)
+    ) as made:
         made.add(ITEMS)
         assert len(made) == 4
         yield made
@@ -544,8 +549,8 @@ async def test_a_view_sees_what_comes_later_and_other_namespaces(tmp_path: Path)
     options: dict[str, Any] = {"encoder": words(), "verifier": KeepAll(), "tau": 0.1}
     place = tmp_path / "me.epic"
     with (
-        EpicMemory.open(place, ["vegan food"], **options) as mine,
-        EpicMemory.open(place, ["quiet hotel"], namespace="other", **options) as theirs,
+        EpicMemory.open(place, ["vegan food"], **settled(**options)) as mine,
+        EpicMemory.open(place, ["quiet hotel"], **settled(namespace="other", **options)) as theirs,
     ):
         view, their_view = EpicVectorStore.from_memory(mine), EpicVectorStore.from_memory(mine, namespace="other")
         assert view.similarity_search("vegan") == []
@@ -580,7 +585,9 @@ def test_a_view_with_a_fallback_gives_what_the_memory_gives() -> None:
     encoder = words()
     encoder.relevant = 0.3
     memory = EpicMemory(
-        ["vegan food"], encoder=encoder, verifier=KeepAll(), fallback=lambda query, k: ["green hills", "blue hills"]
+        ["vegan food"],
+        encoder=encoder,
+        settings=Settings(verifier=KeepAll(), fallback=lambda query, k: ["green hills", "blue hills"]),
     )
     memory.add(["vegan food stew", "a vegan stew of vegan food"])
     view = EpicVectorStore.from_memory(memory)

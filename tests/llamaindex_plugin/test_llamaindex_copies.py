@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core import PropertyGraphIndex, VectorStoreIndex
@@ -147,7 +149,9 @@ def test_an_open_memory_is_not_pickled_but_shared(path: Path) -> None:
 
 
 def test_a_memory_opened_with_options_is_not_opened_without_them(path: Path) -> None:
-    with EpicRetriever.from_defaults(path=path, preferences=[VEGAN], namespace="bob", texts=TEXTS) as retriever:
+    with EpicRetriever.from_defaults(
+        path=path, preferences=[VEGAN], settings=Settings(namespace="bob"), texts=TEXTS
+    ) as retriever:
         with pytest.raises(pickle.PicklingError, match="name of a file"):
             pickle.dumps(retriever)
         assert asked(copy.deepcopy(retriever)) == asked(retriever)

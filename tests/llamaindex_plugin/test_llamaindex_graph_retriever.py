@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from epic_memory import SearchOptions
+from epic_memory import SearchOptions, Settings
+from helpers import settled
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
@@ -41,7 +42,7 @@ QUERY = "What about Oscar Lindqvist?"
 
 
 def made(**options: Any) -> GraphMemory:
-    graph = GraphMemory(PREFERENCES, **{"verifier": KeepAll(), "tau": -1.0, **options})
+    graph = GraphMemory(PREFERENCES, **settled(**{"verifier": KeepAll(), "tau": -1.0, **options}))
     graph.add(ITEMS)
     return graph
 
@@ -86,7 +87,7 @@ async def test_it_gives_the_graphs_hits_in_order(retriever: EpicGraphRetriever, 
 
 def test_it_walks_where_nearness_does_not_go() -> None:
     """The second hop has no word of the question, another passage has one."""
-    graph = GraphMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0, steering="off")
+    graph = GraphMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0, steering="off"))
     graph.add([ITEMS[3], ITEMS[4], Item(id="bread", text="Someone bought bread.")])
     query = "Who bought it from Idris Pell?"
     assert set(ids(EpicGraphRetriever(graph, similarity_top_k=2).retrieve(query))) == {"boat", "marta"}
@@ -148,7 +149,7 @@ def test_a_file(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with pytest.raises(StoreError):
         EpicGraphRetriever(path)
-    with GraphMemory.open(path, PREFERENCES, verifier=KeepAll(), tau=-1.0) as graph:
+    with GraphMemory.open(path, PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0)) as graph:
         graph.add(ITEMS)
         wanted = [hit.item.id for hit in graph.search(QUERY)]
     with EpicGraphRetriever(path) as retriever:
@@ -164,7 +165,7 @@ def test_a_graph_of_the_callers_stays_open(graph: GraphMemory) -> None:
 
 
 def test_a_memory_gets_a_graph() -> None:
-    memory = EpicMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0)
+    memory = EpicMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0))
     memory.add(ITEMS)
     with EpicGraphRetriever(memory) as retriever:
         assert retriever.memory is retriever.graph.memory is memory
@@ -205,7 +206,7 @@ async def test_it_steers_by_itself(retriever: EpicGraphRetriever) -> None:
 async def test_nodes_that_are_added_are_in_the_graph() -> None:
     both = []
     for asynchronous in (False, True):
-        retriever = EpicGraphRetriever(GraphMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0))
+        retriever = EpicGraphRetriever(GraphMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0)))
         given = nodes()
         before = copy.deepcopy(given)
         report = await retriever.aadd_nodes(given) if asynchronous else retriever.add_nodes(given)
@@ -220,7 +221,7 @@ async def test_nodes_that_are_added_are_in_the_graph() -> None:
 
 
 async def test_documents_that_come_again_and_go() -> None:
-    retriever = EpicGraphRetriever(GraphMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0))
+    retriever = EpicGraphRetriever(GraphMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0)))
     retriever.add_nodes(nodes())
     names = retriever.graph.entities()
     assert any("Pell" in name for name in names)
@@ -238,7 +239,7 @@ def test_from_defaults_makes_a_graph(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     options: dict[str, Any] = {"llm": KeepAll(), "tau": -1.0, "similarity_top_k": 2}
     with EpicGraphRetriever.from_defaults(
-        preferences=PREFERENCES, documents=documents, path=path, **options
+        preferences=PREFERENCES, documents=documents, path=path, **settled(**options)
     ) as retriever:
         assert retriever.report.passages == len(ITEMS)
         found = retriever.retrieve("Who bought the boat of Idris Pell?")
@@ -270,7 +271,7 @@ async def test_passages_the_extractor_fails_for_are_told_of(caplog: pytest.LogCa
     found = {ITEMS[0].text: Extraction(("Oscar Lindqvist",), ())}
     options: dict[str, Any] = {"preferences": PREFERENCES, "llm": KeepAll(), "tau": -1.0, "extractor": Named(found)}
     with caplog.at_level(logging.WARNING, logger="epic_llamaindex.graph_retriever"):
-        retriever = EpicGraphRetriever.from_defaults(nodes=nodes(["oscar", "nuts"]), **options)
+        retriever = EpicGraphRetriever.from_defaults(nodes=nodes(["oscar", "nuts"]), **settled(**options))
         assert "1 of 2 passages are in the graph without entities" in caplog.text
         assert "no idea" in caplog.text
         caplog.clear()
@@ -284,7 +285,7 @@ async def test_an_llm_reads_the_passages() -> None:
     said = {"entities": ["Oscar", "hazelnuts"], "facts": [["Oscar", "cannot eat", "hazelnuts"]]}
     llm = ScriptedLLM(answers=[json.dumps(said)])
     retriever = EpicGraphRetriever.from_defaults(
-        preferences=PREFERENCES, nodes=nodes(["nuts"]), llm=KeepAll(), tau=-1.0, extractor=llm
+        preferences=PREFERENCES, nodes=nodes(["nuts"]), llm=KeepAll(), settings=Settings(tau=-1.0), extractor=llm
     )
     assert len(llm.prompts) == 1
     assert retriever.graph.facts("nuts") == [("Oscar", "cannot eat", "hazelnuts")]

@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from epic_graph import GraphMemory
-from epic_memory import Item, SearchOptions
+from epic_memory import Item, SearchOptions, Settings
 from epic_memory.errors import InvalidInputError
 from epic_rerank import Adaptive, LearnedReranker, learn, reranker_of
 from epic_rerank.features import NAMES
@@ -30,7 +30,7 @@ THREE = (
 @pytest.fixture(scope="module")
 def graph() -> GraphMemory:
     lines = (files("epic_memory") / "data" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
-    made = GraphMemory(coarse=False, fine=False)
+    made = GraphMemory(settings=Settings(coarse=False, fine=False))
     made.add([Item(id=one["id"], text=one["text"]) for one in map(json.loads, lines)])
     return made
 

@@ -19,7 +19,7 @@ import pytest
 import helpers
 from crashing import TOPICS, Kill, Killer, Model, killed, opened
 from crashing import content_of as content
-from epic_memory import EpicMemory, Item, SearchOptions
+from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.errors import EpicError, ReadOnlyError, StoreError
 from epic_memory.storage.sqlite.files import SIDE_FILES
 from epic_memory.types import Preference
@@ -528,7 +528,10 @@ def test_what_is_written_after_the_clock_went_back_is_held_and_counted(
         uses = again._session.store.entries.uses()
         assert uses and all(count >= 1 for count, _ in uses.values())
     with EpicMemory.import_(
-        tmp_path / "export.jsonl", tmp_path / "imported.epic", encoder=again.encoder, verifier=again.verifier
+        tmp_path / "export.jsonl",
+        tmp_path / "imported.epic",
+        encoder=again.encoder,
+        settings=Settings(verifier=again.verifier),
     ) as imported:
         assert found(imported) == late
 

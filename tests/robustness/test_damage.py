@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from epic_memory import EpicMemory, Filter, Item, SearchOptions
+from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings
 from epic_memory.errors import DamagedError, EpicError, LMUnavailableError, StoreError
 from epic_memory.storage.memory_schema import MEMORY, TABLES
 from epic_memory.storage.sqlite.connection import Table
 from epic_rerank import learn, reranker_of
-from helpers import HashEncoder, KeepAll, searching
+from helpers import HashEncoder, KeepAll, searching, settled
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 
 DIMENSION = 64
@@ -46,7 +46,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "night train unsure",
     ]
     texts += [f"blue red sky over {n} hills and seas of {n}" for n in range(3)]
-    with EpicMemory.open(path, [WINE, TRAIN], verifier=verifier_of(lm), **options) as memory:
+    with EpicMemory.open(path, [WINE, TRAIN], **settled(verifier=verifier_of(lm), **options)) as memory:
         memory.add([Item(id=f"item {n}", text=text, metadata={"n": n % 3, "tag": "é"}) for n, text in enumerate(texts)])
         memory.add([Item(id="anew", text=f"{_LONG} for the second time"), "green meadows", "red wine nowine again"])
         shown = memory.search(QUERY, options=SearchOptions(chooser=reranker_of(memory)))
@@ -59,7 +59,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
             counts
         )
         assert memory.file.not_kept()
-    with EpicMemory.open(path, [TRAIN], namespace="other", verifier=KeepAll(), encoder=HashEncoder(DIMENSION)) as other:
+    with EpicMemory.open(
+        path, [TRAIN], settings=Settings(namespace="other", verifier=KeepAll()), encoder=HashEncoder(DIMENSION)
+    ) as other:
         other.add([Item(id="theirs", text="night train")])
     with closing(sqlite3.connect(path)) as db:
         empty = {table.name for table in TABLES if not db.execute(f"SELECT 1 FROM {table.name}").fetchall()}
@@ -77,7 +79,7 @@ def copy(sound: Path, tmp_path: Path) -> Path:
 
 
 def opened(path: Path, **options: Any) -> EpicMemory:
-    return EpicMemory.open(path, **{"encoder": HashEncoder(DIMENSION), "verifier": KeepAll(), **options})
+    return EpicMemory.open(path, **settled(**{"encoder": HashEncoder(DIMENSION), "verifier": KeepAll(), **options}))
 
 
 def hits(memory: EpicMemory, query: str, **options: Any) -> list[Any]:

@@ -37,7 +37,7 @@ from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Verdic
 from epic_memory.types.digests import item_digest
 from epic_memory.types.metadata import dumped_metadata
 from epic_memory.types.proposals import Proposal
-from helpers import FakeVerifier
+from helpers import FakeVerifier, settled
 
 TOPICS = ("tea", "trains", "gardens", "chess", "bread", "rivers", "clocks", "kites")
 AGREED = " as agreed"
@@ -240,7 +240,7 @@ class Plan:
 
 def opened(path: str | Path, preferences: Sequence[str] | None = None, **options: Any) -> EpicMemory:
     """A memory with the encoder and the verifier of the workers."""
-    return EpicMemory.open(path, preferences, encoder=TopicEncoder(), verifier=Judge(), **options)
+    return EpicMemory.open(path, preferences, encoder=TopicEncoder(), **settled(verifier=Judge(), **options))
 
 
 def work(plan: Plan, told: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from epic_memory import SearchOptions
+from epic_memory import SearchOptions, Settings
 from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Stance, Verdict
 
 
@@ -109,6 +109,11 @@ def method(component: Any, name: str, *, twin: bool = False) -> Any:
 def searching(**given: Any) -> dict[str, Any]:
     """Arguments of a search, given one by one: those that `SearchOptions` has become one."""
     return _folded(SearchOptions, "options", given)
+
+
+def settled(**given: Any) -> dict[str, Any]:
+    """Arguments of a memory, given one by one: those that `Settings` has become one."""
+    return _folded(Settings, "settings", given)
 
 
 def _folded(kind: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:

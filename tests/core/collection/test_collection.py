@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory import EpicMemory, Filter
+from epic_memory import EpicMemory, Filter, Settings
 from epic_memory.collection import Collection, Key, Matches, Record
 from epic_memory.errors import (
     AlreadyThereError,
@@ -760,7 +760,7 @@ def refused(path: Path, kind: type[Exception], match: str, **options: Any) -> No
 
 
 def test_a_memory_is_no_collection_and_the_other_way_round(path: Path) -> None:
-    with EpicMemory.open(path, ["red wine"], encoder=encoder(), tau=0.0) as memory:
+    with EpicMemory.open(path, ["red wine"], encoder=encoder(), settings=Settings(tau=0.0)) as memory:
         memory.add(["red wine", "night train"])
     refused(path, StoreError, "not a vector store of epic-memory")
     path.unlink()
@@ -769,7 +769,7 @@ def test_a_memory_is_no_collection_and_the_other_way_round(path: Path) -> None:
     before = path.read_bytes()
     for read_only in (False, True):
         with pytest.raises(StoreError, match="not a memory of epic-memory"):
-            EpicMemory.open(path, encoder=encoder(), read_only=read_only)
+            EpicMemory.open(path, encoder=encoder(), settings=Settings(read_only=read_only))
     assert path.read_bytes() == before
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 import pytest
 
-from epic_memory import EpicMemory, Item, Preference, SearchOptions
+from epic_memory import EpicMemory, Item, Preference, SearchOptions, Settings
 from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
 from epic_memory.types.preferences import Expansion
 from epic_memory.verification.base import BaseVerifier
@@ -40,7 +40,7 @@ class Knowing(BaseVerifier):
 
 def memory_of(preference: str | Preference, suits: Sequence[str], conflicts: Sequence[str], *others: str) -> EpicMemory:
     stances = dict.fromkeys(suits, Stance.SUPPORTS) | dict.fromkeys(conflicts, Stance.CONFLICTS)
-    memory = EpicMemory([preference], verifier=Knowing(stances), tau=-1.0)
+    memory = EpicMemory([preference], settings=Settings(verifier=Knowing(stances), tau=-1.0))
     memory.add([Item(text=text) for text in (*suits, *conflicts, *others)])
     return memory
 

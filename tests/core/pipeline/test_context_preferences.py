@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from epic_memory import EpicMemory, Preference, SearchOptions
+from epic_memory import EpicMemory, Preference, SearchOptions, Settings
 from epic_memory.context import format_context, those_that_matter
 from epic_memory.errors import InvalidInputError
 from epic_memory.types import Hits
@@ -49,7 +49,7 @@ def test_the_preference_that_matters_is_told_by_name(memory: EpicMemory) -> None
 @pytest.mark.parametrize("mark", ["\n\n", "\r", "\u2028", ""])
 def test_a_text_cannot_begin_a_section_of_its_own(line: str, mark: str) -> None:
     text = f"A quiet hotel.{mark}{line}\n- The user loves casinos." if mark else f"{line}\nA quiet hotel."
-    memory = EpicMemory([CASINO], coarse=False, fine=False)
+    memory = EpicMemory([CASINO], settings=Settings(coarse=False, fine=False))
     memory.add([text])
     memory.facts.add("A hotel fact." + line)
 
@@ -60,7 +60,7 @@ def test_a_text_cannot_begin_a_section_of_its_own(line: str, mark: str) -> None:
 
 
 def test_a_colon_after_other_words_begins_no_section() -> None:
-    memory = EpicMemory([CASINO], coarse=False, fine=False)
+    memory = EpicMemory([CASINO], settings=Settings(coarse=False, fine=False))
     memory.add(["The content: a quiet hotel.\nDocumentation: none.\nDocument the hotel: later."])
     assert ">" not in memory.context("Which hotel?", options=SearchOptions(min_score=None))
 

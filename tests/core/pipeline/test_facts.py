@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from epic_memory import EpicMemory, Filter, Item
+from epic_memory import EpicMemory, Filter, Item, Settings
 from epic_memory.errors import BudgetError, DamagedError, InvalidInputError, LMError, UnknownItemError
 from epic_memory.lm import Completion
 from epic_memory.pipeline.facts import LONGEST_FACT, MOST_FACTS
@@ -33,7 +33,7 @@ def later(**ahead: float) -> datetime:
 
 def test_a_fact_is_held_although_no_preference_is_near_it(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
-    with EpicMemory.open(path, PREFERENCES, reserve=0) as memory:
+    with EpicMemory.open(path, PREFERENCES, settings=Settings(reserve=0)) as memory:
         report = memory.facts.add("I work night shifts.", type="Attribute", subclass="occupation")
         assert report.facts == 1 and report.kept == 0 and [edit.kind for edit in report.edits] == ["insert"]
         assert memory.stats().counts["facts"] == 1
@@ -200,7 +200,7 @@ def test_forgetting_a_fact_forgets_its_history(tmp_path: Path) -> None:
 
 
 def test_facts_are_not_evicted(tmp_path: Path) -> None:
-    with EpicMemory.open(tmp_path / "me.epic", PREFERENCES, budget="100 kB") as memory:
+    with EpicMemory.open(tmp_path / "me.epic", PREFERENCES, settings=Settings(budget="100 kB")) as memory:
         memory.facts.add(CODE)
         memory.add(
             f"Hotel {number} has a quiet garden, a library and no casino at all. {'x' * 200}" for number in range(400)
@@ -255,7 +255,10 @@ def test_an_export_takes_facts_and_their_ends_along(tmp_path: Path) -> None:
 
 def test_what_has_expired_is_not_found_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, words = tmp_path / "me.epic", "A quiet hotel in Ghent without a casino."
-    with EpicMemory.open(path, PREFERENCES) as memory, EpicMemory.open(path, read_only=True) as reader:
+    with (
+        EpicMemory.open(path, PREFERENCES) as memory,
+        EpicMemory.open(path, settings=Settings(read_only=True)) as reader,
+    ):
         memory.add([Item(text=words, id="offer", expires_at=later(hours=1))])
         memory.facts.add("My parking permit is B-12.", expires_at=later(hours=1).isoformat())
         assert memory.search("quiet hotel in Ghent") and reader.search("parking permit")
@@ -281,7 +284,7 @@ def test_a_waiting_item_keeps_its_end() -> None:
             yield
 
     end = later(days=1)
-    memory = EpicMemory(PREFERENCES, verifier=Failing())
+    memory = EpicMemory(PREFERENCES, settings=Settings(verifier=Failing()))
     memory.add([Item(text="A hotel with a casino.", expires_at=end)])
     (waiting,) = memory.items(waiting=True)
     assert waiting.expires_at == end
@@ -320,7 +323,7 @@ CAR, GONE = "We drive a grey estate.", "I get about on foot."
 )
 def test_a_model_says_what_the_words_do_not(answer: str, kind: str, left: list[str]) -> None:
     lm = Answering(answer)
-    memory = EpicMemory([], expander=lm)
+    memory = EpicMemory([], settings=Settings(expander=lm))
     memory.facts.add(CAR)
     assert lm.asked == []  # nothing is held that it could change
     (edit,) = memory.facts.add(GONE).edits
@@ -330,7 +333,7 @@ def test_a_model_says_what_the_words_do_not(answer: str, kind: str, left: list[s
 
 @pytest.mark.parametrize("answer", ["Perhaps.", LMError("no model")])
 def test_a_model_that_does_not_answer_loses_nothing(answer: str | Exception) -> None:
-    memory = EpicMemory([], expander=Answering(answer))
+    memory = EpicMemory([], settings=Settings(expander=Answering(answer)))
     memory.facts.add(CAR)
     report = memory.facts.add(GONE)
     assert texts(memory) == [CAR, GONE] and any("scripted" in warning for warning in report.warnings)
@@ -338,7 +341,7 @@ def test_a_model_that_does_not_answer_loses_nothing(answer: str | Exception) -> 
 
 def test_a_model_is_not_asked_where_the_words_tell() -> None:
     lm = Answering("{}")
-    memory = EpicMemory([], expander=lm)
+    memory = EpicMemory([], settings=Settings(expander=lm))
     memory.facts.add(CODE)
     memory.facts.add(NEW_CODE)
     assert texts(memory) == [NEW_CODE] and lm.asked == []
@@ -348,7 +351,7 @@ def test_a_model_is_not_asked_where_the_words_tell() -> None:
 
 
 def test_history_goes_before_anything_that_is_kept(tmp_path: Path) -> None:
-    with EpicMemory.open(tmp_path / "me.epic", PREFERENCES, budget=60_000) as memory:
+    with EpicMemory.open(tmp_path / "me.epic", PREFERENCES, settings=Settings(budget=60_000)) as memory:
         memory.add(f"A hotel {number} with casino in town number {number}" for number in range(60))
         kept, letters = len(memory), random.Random(0)
         dropped = 0
@@ -384,7 +387,7 @@ def test_a_fact_that_came_back_is_undone_in_order() -> None:
 @pytest.mark.parametrize("reserve", [0, "1 MB"])
 @pytest.mark.parametrize("fact", ["A hotel with a casino.", "My bike is red."])
 def test_undoing_makes_a_fact_the_item_again_that_it_was(fact: str, reserve: int | str) -> None:
-    memory = EpicMemory(PREFERENCES, reserve=reserve)
+    memory = EpicMemory(PREFERENCES, settings=Settings(reserve=reserve))
     memory.add([Item(id="x", text="A hotel with a casino.", metadata={"page": 1})])
     before, entries = memory.items(), memory.explain("x").entries
     memory.facts.add(Item(id="x", text=fact))
@@ -406,7 +409,7 @@ def test_an_item_of_the_light_tier_is_one_again() -> None:
 
 @pytest.mark.parametrize("reserve", [0, "1 MB"])
 def test_a_fact_stays_one_though_its_text_comes_as_an_item(reserve: int | str) -> None:
-    memory = EpicMemory(PREFERENCES, reserve=reserve)
+    memory = EpicMemory(PREFERENCES, settings=Settings(reserve=reserve))
     memory.facts.add(CODE)
     assert memory.add([CODE]).duplicates == 1 and texts(memory) == [CODE]
 

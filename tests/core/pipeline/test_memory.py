@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_learn import add_conversation
-from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, SearchOptions, Stance, Verdict
+from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, SearchOptions, Settings, Stance, Verdict
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import (
     DuplicatePreferenceError,
@@ -43,13 +43,14 @@ from helpers import (
     both,
     keep,
     searching,
+    settled,
 )
 
 WINE, TRAIN = "red wine", "night train"
 
 
 def memory_of(*preferences: str, **options: Any) -> EpicMemory:
-    return EpicMemory(preferences or (WINE,), **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+    return EpicMemory(preferences or (WINE,), **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 def wines(count: int, **metadata: Any) -> list[Item]:
@@ -202,7 +203,7 @@ def test_batches_before_a_bad_item_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
 
 @given(text=st.text(min_size=1).filter(lambda t: t.strip() and "\x00" not in t))
 def test_any_text_comes_back_as_it_went_in(text: str) -> None:
-    memory = EpicMemory([WINE], tau=-1.0, verifier=KeepAll())
+    memory = EpicMemory([WINE], settings=Settings(tau=-1.0, verifier=KeepAll()))
     memory.add([Item(id="a", text=text, metadata={"text": text})])
     (hit,) = memory.search(text)
     assert hit.item == Item(id="a", text=text, metadata={"text": text})
@@ -211,10 +212,10 @@ def test_any_text_comes_back_as_it_went_in(text: str) -> None:
 @pytest.mark.parametrize("text", ["red wine " * 580_000, "red wine " + "x" * 5_000_000])
 @pytest.mark.slow
 def test_a_text_of_five_megabytes_is_taken(text: str) -> None:
-    memory = EpicMemory([WINE], tau=-1.0, verifier=KeepAll())
+    memory = EpicMemory([WINE], settings=Settings(tau=-1.0, verifier=KeepAll()))
     assert memory.add([text]).kept == 1
     assert memory.search("wine")[0].item.text == text
-    assert EpicMemory([WINE], tau=-1.0).add([text]).passed == 1
+    assert EpicMemory([WINE], settings=Settings(tau=-1.0)).add([text]).passed == 1
 
 
 def test_a_chunker_cuts_items_and_keeps_their_metadata() -> None:
@@ -250,7 +251,7 @@ def test_warnings_say_when_nothing_or_nearly_everything_is_kept() -> None:
 
 
 def test_adding_without_preferences_and_without_a_light_tier_says_what_to_do() -> None:
-    memory = EpicMemory(encoder=HashEncoder(), reserve=0)
+    memory = EpicMemory(encoder=HashEncoder(), settings=Settings(reserve=0))
     with pytest.raises(NoPreferencesError, match=r"preferences\.add"):
         memory.add(["red wine"])
     assert memory.preferences == [] and memory.search("wine") == [] and memory.context("wine") == ""
@@ -259,7 +260,7 @@ def test_adding_without_preferences_and_without_a_light_tier_says_what_to_do() -
 
 
 def test_both_stages_off_need_no_preferences() -> None:
-    memory = EpicMemory(encoder=HashEncoder(), coarse=False, fine=False)
+    memory = EpicMemory(encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
     assert memory.add(["red wine", "blue sky"]).kept == 2
     assert texts(memory.search("sky", k=1)) == ["blue sky"]
     assert memory.search("sky")[0].preferences == []
@@ -320,14 +321,16 @@ def mixed(count: int) -> list[str]:
 
 
 def test_keep_rate_is_resolved_once_and_stored(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll(), keep_rate=0.2) as memory:
+    with EpicMemory.open(
+        path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll(), keep_rate=0.2)
+    ) as memory:
         report = memory.add(mixed(100))
         assert report.passed == pytest.approx(20, abs=1)
         assert report.warnings == []
         tau = memory.tau
         memory.add(["red wine again"])
         assert memory.tau == report.tau == tau
-    with EpicMemory.open(path, encoder=HashEncoder(), keep_rate=0.9) as memory:
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(keep_rate=0.9)) as memory:
         assert memory.tau == tau
     with EpicMemory.open(path, encoder=HashEncoder()) as memory:
         assert memory.tau == tau
@@ -475,14 +478,14 @@ def test_a_filter_sees_items_added_and_removed_later() -> None:
 
 
 def test_items_are_those_whose_metadata_satisfies_a_condition(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
         memory.add(wines(6, kind="wine"))
         assert memory.items() == wines(6, kind="wine")
         assert memory.items(Filter.ge("n", 4)) == wines(6, kind="wine")[4:]
         assert memory.items(Filter.eq("kind", "beer")) == memory.items(namespace="bob") == []
         memory.forget(*memory.items(Filter.lt("n", 5)))
         assert memory.items() == wines(6, kind="wine")[5:]
-        with EpicMemory.open(path, encoder=HashEncoder(), namespace="bob") as other:
+        with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(namespace="bob")) as other:
             assert (other.items(), other.items(namespace="default")) == ([], memory.items())
     assert memory_of().items() == []
 
@@ -500,10 +503,10 @@ def test_items_of_the_light_and_those_that_wait_can_be_listed() -> None:
 
 def test_metadata_keep_the_order_of_their_keys_which_does_not_make_another_version(path: Path) -> None:
     first, same = ({"b": 1, "a": {"d": 1, "c": [2]}}, {"a": {"c": [2], "d": 1}, "b": 1})
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
         memory.add([Item(id="x", text="red wine", metadata=first)])
         assert memory.add([Item(id="x", text="red wine", metadata=same)]).duplicates == 1
-    with EpicMemory.open(path, encoder=HashEncoder(), verifier=UndecidedAll()) as memory:
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(verifier=UndecidedAll())) as memory:
         assert str(memory.search("wine")[0].item.metadata) == str(first)
         memory.add([Item(id="y", text="red wine, again", metadata=first)])
         assert str(memory.items(waiting=True)[0].metadata) == str(first)
@@ -601,7 +604,7 @@ def test_explain_of_an_unknown_item_is_an_error() -> None:
 
 
 def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
         memory.add(wines(10))
         stats = memory.stats()
         expected = {"items": 10, "facts": 0, "light": 0, "entries": 10, "preferences": 1, "pending": 0, "verdicts": 0}
@@ -827,7 +830,9 @@ def test_embeddings_of_another_length_are_normalised() -> None:
 def test_every_text_is_encoded_once_and_preferences_once_ever(path: Path, steering: Any) -> None:
     encoder = HashEncoder()
     preferences = ["I really like red wine.", "I avoid casinos."]
-    with EpicMemory.open(path, preferences, encoder=encoder, verifier=KeepAll(), steering=steering) as memory:
+    with EpicMemory.open(
+        path, preferences, encoder=encoder, settings=Settings(verifier=KeepAll(), steering=steering)
+    ) as memory:
         memory.add(wines(5))
         memory.add(wines(7))
         for n in range(3):
@@ -836,7 +841,9 @@ def test_every_text_is_encoded_once_and_preferences_once_ever(path: Path, steeri
         assert encoder.texts[preferences[0]] == 1
 
     again = HashEncoder()
-    with EpicMemory.open(path, preferences, encoder=again, verifier=KeepAll(), steering=steering) as memory:
+    with EpicMemory.open(
+        path, preferences, encoder=again, settings=Settings(verifier=KeepAll(), steering=steering)
+    ) as memory:
         memory.search("which wine")
         memory.add(wines(7))
         assert not set(again.texts) & {*preferences, *(item.text for item in wines(7))}
@@ -851,7 +858,7 @@ def test_a_file_gives_the_same_hits_after_reopening(path: Path) -> None:
         memory.add([*wines(20), "a night train to Rome"])
         before = memory.search("which train and which red wine", k=7)
     assert [p.name for p in path.parent.iterdir()] == ["me.epic"]
-    with EpicMemory.open(str(path), must_exist=True) as memory:
+    with EpicMemory.open(str(path), settings=Settings(must_exist=True)) as memory:
         assert memory.search("which train and which red wine", k=7) == before
         assert [p.text for p in memory.preferences] == [WINE, TRAIN]
         assert memory.add(wines(20)).duplicates == 20
@@ -872,9 +879,9 @@ def test_reencode_embeds_everything_anew(path: Path) -> None:
     new = HashEncoder(512, name="new", fingerprint="v2")
     new.tau = 0.123
     options: dict[str, Any] = {"verifier": KeepAll(), "reserve": "1 MB"}
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), namespace="other", **options) as other:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **settled(namespace="other", **options)) as other:
         other.add(["red wine elsewhere"])
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **options) as memory:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **settled(**options)) as memory:
         memory.add(["red wine", "wine cellar in the old castle of Dover"])
         counts = memory.stats().counts
         memory.file.reencode(new)
@@ -891,7 +898,7 @@ def test_reencode_embeds_everything_anew(path: Path) -> None:
 
 
 def test_a_failing_reencode_changes_nothing(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
         memory.add(wines(3))
         with pytest.raises(EncoderError):
             memory.file.reencode(AlteredEncoder(BROKEN["zero"], when="Think of"))
@@ -912,12 +919,12 @@ def test_other_preferences_than_the_files_are_an_error_that_lists_them(path: Pat
 
 def test_sync_changes_the_files_preferences_and_matches_its_items(path: Path) -> None:
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.open(path, [WINE, TRAIN], **options) as memory:
+    with EpicMemory.open(path, [WINE, TRAIN], **settled(**options)) as memory:
         memory.add(["red wine", "night train under the blue sky"])
-    with EpicMemory.open(path, [WINE, "blue sky"], sync=True, **options) as memory:
+    with EpicMemory.open(path, [WINE, "blue sky"], sync=True, **settled(**options)) as memory:
         assert {p.text for p in memory.preferences} == {WINE, "blue sky"}
         assert memory.search("sky")[0].preferences == ["blue sky"]
-    with EpicMemory.open(path, **options) as memory:
+    with EpicMemory.open(path, **settled(**options)) as memory:
         assert {p.text for p in memory.preferences} == {WINE, "blue sky"} and len(memory) == 2
 
 
@@ -928,7 +935,7 @@ def test_a_new_file_takes_the_preferences_given(path: Path) -> None:
 
 
 def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> None:
-    memory = EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
     memory.close()
     memory.close()
     uses: list[Any] = [
@@ -964,7 +971,7 @@ def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> No
 
 def test_an_interruption_leaves_committed_batches_and_a_usable_memory(path: Path) -> None:
     verifier = Raising(KeyboardInterrupt(), after=0, times=0, block=10)
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=verifier) as memory:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=verifier)) as memory:
         memory.add(wines(20))
         verifier.times, verifier.after = 1, 5
         with pytest.raises(KeyboardInterrupt):
@@ -1003,6 +1010,6 @@ async def test_many_searches_and_adds_at_once_on_one_loop() -> None:
 
 
 def test_what_was_kept_for_no_preference_is_found_for_any() -> None:
-    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), coarse=False, fine=False)
+    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
     assert memory.add(["red wine", "blue sky"]).entries == 2
     assert texts(memory.search("sky", k=1, options=SearchOptions(preferences=[WINE]))) == ["blue sky"]

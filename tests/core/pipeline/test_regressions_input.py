@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, SearchOptions, Verdict
+from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, SearchOptions, Settings, Verdict
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError, UnknownItemError, UnknownPreferenceError
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import ConversationChunker
 from epic_memory.types import Candidate
-from helpers import Answering, HashEncoder, KeepAll, keep
+from helpers import Answering, HashEncoder, KeepAll, keep, settled
 
 WINE = "red wine"
 LONE = "a \ud800 b"
@@ -24,7 +24,7 @@ NAN = float("nan")
 
 
 def memory_of(**options: Any) -> EpicMemory:
-    return EpicMemory([WINE], **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+    return EpicMemory([WINE], **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 # text that no file can hold
@@ -44,7 +44,7 @@ def memory_of(**options: Any) -> EpicMemory:
         lambda memory: memory.preferences.remove(LONE),
         lambda memory: memory.preferences.replace(WINE, LONE),
         lambda memory: memory.explain(LONE),
-        lambda memory: EpicMemory([WINE], encoder=HashEncoder(), namespace=LONE),
+        lambda memory: EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(namespace=LONE)),
         lambda memory: QuerySteering(memory.encoder, [LONE]),
     ],
 )

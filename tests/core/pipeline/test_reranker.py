@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epic_memory import EpicMemory, Item, SearchOptions
+from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.errors import InvalidInputError
 from epic_rerank import LearnedReranker, alearn, forget, learn, reranker_of, set_reranker
-from helpers import HashEncoder, KeepAll, searching
+from helpers import HashEncoder, KeepAll, searching, settled
 
 WORDS = ("tea", "wine", "bread", "cheese", "soup", "cake", "rice", "bean", "fish", "apple", "pear", "plum")
 PREFERENCE = "food and drink"
@@ -29,7 +29,7 @@ def texts(count: int = 40) -> list[Item]:
 
 @pytest.fixture
 def memory() -> EpicMemory:
-    made = EpicMemory([PREFERENCE], encoder=HashEncoder(), verifier=KeepAll(), tau=-1.0)
+    made = EpicMemory([PREFERENCE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll(), tau=-1.0))
     made.add(texts())
     return made
 
@@ -77,15 +77,19 @@ async def test_it_learns_of_feedback(memory: EpicMemory) -> None:
 
 def test_it_is_kept_exported_and_forgotten(tmp_path: Path) -> None:
     path, lines = tmp_path / "me.epic", tmp_path / "me.jsonl"
-    with EpicMemory.open(path, [PREFERENCE], encoder=HashEncoder(), verifier=KeepAll(), tau=-1.0) as memory:
+    with EpicMemory.open(
+        path, [PREFERENCE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll(), tau=-1.0)
+    ) as memory:
         memory.add(texts())
         feed(memory, 3)
         weights = reranker_of(memory).as_object()
         memory.file.export(lines)
     assert len(json.dumps(weights)) < 100_000
-    with EpicMemory.import_(lines, tmp_path / "other.epic", encoder=HashEncoder(), verifier=KeepAll()) as other:
+    with EpicMemory.import_(
+        lines, tmp_path / "other.epic", encoder=HashEncoder(), settings=Settings(verifier=KeepAll())
+    ) as other:
         assert reranker_of(other).as_object()["weights"] == weights["weights"]
-    with EpicMemory.open(path, encoder=HashEncoder(), verifier=KeepAll()) as memory:
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
         assert reranker_of(memory).as_object() == weights
         assert forget(memory)
         assert not reranker_of(memory).is_trained
@@ -96,7 +100,10 @@ def test_it_is_kept_exported_and_forgotten(tmp_path: Path) -> None:
 def test_another_memory_of_the_file_sees_what_was_learnt(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     options = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.open(path, [PREFERENCE], tau=-1.0, **options) as one, EpicMemory.open(path, **options) as other:  # type: ignore[arg-type]
+    with (
+        EpicMemory.open(path, [PREFERENCE], **settled(tau=-1.0, **options)) as one,
+        EpicMemory.open(path, **settled(**options)) as other,
+    ):  # type: ignore[arg-type]
         one.add(texts())
         assert not reranker_of(other).is_trained
         feed(one, 1)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory import EpicMemory, SearchOptions, Stance
+from epic_memory import EpicMemory, SearchOptions, Settings, Stance
 from epic_memory.storage.vector_index import VectorTable
 from epic_memory.text.lexical_index import LexicalIndex
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, settled
 
 WINE = "red wine"
 
@@ -18,7 +18,7 @@ WINE = "red wine"
 def memory_of(*preferences: str, relevant: float = -1.0, **options: Any) -> EpicMemory:
     encoder = HashEncoder()
     encoder.relevant = relevant
-    return EpicMemory(preferences, **{"encoder": encoder, "verifier": KeepAll(), "tau": 0.1, **options})
+    return EpicMemory(preferences, **settled(**{"encoder": encoder, "verifier": KeepAll(), "tau": 0.1, **options}))
 
 
 def test_a_text_is_found_by_its_own_words_where_the_instruction_says_something_else() -> None:
@@ -113,7 +113,7 @@ def test_a_vector_table_holds_rows_through_changes() -> None:
 
 def test_a_text_that_was_shortened_is_not_remembered_as_it_was() -> None:
     """Under a budget a text is shortened in place; its entries are packed by it, and the old one cannot unpack them."""
-    memory = EpicMemory([WINE, "white wine"], coarse=False, verifier=KeepAll())
+    memory = EpicMemory([WINE, "white wine"], settings=Settings(coarse=False, verifier=KeepAll()))
     memory.add(["red wine and white wine " + "and many other things besides " * 40])
     assert len(memory.search(WINE, options=SearchOptions(min_score=None))[0].item.text) > 1000
     session = memory._session
