@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from epic_memory import SearchOptions
+from epic_memory import SearchOptions, Settings
 from epic_memory.errors import InvalidInputError
 
 C = TypeVar("C", bound=type)
@@ -30,7 +30,7 @@ _SAME = (
 
 
 # What holds arguments that a component once took, or another one takes, by themselves.
-_HOLDERS: Mapping[str, type[Any]] = {"options": SearchOptions}
+_HOLDERS: Mapping[str, type[Any]] = {"options": SearchOptions, "settings": Settings}
 
 
 class WrongArgumentError(InvalidInputError, TypeError):

@@ -24,7 +24,7 @@ import numpy as np
 
 from common import interval, panels, save_figure, searching
 from epic_memory import EpicMemory, Hits, Item, SearchOptions, Settings
-from epic_rerank import Example, LearnedReranker, Settings, forget, learn, reranker_of
+from epic_rerank import Example, LearnedReranker, TrainingSettings, forget, learn, reranker_of
 from epic_rerank.policy import log_probability, sample
 from epic_rerank.reranker import CANDIDATES
 from epic_rerank.training import prior
@@ -76,8 +76,8 @@ def choices(curve: bool = False) -> tuple[Curve, float]:
     for fold in range(5):
         held = set(topics[fold::5])
         train = [example for topic, example, _ in made if topic not in held]
-        reranker = LearnedReranker().train(train, Settings(epochs=30))
-        alone = LearnedReranker().train([one_by_one(example) for example in train], Settings(epochs=30))
+        reranker = LearnedReranker().train(train, TrainingSettings(epochs=30))
+        alone = LearnedReranker().train([one_by_one(example) for example in train], TrainingSettings(epochs=30))
         for topic, example, value in made:
             if topic in held:
                 plain = worth(np.arange(K)[None], value)[0]
@@ -101,7 +101,7 @@ def choices(curve: bool = False) -> tuple[Curve, float]:
             held = set(topics[fold::5])
             train = [first_lists(example, lists) for topic, example, _ in made if topic not in held]
             seen.append(lists * len(train))
-            reranker = LearnedReranker().train(train, Settings(epochs=30))
+            reranker = LearnedReranker().train(train, TrainingSettings(epochs=30))
             for topic, example, value in made:
                 if topic in held:
                     reward.append(worth(np.array([reranker.rank(example.features, K).order]), value)[0])
