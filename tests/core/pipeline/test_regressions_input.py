@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, SearchOptions, Settings, Verdict
+from epic_memory import (
+    Decision,
+    EpicMemory,
+    Filter,
+    Hit,
+    Item,
+    Preference,
+    QuerySteering,
+    SearchOptions,
+    Settings,
+    Verdict,
+)
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError, UnknownItemError, UnknownPreferenceError
 from epic_memory.storage.store import Store
