@@ -39,7 +39,8 @@ class GraphMemory:
 
     A memory decides what is kept, and for which preferences: `graph.memory` is a full `EpicMemory`.
     `Settings(coarse=False)`, `fine=False` and `steering="off"` switch its three stages off one by one; without the
-    first two everything is kept, and no preferences are needed. The graph is in the same file, and follows all changes to the memory's items.
+    first two everything is kept, and no preferences are needed. The graph is in the same file, and follows all changes
+    to the memory's items.
 
     Args:
         preferences: The user's preferences.

@@ -198,9 +198,9 @@ def preferences(path: Path, runs: int) -> None:
         with opened(copy) as memory:
             memory.search(question_of(0))
             chosen = PREFERENCE_TEXTS[run % PREFERENCES]
-            taken["remove"].append(timed(lambda c=chosen, m=memory: m.remove_preference(c)))
+            taken["remove"].append(timed(lambda c=chosen, m=memory: m.preferences.remove(c)))
             taken["search"].append(timed(lambda m=memory: m.search(question_of(1))))
-            taken["add"].append(timed(lambda c=chosen, m=memory: m.add_preference(c)))
+            taken["add"].append(timed(lambda c=chosen, m=memory: m.preferences.add(c)))
         copy.unlink()
     shown("remove a preference", taken["remove"], 1.0)
     shown("first search after it", taken["search"], 1.0)

@@ -73,7 +73,7 @@ def _script(code: str) -> str:
     return (
         f"import sys, os\nsys.path.insert(0, {str(Path(helpers.__file__).parent)!r})\n"
         "from helpers import *\nfrom epic_memory import *\n"
-        "m = EpicMemory.open(sys.argv[1], encoder=HashEncoder(), verifier=KeepAll())\n"
+        "m = EpicMemory.open(sys.argv[1], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))\n"
         f"{textwrap.dedent(code)}\nm.close()\n"
     )
 
@@ -89,10 +89,10 @@ CHANGES = {
     "another text": "m.add([Item(id='wine', text='red wine in other words')])",
     "no longer kept": "m.add([Item(id='wine', text='something else')])",
     "forget": "m.forget('both')",
-    "add preference": "m.add_preference('night train')",
-    "remove preference": "m.remove_preference('blue sea')",
-    "replace preference": "m.replace_preference('blue sea', 'night train')",
-    "all at once": "m.forget('wine'); m.add_preference('night train'); m.remove_preference('red wine')",
+    "add preference": "m.preferences.add('night train')",
+    "remove preference": "m.preferences.remove('blue sea')",
+    "replace preference": "m.preferences.replace('blue sea', 'night train')",
+    "all at once": "m.forget('wine'); m.preferences.add('night train'); m.preferences.remove('red wine')",
 }
 
 
@@ -132,7 +132,7 @@ def test_a_file_embedded_anew_is_not_searched_with_the_old_encoder(path: Path, w
             ):
                 pass
         else:
-            where(path, "m.reencode(HashEncoder(fingerprint='v2'))")
+            where(path, "m.file.reencode(HashEncoder(fingerprint='v2'))")
         for use in (
             lambda: reader.search(WINE),
             lambda: second.search(WINE),
@@ -151,7 +151,7 @@ def test_compaction_elsewhere_changes_nothing(path: Path) -> None:
     with opened(path) as reader:
         here(path, "m.forget('sea')")
         before = looks(reader)
-        elsewhere(path, "m.compact()")
+        elsewhere(path, "m.file.compact()")
         assert looks(reader) == before
         reader.add([Item(id="new", text="red wine anew")])
         assert reader.file.verify() > 0
@@ -228,7 +228,7 @@ def test_a_search_sees_the_old_state_or_the_new_one(path: Path, process: bool) -
         except BaseException as error:
             failures.append(error)
 
-    code = "for _ in range(10):\n    m.add_preference('night train')\n    m.remove_preference('night train')"
+    code = "for _ in range(10):\n    m.preferences.add('night train')\n    m.preferences.remove('night train')"
     with opened(path) as one, opened(path, read_only=True) as two:
         threads = [threading.Thread(target=hammer, args=(reader,)) for reader in (one, one, two)]
         going.set()
