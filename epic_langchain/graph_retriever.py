@@ -21,6 +21,7 @@ from epic_langchain.documents import memory_item, several
 from epic_langchain.models import lm_of, memory_of
 from epic_langchain.retriever import MemoryRetriever
 from epic_memory.errors import InvalidInputError
+from epic_memory.types.search_options import OVERRIDES
 from epic_plugins.copies import checked_file, lasting
 from epic_plugins.wrong_arguments import explained
 
@@ -35,14 +36,14 @@ class EpicGraphRetriever(MemoryRetriever):
         documents = retriever.invoke("What can I bake for the man who turns forty?", k=3)
 
     Documents have the form of an `EpicRetriever`'s; their `epic_score` is the score of `GraphMemory.search`. `k`,
-    `filter`, `preferences` (which of the memory's preferences may steer), `steering`, `stance_policy` and `min_score`
-    can be given with each call, or in `config["configurable"]` with the prefix `epic_`.
+    `filter`, `options` and single ones of these (`preferences`, `steering`, `stance_policy` and `min_score`) can be
+    given with each call, or in `config["configurable"]` with the prefix `epic_`.
 
     Attributes:
         graph: The graph, which the caller closes; the name of its file, which has to exist; or an `EpicMemory`, over
             which a graph is made. Once validated it is a GraphMemory: `graph.close()` closes the file, `graph.update()`
             adds items that the memory holds and the graph does not.
-        embeddings, k, guidance, steering, stance_policy, min_score: As for `EpicRetriever`.
+        embeddings, k, guidance, options: As for `EpicRetriever`.
         extractor: Finds entities and facts in documents that are added: an Extractor of epic_memory, or a model (a chat
             model, or a language model of epic_memory) that reads them; default: noun phrases, without a model. A
             GraphMemory has its own.
@@ -59,7 +60,7 @@ class EpicGraphRetriever(MemoryRetriever):
     extractor: Any = Field(default=None, frozen=True, repr=False)
     graph: Any = Field(frozen=True)  # a GraphMemory once validated; Any, so that type checkers accept a name
 
-    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "preferences", "steering", "stance_policy", "min_score")
+    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "options", *OVERRIDES)
 
     @field_validator("extractor", mode="before")
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -11,7 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig
-from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import ConfigDict, Field, InstanceOf, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
 
 from epic_langchain.arguments import per_call, without_settings
@@ -21,9 +22,9 @@ from epic_langchain.filters import MetadataFilter, filter_of
 from epic_langchain.models import EpicEmbeddings, encoder_of, memory_of
 from epic_memory import BuildReport, EpicMemory, Hits
 from epic_memory.context import format_preferences, numbered_hits
-from epic_memory.steering import Mode
+from epic_memory.settings import Settings
 from epic_memory.types import checked_k
-from epic_memory.types.modes import MinScore, StancePolicy, checked_min_score
+from epic_memory.types.search_options import OVERRIDES, SearchOptions, checked_options
 from epic_plugins.copies import CopiedModel, checked_file, lasting
 from epic_plugins.wrong_arguments import explained
 
@@ -42,7 +43,6 @@ class OptionsRetriever(CopiedModel, BaseRetriever):
 
     embeddings: Any = Field(default=None, repr=False)
     k: int = 5
-    min_score: MinScore = "auto"
 
     _per_call: ClassVar[tuple[str, ...]]
 
@@ -50,11 +50,6 @@ class OptionsRetriever(CopiedModel, BaseRetriever):
     @classmethod
     def _checked_k(cls, k: object) -> int:
         return checked_k(k)
-
-    @field_validator("min_score", mode="before")
-    @classmethod
-    def _checked_min_score(cls, min_score: object) -> MinScore:
-        return checked_min_score(min_score)
 
     @override
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
@@ -85,8 +80,7 @@ class MemoryRetriever(OptionsRetriever):
     # Frozen, because they decided how the memory was opened; hidden, because a model may hold a key.
     embeddings: Any = Field(default=None, frozen=True, repr=False)
     guidance: Literal["metadata", "text"] = "metadata"
-    steering: Mode | None = None
-    stance_policy: StancePolicy = "prefer"
+    options: InstanceOf[SearchOptions] = SearchOptions()
 
     # The memory or graph as it was given.
     _given: Any = PrivateAttr()
@@ -136,10 +130,13 @@ class MemoryRetriever(OptionsRetriever):
     def _search_options(
         self, k: int | None, filter: MetadataFilter | None, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the options of a search: those of the call, else the retriever's own."""
-        names = ("steering", "stance_policy", "min_score")
-        own = {"k": self.k if k is None else k, **{name: getattr(self, name) for name in names}}
-        return own | {"filter": filter_of(filter)} | dict(options)
+        """Return the arguments of a search: those of the call, else the retriever's own."""
+        given = dict(options)
+        searched = checked_options(given.pop("options", self.options))
+        told = {"k": self.k if k is None else k, "filter": filter_of(filter)}
+        if "namespace" in given:
+            told["namespace"] = given.pop("namespace")
+        return {**told, "options": replace(searched, **given) if given else searched}
 
     def _documents(self, hits: Hits) -> list[Document]:
         documents = [document_of(hit, number, guidance=self.guidance) for number, hit in numbered_hits(hits)]
@@ -162,24 +159,23 @@ class EpicRetriever(MemoryRetriever):
         retriever = EpicRetriever(memory="me.epic", k=5)
         documents = retriever.invoke("Where should I stay?", k=3)
 
-    `k`, `filter`, `namespace`, `preferences` (which of the memory's preferences may steer and match), `steering`,
-    `stance_policy` and `min_score` can be given with each call, or in `config["configurable"]` as `epic_k`,
-    `epic_filter` and so on. A filter is an `epic_memory.Filter` or a mapping like `{"year": {"$gte": 2020}}`.
+    `k`, `filter`, `namespace`, `options` and single ones of these (`preferences`, `steering`, `stance_policy` and
+    `min_score`) can be given with each call, or in `config["configurable"]` as `epic_k`, `epic_filter` and so on. A
+    filter is an `epic_memory.Filter` or a mapping like `{"year": {"$gte": 2020}}`.
 
     Attributes:
         memory: The memory, which the caller closes; or the name of its file, which has to exist.
         embeddings: The embeddings for opening a file given by its name: LangChain's `Embeddings`, an encoder of
             epic_memory or its name; default: the embedded encoder. A memory that is open has its own.
-        llm, model_budget, on_demand: Likewise, the language model for all that one can do, and how much it is asked, as
-            for `EpicMemory`: a chat model, a LanguageModel of epic_memory or the name of one, "ollama:qwen3:4b".
+        llm: Likewise, the language model for all that one can do: a chat model, a LanguageModel of epic_memory or the
+            name of one, "ollama:qwen3:4b".
+        settings: Likewise, the memory's settings.
         k: How many documents, at least 1; before them come up to three facts of the user that fit the query
             (`MemoryFacts.add`), as documents with `epic_tier` "fact", whether or not they are among the k.
         guidance: "metadata" puts the instructions and the other guidance into flat `epic_*` metadata; "text" also
             changes each document's text to the form a model gets: its number, the guidance, the content.
-        steering: "signed", "paper" (Eq. 7-8) or "off"; None for the memory's own.
-        stance_policy: "prefer", "only_supports" or "any", as for `EpicMemory.search`.
-        min_score: The least relevance of a hit, as for `EpicMemory.search`: "auto" for the encoder's own floor, below
-            which nothing is returned; a cosine; or None, which always returns k.
+        options: How the memory is searched, as for `EpicMemory.search`: `SearchOptions(min_score=None)` always returns
+            k.
 
     Raises:
         ValidationError: if an argument is invalid.
@@ -188,22 +184,15 @@ class EpicRetriever(MemoryRetriever):
 
     memory: Any = Field(frozen=True)  # an EpicMemory once validated; Any, so that type checkers accept a name
     llm: Any = Field(default=None, frozen=True, repr=False)
-    model_budget: int | str | None = Field(default=None, frozen=True)
-    on_demand: str | float | None = Field(default=None, frozen=True)
+    settings: InstanceOf[Settings] | None = Field(default=None, frozen=True, repr=False)
 
-    _per_call: ClassVar[tuple[str, ...]] = (
-        "k", "filter", "namespace", "preferences", "steering", "stance_policy", "min_score",
-    )  # fmt: skip
+    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "namespace", "options", *OVERRIDES)
 
     @model_validator(mode="after")
     def _open(self) -> Self:
         """Open the file last: if another argument failed later, nobody could close it."""
         self._given = self.memory
-        self.__dict__["memory"] = memory_of(
-            self.memory,
-            self.embeddings,
-            {"llm": self.llm, "model_budget": self.model_budget, "on_demand": self.on_demand},
-        )
+        self.__dict__["memory"] = memory_of(self.memory, self.embeddings, self.llm, self.settings)
         return self
 
     @property

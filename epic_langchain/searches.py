@@ -12,7 +12,7 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from epic_langchain.documents import document_of, document_of_record
 from epic_langchain.filters import condition_of, filter_of
-from epic_memory import EpicMemory, Filter, Hit, Hits, Preference
+from epic_memory import EpicMemory, Filter, Hit, Hits, Preference, SearchOptions
 from epic_memory.collection import Collection, Condition, Matches
 from epic_memory.encoders.base import Embed
 from epic_memory.runtime.calls import Call
@@ -106,16 +106,20 @@ class MemorySource:
         where = filter_of(search.filter)
         if search.edges is not None:
             where = search.edges if where is None else where & search.edges
-        least = "auto" if search.edges is None else None
-        options: dict[str, Any] = {"filter": where, "namespace": self._namespace, "min_score": least}
+        options = SearchOptions(
+            min_score="auto" if search.edges is None else None,
+            preferences=search.preferences,
+            steering=search.steering,
+        )
         if search.ids is not None:
             hits = self._held(search.ids, where)
         elif search.query is None:
             vector = [] if search.vector is None else search.vector
-            hits = self._memory.search_vector(vector, search.k, **options)
+            hits = self._memory.search(vector, search.k, filter=where, namespace=self._namespace, options=options)
         else:
-            options |= {"preferences": search.preferences, "steering": search.steering}
-            hits = yield Call(self._memory.search, self._memory.asearch, search.query, search.k, **options)
+            memory = self._memory
+            how: dict[str, Any] = {"filter": where, "namespace": self._namespace, "options": options}
+            hits = yield Call(memory.search, memory.asearch, search.query, search.k, **how)
         vectors = hits.vectors
         if len(vectors) != len(hits):
             vectors = list((yield Embed(self._memory.encoder, [hit.item.text for hit in hits], "embedding")))

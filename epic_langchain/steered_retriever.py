@@ -96,6 +96,11 @@ class SteeredRetriever(OptionsRetriever):
     def _checked_preferences(cls, preferences: Any) -> Sequence[str | Preference]:
         return several_preferences(preferences)
 
+    @field_validator("min_score", mode="before")
+    @classmethod
+    def _checked_min_score(cls, min_score: object) -> MinScore:
+        return checked_min_score(min_score)
+
     @field_validator("overfetch", mode="before")
     @classmethod
     def _checked_overfetch(cls, overfetch: Any) -> int:

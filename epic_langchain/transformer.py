@@ -19,7 +19,7 @@ from epic_langchain.arguments import per_call, without_settings
 from epic_langchain.callbacks import atell_judge, tell_judge
 from epic_langchain.documents import checked_document, checked_documents, documents_of, several
 from epic_langchain.models import calling_with, encoder_of, verifier_of
-from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference
+from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference, Settings
 from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.threads import in_thread
@@ -110,11 +110,13 @@ class EpicDocumentTransformer(
         encoder = encoder_of(self.embeddings)
         self._prepared = PreparedForUsers(
             encoder=encoder,
-            verifier=verifier_of(self.llm, encoder, self.model_budget),
-            tau=self.tau,
-            keep_rate=self.keep_rate,
-            coarse=self.coarse,
-            fine=self.fine,
+            settings=Settings(
+                verifier=verifier_of(self.llm, encoder, self.model_budget),
+                tau=self.tau,
+                keep_rate=self.keep_rate,
+                coarse=self.coarse,
+                fine=self.fine,
+            ),
         )
         return self
 

@@ -45,8 +45,8 @@ class EpicGraphRetriever(EpicRetriever):
         extractor: Finds entities and facts in the passages that are added: an Extractor of epic_memory, or a model (an
             `LLM`, or a language model of epic_memory) that reads them; default: noun phrases, without a model. A
             GraphMemory has its own.
-        similarity_top_k, filters, preferences, guidance, steering, stance_policy, min_score: As for `EpicRetriever`.
-        callback_manager, object_map, objects, verbose: As for `EpicRetriever`.
+        similarity_top_k, filters, guidance, options, callback_manager, object_map, objects, verbose: As for
+            `EpicRetriever`.
         embed_model: For opening a file, as for `EpicRetriever`.
 
     Attributes:

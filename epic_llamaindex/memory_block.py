@@ -12,19 +12,19 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.memory.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores import MetadataFilters
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import ConfigDict, Field, InstanceOf, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
 from epic_learn import aadd_conversation
 from epic_learn.cues import only_asks
 from epic_llamaindex.filters import filter_of
 from epic_llamaindex.models import lm_of, memory_of
-from epic_memory import BuildReport, Filter, Hit
+from epic_memory import BuildReport, Filter, Hit, SearchOptions
 from epic_memory.context import documents_of_context, format_context, without_tags
 from epic_memory.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
 from epic_memory.lm import LanguageModel
-from epic_memory.memory import ModelOptions
 from epic_memory.runtime.batching import storable
+from epic_memory.settings import Settings
 from epic_memory.text.chunking import ConversationChunker
 from epic_memory.types import Hits, checked_text
 from epic_memory.types.modes import StancePolicy
@@ -99,7 +99,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             memory given by its file is opened with it, for all that a model can do (`EpicMemory.open(path, llm=...)`).
             Beside a memory that is open, which has its own, it reads the messages for proposals, too, one call for a
             few turns; a call that fails is logged.
-        model_budget, on_demand: For a memory given by its file, how much the model is asked, as for `EpicMemory`.
+        settings: Of a memory given by its file, as for `EpicMemory`.
         raise_errors: Whether an error on writing is raised instead of logged. The messages have left the buffer then.
         priority: If not everything fits, blocks with the lowest number are left out first; 0 is never left out.
         accept_short_term_memory: False only reads.
@@ -123,8 +123,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
     light: bool = False
     propose: Proposing = False
     llm: Any = Field(default=None, exclude=True, repr=False)
-    model_budget: int | str | None = None
-    on_demand: str | float | None = None
+    settings: InstanceOf[Settings] | None = Field(default=None, exclude=True, repr=False)
     raise_errors: bool = False
     priority: int = Field(default=1, ge=0)
 
@@ -149,8 +148,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         self._reader = None if opens else lm
         # Last, so that an invalid argument leaves no file open.
         self._given = self.memory
-        asked: ModelOptions = {"model_budget": self.model_budget, "on_demand": self.on_demand}
-        self.__dict__["memory"] = memory_of(self.memory, model={**asked, "llm": lm} if opens else asked)
+        self.__dict__["memory"] = memory_of(self.memory, llm=lm if opens else None, settings=self.settings)
         return self
 
     @override
@@ -186,11 +184,13 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             asked[-1],
             self.k,
             filter=condition,
-            stance_policy=self.stance_policy,
             namespace=self.namespace if namespace is None else namespace,
             # A hit's relevance to the steered topic is at least its cosine: the search drops no hit that the cutoff
             # keeps.
-            min_score="auto" if self.similarity_cutoff is None else self.similarity_cutoff,
+            options=SearchOptions(
+                stance_policy=self.stance_policy,
+                min_score="auto" if self.similarity_cutoff is None else self.similarity_cutoff,
+            ),
         )
         hits = self._near(found)
         # The same text from several sessions is returned once.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -26,7 +26,7 @@ from llama_index.core.schema import (
 from llama_index.core.storage.docstore import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
-from typing_extensions import Self, TypedDict, Unpack, override
+from typing_extensions import Self, TypedDict, override
 
 from epic_llamaindex.chat_engines import chat_engine
 from epic_llamaindex.events import search_event
@@ -38,23 +38,15 @@ from epic_memory.context import format_preferences, numbered_hits
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
-from epic_memory.memory import Options, OptionsWithModel
 from epic_memory.runtime.calls import Call
 from epic_memory.runtime.effects import Effects, arun, run
 from epic_memory.runtime.threads import in_thread
+from epic_memory.settings import Settings, checked_settings
 from epic_memory.types import checked_k, checked_text
-from epic_memory.types.modes import (
-    MinScore,
-    Mode,
-    StancePolicy,
-    checked_min_score,
-    checked_mode,
-    checked_stance_policy,
-)
+from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_memory.verification import Verifier
 from epic_plugins.copies import Copied, checked_file, lasting
-from epic_plugins.judging_memory import several_preferences
-from epic_plugins.wrong_arguments import check_known, explained
+from epic_plugins.wrong_arguments import explained
 
 dispatcher = get_dispatcher(__name__)
 
@@ -64,11 +56,8 @@ class RetrieverOptions(TypedDict, total=False):
 
     similarity_top_k: int
     filters: MetadataFilters | Filter | None
-    preferences: Iterable[str | Preference] | None
     guidance: Guidance
-    steering: Mode | None
-    stance_policy: StancePolicy
-    min_score: MinScore
+    options: SearchOptions
     embed_model: BaseEmbedding | Encoder | str | None
     callback_manager: CallbackManager | None
     object_map: dict[str, Any] | None
@@ -97,16 +86,12 @@ class EpicRetriever(Copied, BaseRetriever):
         similarity_top_k: How many nodes, at least 1; before them come up to three facts of the user that fit the query
             (`MemoryFacts.add`), as nodes with `epic_tier` "fact", whether or not they are among these.
         filters: LlamaIndex's MetadataFilters, or an `epic_memory.Filter`.
-        preferences: Which of the memory's preferences may steer and match; default: all.
         namespace: The namespace of another user in the same file.
         guidance: "metadata"; or "text": the text of a node is in the form for a model (its number, the guidance and the
             content), for query engines that pass on only the text; or "none": a node has the text and metadata it was
             added with, for a fusion with other retrievers over the same nodes.
-        steering: "signed", "paper" or "off"; default: the memory's own.
-        stance_policy: "prefer" ranks items that support a preference above items that conflict with it, "only_supports"
-            leaves out items that conflict, in part or whole, "any" ranks by similarity alone.
-        min_score: The least relevance of a hit, as for `EpicMemory.search`: "auto" for the encoder's own floor, below
-            which nothing is returned; a cosine; or None, which always returns `similarity_top_k`.
+        options: How the memory is searched, as for `EpicMemory.search`: `SearchOptions(min_score=None)` always returns
+            `similarity_top_k`.
         embed_model: For opening a file: a `BaseEmbedding`, an encoder of epic_memory or its name; default: the embedded
             encoder. A memory that is open has its own.
         callback_manager, verbose: As for `BaseRetriever`.
@@ -129,12 +114,9 @@ class EpicRetriever(Copied, BaseRetriever):
         *,
         similarity_top_k: int = 5,
         filters: MetadataFilters | Filter | None = None,
-        preferences: Iterable[str | Preference] | None = None,
         namespace: str | None = None,
         guidance: Guidance = "metadata",
-        steering: Mode | None = None,
-        stance_policy: StancePolicy = "prefer",
-        min_score: MinScore = "auto",
+        options: SearchOptions = SearchOptions(),
         embed_model: BaseEmbedding | Encoder | str | None = None,
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
@@ -147,11 +129,8 @@ class EpicRetriever(Copied, BaseRetriever):
         self._guidance = guidance
         self._options: dict[str, Any] = {
             "filter": filter_of(filters),
-            "preferences": None if preferences is None else several_preferences(preferences),
             "namespace": None if namespace is None else checked_text(namespace, "The namespace"),
-            "steering": None if steering is None else checked_mode(steering),
-            "stance_policy": checked_stance_policy(stance_policy),
-            "min_score": checked_min_score(min_score),
+            "options": checked_options(options),
         }
         self._leading = list(objects or ())
         self._index_ids = {node.node_id: node.index_id for node in self._leading}
@@ -185,13 +164,12 @@ class EpicRetriever(Copied, BaseRetriever):
         similarity_top_k: int = 5,
         filters: MetadataFilters | Filter | None = None,
         guidance: Guidance = "metadata",
-        stance_policy: StancePolicy = "prefer",
-        min_score: MinScore = "auto",
+        options: SearchOptions = SearchOptions(),
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
         objects: Sequence[IndexNode] | None = None,
         verbose: bool = False,
-        **options: Unpack[Options],
+        settings: Settings | None = None,
     ) -> Self:
         """Make or open a memory, offer it nodes, and return a retriever over it. `close()` closes it.
 
@@ -204,41 +182,33 @@ class EpicRetriever(Copied, BaseRetriever):
             embed_model: A `BaseEmbedding`, an encoder of epic_memory or its name; default: the embedded encoder.
             llm: Does all that a model can do for a memory: an `LLM`, a language model of epic_memory, or the name of
                 one ("ollama:qwen3:4b", "auto"); or a verifier of epic_memory, which verifies alone. Default: none.
-            similarity_top_k, filters, guidance, stance_policy, min_score, callback_manager, object_map, objects,
-                verbose: As for `EpicRetriever`.
-            **options: As for `EpicMemory`.
+            similarity_top_k, filters, guidance, options, callback_manager, object_map, objects, verbose: As for
+                `EpicRetriever`.
+            settings: Of the memory, as for `EpicMemory`.
 
         Raises:
             InvalidInputError: if an argument is invalid.
-            TypeError: for an unknown argument.
             EpicError: as `EpicMemory.open` and `EpicMemory.add` raise it.
         """
-        if "encoder" in options or "verifier" in options:
-            raise InvalidInputError(
-                "Give embed_model= and llm=, which also take an encoder and a verifier of epic_memory."
-            )
-        own = [*inspect.signature(EpicRetriever.from_defaults).parameters][:-1]
-        known = [*own, *(one for one in Options.__annotations__ if one not in ("encoder", "verifier"))]
-        check_known(f"{cls.__name__}.from_defaults", options, known)
         given = offered(documents, transformations, nodes, texts, docstore, index)
         items = [memory_item(one) if isinstance(one, BaseNode) else one for one in given]
         encoder = encoder_of(embed_model)
-        opening = cast("OptionsWithModel", {**options, "encoder": encoder})
+        how, lm = checked_settings(settings), None
         if isinstance(llm, Verifier) and not isinstance(llm, LLM):
-            opening["verifier"] = llm
+            how = replace(how, verifier=llm)
         elif llm is not None:
-            opening["llm"] = lm_of(llm)
-        made = (
-            EpicMemory(preferences or (), **opening) if path is None else EpicMemory.open(path, preferences, **opening)
-        )
+            lm = lm_of(llm)
+        if path is None:
+            made = EpicMemory(preferences or (), encoder=encoder, llm=lm, settings=how)
+        else:
+            made = EpicMemory.open(path, preferences, encoder=encoder, llm=lm, settings=how)
         try:
             retriever = cls(
                 made,
                 similarity_top_k=similarity_top_k,
                 filters=filters,
                 guidance=guidance,
-                stance_policy=stance_policy,
-                min_score=min_score,
+                options=options,
                 callback_manager=callback_manager,
                 object_map={**getattr(index, "_object_map", {}), **(object_map or {})},
                 objects=objects,
@@ -254,7 +224,7 @@ class EpicRetriever(Copied, BaseRetriever):
             made.close()
             raise
         retriever._closes = True
-        if path is not None and not options:  # the file alone would not say which options it is opened with
+        if path is not None and settings is None:  # the file alone would not say which settings it is opened with
             retriever._given, retriever._embed_model = path, embed_model
         return retriever
 

@@ -50,9 +50,9 @@ from epic_learn.cues import only_asks
 from epic_memory import BuildReport, EpicMemory, Preference
 from epic_memory.errors import InvalidInputError, NoPreferencesError
 from epic_memory.lm import LanguageModel
-from epic_memory.memory import ModelOptions
 from epic_memory.runtime.calls import Attempt, Call
 from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.settings import Settings
 from epic_memory.types import checked_k
 from epic_plugins.copies import Copied, checked_file, lasting
 from epic_plugins.metadata import PREFIX
@@ -128,7 +128,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             "ollama:qwen3:4b". A memory given by its file is opened with it, for all that a model can do
             (`EpicMemory.open(path, llm=...)`). Beside a memory that is open, which has its own, it reads the user's
             message for proposals, too, in one call a turn; a call that fails is logged.
-        model_budget, on_demand: For a memory given by its file, how much the model is asked, as for `EpicMemory`.
+        settings: Of a memory given by its file, as for `EpicMemory`.
         raise_errors: Whether an error on remembering ends the run. By default it is logged as a warning, and the user
             gets the answer. An error on retrieving, of a closed memory for example, is always raised.
         name: Tells several of these middlewares in one agent apart; default: the name of the class.
@@ -150,8 +150,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         remember_tools: bool = False,
         propose: Proposing = False,
         llm: Any = None,
-        model_budget: int | str | None = None,
-        on_demand: str | float | None = None,
+        settings: Settings | None = None,
         raise_errors: bool = False,
         name: str | None = None,
     ) -> None:
@@ -166,7 +165,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         self.llm = None if llm is None else lm_of(llm)
         # The memory's own reads as well, within its budget.
         self._reader: LanguageModel | None = None if opens else self.llm
-        self._model: ModelOptions = {"model_budget": model_budget, "on_demand": on_demand}
+        self._settings = settings
         self.raise_errors = raise_errors
         self._name = checked_name(type(self).__name__ if name is None else name)
         self._report: BuildReport | None = None
@@ -175,10 +174,10 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         # Last, so that an invalid argument leaves no file open.
         self._given = memory
         if callable(memory):
-            check_open(self._model)
+            check_open(None, settings)
             self.memory: EpicMemory | MemoryOf = memory
         else:
-            self.memory = memory_of(memory, model={**self._model, "llm": self.llm} if opens else self._model)
+            self.memory = memory_of(memory, llm=self.llm if opens else None, settings=settings)
 
     @property
     def name(self) -> str:
@@ -195,7 +194,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             "remember_tools": self.remember_tools,
             "propose": self.propose,
             "llm": self.llm,
-            **self._model,
+            "settings": self._settings,
             "raise_errors": self.raise_errors,
             "name": self._name,
         }

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -26,8 +27,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from epic_apps import local
 from epic_apps.client_model import ClientLM
 from epic_apps.mcp_sdk import Caller, ResourceError, Server, ToolError
-from epic_memory import EpicMemory, Hit, Item
+from epic_memory import EpicMemory, Hit, Item, Settings
 from epic_memory.context import without_tags
+from epic_memory.encoders import Encoder
 from epic_memory.errors import EpicError, InvalidInputError
 from epic_memory.text.chunking import WordChunker
 from epic_plugins.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
@@ -78,10 +80,10 @@ class UserMemory:
     Args:
         path: The memory's file, which has to exist.
         access: What an assistant may do.
-        namespace: The user that the server is started for.
         any_user: Whether a call may name another user of the file by `user_id`.
-        **options: Options of `EpicMemory.open`, such as `encoder`. `llm="client"` is the own model of the first client
-            that offers it (sampling); until then, and if none does, no model is asked.
+        encoder, settings: As for `EpicMemory.open`; the namespace is the user that the server is started for.
+        llm: Likewise; "client" is the own model of the first client that offers it (sampling): until then, and if none
+            does, no model is asked.
 
     Raises:
         InvalidInputError: for an unknown access, or a model whose answers could not be kept.
@@ -93,32 +95,36 @@ class UserMemory:
         path: str | Path,
         *,
         access: Access = "propose",
-        namespace: str = "default",
         any_user: bool = False,
-        **options: Any,
+        encoder: Encoder | str | None = None,
+        llm: Any = None,
+        settings: Settings = Settings(),
     ) -> None:
         if access not in get_args(Access):
             raise InvalidInputError(f"access must be one of {', '.join(get_args(Access))}, not {access!r}.")
-        if access == "read" and options.get("llm") is not None:
+        if access == "read" and llm is not None:
             raise InvalidInputError(
                 "Nothing that a model says could be kept: llm is not for a memory that is only read."
             )
         self.access = access
         self._any_user = any_user
-        place = Path(path).absolute()
-        self._open = partial(EpicMemory.open, place, must_exist=True, read_only=access == "read", chunker=WordChunker())
-        named = ("llm", "model_budget", "on_demand") if options.get("llm") == CLIENT else ()
-        self._of_client = {name: options.pop(name) for name in named if name in options}
+        self._place = Path(path).absolute()
+        chunker = WordChunker() if settings.chunker is None else settings.chunker
+        self._settings = replace(settings, must_exist=True, read_only=access == "read", chunker=chunker)
+        self._encoder = encoder
+        self.asks_client = llm == CLIENT
+        self._llm = None if self.asks_client else llm
         self._meeting = anyio.Lock()
         self._model: ClientLM | None = None
-        self._own = self._open(namespace=namespace, **options)
+        self._own = self._open(self._settings.namespace)
         self._opened = [self._own]
-        self._options = {**options, "encoder": self._own.encoder}
+        self._encoder = self._own.encoder
 
-    @property
-    def asks_client(self) -> bool:
-        """True if the model is to be the client's own."""
-        return bool(self._of_client)
+    def _open(self, namespace: str) -> EpicMemory:
+        settings = replace(self._settings, namespace=namespace)
+        if self._llm is None:
+            settings = replace(settings, model_budget=None, on_demand=None)
+        return EpicMemory.open(self._place, encoder=self._encoder, llm=self._llm, settings=settings)
 
     async def meet(self, caller: Caller) -> None:
         """Have the model of a client asked from now on, if it is the first that offers it."""
@@ -127,8 +133,8 @@ class UserMemory:
         async with self._meeting:
             if self._model is None:
                 model = ClientLM(caller)
-                self._options |= {**self._of_client, "llm": model}
-                own = partial(self._open, namespace=self._own.namespace, **self._options)
+                self._llm = model
+                own = partial(self._open, self._own.namespace)
                 # The other one is closed in the end: a call may be using it.
                 self._own = await anyio.to_thread.run_sync(own)
                 self._opened.append(self._own)
@@ -150,7 +156,7 @@ class UserMemory:
         known = await anyio.to_thread.run_sync(lambda: self._own.file.namespaces)
         if user_id not in known and self.access != "write":
             raise InvalidInputError("The memory has no such user.")
-        memory = await anyio.to_thread.run_sync(partial(self._open, namespace=user_id, **self._options))
+        memory = await anyio.to_thread.run_sync(partial(self._open, user_id))
         try:
             yield memory
         finally:

@@ -389,12 +389,13 @@ def own(
 ) -> None:
     """Look at a memory of your own: what its questions find, what is never used, what answers follow."""
     from epic_eval.own import follow, look, read_questions
-    from epic_memory import EpicMemory
+    from epic_memory import EpicMemory, Settings
 
     lm = model.lm()
     if lm is not None and out is None:
         raise InvalidInputError("--out FOLDER is where the model's answers are kept, so that none is asked for twice.")
-    with EpicMemory.open(memory, encoder=encoder, namespace=namespace, must_exist=True, read_only=True) as opened:
+    settings = Settings(namespace=namespace, must_exist=True, read_only=True)
+    with EpicMemory.open(memory, encoder=encoder, settings=settings) as opened:
         found = look(opened, read_questions(questions, list(opened.preferences.aspects())), k)
     parts = found.parts()
     if lm is not None and out is not None:

@@ -41,10 +41,10 @@ def encode(texts: Sequence[str]) -> list[list[float]]:
 
 
 class _Epic:
-    def __init__(self, folder: Path, **options: Any) -> None:
-        from epic_memory import EpicMemory
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        from epic_memory import EpicMemory, Settings
 
-        self.memory = EpicMemory.open(folder / "me.epic", **options)
+        self.memory = EpicMemory.open(folder / "me.epic", settings=Settings(**settings))
 
     def add(self, texts: Sequence[str]) -> None:
         self.memory.add(texts)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_memory import EpicMemory, Hit
+from epic_memory import EpicMemory, Hit, SearchOptions
 from epic_memory.encoders import Encoder, embed
 from epic_memory.text.tagging import KINDS, PREFIX, Tagger, tag_metadata
 from epic_memory.types import FloatArray
 
-PAPER_SEARCH: Mapping[str, Any] = {"steering": "off", "stance_policy": "any", "min_score": None}
+PAPER_SEARCH = SearchOptions(steering="off", stance_policy="any", min_score=None)
 """Options of the search behind the published rule: by cosine alone, whatever it is."""
 
 
@@ -39,7 +39,13 @@ class TagRanking:
     share: float = 0.05
 
     def search(
-        self, memory: EpicMemory, tagger: Tagger, encoder: Encoder, query: str, k: int, **options: Any
+        self,
+        memory: EpicMemory,
+        tagger: Tagger,
+        encoder: Encoder,
+        query: str,
+        k: int,
+        options: SearchOptions = SearchOptions(),
     ) -> list[Hit]:
         """Search a memory whose items have tags, and return the k best hits with their scores by tags.
 
@@ -51,7 +57,7 @@ class TagRanking:
             k: At least 1.
             options: Of `EpicMemory.search`; the published rule has its own.
         """
-        hits = memory.search(query, self.fetched, **(PAPER_SEARCH if self.paper else options))
+        hits = memory.search(query, self.fetched, options=PAPER_SEARCH if self.paper else options)
         (tags,) = tagger.tag([query])
         of_query = _compared(tag_metadata(tags or {}))
         matches = self._matches(encoder, of_query, [_compared(hit.item.metadata) for hit in hits])

@@ -5,50 +5,28 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypedDict
-
-from typing_extensions import Unpack
+from typing import Any
 
 from epic_graph.extraction.base import Extractor, PhraseExtractor, checked_extractor, entity_key
 from epic_graph.ingest import Work, grow
 from epic_graph.loaded import LoadedGraph
 from epic_graph.reports import GraphReport, Neighbour
 from epic_graph.search import GraphHits, Reader, Walk, search
-from epic_memory.context import ALLOWANCE, format_context, told_in_context
+from epic_memory.context import ALLOWANCE, context_of
+from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError, UnknownEntityError
 from epic_memory.filters import Filter
-from epic_memory.memory import EpicMemory, Options
-from epic_memory.pipeline.search import Keys, checked_search
+from epic_memory.memory import EpicMemory
+from epic_memory.pipeline.search import checked_search
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.runtime.progress import Progress
+from epic_memory.settings import Settings, checked_settings
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types import BuildReport, Item, Preference, checked_text
-from epic_memory.types.modes import MinScore, Mode, StancePolicy
-from epic_memory.types.results import Chooser
-
-
-class OpenOptions(Options, total=False):
-    """The keyword arguments of `EpicMemory.open`."""
-
-    sync: bool
-    reencode: bool
-    must_exist: bool
-    read_only: bool
-
-
-class SearchOptions(TypedDict, total=False):
-    """The keyword arguments of `GraphMemory.search`."""
-
-    filter: Filter | None
-    steering: Mode | None
-    preferences: Iterable[str | Preference] | None
-    stance_policy: StancePolicy
-    keys: Keys
-    min_score: MinScore
-    chooser: Chooser | None
+from epic_memory.types.search_options import SearchOptions
 
 
 class GraphMemory:
@@ -59,19 +37,20 @@ class GraphMemory:
         for hit in graph.search("What can I bake for the man who turns forty?"):
             print(hit.score, hit.item.text)
 
-    A memory decides what is kept, and for which preferences: `graph.memory` is a full `EpicMemory`. `coarse=False`,
-    `fine=False` and `steering="off"` switch its three stages off one by one; without the first two everything is kept,
-    and no preferences are needed. The graph is in the same file, and follows all changes to the memory's items.
+    A memory decides what is kept, and for which preferences: `graph.memory` is a full `EpicMemory`.
+    `Settings(coarse=False)`, `fine=False` and `steering="off"` switch its three stages off one by one; without the
+    first two everything is kept, and no preferences are needed. The graph is in the same file, and follows all changes
+    to the memory's items.
 
     Args:
         preferences: The user's preferences.
-        memory: An existing memory, instead of `preferences` and options.
+        memory: An existing memory, instead of `preferences`, `encoder`, `llm` and `settings`.
         extractor: Finds entities and facts in passages: by default a `PhraseExtractor`, which needs no model; or an
             `LMExtractor`.
         synonymy: The cosine from which two entities' names are synonyms, in (0, 1]; None for no such edges.
         damping: The probability that the walk goes on along an edge instead of restarting, in [0, 1).
         passage_weight: The weight of the passage nearest to the query as a start of the walk; an entity's is at most 1.
-        **options: As for `EpicMemory`.
+        encoder, llm, settings: As for `EpicMemory`.
 
     Raises:
         InvalidInputError: if an argument is invalid.
@@ -87,15 +66,19 @@ class GraphMemory:
         synonymy: float | None = 0.8,
         damping: float = 0.5,
         passage_weight: float = 0.05,
-        **options: Unpack[Options],
+        encoder: Encoder | str | None = None,
+        llm: Any = None,
+        settings: Settings | None = None,
     ) -> None:
         self.extractor, self._synonymy, self._walk = _checked(extractor, synonymy, damping, passage_weight)
         if memory is None:
-            memory = EpicMemory(preferences, **options)
+            memory = EpicMemory(preferences, encoder=encoder, llm=llm, settings=checked_settings(settings))
         elif not isinstance(memory, EpicMemory):
             raise InvalidInputError(f"memory must be an EpicMemory, not a {type(memory).__name__}.")
-        elif options or preferences != ():
-            raise InvalidInputError("With memory=, preferences and options are the memory's own: give them to it.")
+        elif preferences != () or not (encoder is llm is settings is None):
+            raise InvalidInputError(
+                "With memory=, preferences, encoder, llm and settings are the memory's own: give them to it."
+            )
         self.memory = memory
         self._phrases = PhraseExtractor()
         self._reader = Reader(memory.encoder)
@@ -115,14 +98,17 @@ class GraphMemory:
         synonymy: float | None = 0.8,
         damping: float = 0.5,
         passage_weight: float = 0.05,
-        **options: Unpack[OpenOptions],
+        encoder: Encoder | str | None = None,
+        llm: Any = None,
+        settings: Settings | None = None,
+        sync: bool = False,
     ) -> GraphMemory:
         """Open the graph memory in a file, or make it. Use it in a `with`, or `close()` it.
 
         A memory's file without a graph gets one: `update()` adds the items that it holds.
 
         Args:
-            path, preferences, **options: As for `EpicMemory.open`.
+            path, preferences, encoder, llm, settings, sync: As for `EpicMemory.open`.
             extractor, synonymy, damping, passage_weight: As for `GraphMemory`.
 
         Raises:
@@ -130,7 +116,7 @@ class GraphMemory:
         """
         # First, so that an invalid argument leaves no file behind.
         _checked(extractor, synonymy, damping, passage_weight)
-        memory = EpicMemory.open(path, preferences, **options)
+        memory = EpicMemory.open(path, preferences, encoder=encoder, llm=llm, settings=settings, sync=sync)
         try:
             return cls(
                 memory=memory,
@@ -247,14 +233,21 @@ class GraphMemory:
 
     # retrieving
 
-    def search(self, query: str, k: int = 5, **options: Unpack[SearchOptions]) -> GraphHits:
+    def search(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        options: SearchOptions = SearchOptions(),
+    ) -> GraphHits:
         """Return the k passages that a walk from the query visits most, under the user's preferences.
 
         Args:
-            query, k, filter, steering, preferences, stance_policy: As for `EpicMemory.search`.
-            keys, min_score: As for `EpicMemory.search`; a query that names an entity always counts as relevant.
-            chooser: As for `EpicMemory.search`, such as `Adaptive(policy=GraphSelection.shipped())` of `epic_rerank`.
-                Scores are those of the walk.
+            query, k, filter: As for `EpicMemory.search`.
+            options: Likewise. A query that names an entity always counts as relevant, whatever `min_score` is; a
+                `chooser` such as `Adaptive(policy=GraphSelection.shipped())` of `epic_rerank` chooses by the walk's
+                scores.
 
         Returns:
             Hits, best first. A score is the passage's share of the walk, with 1 for the most visited passage, times a
@@ -267,52 +260,48 @@ class GraphMemory:
             UnknownPreferenceError: for a preference that the memory does not have.
         """
         clock = Clock()
-        return run(self._searching(query, k, clock, **options), clock)
+        return run(self._searching(query, k, filter, options, clock), clock)
 
-    async def asearch(self, query: str, k: int = 5, **options: Unpack[SearchOptions]) -> GraphHits:
-        """Do the same as `search` without blocking the event loop."""
-        clock = Clock()
-        return await arun(self._searching(query, k, clock, **options), clock)
-
-    def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
-        """Return the context for a model, as `EpicMemory.context` does, from this graph's `search`."""
-        told, options = told_in_context(options)
-        found, every = self.search(query, k, **options), "min_score" in options
-        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
-
-    async def acontext(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
-        """Do the same as `context` without blocking the event loop."""
-        told, options = told_in_context(options)
-        found, every = await self.asearch(query, k, **options), "min_score" in options
-        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
-
-    def _searching(
+    async def asearch(
         self,
         query: str,
-        k: int,
-        clock: Clock,
+        k: int = 5,
         *,
         filter: Filter | None = None,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        stance_policy: StancePolicy = "prefer",
-        keys: Keys = "both",
-        min_score: MinScore = "auto",
-        chooser: Chooser | None = None,
+        options: SearchOptions = SearchOptions(),
+    ) -> GraphHits:
+        """Do the same as `search` without blocking the event loop."""
+        clock = Clock()
+        return await arun(self._searching(query, k, filter, options, clock), clock)
+
+    def context(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        options: SearchOptions = SearchOptions(),
+        allowance: int = ALLOWANCE,
+    ) -> str:
+        """Return the context for a model, as `EpicMemory.context` does, from this graph's `search`."""
+        return context_of(self.search(query, k, filter=filter, options=options), options, allowance)
+
+    async def acontext(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        options: SearchOptions = SearchOptions(),
+        allowance: int = ALLOWANCE,
+    ) -> str:
+        """Do the same as `context` without blocking the event loop."""
+        return context_of(await self.asearch(query, k, filter=filter, options=options), options, allowance)
+
+    def _searching(
+        self, query: str, k: int, filter: Filter | None, options: SearchOptions, clock: Clock
     ) -> Effects[GraphHits]:
-        asked = checked_search(
-            self._session,
-            query,
-            k,
-            filter=filter,
-            steering=steering,
-            preferences=preferences,
-            stance_policy=stance_policy,
-            namespace=None,
-            keys=keys,
-            min_score=min_score,
-            chooser=chooser,
-        )
+        asked = checked_search(self._session, query, k, filter=filter, options=options)
         if self._reader.encoder is not self._session.encoder:
             self._reader = Reader(self._session.encoder)
         return search(self._session, self._looked, self._phrases, self._reader, self._walk, asked, clock)

@@ -179,15 +179,15 @@ def _walked(
 ) -> Visited:
     started = time.perf_counter()
     space = session.space(asked.namespace)
-    positions = None if asked.preferences is None else space.positions(asked.preferences)
+    positions = None if asked.options.preferences is None else space.positions(asked.options.preferences)
     steered = session.steering_of(space, asked.mode).steer_for_index(vector, only=positions, kind=asked.kind)
     started = clock.add("steering", started)
-    allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
+    allowed = space.allowed(asked.filter, positions, supporting=asked.options.stance_policy == "only_supports")
     near, cosines = _near(session, space, replace(asked, k=max(asked.k, _STARTS)), steered.vector, allowed)
     started = clock.add("index", started)
     passages = _passage_seeds(space, near[:_STARTS], walk.passage_weight)
     ids, shares = held.network.pagerank(seeds, passages, damping=walk.damping)
-    scores_texts = asked.mode == "signed" and bool(space.preferences) and asked.stance_policy != "any"
+    scores_texts = asked.mode == "signed" and bool(space.preferences) and asked.options.stance_policy != "any"
     count = _fetched(asked)
     count = max(count, _SCORED) if scores_texts else count
     best = _best(space, replace(asked, k=count), steered.vector, near, cosines, allowed, ids, shares)
@@ -219,17 +219,18 @@ def _near(
 
     A passage is found by its text and by its instructions, as in a memory's search.
     """
-    if asked.keys == "instruction":
+    if asked.options.keys == "instruction":
         return best_entries(space, asked, vector, allowed)
     items = None if allowed is None else frozenset(space.item_of[row] for row in allowed.tolist())
     found = finding.candidates(space, asked.words, vector, asked.k, entries_allowed=allowed, items_allowed=items)
     rows_of = _allowed_rows(space, allowed)
+    prefers = asked.options.stance_policy == "prefer"
     cosines: dict[int, float] = {}
     near: list[tuple[int, float]] = []
     for item, topic in zip(found.rows, found.topics.tolist(), strict=True):
         if rows := rows_of(item):
             row = _spoken_for(space, rows, vector, cosines)
-            near.append((row, topic - (penalties()[space.stance_of[row]] if asked.stance_policy == "prefer" else 0.0)))
+            near.append((row, topic - (penalties()[space.stance_of[row]] if prefers else 0.0)))
     near.sort(key=lambda pair: -pair[1])
     return near[: asked.k], cosines
 
@@ -247,8 +248,8 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
     best = _yielding(space, asked, visited, best)[: _fetched(asked)]
     hits = hits_at(session.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
     vectors, shown = [space.index.vector(row) for row, _ in best], None
-    if asked.chooser is not None:
-        shown = asked.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
+    if asked.options.chooser is not None:
+        shown = asked.options.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
         best, hits, vectors = shown.chosen(best, hits, vectors)
     facts = facts_by_text(session, space, asked, steered.query)
     clock.add("index", started)
@@ -270,7 +271,7 @@ def _yielding(
     space: Namespace, asked: Search, visited: Visited, best: list[tuple[int, float]]
 ) -> list[tuple[int, float]]:
     """Return passages with those that conflict with a preference below others that answer, as in a memory."""
-    if asked.stance_policy == "any" or recalls(asked.kind) or not best:
+    if asked.options.stance_policy == "any" or recalls(asked.kind) or not best:
         return best
     items = [space.item_of[row] for row, _ in best]
     verdicts = Verdicts.of([space.stances(item) for item in items], visited.preferences, {})
@@ -282,7 +283,7 @@ def _yielding(
 
 
 def _fetched(asked: Search) -> int:
-    return asked.k if asked.chooser is None else max(asked.k, asked.chooser.candidates)
+    return asked.k if asked.options.chooser is None else max(asked.k, asked.options.chooser.candidates)
 
 
 def _passage_seeds(space: Namespace, best: Sequence[tuple[int, float]], weight: float) -> dict[int, float]:
@@ -320,9 +321,8 @@ def _best(
             break  # no later passage can score higher
         if rows := rows_of(item):
             row = _spoken_for(space, rows, vector, cosines)
-            score = share * (
-                GraphWeights.shipped().left[space.stance_of[row].value] if asked.stance_policy == "prefer" else 1.0
-            )
+            left = GraphWeights.shipped().left[space.stance_of[row].value]
+            score = share * (left if asked.options.stance_policy == "prefer" else 1.0)
             found.append((row, score))
             insort(scores, score)
             items.add(item)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from epic_memory.filters import Filter
     from epic_memory.memory import EpicMemory
     from epic_memory.retention.policies import ByValue
+    from epic_memory.settings import Settings
     from epic_memory.steering.query_steering import QuerySteering
     from epic_memory.types import (
         Alignment,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     )
     from epic_memory.types.preferences import Aspects, Expansion
     from epic_memory.types.reports import NotKept
+    from epic_memory.types.search_options import SearchOptions
 
 __version__ = "0.1.0"
 
@@ -46,6 +48,8 @@ __all__ = [
     "NotKept",
     "Preference",
     "QuerySteering",
+    "SearchOptions",
+    "Settings",
     "Stance",
     "Verdict",
 ]
@@ -60,6 +64,8 @@ _MODULES = {
     "EpicMemory": "memory",
     "Filter": "filters",
     "QuerySteering": "steering",
+    "SearchOptions": "types.search_options",
+    "Settings": "settings",
 }
 
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from numbers import Real
-from typing import Any, Literal, TypeAlias, get_args
+from typing import get_args
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.types import Hit, Hits, MemoryEntry, Preference, Stance
+from epic_memory.types.search_options import Opening, SearchOptions
 from epic_memory.types.validation import one_of
 from epic_memory.types.weights import StageWeights
 from epic_memory.verification.wording import is_worded
 
-TellPreferences: TypeAlias = Literal["matter", "all", "none"]
-"""Which preferences a context opens with: those that matter to the query, all of the user's, or none, as in the paper.
-"""
 MATTERING = "The user's preferences, the most relevant first:"
 """Heading of the preferences."""
 KNOWN = "What is known of the user:"
@@ -63,7 +61,7 @@ class ContextWeights(StageWeights):
 def format_context(
     hits: Iterable[Hit],
     *,
-    preferences: TellPreferences = "matter",
+    preferences: Opening = "matter",
     allowance: int = ALLOWANCE,
     every_hit: bool = False,
 ) -> str:
@@ -93,6 +91,12 @@ def format_context(
     return join_context([opening, *(format_hit(number, hit) for number, hit in numbered)])
 
 
+def context_of(hits: Hits, options: SearchOptions, allowance: int = ALLOWANCE) -> str:
+    """Format the context of a search with these options; a `min_score` that was asked for keeps every hit."""
+    every = options.min_score != "auto"
+    return format_context(hits, preferences=options.opening, allowance=allowance, every_hit=every)
+
+
 def numbered_hits(hits: Iterable[Hit]) -> list[tuple[int, Hit]]:
     """Return hits in the order of a context: first the facts of the user that are relevant, numbered 0 and whether or
     not they are among the hits, then the others, numbered from 1.
@@ -119,15 +123,13 @@ def join_context(parts: Iterable[str]) -> str:
     return "\n\n".join(joined)
 
 
-def format_preferences(
-    hits: Iterable[Hit], *, preferences: TellPreferences = "matter", allowance: int = ALLOWANCE
-) -> str:
+def format_preferences(hits: Iterable[Hit], *, preferences: Opening = "matter", allowance: int = ALLOWANCE) -> str:
     """Format the opening of a context, one line for each preference; return an empty text if there is none to list.
 
     Raises:
         InvalidInputError: for an unknown value of `preferences`.
     """
-    one_of("preferences of a context", preferences, get_args(TellPreferences))
+    one_of("preferences of a context", preferences, get_args(Opening))
     if preferences == "none" or not isinstance(hits, Hits):
         return ""
     chosen = [one for one, _ in hits.matters] if preferences == "all" else those_that_matter(hits.matters, allowance)
@@ -160,17 +162,6 @@ def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: in
         if chance >= max(weights.least_chance, weights.least_share * matters[0][1]):
             chosen.append(preference)
     return chosen
-
-
-def told_in_context(options: Mapping[str, Any]) -> tuple[TellPreferences, dict[str, Any]]:
-    """Split options into the preferences that the context opens with and the options of the search.
-
-    Both have an option called `preferences`; the values "matter", "all" and "none" are meant for the context.
-    """
-    given = options.get("preferences")
-    if isinstance(given, str) and given in get_args(TellPreferences):
-        return given, {name: value for name, value in options.items() if name != "preferences"}  # type: ignore[return-value]
-    return "matter", dict(options)
 
 
 def _one_line(text: str) -> str:

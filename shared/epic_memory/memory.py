@@ -7,15 +7,13 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from numbers import Integral
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from typing_extensions import Unpack
-
-from epic_memory.context import ALLOWANCE, format_context, told_in_context
+from epic_memory.context import ALLOWANCE, context_of
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.encoders.base import checked_vector
 from epic_memory.encoders.by_name import bundled_encoder_of
@@ -26,43 +24,26 @@ from epic_memory.groups.file import MemoryFile
 from epic_memory.groups.preferences import MemoryPreferences
 from epic_memory.pipeline.adding import OnBatch, aadd_items, add_items
 from epic_memory.pipeline.aspects import (
-    Expanding,
-    Reading,
-    checked_expander,
     checked_expanding,
     checked_reading,
 )
 from epic_memory.pipeline.explain import explain, stats
 from epic_memory.pipeline.export import read_export
-from epic_memory.pipeline.fallback import checked_fallback
 from epic_memory.pipeline.forget import forget
 from epic_memory.pipeline.ingest import retry
 from epic_memory.pipeline.judge import JUDGED_AT_ONCE, judge_batch
-from epic_memory.pipeline.on_demand import checked_on_demand
-from epic_memory.pipeline.opening import found_namespace, hold_to, take_over, take_up
+from epic_memory.pipeline.opening import found_namespace, take_over, take_up
 from epic_memory.pipeline.reporting import areported, checked_report, reported, timed
-from epic_memory.pipeline.search import (
-    BY_VECTOR,
-    Keys,
-    checked_filter,
-    checked_search,
-    search,
-    search_vector,
-)
+from epic_memory.pipeline.search import BY_VECTOR, checked_filter, checked_search, is_vector, search, search_vector
 from epic_memory.pipeline.session import Session
-from epic_memory.pipeline.tags import checked_tagger
-from epic_memory.retention.budget import checked_budget, checked_reserve
-from epic_memory.retention.policies import ByValue, RetentionPolicy, checked_policy
 from epic_memory.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
-from epic_memory.runtime.effects import Clock, arun, run
+from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.runtime.optional import optional
 from epic_memory.runtime.progress import Progress
 from epic_memory.runtime.threads import in_thread
-from epic_memory.settings import asked_model
+from epic_memory.settings import Settings, check_no_file, checked_settings, session_of
 from epic_memory.storage.sqlite.files import encoder_in
 from epic_memory.storage.store import Store
-from epic_memory.text.chunking import Chunker
-from epic_memory.text.tagging import Tagger
 from epic_memory.types import (
     BuildReport,
     Explanation,
@@ -73,61 +54,14 @@ from epic_memory.types import (
     Stats,
     checked_text,
 )
-from epic_memory.types.modes import MinScore, Mode, StancePolicy, checked_mode
-from epic_memory.types.results import Chooser
-from epic_memory.types.validation import checked_ids, checked_keep_rate, checked_tau
+from epic_memory.types.search_options import SearchOptions, checked_options
+from epic_memory.types.validation import checked_ids
 from epic_memory.types.verdicts import Judged
 from epic_memory.verification import Verifier
-from epic_memory.verification.base import base_verifier
 from epic_memory.verification.embedded import verifier_of
 
 if TYPE_CHECKING:
     from epic_learn.memory_proposals import MemoryProposals
-    from epic_memory.lm.base import LanguageModel
-
-
-class Options(TypedDict, total=False):
-    """The keyword arguments of `EpicMemory`, as `EpicMemory.open` takes them too."""
-
-    encoder: Encoder | str | None
-    verifier: Verifier | str | None
-    tau: float | None
-    keep_rate: float | None
-    coarse_recall: float | None
-    on_demand: str | float | None
-    steering: Mode
-    chunker: Chunker | None
-    fallback: Any
-    namespace: str
-    coarse: bool
-    fine: bool
-    verdict_cache: int
-    retry_queue: int
-    ledger: int | None
-    not_kept: int | None
-    budget: int | str | None
-    reserve: int | str | None
-    retention: RetentionPolicy | None
-    floor: int
-    aspects: Reading
-    expansions: Expanding
-    expander: LanguageModel | str | None
-    tagger: Tagger | None
-    model_budget: int | str | None
-
-
-class OptionsWithModel(Options, total=False):
-    """The same with the language model, which the plugins take in forms of their own."""
-
-    llm: Any
-
-
-class ModelOptions(TypedDict, total=False):
-    """Those that say which language model is asked, and how much."""
-
-    llm: Any
-    model_budget: int | str | None
-    on_demand: str | float | None
 
 
 class EpicMemory:
@@ -150,155 +84,29 @@ class EpicMemory:
             filter and what questions find, tells what a new fact changes, and reads conversations and forms. A name
             (`lm_of`): "ollama:qwen3:4b", "openai:MODEL@http://localhost:8000/v1", "llama.cpp:model.gguf", "auto" for
             whatever answers on this machine; or a model of LangChain or LlamaIndex. Default: none is asked.
-        model_budget: How much `llm` may be asked a day: a number of calls, or text like "50000 tokens". What is left
-            over is undecided and waits for `retry`. The file counts.
-        verifier: Fine verification; a name such as "ollama:qwen3:4b" is an `LMVerifier` with that model (`lm_of`).
-            Default: `EmbeddedVerifier(encoder)`.
-        tau: The coarse filter's threshold, a cosine; default: the one that belongs to the encoder.
-        keep_rate: Instead of tau, the share of the first items that shall pass, in (0, 1]; resolved to a
-            tau once and stored.
-        coarse_recall: Where a language model judges, which share of what matters is to pass the coarse filter, as
-            measured for the encoder, in (0, 1); None for the encoder's own tau.
-        on_demand: Where a language model judges, what becomes of texts that a question finds and that nobody has judged
-            under the preferences that matter to it: they are judged in the "background", for later answers; or within a
-            time such as "300 ms", which the answer waits; or not ("off"). Default: in the background with `llm`.
-        steering: "signed", "paper" (Eq. 7-8) or "off"; `search` can override it.
-        chunker: Cuts each item before the coarse filter; default: an item is one chunk.
-        fallback: Asked when the memory holds nothing relevant to a query: a callable `(query, k)`, or an object with
-            `search(query, k)`.
-        namespace: Whose memory this is; nothing of another namespace is seen.
-        coarse, fine: Switch a stage off, for ablations.
-        verdict_cache: How many verdicts of a language model are kept, so that the same text under the same
-            preference is not asked about again; 0 keeps none.
-        retry_queue: How many undecided items may wait; a call that would add more stops with an error.
-        ledger: How many discarded items are remembered, so that they are skipped when they come again; 0 for none.
-            Default: a twentieth of the file, less in a small one, 200 at least.
-        not_kept: How many discarded items are kept on record, as a sample, and how many evicted ones. Default: as many
-            as fit into a hundredth of the file each, 4 at least.
-        budget: Bytes that the file never exceeds: a number, or text like "1 MB"; while a call writes, its journal may
-            stand beside it. The file remembers the budget; "unlimited" lifts it. The other limits are lowered to what
-            fits.
-        reserve: The file size up to which discarded items stay in the light tier, by their text only, the best first: a
-            number of bytes, or text like "1 MB", the default. The tier gives way to what is kept, is searched with it,
-            and is compared with every new preference. 0 means no light tier, as in the paper. The file remembers it.
-        retention: What goes first when the budget is reached: a `RetentionPolicy`; default `ByValue()`.
-        floor: How many entries each preference keeps at least, within half of the budget.
-        aspects: What reads a new preference's likes and dislikes, once: the verifier's language model ("model"), which
-            takes one call, or a parser ("parser"); "auto" is the model if there is one. `opening_report` tells how it
-            went with those given here. Calls made here block: within an event loop, make the memory in a thread, or
-            add preferences by `aadd_preference`.
-        expansions: Who says, once, what a new preference means in practice: questions for which it matters, what
-            follows it and what breaks it. "model" is the verifier's language model, in the same call that reads the
-            aspects; "bundled" borrows from a library that comes with the package, and asks no model; "off" does
-            without. "auto" is the model if there is one, else the library; with `aspects="parser"` the model is not
-            asked.
-        expander: A language model that reads and expands preferences in place of the verifier's, such as
-            `OllamaLM("qwen3:4b")` beside the embedded verifier.
-        tagger: Gives tags to items, as metadata `tags_topics`, `tags_entities`, `tags_kind`, `tags_intent` and
-            `tags_preferences`, for filters: `epic_graph.PhraseTagger()`, `LMTagger(lm)`.
+        settings: All else: whose memory it is, what it filters by, what it keeps, how large it gets.
 
     Raises:
         InvalidInputError: if an argument is invalid.
         DuplicatePreferenceError: if a preference is given twice.
     """
 
+    _session: Session
+    _settings: Settings
+
     def __init__(
         self,
         preferences: Iterable[str | Preference] = (),
         *,
         encoder: Encoder | str | None = None,
-        verifier: Verifier | str | None = None,
-        tau: float | None = None,
-        keep_rate: float | None = None,
-        coarse_recall: float | None = 0.9,
-        on_demand: str | float | None = None,
-        steering: Mode = "signed",
-        chunker: Chunker | None = None,
-        fallback: Any = None,
-        namespace: str = "default",
-        coarse: bool = True,
-        fine: bool = True,
-        verdict_cache: int = 50_000,
-        retry_queue: int = 10_000,
-        ledger: int | None = None,
-        not_kept: int | None = None,
-        budget: int | str | None = None,
-        reserve: int | str | None = None,
-        retention: RetentionPolicy | None = None,
-        floor: int = 3,
-        aspects: Reading = "auto",
-        expansions: Expanding = "auto",
-        expander: LanguageModel | str | None = None,
-        tagger: Tagger | None = None,
         llm: Any = None,
-        model_budget: int | str | None = None,
-        _store: Callable[[], Store] | None = None,
+        settings: Settings = Settings(),
     ) -> None:
-        if tau is not None and keep_rate is not None:
-            raise InvalidInputError("Give tau or keep_rate, not both.")
-        if keep_rate is not None:
-            checked_keep_rate(keep_rate)
-        if coarse_recall is not None:
-            checked_keep_rate(coarse_recall, "coarse_recall")
-        waits = checked_on_demand(("off" if llm is None else "background") if on_demand is None else on_demand)
-        checked_text(namespace, "The namespace")
-        limits = {
-            "verdict_cache": verdict_cache,
-            "retry_queue": retry_queue,
-            "ledger": 0 if ledger is None else ledger,
-            "not_kept": 0 if not_kept is None else not_kept,
-            "floor": floor,
-        }
-        for limit, value in limits.items():
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
-                raise InvalidInputError(f"{limit} must be a whole number of at least 0, not {value!r}.")
-        mode, given = checked_mode(steering), unique_preferences(preferences)
-        octets, light = checked_budget(budget), checked_reserve(reserve)
-        own_tau, fallback = None if tau is None else checked_tau(tau), checked_fallback(fallback)
-        encoder = encoder_of(encoder)
-        lm, allowed = asked_model(llm, model_budget)
-        verifier = verifier_of(verifier, encoder, lm)
-        for name, part, method in (
-            ("verifier", verifier, "verify"),
-            ("chunker", chunker, "chunks"),
-        ):
-            if part is not None:
-                checked_part(name, part, method)
-        if retention is not None:
-            checked_policy(retention)
-        reader = checked_expander(expander if base_verifier(verifier).aspect_reader or expander is not None else lm)
-        self._session = Session(
-            encoder=encoder,
-            verifier=verifier,
-            aspects=checked_reading(aspects, verifier, reader),
-            expansions=checked_expanding(expansions, verifier, reader),
-            expander=reader,
-            steering=mode,
-            chunker=chunker,
-            fallback=fallback,
-            tagger=checked_tagger(tagger),
-            namespace=namespace,
-            coarse=coarse,
-            fine=fine,
-            keep_rate=keep_rate,
-            own_tau=own_tau,
-            coarse_recall=coarse_recall,
-            on_demand=waits,
-            lm=lm,
-            model_budget=allowed,
-            retry_queue=int(retry_queue),
-            retention=ByValue() if retention is None else retention,
-            floor=int(floor),
-            # Last, so that no argument that cannot be leaves a file behind.
-            store=Store(None) if _store is None else _store(),
-        )
-        self._session.store.verdicts.kept = int(verdict_cache)
-        self._session.store.seen.kept = None if ledger is None else int(ledger)
-        self._session.store.seen.records_kept = None if not_kept is None else int(not_kept)
-        hold_to(self._session, octets, light)
-        self._session.share_model_usage()
-        if _store is None:
-            found_namespace(self._session, given)
+        given = unique_preferences(preferences)
+        self._settings = checked_settings(settings)
+        check_no_file(self._settings)
+        self._session = session_of(self._settings, encoder_of(encoder), llm, partial(Store, None))
+        found_namespace(self._session, given)
 
     @classmethod
     def open(
@@ -306,22 +114,19 @@ class EpicMemory:
         path: str | Path,
         preferences: Iterable[str | Preference] | None = None,
         *,
+        encoder: Encoder | str | None = None,
+        llm: Any = None,
+        settings: Settings | None = None,
         sync: bool = False,
-        reencode: bool = False,
-        must_exist: bool = False,
-        read_only: bool = False,
-        **options: Unpack[OptionsWithModel],
     ) -> EpicMemory:
         """Open the memory in a file, or make it. Use it in a `with`, or `close()` it.
 
         Args:
             path: The file.
             preferences: What a new file starts with. For an existing one they must be those it holds.
+            encoder, llm, settings: As for `EpicMemory`; `Settings` also say whether the file has to exist, may only be
+                read, or is embedded anew by another encoder.
             sync: Change the preferences of an existing file to those given instead.
-            reencode: Embed an existing file anew if it was made with another encoder.
-            must_exist: Refuse to make a new file.
-            read_only: Never write into the file: it can be searched, and changes by other processes are seen.
-            **options: As for `EpicMemory`.
 
         Raises:
             StoreError: if the file cannot be opened or is no memory.
@@ -333,36 +138,46 @@ class EpicMemory:
             raise InvalidInputError(f"open needs the name of a file, not {path!r}. EpicMemory() makes one in RAM.")
         if str(path) == ":memory:":
             raise InvalidInputError("':memory:' is no file here: EpicMemory(preferences=[...]) makes a memory in RAM.")
-        given = None if preferences is None else unique_preferences(preferences)
-        if options.get("encoder") is None:
-            options["encoder"] = bundled_encoder_of(encoder_in(Path(path)))
-        make = partial(Store, path, must_exist=must_exist, read_only=read_only)
-        return cls._over(make, partial(take_up, given=given, sync=sync, reencode=reencode), options)
+        given, how = None if preferences is None else unique_preferences(preferences), checked_settings(settings)
+        make = partial(Store, path, must_exist=how.must_exist, read_only=how.read_only)
+        begin = partial(take_up, given=given, sync=sync, reencode=how.reencode)
+        encoder = bundled_encoder_of(encoder_in(Path(path))) if encoder is None else encoder
+        return cls._over(make, begin, encoder, llm, how)
 
     @classmethod
-    def import_(cls, export: str | Path, path: str | Path, **options: Unpack[OptionsWithModel]) -> EpicMemory:
+    def import_(
+        cls,
+        export: str | Path,
+        path: str | Path,
+        *,
+        encoder: Encoder | str | None = None,
+        llm: Any = None,
+        settings: Settings | None = None,
+    ) -> EpicMemory:
         """Make a memory from an export, embedded with the encoder given.
 
         Args:
             export: The file of JSON lines.
             path: The memory's file: a new one, or one whose namespace of this name holds nothing.
-            **options: As for `EpicMemory`.
+            encoder, llm, settings: As for `EpicMemory`.
 
         Raises:
             InvalidInputError: naming the line that is wrong, or if the export was cut; nothing is written then.
             StoreError: if a file cannot be read or written, or the namespace holds something.
         """
-        if "preferences" in options:
-            raise InvalidInputError("import_ takes the preferences of the export. Change them afterwards.")
-        read = read_export(Path(export))
-        return cls._over(partial(Store, path), partial(take_over, read=read), options, imports=True)
+        how = checked_settings(settings)
+        check_no_file(how)
+        begin = partial(take_over, read=read_export(Path(export)))
+        return cls._over(partial(Store, path), begin, encoder, llm, how, imports=True)
 
     @classmethod
     def _over(
         cls,
         make: Callable[[], Store],
         begin: Callable[[Session], None],
-        options: OptionsWithModel,
+        encoder: Encoder | str | None,
+        llm: Any,
+        settings: Settings,
         *,
         imports: bool = False,
     ) -> EpicMemory:
@@ -373,8 +188,10 @@ class EpicMemory:
             store.append(make())
             return store[0]
 
+        memory = cls.__new__(cls)
+        memory._settings = settings
         try:
-            memory = cls(_store=made, **options)
+            memory._session = session_of(settings, encoder_of(encoder), llm, made)
             begin(memory._session)
         except BaseException:
             if store:
@@ -460,125 +277,62 @@ class EpicMemory:
 
     def search(
         self,
-        query: str,
+        query: str | Sequence[float] | FloatArray,
         k: int = 5,
         *,
         filter: Filter | None = None,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        stance_policy: StancePolicy = "prefer",
         namespace: str | None = None,
-        keys: Keys = "both",
-        min_score: MinScore = "auto",
-        chooser: Chooser | None = None,
+        options: SearchOptions = SearchOptions(),
     ) -> Hits:
         """Return the k items that answer a query best under the user's preferences.
 
         Args:
-            query: Not empty.
+            query: A text, not empty; or a vector of the encoder's, shape `(d,)`, of any length other than zero: nothing
+                steers it, and no fallback is asked.
             k: How many items, at least 1; fewer come back if fewer are held.
             filter: A condition on metadata, applied inside the search.
-            steering: Overrides the memory's mode.
-            preferences: The preferences to use in this call: only these steer, and only their entries are searched.
-            stance_policy: "prefer" ranks what conflicts with a preference below all that answers and does not, however
-                near it is, if the preference is firm, and by a penalty, if it is mild (`steering.ranking`);
-                "only_supports" leaves out items that conflict with a preference, in part or whole; "any" ranks by
-                similarity alone. A question that asks what stands in a note is answered by its topic.
             namespace: Another user's memory in the same file.
-            keys: "both" finds an item by its title, text and exact words, and by its instructions if it has no text
-                embedded; "instruction" by its instructions alone, as in the paper.
-            min_score: The least relevance of a hit: "auto" for the encoder's own floor, below which nothing is returned
-                and the fallback is asked; a cosine; or None, which always returns k hits, as in the paper.
-            chooser: What orders and chooses hits: `epic_rerank.Adaptive()` for as many as the question needs, at most
-                k; `epic_rerank.reranker_of(memory)` for what helped before. Scores stay those of retrieval;
-                `Hits.ranking` has the chooser's probabilities.
+            options: How to search: steering, which preferences, what conflicts with them, the least relevance.
 
         Returns:
             Hits, best first, with `timings` in seconds; `relevant` tells whether the memory holds anything relevant.
 
         Raises:
-            InvalidInputError: for an empty query, k below 1, an unknown policy or mode, or nothing to embed.
+            InvalidInputError: for an empty query, a vector of another dimension, k below 1, or nothing to embed.
             UnknownPreferenceError: for a preference that is not held.
         """
         clock = Clock()
-        asked = checked_search(
-            self._session,
-            query,
-            k,
-            filter=filter,
-            steering=steering,
-            preferences=preferences,
-            stance_policy=stance_policy,
-            namespace=namespace,
-            keys=keys,
-            min_score=min_score,
-            chooser=chooser,
-        )
-        return run(search(self._session, asked, clock), clock)
+        return run(self._searching(query, k, filter, namespace, options, clock), clock)
 
     async def asearch(
         self,
-        query: str,
+        query: str | Sequence[float] | FloatArray,
         k: int = 5,
         *,
         filter: Filter | None = None,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        stance_policy: StancePolicy = "prefer",
         namespace: str | None = None,
-        keys: Keys = "both",
-        min_score: MinScore = "auto",
-        chooser: Chooser | None = None,
+        options: SearchOptions = SearchOptions(),
     ) -> Hits:
         """As `search`, without blocking the event loop."""
         clock = Clock()
-        asked = checked_search(
-            self._session,
-            query,
-            k,
-            filter=filter,
-            steering=steering,
-            preferences=preferences,
-            stance_policy=stance_policy,
-            namespace=namespace,
-            keys=keys,
-            min_score=min_score,
-            chooser=chooser,
-        )
-        return await arun(search(self._session, asked, clock), clock)
+        return await arun(self._searching(query, k, filter, namespace, options, clock), clock)
 
-    def search_vector(
+    def _searching(
         self,
-        vector: Sequence[float] | FloatArray,
-        k: int = 5,
-        *,
-        filter: Filter | None = None,
-        stance_policy: StancePolicy = "prefer",
-        namespace: str | None = None,
-        min_score: MinScore = "auto",
-    ) -> Hits:
-        """As `search`, by a vector of the encoder's: nothing steers it, and no fallback is asked.
-
-        Args:
-            vector: Shape `(d,)`, of any length other than zero.
-            k, filter, stance_policy, namespace, min_score: As for `search`.
-
-        Raises:
-            InvalidInputError: for a vector of another dimension, k below 1 or an unknown policy.
-        """
-        asked = checked_search(
-            self._session,
-            BY_VECTOR,
-            k,
-            filter=filter,
-            steering="off",
-            preferences=None,
-            stance_policy=stance_policy,
-            namespace=namespace,
-            min_score=min_score,
-        )
-        unit = checked_vector(vector, self.encoder.dimension, self)
-        return search_vector(self._session, asked, unit)
+        query: str | Sequence[float] | FloatArray,
+        k: int,
+        filter: Filter | None,
+        namespace: str | None,
+        options: SearchOptions,
+        clock: Clock,
+    ) -> Effects[Hits]:
+        session = self._session
+        if is_vector(query):
+            options = replace(checked_options(options), steering="off", preferences=None)
+            asked = checked_search(session, BY_VECTOR, k, filter=filter, namespace=namespace, options=options)
+            return search_vector(session, asked, checked_vector(query, self.encoder.dimension, self))
+        asked = checked_search(session, query, k, filter=filter, namespace=namespace, options=options)
+        return search(session, asked, clock)
 
     def get(self, item_ids: Iterable[str], *, namespace: str | None = None) -> list[Item]:
         """Return the held items with these ids, in order; those that are not held are left out.
@@ -622,25 +376,39 @@ class EpicMemory:
             held = store.items.at(rows := sorted(space.items_matching(condition) - space.expired_items))
             return [held[row] for row in rows]
 
-    def context(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
+    def context(
+        self,
+        query: str | Sequence[float] | FloatArray,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        namespace: str | None = None,
+        options: SearchOptions = SearchOptions(),
+        allowance: int = ALLOWANCE,
+    ) -> str:
         """Return the text for a model: the preferences that matter to the query, then the hits of `search`.
 
         Args:
-            query, k: As for `search`.
+            query, k, filter, namespace, options: As for `search`; `options.opening` says which preferences it opens
+                with, and a `min_score` other than "auto" keeps hits that answer much worse than the first.
             allowance: How many tokens the preferences may take, about.
-            **options: As for `search`. `preferences` may also be "matter", the default, "all" or "none": which of the
-                user's preferences it opens with. All of them are worth their tokens while they are few and the model
-                is strong; none is the paper's.
         """
-        told, options = told_in_context(options)
-        found, every = self.search(query, k, **options), "min_score" in options
-        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
+        hits = self.search(query, k, filter=filter, namespace=namespace, options=options)
+        return context_of(hits, options, allowance)
 
-    async def acontext(self, query: str, k: int = 5, *, allowance: int = ALLOWANCE, **options: Any) -> str:
+    async def acontext(
+        self,
+        query: str | Sequence[float] | FloatArray,
+        k: int = 5,
+        *,
+        filter: Filter | None = None,
+        namespace: str | None = None,
+        options: SearchOptions = SearchOptions(),
+        allowance: int = ALLOWANCE,
+    ) -> str:
         """As `context`, without blocking the event loop."""
-        told, options = told_in_context(options)
-        found, every = await self.asearch(query, k, **options), "min_score" in options
-        return format_context(found, preferences=told, allowance=allowance, every_hit=every)
+        hits = await self.asearch(query, k, filter=filter, namespace=namespace, options=options)
+        return context_of(hits, options, allowance)
 
     # the file
 
@@ -710,6 +478,11 @@ class EpicMemory:
     def file(self) -> MemoryFile:
         """The file: its path, namespaces, checks, copies and exports."""
         return MemoryFile(self._session)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that the memory was made or opened with."""
+        return self._settings
 
     @property
     def encoder(self) -> Encoder:

@@ -1,14 +1,224 @@
-"""Settings of a memory: the language model that a user named or gave, and the budget that it is held to."""
+"""Settings of a memory: what it filters by, who judges, what it keeps, and how large its file gets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
+from epic_memory.pipeline.aspects import Expanding, Reading, checked_expander, checked_expanding, checked_reading
+from epic_memory.pipeline.fallback import checked_fallback
+from epic_memory.pipeline.on_demand import checked_on_demand
+from epic_memory.pipeline.opening import hold_to
+from epic_memory.pipeline.session import Session
+from epic_memory.pipeline.tags import checked_tagger
+from epic_memory.retention.budget import checked_budget, checked_reserve
+from epic_memory.retention.policies import ByValue, RetentionPolicy, checked_policy
+from epic_memory.runtime.batching import checked_part
+from epic_memory.storage.store import Store
+from epic_memory.text.chunking import Chunker
+from epic_memory.text.tagging import Tagger
+from epic_memory.types import checked_text
+from epic_memory.types.modes import Mode, checked_mode
+from epic_memory.types.validation import checked_keep_rate, checked_tau
+from epic_memory.verification import Verifier
+from epic_memory.verification.base import base_verifier
+from epic_memory.verification.embedded import verifier_of
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
     from epic_memory.lm.budget import ModelBudget
+
+_COUNTS = ("verdict_cache", "retry_queue", "ledger", "not_kept", "floor")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a memory works; `dataclasses.replace` changes some of it for another memory.
+
+        small = Settings(budget="1 MB", steering="off")
+        memory = EpicMemory.open("me.epic", preferences, settings=small)
+
+    Attributes:
+        namespace: Whose memory this is; nothing of another namespace is seen.
+        verifier: Fine verification; a name such as "ollama:qwen3:4b" is an `LMVerifier` with that model (`lm_of`).
+            Default: the language model, if the memory has one, else `EmbeddedVerifier(encoder)`.
+        tau: The coarse filter's threshold, a cosine in [-1, 1]; default: the one that belongs to the encoder.
+        keep_rate: Instead of tau, the share of the first items that shall pass, in (0, 1]; resolved to a tau once and
+            stored.
+        coarse_recall: Where a language model judges, which share of what matters is to pass the coarse filter, as
+            measured for the encoder, in (0, 1]; None for the encoder's own tau.
+        coarse, fine: Switch a stage off, for ablations.
+        steering: "signed", "paper" (Eq. 7-8) or "off"; `SearchOptions` can override it.
+        aspects: What reads a new preference's likes and dislikes, once: the verifier's language model ("model"), which
+            takes one call, or a parser ("parser"); "auto" is the model if there is one. `opening_report` tells how it
+            went with the preferences given first. Calls made then block: within an event loop, make the memory in a
+            thread, or add preferences by `preferences.aadd`.
+        expansions: Who says, once, what a new preference means in practice: questions for which it matters, what
+            follows it and what breaks it. "model" is the verifier's language model, in the same call that reads the
+            aspects; "bundled" borrows from a library that comes with the package, and asks no model; "off" does
+            without. "auto" is the model if there is one, else the library; with `aspects="parser"` the model is not
+            asked.
+        expander: A language model that reads and expands preferences in place of the verifier's, such as
+            `OllamaLM("qwen3:4b")` beside the embedded verifier.
+        model_budget: How much the memory's language model may be asked a day: a number of calls, or text like "50000
+            tokens". What is left over is undecided and waits for `retry`. The file counts.
+        on_demand: Where a language model judges, what becomes of texts that a question finds and that nobody has judged
+            under the preferences that matter to it: they are judged in the "background", for later answers; or within a
+            time such as "300 ms", which the answer waits; or not ("off"). Default: in the background with `llm`.
+        chunker: Cuts each item before the coarse filter; default: an item is one chunk.
+        tagger: Gives tags to items, as metadata `tags_topics`, `tags_entities`, `tags_kind`, `tags_intent` and
+            `tags_preferences`, for filters: `epic_graph.PhraseTagger()`, `LMTagger(lm)`.
+        fallback: Asked when the memory holds nothing relevant to a query: a callable `(query, k)`, or an object with
+            `search(query, k)`.
+        budget: Bytes that the file never exceeds: a number, or text like "1 MB"; while a call writes, its journal may
+            stand beside it. The file remembers the budget; "unlimited" lifts it. The other limits are lowered to what
+            fits.
+        reserve: The file size up to which discarded items stay in the light tier, by their text only, the best first: a
+            number of bytes, or text like "1 MB", the default. The tier gives way to what is kept, is searched with it,
+            and is compared with every new preference. 0 means no light tier, as in the paper. The file remembers it.
+        retention: What goes first when the budget is reached: a `RetentionPolicy`; default `ByValue()`.
+        floor: How many entries each preference keeps at least, within half of the budget.
+        verdict_cache: How many verdicts of a language model are kept, so that the same text under the same
+            preference is not asked about again; 0 keeps none.
+        retry_queue: How many undecided items may wait; a call that would add more stops with an error.
+        ledger: How many discarded items are remembered, so that they are skipped when they come again; 0 for none.
+            Default: a twentieth of the file, less in a small one, 200 at least.
+        not_kept: How many discarded items are kept on record, as a sample, and how many evicted ones. Default: as many
+            as fit into a hundredth of the file each, 4 at least.
+        must_exist: Refuse to make a new file.
+        read_only: Never write into the file: it can be searched, and changes by other processes are seen.
+        reencode: Embed an existing file anew if it was made with another encoder than the memory's.
+
+    Raises:
+        InvalidInputError: for a value that cannot be.
+    """
+
+    namespace: str = "default"
+    verifier: Verifier | str | None = None
+    tau: float | None = None
+    keep_rate: float | None = None
+    coarse_recall: float | None = 0.9
+    coarse: bool = True
+    fine: bool = True
+    steering: Mode = "signed"
+    aspects: Reading = "auto"
+    expansions: Expanding = "auto"
+    expander: LanguageModel | str | None = None
+    model_budget: int | str | None = None
+    on_demand: str | float | None = None
+    chunker: Chunker | None = None
+    tagger: Tagger | None = None
+    fallback: Any = None
+    budget: int | str | None = None
+    reserve: int | str | None = None
+    retention: RetentionPolicy | None = None
+    floor: int = 3
+    verdict_cache: int = 50_000
+    retry_queue: int = 10_000
+    ledger: int | None = None
+    not_kept: int | None = None
+    must_exist: bool = False
+    read_only: bool = False
+    reencode: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tau is not None and self.keep_rate is not None:
+            raise InvalidInputError("Give tau or keep_rate, not both.")
+        if self.tau is not None:
+            checked_tau(self.tau)
+        if self.keep_rate is not None:
+            checked_keep_rate(self.keep_rate)
+        if self.coarse_recall is not None:
+            checked_keep_rate(self.coarse_recall, "coarse_recall")
+        if self.on_demand is not None:
+            checked_on_demand(self.on_demand)
+        checked_text(self.namespace, "The namespace")
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if name in ("ledger", "not_kept") and value is None:
+                continue
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
+                raise InvalidInputError(f"{name} must be a whole number of at least 0, not {value!r}.")
+        checked_mode(self.steering)
+        checked_budget(self.budget)
+        checked_reserve(self.reserve)
+        checked_fallback(self.fallback)
+        checked_tagger(self.tagger)
+        if self.verifier is not None and not isinstance(self.verifier, str):
+            checked_part("verifier", self.verifier, "verify")
+        if self.chunker is not None:
+            checked_part("chunker", self.chunker, "chunks")
+        if self.retention is not None:
+            checked_policy(self.retention)
+
+
+def checked_settings(settings: Settings | None) -> Settings:
+    """Return the settings that a caller gave, or the default ones.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if settings is None:
+        return Settings()
+    if not isinstance(settings, Settings):
+        raise InvalidInputError(f"settings must be an epic_memory.Settings, not {type(settings).__name__}.")
+    return settings
+
+
+def check_no_file(settings: Settings) -> None:
+    """Refuse settings that are for opening a file.
+
+    Raises:
+        InvalidInputError: if one of them is set.
+    """
+    for name in ("must_exist", "read_only", "reencode"):
+        if getattr(settings, name):
+            raise InvalidInputError(f"Settings({name}=True) is for the file of EpicMemory.open(path, ...).")
+
+
+def session_of(settings: Settings, encoder: Encoder, llm: Any, make: Callable[[], Store]) -> Session:
+    """Return the session of a memory with these settings; the store is made last, so that no error leaves a file."""
+    lm, allowed = asked_model(llm, settings.model_budget)
+    verifier = verifier_of(settings.verifier, encoder, lm)
+    checked_part("verifier", verifier, "verify")
+    own_reader = base_verifier(verifier).aspect_reader or settings.expander is not None
+    reader = checked_expander(settings.expander if own_reader else lm)
+    waits = ("off" if llm is None else "background") if settings.on_demand is None else settings.on_demand
+    session = Session(
+        encoder=encoder,
+        verifier=verifier,
+        aspects=checked_reading(settings.aspects, verifier, reader),
+        expansions=checked_expanding(settings.expansions, verifier, reader),
+        expander=reader,
+        steering=settings.steering,
+        chunker=settings.chunker,
+        fallback=settings.fallback,
+        tagger=settings.tagger,
+        namespace=settings.namespace,
+        coarse=settings.coarse,
+        fine=settings.fine,
+        keep_rate=settings.keep_rate,
+        own_tau=None if settings.tau is None else checked_tau(settings.tau),
+        coarse_recall=settings.coarse_recall,
+        on_demand=checked_on_demand(waits),
+        lm=lm,
+        model_budget=allowed,
+        retry_queue=int(settings.retry_queue),
+        retention=ByValue() if settings.retention is None else settings.retention,
+        floor=int(settings.floor),
+        store=make(),
+    )
+    store = session.store
+    store.verdicts.kept = int(settings.verdict_cache)
+    store.seen.kept = None if settings.ledger is None else int(settings.ledger)
+    store.seen.records_kept = None if settings.not_kept is None else int(settings.not_kept)
+    hold_to(session, checked_budget(settings.budget), checked_reserve(settings.reserve))
+    session.share_model_usage()
+    return session
 
 
 def asked_model(llm: Any, budget: object = None) -> tuple[LanguageModel | None, ModelBudget | None]:

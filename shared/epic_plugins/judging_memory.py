@@ -6,12 +6,13 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
 from typing_extensions import override
 
+from epic_memory import Settings
 from epic_memory.encoders.base import Encoder
 from epic_memory.errors import InvalidInputError, NoPreferencesError
 from epic_memory.memory import EpicMemory
@@ -121,7 +122,9 @@ class Prepared:
                 self._settings = ()
                 # Aspects given with a preference count, but no model is asked for any: this memory ends with the
                 # process.
-                self._memory = memory = EpicMemory(encoder=encoder, verifier=verifier, aspects="parser")
+                self._memory = memory = EpicMemory(
+                    encoder=encoder, settings=Settings(verifier=verifier, aspects="parser")
+                )
             if self._settings != calibrated:
                 session = memory._session
                 session.own_tau, session.keep_rate, session.coarse, session.fine = settings
@@ -137,12 +140,14 @@ class PreparedForUsers:
 
     Args:
         size: For how many users memories are kept.
-        **settings: As for `EpicMemory`.
+        encoder, settings: As for `EpicMemory`; no model is asked for aspects.
     """
 
-    def __init__(self, size: int = 32, **settings: Any) -> None:
+    def __init__(self, size: int = 32, *, encoder: Encoder, settings: Settings) -> None:
         self._size = size
-        self._settings = settings
+        self._encoder = encoder
+        # As for `Prepared`: no model is asked for aspects.
+        self._settings = replace(settings, aspects="parser")
         self._made: OrderedDict[tuple[Preference, ...], EpicMemory] = OrderedDict()
         self._lock = threading.Lock()
         self._making = threading.Lock()
@@ -162,8 +167,7 @@ class PreparedForUsers:
             with self._making:
                 memory = self._known(unique)
                 if memory is None:
-                    # As for `Prepared`: no model is asked for aspects.
-                    memory = EpicMemory(unique, aspects="parser", **self._settings)
+                    memory = EpicMemory(unique, encoder=self._encoder, settings=self._settings)
                     with self._lock:
                         self._made[unique] = memory
                         while len(self._made) > self._size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,8 +15,8 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
 from epic_memory.lm import by_name as lm_by_name
 from epic_memory.lm.failures import kind_of
-from epic_memory.memory import EpicMemory, ModelOptions
-from epic_memory.settings import asked_model
+from epic_memory.memory import EpicMemory
+from epic_memory.settings import Settings, asked_model, checked_settings
 from epic_memory.verification import EmbeddedVerifier, LMVerifier, Verifier
 
 
@@ -94,26 +94,27 @@ class Models:
             return LMVerifier(lm)
         return EmbeddedVerifier(encoder) if given is None else given  # type: ignore[return-value]
 
-    def memory_of(self, memory: object, embeddings: object = None, model: ModelOptions | None = None) -> EpicMemory:
+    def memory_of(
+        self, memory: object, embeddings: object = None, llm: object = None, settings: Settings | None = None
+    ) -> EpicMemory:
         """Return a memory that is open, or open the one in a file, which has to exist.
 
         Args:
             memory: The memory, or the name of its file.
             embeddings: As for `encoder_of`, to open a file with.
-            model: Likewise, the language model and how it is asked.
+            llm, settings: Likewise, the language model and the settings.
 
         Raises:
-            InvalidInputError: for another type, for embeddings that are not those of an open memory, or a model beside
-                one.
+            InvalidInputError: for another type, for embeddings that are not those of an open memory, or a model or
+                settings beside one.
             StoreError: if the file cannot be opened.
         """
-        model = {} if model is None else model
         if isinstance(memory, (str, Path)):
             encoder = None if embeddings is None else self.encoder_of(embeddings)
-            if model.get("llm") is not None:
-                model = {**model, "llm": self.lm_of(model["llm"])}
-            return EpicMemory.open(memory, must_exist=True, encoder=encoder, **model)
-        check_open(model)
+            lm = None if llm is None else self.lm_of(llm)
+            how = replace(checked_settings(settings), must_exist=True)
+            return EpicMemory.open(memory, encoder=encoder, llm=lm, settings=how)
+        check_open(llm, settings)
         if not isinstance(memory, EpicMemory):
             raise InvalidInputError(f"memory is an EpicMemory or the name of its file, not {type(memory).__name__}.")
         if embeddings is not None:
@@ -128,15 +129,15 @@ class Models:
         return isinstance(given, (type, self.component))
 
 
-def check_open(model: ModelOptions) -> None:
-    """Check that no model is given for a memory that is open already.
+def check_open(llm: object, settings: Settings | None) -> None:
+    """Check that no model and no settings are given for a memory that is open already.
 
     Raises:
-        InvalidInputError: if one is.
+        InvalidInputError: if they are.
     """
-    given = [name for name, value in model.items() if value is not None]
-    if given:
-        raise InvalidInputError(f"The memory is open: leave out {given[0]}=, and give it to EpicMemory.open(...).")
+    for name, value in (("llm", llm), ("settings", settings)):
+        if value is not None:
+            raise InvalidInputError(f"The memory is open: leave out {name}=, and give it to EpicMemory.open(...).")
 
 
 def own_encoder(given: Encoder | str | None, others: str) -> Encoder:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from epic_memory import SearchOptions, Settings
 from epic_memory.errors import InvalidInputError
 
 C = TypeVar("C", bound=type)
@@ -25,6 +27,10 @@ _SAME = (
     {"llm", "verifier", "lm", "model", "chat_model"},
     {"vectorstore", "store", "vector_store", "retriever", "base_retriever"},
 )  # fmt: skip
+
+
+# What holds arguments that a component once took, or another one takes, by themselves.
+_HOLDERS: Mapping[str, type[Any]] = {"options": SearchOptions, "settings": Settings}
 
 
 class WrongArgumentError(InvalidInputError, TypeError):
@@ -84,6 +90,10 @@ def _first(kind: type[BaseModel]) -> str:
 
 def _advice(name: str, known: Sequence[str]) -> str:
     same = [one for group in _SAME if name in group for one in known if one in group]
+    for holder, kind in _HOLDERS.items():
+        inside = [one.name for one in fields(kind) if one.name == name or any({one.name, name} <= g for g in _SAME)]
+        if holder in known and inside and not same:
+            return f"Give {holder}={kind.__name__}({inside[0]}=...)."
     meant = same or get_close_matches(name, known, n=1, cutoff=0.75)
     if meant:
         return f"Give {' or '.join(f'{one}=' for one in meant)}."

@@ -3,7 +3,7 @@
 from epic_rerank.feedback import Feedback, alearn, forget, learn, reranker_of, set_reranker
 from epic_rerank.reranker import SIGNALS, LearnedReranker
 from epic_rerank.selection import Adaptive
-from epic_rerank.training import Example, Settings
+from epic_rerank.training import Example, TrainingSettings
 
 __all__ = [
     "SIGNALS",
@@ -11,7 +11,7 @@ __all__ = [
     "Example",
     "Feedback",
     "LearnedReranker",
-    "Settings",
+    "TrainingSettings",
     "alearn",
     "forget",
     "learn",

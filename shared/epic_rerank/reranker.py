@@ -14,7 +14,7 @@ from epic_memory.types import FloatArray, Hit, Preference
 from epic_memory.types.results import Ranking
 from epic_rerank.features import NAMES, features_of
 from epic_rerank.policy import Floats, Lists, Pass, Weights, log_probability, sample, shapes, shares, untrained
-from epic_rerank.training import Example, Settings, prior, train
+from epic_rerank.training import Example, TrainingSettings, prior, train
 
 CANDIDATES = 20
 """How many results of a search are reranked (N in the paper)."""
@@ -27,7 +27,7 @@ _BEGINNING = b'{"kind": "epic-reranker"'
 # Lists drawn from what was shown, for one feedback, and the largest weight that a rare list gives it.
 _LISTS = 24
 _MOST_WEIGHT = 5.0
-_FEEDBACK = Settings(epochs=8, rate=0.005)
+_FEEDBACK = TrainingSettings(epochs=8, rate=0.005)
 
 
 class LearnedReranker:
@@ -106,7 +106,7 @@ class LearnedReranker:
         """Choose the k best of a search's hits; the arguments are those of `features.features_of` and of `rank`."""
         return self.rank(features_of(query, vector, hits, vectors, matters), k)
 
-    def train(self, examples: Sequence[Example], settings: Settings | None = None) -> LearnedReranker:
+    def train(self, examples: Sequence[Example], settings: TrainingSettings | None = None) -> LearnedReranker:
         """Return a reranker that has learnt from examples; this one stays as it is.
 
         Raises:
@@ -114,7 +114,7 @@ class LearnedReranker:
         """
         if not any(float(example.rewards.std()) > 1e-9 for example in examples):
             raise InvalidInputError("There is nothing to learn: no example has lists of different reward.")
-        weights = train(self.weights, examples, settings or Settings())
+        weights = train(self.weights, examples, settings or TrainingSettings())
         return LearnedReranker(encoder=self.encoder, weights=weights, trained_on=self.trained_on)
 
     def learn(self, events: Sequence[Mapping[str, Any]], seed: int = 0) -> LearnedReranker:

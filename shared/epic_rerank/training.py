@@ -40,7 +40,7 @@ class Example:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class TrainingSettings:
     """How a reranker is trained.
 
     Attributes:
@@ -68,7 +68,7 @@ def prior(n: int) -> Floats:
     return falling
 
 
-def score_gradient(example: Example, scores: Floats, settings: Settings) -> Floats:
+def score_gradient(example: Example, scores: Floats, settings: TrainingSettings) -> Floats:
     """Return the gradient of the objective by the scores, shape `(n,)`; zero if all its lists are worth the same.
 
     The objective is the mean of r~ pi_now / pi_then, less the penalty.
@@ -112,7 +112,7 @@ class Adam:
             weights[name] += self._rate * (mean / first) / (np.sqrt(square / second) + 1e-8)
 
 
-def train(weights: Weights, examples: Sequence[Example], settings: Settings) -> Weights:
+def train(weights: Weights, examples: Sequence[Example], settings: TrainingSettings) -> Weights:
     """Return the weights after training; those given stay as they are.
 
     Args:

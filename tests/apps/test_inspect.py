@@ -23,7 +23,7 @@ from starlette.testclient import TestClient
 from command_line import runner
 from epic_apps.inspect import inspect_app, run_inspect, views
 from epic_learn.memory_proposals import MemoryProposals
-from epic_memory import Aspects, EpicMemory, Expansion, Item
+from epic_memory import Aspects, EpicMemory, Expansion, Item, Settings
 from epic_memory.errors import InvalidInputError
 from epic_memory.groups.preferences import MemoryPreferences
 from epic_memory.types.proposals import Proposal
@@ -287,7 +287,7 @@ def test_a_change_needs_the_token_of_the_form_and_permission(path: Path, memory:
     client.cookies.clear()
     assert client.post("/do/facts/add", data={"form_token": token}, headers=headers).status_code == 401
 
-    with EpicMemory.open(path, read_only=True) as reading:
+    with EpicMemory.open(path, settings=Settings(read_only=True)) as reading:
         reader = visitor(reading, write=False)
         data = {"form_token": token, "text": "evil"}
         assert reader.post("/do/facts/add", data=data, headers=headers).status_code == 403

@@ -17,6 +17,9 @@ from typing import Any, get_args
 import pytest
 import uvicorn
 
+from epic_memory import Settings
+from helpers import settled
+
 pytest.importorskip("mcp.server.mcpserver", reason="its client is that of version 2 of the SDK")
 
 import httpx2
@@ -46,14 +49,14 @@ def path(tmp_path: Path) -> Path:
     with EpicMemory.open(made, [AVOIDS, LIKES]) as memory:
         memory.add([Item(id="golden", text=GOLDEN), Item(id="palms", text=PALMS)])
         memory.facts.add("My sister is called Ines.")
-    with EpicMemory.open(made, ["I only eat vegan food."], namespace="ines") as other:
+    with EpicMemory.open(made, ["I only eat vegan food."], settings=Settings(namespace="ines")) as other:
         other.add([Item(id="tofu", text="A vegan restaurant with tofu.")])
     return made
 
 
 @asynccontextmanager
 async def connected(path: Path, access: Access = "write", **options: Any) -> AsyncIterator[Client]:
-    with UserMemory(path, access=access, **options) as memory:
+    with UserMemory(path, access=access, **settled(**options)) as memory:
         async with Client(memory_server(memory)) as client:
             yield client
 
@@ -109,7 +112,7 @@ async def every_tool(client: Client) -> None:
 
 
 def held(path: Path) -> tuple[set[str], set[str]]:
-    with EpicMemory.open(path, must_exist=True) as memory:
+    with EpicMemory.open(path, settings=Settings(must_exist=True)) as memory:
         return {each.text for each in memory.preferences}, {each.text for each in memory.facts}
 
 
@@ -215,7 +218,7 @@ async def test_what_is_proposed_is_in_force_by_the_command_that_the_answer_names
     monkeypatch.chdir("/")
 
     assert epic == "epic" and runner(capsys)(*arguments).code == 0
-    with EpicMemory.open(path, namespace="ines") as memory:
+    with EpicMemory.open(path, settings=Settings(namespace="ines")) as memory:
         assert [each.text for each in memory.facts] == ["I live in Porto."]
 
 
@@ -238,7 +241,7 @@ async def test_a_note_is_saved_found_and_forgotten(path: Path) -> None:
         assert {item.id for item in memory.items() if not item.fact} == {"golden", "palms"}
         for item in memory.items():
             memory.forget(item.id)
-    with UserMemory(path, access="write", reserve=0) as closed:
+    with UserMemory(path, access="write", settings=Settings(reserve=0)) as closed:
         async with Client(memory_server(closed)) as client:
             assert (await answer(client, "save_note", text="Pay the rent."))["status"] == "not saved"
 

@@ -15,6 +15,8 @@ import httpx
 import pytest
 import uvicorn
 
+from epic_memory import Settings
+
 pytest.importorskip("mcp", reason="needs the extra mcp")
 
 from epic_apps.local import listening_socket
@@ -144,7 +146,7 @@ class Speaking:
 @pytest.mark.parametrize("offers", ["an answer", "a refusal", "no model"])
 def test_the_clients_own_model_judges_what_a_question_finds(tmp_path: Path, offers: str) -> None:
     path, text = tmp_path / "jumpers.epic", "A jumper of merino wool, warm enough for the winter."
-    with EpicMemory.open(path, ["I'm allergic to wool."], tau=1.0) as memory:
+    with EpicMemory.open(path, ["I'm allergic to wool."], settings=Settings(tau=1.0)) as memory:
         memory.add([text])
         assert memory.stats().counts["entries"] == 0
 

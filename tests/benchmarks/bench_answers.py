@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from bench_pipeline import cases_of as pipeline_cases
-from common import Known, encoders, parse, parser, personas, read_jsonl, with_encoders
+from common import Known, encoders, parse, parser, personas, read_jsonl, searching, settled, with_encoders
 from epic_memory import EpicMemory, Preference, QuerySteering
 from epic_memory.context import those_that_matter
 from epic_memory.encoders import embed
@@ -64,7 +64,7 @@ class Way:
             self.vectors = embed(encoder, self.texts)
             return
         options: dict[str, Any] = {"steering": "paper", "reserve": 0, "expansions": "off"} if name == "paper" else {}
-        self.memory = EpicMemory(stated(preferences, name), encoder=encoder, **options)
+        self.memory = EpicMemory(stated(preferences, name), encoder=encoder, **settled(**options))
         self.memory.add(self.texts)
         self.bytes = self.memory.stats().bytes["total"]
 
@@ -77,7 +77,7 @@ class Way:
 
     def hits(self, question: str, k: int, **options: Any) -> Hits:
         assert self.memory is not None
-        return self.memory.search(question, k, **options)
+        return self.memory.search(question, k, **searching(**options))
 
 
 def row(name: str, values: Sequence[str]) -> None:

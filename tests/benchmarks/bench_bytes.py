@@ -22,7 +22,7 @@ import numpy as np
 
 from common import parse, parser, personas
 from epic_apps.cli.sources import Sources
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 
 GOAL = 0.5
 # Parts of `stats()` that together are all the bytes of some tables.
@@ -107,7 +107,7 @@ def entries_of(memory: EpicMemory) -> list[dict[str, str]]:
 def measured(folder: Path, preferences: list[str], items: Any, limit: int | None) -> Sizes:
     """Build one state, write it the published way too, and weigh both."""
     path = folder / "persona.epic"
-    with EpicMemory.open(path, preferences, reserve=0) as memory:
+    with EpicMemory.open(path, preferences, settings=Settings(reserve=0)) as memory:
         if limit is None:
             memory.add(items)
         else:

@@ -30,7 +30,7 @@ import numpy as np
 
 from common import Known, encoders, interval, parse, parser, personas, read_jsonl, with_encoders
 from epic_apps.cli.sources import Sources
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, SearchOptions
 from epic_memory.encoders import embed
 from epic_memory.encoders.base import Encoder, embed_query
 from epic_memory.preferences.evidence import embed_aspects
@@ -237,9 +237,9 @@ def print_memories(encoder: Encoder, data: Path) -> None:
             memory.add(Sources([data / "wiki_passages.jsonl", data / "assistant_answers.jsonl"]))
             entries.append(memory.stats().counts["entries"])
             for question in questions[number::MEMORIES]:
-                unsteered = [hit.item.id for hit in memory.search(question, k=1, steering="off")]
+                unsteered = [hit.item.id for hit in memory.search(question, k=1, options=SearchOptions(steering="off"))]
                 for mode, kept in found.items():
-                    hits = memory.search(question, k=1, steering=mode)
+                    hits = memory.search(question, k=1, options=SearchOptions(steering=mode))
                     kept.kept.append([hit.item.id for hit in hits] == unsteered)
                     kept.steered.append(bool(hits.steered_by))
     print(f"the same in {len(entries)} memories of {min(entries)} to {max(entries)} entries")

@@ -18,7 +18,7 @@ import numpy as np
 
 from bench_lives import Life, ReplayedModel, life
 from common import Known, encoders, paired_seconds, unit, with_encoders
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import Encoder
 from epic_memory.pipeline.coarse_filter import coarse_filter
 from epic_memory.types import Candidate, Decision, Verdict
@@ -51,7 +51,7 @@ def passing(one: Life, encoder: Encoder, recall: float | None, *, own: bool) -> 
     verifier = Passing()
     expander = ReplayedModel(one) if own else None
     with EpicMemory(
-        one.preferences, encoder=encoder, verifier=verifier, expander=expander, coarse_recall=recall
+        one.preferences, encoder=encoder, settings=Settings(verifier=verifier, expander=expander, coarse_recall=recall)
     ) as memory:
         memory.add(one.items)
     return verifier.pairs

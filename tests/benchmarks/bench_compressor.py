@@ -14,7 +14,7 @@ import numpy as np
 
 from bench_two_hop import WRITTEN, corpus
 from common import read_jsonl
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, SearchOptions, Settings
 from epic_memory.runtime.effects import run
 from epic_plugins.compression import compressed
 
@@ -27,11 +27,14 @@ def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     made.add_argument("-k", type=int, default=10)
     options = made.parse_args()
-    with EpicMemory(coarse=False, fine=False) as memory:
+    with EpicMemory(settings=Settings(coarse=False, fine=False)) as memory:
         memory.add(corpus())
         rows, seconds = [], []
         for asked in read_jsonl(WRITTEN):
-            texts = [hit.item.text for hit in memory.search(asked["question"], options.k, min_score=None)]
+            texts = [
+                hit.item.text
+                for hit in memory.search(asked["question"], options.k, options=SearchOptions(min_score=None))
+            ]
             if not has(texts, asked["answer"]):
                 continue
             started = time.perf_counter()

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.lm import Completion, Message
 from epic_memory.lm.base import Schema
 from epic_memory.lm.prompting import one_line, quoted
@@ -88,7 +88,9 @@ class Life:
         self.statements, self.questions = record["statements"], record["questions"]
         texts = [statement["text"] for statement in self.statements]
         model = None if answers is None else ReplayedModel(texts, answers)
-        self.memory = EpicMemory(["I like good advice."] if model is None else [], reserve=0, expander=model)
+        self.memory = EpicMemory(
+            ["I like good advice."] if model is None else [], settings=Settings(reserve=0, expander=model)
+        )
         self.done: Counter[tuple[str, str]] = Counter()
         self.wrong: list[str] = []
         self.lost = self.wrongly_proposed = 0

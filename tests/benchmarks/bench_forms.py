@@ -13,7 +13,7 @@ import time
 
 import common  # noqa: F401  # puts shared/tools on the path
 from epic_learn.forms import FilledField, fill
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from fitting import written
 
 
@@ -29,7 +29,7 @@ def measure(name: str, forms: list[dict], show: bool) -> None:
     for form in forms:
         asked = [{key: value for key, value in field.items() if key != "expected"} for field in form["fields"]]
         expected = {field["name"]: field["expected"] for field in form["fields"]}
-        with EpicMemory(form["preferences"], coarse=False, fine=False) as memory:
+        with EpicMemory(form["preferences"], settings=Settings(coarse=False, fine=False)) as memory:
             memory.add(form["notes"])
             for fact in form["facts"]:
                 memory.facts.add(fact)

@@ -35,8 +35,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import interval, parse, parser, read_jsonl
+from common import interval, parse, parser, read_jsonl, settled
 from epic_graph.memory import GraphMemory
+from epic_memory import SearchOptions, Settings
 from epic_memory.types import Hits
 
 TEN = 10
@@ -80,7 +81,9 @@ class Arm(NamedTuple):
 
     def search(self, graphs: dict[str, GraphMemory]) -> Callable[..., Hits]:
         graph = graphs[self.file]
-        return partial(graph.search if self.graph else graph.memory.search, steering=self.steering)
+        return partial(
+            graph.search if self.graph else graph.memory.search, options=SearchOptions(steering=self.steering)
+        )
 
 
 STEPS = (
@@ -115,7 +118,7 @@ def dealt(cases: Sequence[Case], seed: int) -> Iterator[tuple[list[str], list[Ca
 
 def build(path: Path, texts: Sequence[str], preferences: Sequence[str], **options: Any) -> Size:
     started, before = time.perf_counter(), time.process_time()
-    with GraphMemory.open(path, preferences, **options) as graph:
+    with GraphMemory.open(path, preferences, **settled(**options)) as graph:
         graph.add(texts)
         share, held = len(graph) / len(texts), graph.memory.stats().bytes["graph"]
     taken, used = time.perf_counter() - started, time.process_time() - before
@@ -155,10 +158,10 @@ def measure(
         shutil.copy(alone, paths["S"])
         with ExitStack() as opened:
             graphs = {
-                "alone": GraphMemory.open(alone, **nothing),
-                "F": GraphMemory.open(paths["F"], coarse=False),
+                "alone": GraphMemory.open(alone, **settled(**nothing)),
+                "F": GraphMemory.open(paths["F"], settings=Settings(coarse=False)),
                 "CF": GraphMemory.open(paths["CF"]),
-                "S": GraphMemory.open(paths["S"], persona, sync=True, **nothing),
+                "S": GraphMemory.open(paths["S"], persona, sync=True, **settled(**nothing)),
             }
             for graph in graphs.values():
                 opened.enter_context(closing(graph))

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from epic_apps.inspect import inspect_app
 from epic_apps.inspect.app import read_ahead
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 
 PREFERENCES = [
     "I avoid hotels with on-site casinos.",
@@ -53,13 +53,13 @@ def main() -> None:
     asked = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "many.epic"
-        with EpicMemory.open(path, PREFERENCES, reserve="50 MB") as memory:
+        with EpicMemory.open(path, PREFERENCES, settings=Settings(reserve="50 MB")) as memory:
             memory.add(texts(asked.items))
             counts = memory.stats().counts
         print(f"{counts['items']} kept and {counts['light']} held by their text; {path.stat().st_size / 1e6:.1f} MB")
 
         begun, used = time.perf_counter(), time.process_time()
-        with EpicMemory.open(path, must_exist=True, read_only=True) as memory:
+        with EpicMemory.open(path, settings=Settings(must_exist=True, read_only=True)) as memory:
             client = TestClient(inspect_app(memory, token=TOKEN, port=8123), base_url="http://127.0.0.1:8123")
             client.get("/", params={"token": TOKEN}).raise_for_status()
             used = time.process_time() - used

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from epic_langchain import EpicEmbeddings, EpicRetriever, EpicVectorStore
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with on-site casinos.", "I only drive electric cars."]
 SUBJECTS = ("A vegan dish of lentils", "A hotel without a casino", "An electric car for the town", "The old canal")
@@ -39,7 +39,7 @@ def main() -> None:
     options = made.parse_args()
     texts = [f"{SUBJECTS[n % len(SUBJECTS)]}, number {n} of the catalogue." for n in range(options.texts)]
 
-    memory = EpicMemory(PREFERENCES, tau=0.0, fine=False)
+    memory = EpicMemory(PREFERENCES, settings=Settings(tau=0.0, fine=False))
     memory.add(texts)
     retriever = EpicRetriever(memory=memory, k=5)
     found = medians(options.runs, search=lambda q: memory.search(q, 5), invoke=retriever.invoke)

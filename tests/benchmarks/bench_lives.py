@@ -51,8 +51,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import Known, encoders, with_encoders  # puts shared/tools on the path
-from epic_memory import EpicMemory, Item
+from common import Known, encoders, settled, with_encoders  # puts shared/tools on the path
+from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.context import those_that_matter
 from epic_memory.encoders import embed
 from epic_memory.encoders.base import Encoder
@@ -263,7 +263,7 @@ def bm25(one: Life, encoder: Encoder) -> Way:
 
 def held(one: Life, encoder: Encoder, model: ReplayedModel | None = None, **options: Any) -> Way:
     """Make a memory of a life with some options, and add the notes."""
-    memory = EpicMemory(one.preferences, encoder=encoder, **options)
+    memory = EpicMemory(one.preferences, encoder=encoder, **settled(**options))
     read = model.calls if model is not None else 0
     memory.add(one.items)
     added = model.calls - read if model is not None else 0
@@ -305,7 +305,9 @@ def store(one: Life, encoder: Encoder, *, judging: bool) -> Way:
 
     documents = [Document(id=item.id, page_content=item.text, metadata=dict(item.metadata)) for item in one.items]
     if judging:
-        memory = EpicMemory(one.preferences, encoder=encoder, verifier=Replay(one.verdicts), tau=-1.0)
+        memory = EpicMemory(
+            one.preferences, encoder=encoder, settings=Settings(verifier=Replay(one.verdicts), tau=-1.0)
+        )
         kept = {
             document.id: document for document in EpicDocumentTransformer(memory=memory).transform_documents(documents)
         }
@@ -369,7 +371,11 @@ class Counts:
             rows["hits of small talk"] += len(found)
             return
         right = {asked["suits"]} if asked["kind"] == "choice" else set(asked["answer"])
-        free = found if way.memory is None else ids(way.memory.search(asked["question"], K, min_score=None))
+        free = (
+            found
+            if way.memory is None
+            else ids(way.memory.search(asked["question"], K, options=SearchOptions(min_score=None)))
+        )
         reachable = right & set(free)
         rows["needed"] += bool(reachable)
         rows["kept"] += bool(reachable & set(found))

@@ -16,7 +16,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from epic_llamaindex import EpicEmbedding, EpicRetriever, SteeredRetriever
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with on-site casinos.", "I only drive electric cars."]
 SUBJECTS = ("A vegan dish of lentils", "A hotel without a casino", "An electric car for the town", "The old canal")
@@ -70,7 +70,7 @@ def main() -> None:
     texts = [f"{SUBJECTS[n % len(SUBJECTS)]}, number {n} of the catalogue." for n in range(options.texts)]
 
     for fine in (False, True):
-        memory = EpicMemory(PREFERENCES, tau=0.0, fine=fine)
+        memory = EpicMemory(PREFERENCES, settings=Settings(tau=0.0, fine=fine))
         memory.add(texts)
         what = f"{len(memory)} items, {'with' if fine else 'without'} guidance"
         compare(memory, EpicRetriever(memory), options.runs, what)

@@ -22,7 +22,7 @@ import numpy as np
 
 from common import encoders, parse, parser, with_encoders
 from epic_learn import add_conversation
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.encoders import Encoder, embed
 from epic_memory.text.chunking import ConversationChunker
 
@@ -76,7 +76,7 @@ def items_of(conversation: dict[str, Any]) -> list[Item]:
 
 def held(items: Sequence[Item], encoder: Encoder) -> EpicMemory:
     """Return a memory that holds every item, if only by its text."""
-    memory = EpicMemory(["I like good answers."], encoder=encoder, reserve="64 MB")
+    memory = EpicMemory(["I like good answers."], encoder=encoder, settings=Settings(reserve="64 MB"))
     memory.add(items)
     counts = memory.stats().counts
     assert counts["items"] + counts["light"] == len(items)
@@ -85,7 +85,7 @@ def held(items: Sequence[Item], encoder: Encoder) -> EpicMemory:
 
 def heard(conversation: dict[str, Any], encoder: Encoder, chunker: ConversationChunker) -> EpicMemory:
     """Return a memory that was given the messages of a conversation."""
-    memory = EpicMemory(["I like good answers."], encoder=encoder, reserve="64 MB")
+    memory = EpicMemory(["I like good answers."], encoder=encoder, settings=Settings(reserve="64 MB"))
     messages = [
         {"role": turn["speaker"], "content": turn["text"], "time": turn["time"]} for turn in conversation["turns"]
     ]
@@ -131,7 +131,7 @@ def searches(
         ):
             memories[name] = heard(conversation, encoder, chunker), "auto"
         for name, (memory, least) in memories.items():
-            search = partial(memory.search, k=K, min_score=least)
+            search = partial(memory.search, k=K, options=SearchOptions(min_score=least))
             ways[f"{encoder.name}, {name}"] = (
                 memory.stats().bytes["total"],
                 lambda q, search=search: [hit.item.text for hit in search(q)],

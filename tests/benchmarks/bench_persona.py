@@ -9,7 +9,7 @@ from pathlib import Path
 
 from common import parse, parser, personas
 from epic_apps.cli.sources import Sources
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "persona.epic"
         started = time.perf_counter()
-        with EpicMemory.open(path, preferences, tau=options.tau) as memory:
+        with EpicMemory.open(path, preferences, settings=Settings(tau=options.tau)) as memory:
             report = memory.add(Sources(files))
             print(report)
             print(f"whole run {time.perf_counter() - started:.2f} s")
@@ -42,7 +42,7 @@ def main() -> None:
 
 def _small_state(path: Path, preferences: list[str], files: list[Path], options: object) -> None:
     # What was kept for the persona by itself: the light tier would fill the file up to its reserve.
-    with EpicMemory.open(path, preferences, tau=options.tau, reserve=0) as memory:
+    with EpicMemory.open(path, preferences, settings=Settings(tau=options.tau, reserve=0)) as memory:
         for item in Sources(files):
             if memory.stats().counts["entries"] >= options.limit:
                 break

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import Known, parse, parser, read_jsonl
+from common import Known, parse, parser, read_jsonl, searching, settled
 from epic_memory import EpicMemory
 from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_memory.encoders.base import Encoder, default_tau
@@ -99,14 +99,14 @@ def cases_of(records: Sequence[dict[str, Any]], draw: int) -> list[Case]:
 
 def build(encoder: Encoder, case: Case, **options: Any) -> tuple[EpicMemory, Built]:
     started = time.perf_counter()
-    memory = EpicMemory(options.pop("preferences", case.persona), encoder=encoder, **options)
+    memory = EpicMemory(options.pop("preferences", case.persona), encoder=encoder, **settled(**options))
     memory.add(case.corpus)
     taken = time.perf_counter() - started
     return memory, Built(len(memory) / len(case.corpus), memory.stats().bytes["total"], taken)
 
 
 def find(memory: EpicMemory, case: Case, **options: Any) -> Hits:
-    return memory.search(case.question, max(1, len(memory)), **options)
+    return memory.search(case.question, max(1, len(memory)), **searching(**options))
 
 
 def ranking(hits: Hits) -> Ranking:

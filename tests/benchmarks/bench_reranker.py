@@ -22,9 +22,9 @@ from pathlib import Path
 
 import numpy as np
 
-from common import interval, panels, save_figure
-from epic_memory import EpicMemory, Hits, Item
-from epic_rerank import Example, LearnedReranker, Settings, forget, learn, reranker_of
+from common import interval, panels, save_figure, searching
+from epic_memory import EpicMemory, Hits, Item, SearchOptions, Settings
+from epic_rerank import Example, LearnedReranker, TrainingSettings, forget, learn, reranker_of
 from epic_rerank.policy import log_probability, sample
 from epic_rerank.reranker import CANDIDATES
 from epic_rerank.training import prior
@@ -46,9 +46,11 @@ def example_of(case: dict, others: list[dict], seed: int) -> tuple[Example, np.n
     beside = [option for other in others for option in other["options"]]
     chosen = generator.choice(len(beside), 19, replace=False)
     texts = list(dict.fromkeys([*case["options"], *(beside[place] for place in chosen)]))
-    with EpicMemory([case["preference"]], coarse=False) as memory:
+    with EpicMemory([case["preference"]], settings=Settings(coarse=False)) as memory:
         memory.add([Item(id=str(number), text=text) for number, text in enumerate(texts)])
-        hits = memory.search(case["question"], CANDIDATES, chooser=LearnedReranker(), min_score=None)
+        hits = memory.search(
+            case["question"], CANDIDATES, options=SearchOptions(chooser=LearnedReranker(), min_score=None)
+        )
     values = {text: (1.0 if place == 0 else -1.0) for place, text in enumerate(case["options"])}
     value = np.array([values.get(hit.item.text, 0.0) for hit in hits])
     if hits.ranking is None or not value.any():
@@ -74,8 +76,8 @@ def choices(curve: bool = False) -> tuple[Curve, float]:
     for fold in range(5):
         held = set(topics[fold::5])
         train = [example for topic, example, _ in made if topic not in held]
-        reranker = LearnedReranker().train(train, Settings(epochs=30))
-        alone = LearnedReranker().train([one_by_one(example) for example in train], Settings(epochs=30))
+        reranker = LearnedReranker().train(train, TrainingSettings(epochs=30))
+        alone = LearnedReranker().train([one_by_one(example) for example in train], TrainingSettings(epochs=30))
         for topic, example, value in made:
             if topic in held:
                 plain = worth(np.arange(K)[None], value)[0]
@@ -99,7 +101,7 @@ def choices(curve: bool = False) -> tuple[Curve, float]:
             held = set(topics[fold::5])
             train = [first_lists(example, lists) for topic, example, _ in made if topic not in held]
             seen.append(lists * len(train))
-            reranker = LearnedReranker().train(train, Settings(epochs=30))
+            reranker = LearnedReranker().train(train, TrainingSettings(epochs=30))
             for topic, example, value in made:
                 if topic in held:
                     reward.append(worth(np.array([reranker.rank(example.features, K).order]), value)[0])
@@ -132,16 +134,14 @@ def uses(text: str) -> bool:
 
 
 def share_used(memory: EpicMemory, questions: list[str], reranker: bool) -> np.ndarray:
-    shown = [
-        memory.search(question, 3, chooser=reranker_of(memory) if reranker else None, min_score=None)
-        for question in questions
-    ]
+    options = SearchOptions(chooser=reranker_of(memory) if reranker else None, min_score=None)
+    shown = [memory.search(question, 3, options=options) for question in questions]
     return np.array([np.mean([uses(hit.item.text) for hit in hits]) for hits in shown])
 
 
 def drawn(memory: EpicMemory, question: str) -> Hits:
     """Return three of twenty hits, drawn by their scores, so that the reranker learns of others than the best, too."""
-    found = memory.search(question, 20, chooser=reranker_of(memory), min_score=None)
+    found = memory.search(question, 20, options=SearchOptions(chooser=reranker_of(memory), min_score=None))
     assert found.ranking is not None
     hit_of = dict(zip(found.ranking.order, found, strict=True))
     ranking = reranker_of(memory).rank(found.ranking.features, 3, explore=0.3)
@@ -169,7 +169,7 @@ def feedback(events: int, runs: int) -> tuple[Curve, float]:
     generator = np.random.default_rng(0)
     order = generator.permutation(len(questions))
     asked, held = [questions[place] for place in order[60:]], [questions[place] for place in order[:60]]
-    with EpicMemory([case["preference"] for case in cases[::24]], coarse=False) as memory:
+    with EpicMemory([case["preference"] for case in cases[::24]], settings=Settings(coarse=False)) as memory:
         memory.add(
             [Item(id=f"{n}", text=option) for n, option in enumerate(o for c in cases for o in c["options"][:2])]
         )
@@ -185,7 +185,7 @@ def feedback(events: int, runs: int) -> tuple[Curve, float]:
         print(f"({ends[0]:.3f} to {ends[-1]:.3f}); learning {1000 * np.median(taken):.0f} ms")
         print("    by events: " + ", ".join(f"{count:.0f}: {share:.3f}" for count, share, _, _ in curve), flush=True)
         size = len(json.dumps(reranker_of(memory).as_object()))
-        ranking = memory.search(held[0], 3, chooser=reranker_of(memory), min_score=None).ranking
+        ranking = memory.search(held[0], 3, options=SearchOptions(chooser=reranker_of(memory), min_score=None)).ranking
         reranker = reranker_of(memory)
         taken = []
         for _ in range(500):
@@ -196,9 +196,9 @@ def feedback(events: int, runs: int) -> tuple[Curve, float]:
         for options in ({}, {"reranker": True}):
             taken = []
             for question in held:
-                memory.search(question, 3, min_score=None, **options)
+                memory.search(question, 3, **searching(min_score=None, **options))
                 started = time.perf_counter()
-                memory.search(question, 3, min_score=None, **options)
+                memory.search(question, 3, **searching(min_score=None, **options))
                 taken.append(time.perf_counter() - started)
             print(f"a search{' with it' if options else ''} {1000 * np.median(taken):.2f} ms")
     return curve, float(plain.mean())

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from common import median_seconds, parser, unit
+from common import median_seconds, parser, settled, unit
 from epic_memory import EpicMemory
 from epic_memory.types import Alignment, Candidate, Decision, Item, Stance, Verdict
 
@@ -112,7 +112,7 @@ def question_of(number: int) -> str:
 
 def opened(path: Path, **options: Any) -> EpicMemory:
     """The memory in a file."""
-    return EpicMemory.open(path, encoder=Bags(), verifier=KeepsAll(), **options)
+    return EpicMemory.open(path, encoder=Bags(), **settled(verifier=KeepsAll(), **options))
 
 
 def build(path: Path, entries: int) -> None:
@@ -198,9 +198,9 @@ def preferences(path: Path, runs: int) -> None:
         with opened(copy) as memory:
             memory.search(question_of(0))
             chosen = PREFERENCE_TEXTS[run % PREFERENCES]
-            taken["remove"].append(timed(lambda c=chosen, m=memory: m.remove_preference(c)))
+            taken["remove"].append(timed(lambda c=chosen, m=memory: m.preferences.remove(c)))
             taken["search"].append(timed(lambda m=memory: m.search(question_of(1))))
-            taken["add"].append(timed(lambda c=chosen, m=memory: m.add_preference(c)))
+            taken["add"].append(timed(lambda c=chosen, m=memory: m.preferences.add(c)))
         copy.unlink()
     shown("remove a preference", taken["remove"], 1.0)
     shown("first search after it", taken["search"], 1.0)

@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from common import parse, parser, personas, read_jsonl
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, SearchOptions, Settings
 from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_memory.encoders.base import Encoder
 from epic_memory.verification import EmbeddedVerifier
@@ -29,7 +29,7 @@ def main() -> None:
 
     encoder = default_encoder()
     # A threshold of zero keeps every pair that the coarse filter lets through: entries for the clock only.
-    memory = EpicMemory(preferences, tau=0.1, verifier=EmbeddedVerifier(encoder, threshold=0.0))
+    memory = EpicMemory(preferences, settings=Settings(tau=0.1, verifier=EmbeddedVerifier(encoder, threshold=0.0)))
     for text in texts:
         if memory.stats().counts["entries"] >= 1000:
             break
@@ -43,7 +43,7 @@ def main() -> None:
         for mode, taken in ours.items():
             for question in questions:
                 started = time.perf_counter()
-                hits = memory.search(question, k=5, steering=mode)
+                hits = memory.search(question, k=5, options=SearchOptions(steering=mode))
                 taken.append(time.perf_counter() - started)
                 if mode == "signed":
                     for part, seconds in hits.timings.items():
@@ -54,7 +54,7 @@ def main() -> None:
             started = time.perf_counter()
             memory.search(question, k=5)
             middle = time.perf_counter()
-            memory.search(question, k=5, steering="off", stance_policy="any")
+            memory.search(question, k=5, options=SearchOptions(steering="off", stance_policy="any"))
             added.append(2 * middle - started - time.perf_counter())
     for mode, taken in ours.items():
         print(f"search, {mode:6} median {statistics.median(taken) * 1e3:.3f} ms (at most 0.6)")

@@ -25,8 +25,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bench_two_hop import corpus
-from common import interval, panels, read_jsonl, save_figure
+from common import interval, panels, read_jsonl, save_figure, searching
 from epic_graph.memory import GraphMemory
+from epic_memory import SearchOptions, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.types import Hits
 from epic_rerank import selection
@@ -49,7 +50,7 @@ def questions(search: Callable[..., Hits]) -> list[Asked]:
     made = []
     for name in ("two_hop", "selection"):
         for number, one in enumerate(read_jsonl(WRITTEN / f"{name}.jsonl")):
-            hits = search(one["question"], k=MOST, min_score=None)
+            hits = search(one["question"], k=MOST, options=SearchOptions(min_score=None))
             made.append(Asked(one["question"], frozenset(one["passages"]), hits, bool(number % 2)))
     return made
 
@@ -231,9 +232,9 @@ def draw(sizes: dict[str, list[float]], path: Path) -> None:
 def milliseconds(search: Callable[..., Hits], texts: Sequence[str], **options: object) -> float:
     taken = []
     for text in texts:
-        search(text, k=MOST, min_score=None, **options)
+        search(text, k=MOST, **searching(min_score=None, **options))
         started = time.perf_counter()
-        search(text, k=MOST, min_score=None, **options)
+        search(text, k=MOST, **searching(min_score=None, **options))
         taken.append(time.perf_counter() - started)
     return 1000 * float(np.median(taken))
 
@@ -245,7 +246,7 @@ def main() -> None:
     made.add_argument("--graph-features", action="store_true", help="try features of the graph")
     made.add_argument("--plot", metavar="FILE", help="draw how many hits are taken, by how many are needed")
     options = made.parse_args()
-    graph = GraphMemory(encoder=default_encoder(), coarse=False, fine=False)
+    graph = GraphMemory(encoder=default_encoder(), settings=Settings(coarse=False, fine=False))
     graph.add(corpus())
     sizes: dict[str, list[float]] = {}
     for name, search, shipped in (

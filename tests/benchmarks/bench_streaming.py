@@ -52,7 +52,7 @@ import numpy as np
 
 from common import parse, parser, personas, read_jsonl
 from epic_apps.cli.sources import Sources
-from epic_memory import EpicMemory, Filter
+from epic_memory import EpicMemory, Filter, SearchOptions, Settings
 from epic_memory.encoders import Encoder, default_encoder
 from epic_memory.types import Item
 
@@ -322,7 +322,9 @@ def measured(
         for name in STORES[:2]:
             memory: EpicMemory = stores[name]
             for mode, suffix in (("signed", ""), ("paper", ", paper's steering")):
-                hits = memory.search(question.text, k=1, filter=Filter.in_(key, numbers), steering=mode)
+                hits = memory.search(
+                    question.text, k=1, filter=Filter.in_(key, numbers), options=SearchOptions(steering=mode)
+                )
                 found[name + suffix] = hits[0].item if hits else None
         if found["EPIC"] is not None:
             # The same questions as EPIC's answered ones, so that their shares can be compared.
@@ -339,7 +341,9 @@ def run(stream: Stream, judged: Judged, encoder: Encoder, options: Any, folder: 
     active = [stream.preferences[number] for number in stream.first]
     stores: dict[str, Any] = {
         "EPIC": EpicMemory.open(folder / "epic.epic", active, encoder=encoder),
-        "EPIC with budget": EpicMemory.open(folder / "budget.epic", active, encoder=encoder, budget=options.budget),
+        "EPIC with budget": EpicMemory.open(
+            folder / "budget.epic", active, encoder=encoder, settings=Settings(budget=options.budget)
+        ),
         "everything": Dense(encoder),
     }
     points, seen, start = [], set(), 0
@@ -381,7 +385,7 @@ def ten_at_a_time(judged: Judged, encoder: Encoder) -> dict[str, Tally]:
             question, only = case["question"], Filter.eq("case", number)
             found = {"everything": dense.best(question, "case", [number])}
             for mode in ("signed", "paper", "off"):
-                hits = memory.search(question, k=1, filter=only, steering=mode)
+                hits = memory.search(question, k=1, filter=only, options=SearchOptions(steering=mode))
                 found[f"EPIC, steering {mode}"] = hits[0].item if hits else None
             for name, item in found.items():
                 counted = None if item is None else float(item.metadata["option"] == 0)

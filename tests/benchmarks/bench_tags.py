@@ -21,10 +21,10 @@ import numpy as np
 
 from bench_choices import Case, drawn, own_cases
 from bench_two_hop import corpus, questions
-from common import interval, parse, parser, personas, read_jsonl
+from common import interval, parse, parser, personas, read_jsonl, searching
 from epic_eval.tags import TagRanking
 from epic_graph import PhraseTagger
-from epic_memory import EpicMemory, Hit, Item
+from epic_memory import EpicMemory, Hit, Item, SearchOptions, Settings
 from epic_memory.encoders import Encoder, SentenceTransformerEncoder, default_encoder
 
 WAYS: dict[str, TagRanking | None] = {
@@ -45,7 +45,7 @@ def ranked(
 ) -> list[Hit]:
     """Return the k best hits of a search, by tags or as they are."""
     if way is None:
-        return list(memory.search(question, k, **options))
+        return list(memory.search(question, k, **searching(**options)))
     return way.search(memory, PhraseTagger(), encoder, question, k, **options)
 
 
@@ -54,7 +54,7 @@ def choices(encoder: Encoder, cases: Sequence[Case]) -> dict[str, np.ndarray]:
     found: dict[str, list[bool]] = {way: [] for way in WAYS}
     for case, persona in zip(cases, drawn(cases, 0), strict=True):
         options = dict.fromkeys(option for other in cases if other.topic == case.topic for option in other.options)
-        memory = EpicMemory(persona.preferences, encoder=encoder, tagger=PhraseTagger())
+        memory = EpicMemory(persona.preferences, encoder=encoder, settings=Settings(tagger=PhraseTagger()))
         memory.add(list(options))
         for way, by_tags in WAYS.items():
             hits = [hit.item.text for hit in ranked(memory, encoder, by_tags, case.question, HITS, min_score=None)]
@@ -65,7 +65,9 @@ def choices(encoder: Encoder, cases: Sequence[Case]) -> dict[str, np.ndarray]:
 
 def two_hops(encoder: Encoder) -> dict[str, np.ndarray]:
     """Of each question, whether both passages are among the first five, by way of ranking."""
-    memory = EpicMemory(["I like good answers."], encoder=encoder, tagger=PhraseTagger(), coarse=False, fine=False)
+    memory = EpicMemory(
+        ["I like good answers."], encoder=encoder, settings=Settings(tagger=PhraseTagger(), coarse=False, fine=False)
+    )
     memory.add(corpus())
     found: dict[str, list[bool]] = {}
     for way, by_tags in WAYS.items():
@@ -80,11 +82,13 @@ def unrelated(encoder: Encoder, passages: Sequence[str], users: Sequence[list[st
     counts = {way: np.zeros(2) for way in WAYS}
     total = 0
     for preferences in users:
-        memory = EpicMemory(preferences, encoder=encoder, tagger=PhraseTagger())
+        memory = EpicMemory(preferences, encoder=encoder, settings=Settings(tagger=PhraseTagger()))
         memory.add([Item(text=passage) for passage in passages])
         for question in asked:
             total += 1
-            (plain,) = memory.search(question, 1, steering="off", stance_policy="any", min_score=None)
+            (plain,) = memory.search(
+                question, 1, options=SearchOptions(steering="off", stance_policy="any", min_score=None)
+            )
             for way, by_tags in WAYS.items():
                 hits = ranked(memory, encoder, by_tags, question, 5)
                 counts[way] += [bool(hits), bool(hits) and hits[0].item.id == plain.item.id]

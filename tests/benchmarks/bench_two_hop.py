@@ -24,7 +24,7 @@ import numpy as np
 
 from common import interval, read_jsonl
 from epic_graph.memory import GraphMemory
-from epic_memory import Item
+from epic_memory import Item, Settings
 from epic_memory.encoders import SentenceTransformerEncoder, default_encoder
 from epic_memory.encoders.base import Encoder
 from epic_memory.types import Hits
@@ -81,7 +81,7 @@ def print_part(name: str, dense: np.ndarray, graph: np.ndarray) -> None:
 
 def measure(encoder: Encoder, asked: Sequence[Question]) -> None:
     started = time.perf_counter()
-    graph = GraphMemory(encoder=encoder, coarse=False, fine=False)
+    graph = GraphMemory(encoder=encoder, settings=Settings(coarse=False, fine=False))
     graph.add(corpus())
     taken = time.perf_counter() - started
     dense, dense_ms = found(graph.memory.search, asked)

@@ -19,7 +19,7 @@ import numpy as np
 
 from common import parse, parser, personas, read_jsonl
 from epic_apps.cli.sources import Sources
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.lm import Completion, OpenAICompatibleLM
 from epic_memory.types import stable_id
 from epic_memory.verification import LMVerifier
@@ -189,8 +189,7 @@ def sizes(labels: Labels) -> None:
         memory = EpicMemory(
             labels.preferences,
             encoder=LabelledPairs(labels),
-            verifier=LMVerifier(lm, batch_size=size),
-            aspects="parser",
+            settings=Settings(verifier=LMVerifier(lm, batch_size=size), aspects="parser"),
         )
         report = memory.add(list(labels.pairs))
         usage = report.usage
@@ -207,7 +206,9 @@ def real(labels: Labels, lm: OpenAICompatibleLM, limit: int) -> None:
     chunks = list(labels.pairs)[:limit]
     for size in BATCH_SIZES:
         verifier = LMVerifier(lm, batch_size=size)
-        memory = EpicMemory(labels.preferences, encoder=LabelledPairs(labels), verifier=verifier, aspects="parser")
+        memory = EpicMemory(
+            labels.preferences, encoder=LabelledPairs(labels), settings=Settings(verifier=verifier, aspects="parser")
+        )
         report = memory.add(chunks)
         kept = {chunk for chunk in chunks if _is_held(memory, chunk)}
         decided = [chunk for chunk in chunks if stable_id("item", chunk) not in report.failures]
@@ -237,7 +238,7 @@ def interrupted(labels: Labels) -> None:
         for stop in (30, 60, 90, None):
             lm.stop_at = stop
             with EpicMemory.open(
-                path, labels.preferences, encoder=encoder, verifier=LMVerifier(lm), aspects="parser"
+                path, labels.preferences, encoder=encoder, settings=Settings(verifier=LMVerifier(lm), aspects="parser")
             ) as memory:
                 try:
                     memory.add(chunks)
@@ -245,7 +246,9 @@ def interrupted(labels: Labels) -> None:
                     continue
                 check(memory, labels)
         print(f"  {lm.calls} calls, the three that were interrupted included")
-        with EpicMemory.open(path, encoder=encoder, verifier=LMVerifier(lm), aspects="parser") as memory:
+        with EpicMemory.open(
+            path, encoder=encoder, settings=Settings(verifier=LMVerifier(lm), aspects="parser")
+        ) as memory:
             again = memory.add(chunks)
             print(f"  the same items again: {again.usage.calls} calls, {again.cached} verdicts from the cache")
 
@@ -257,7 +260,9 @@ def overhead(labels: Labels) -> None:
         with tempfile.TemporaryDirectory() as folder:
             verifier, encoder = LMVerifier(Scripted(labels)), LabelledPairs(labels)
             path = Path(folder) / "me.epic"
-            memory = EpicMemory.open(path, labels.preferences, encoder=encoder, verifier=verifier, aspects="parser")
+            memory = EpicMemory.open(
+                path, labels.preferences, encoder=encoder, settings=Settings(verifier=verifier, aspects="parser")
+            )
             first, *others = labels.pairs
             memory.add([first])  # reads the preferences and expands them, which is done once
             began = time.perf_counter()
@@ -279,8 +284,7 @@ def at_once(labels: Labels) -> None:
             memory = EpicMemory(
                 labels.preferences,
                 encoder=LabelledPairs(labels),
-                verifier=LMVerifier(lm, batch_size=1),
-                aspects="parser",
+                settings=Settings(verifier=LMVerifier(lm, batch_size=1), aspects="parser"),
             )
             began = time.perf_counter()
             if kind == "threads":
@@ -299,7 +303,9 @@ def incoming(labels: Labels, data: Path) -> None:
     print(f"\ncalls an incoming item, PrefWiki persona 0, static encoder, a model that keeps {share:.0%} of the pairs:")
     for source in (files[:1], files):
         for size in BATCH_SIZES:
-            memory = EpicMemory(persona, verifier=LMVerifier(Scripted(Guessing(share)), batch_size=size))
+            memory = EpicMemory(
+                persona, settings=Settings(verifier=LMVerifier(Scripted(Guessing(share)), batch_size=size))
+            )
             report = memory.add(Sources(source))
             print(
                 f"  {' + '.join(file.stem for file in source)}, {size} a call: {report.usage.calls / report.seen:.3f}"

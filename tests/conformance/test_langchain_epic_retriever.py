@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("langchain_tests", reason="needs langchain-tests")
 
 from langchain_core.retrievers import BaseRetriever
@@ -17,7 +19,7 @@ from epic_memory import EpicMemory
 
 @pytest.fixture(scope="module")
 def memory() -> EpicMemory:
-    memory = EpicMemory(["I follow a strict vegan diet."], tau=0.0)
+    memory = EpicMemory(["I follow a strict vegan diet."], settings=Settings(tau=0.0))
     memory.add(f"A vegan dish for a vegan diet, number {number}." for number in range(8))
     return memory
 

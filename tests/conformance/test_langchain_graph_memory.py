@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("langchain_tests", reason="needs langchain-tests")
 
 from langchain_core.retrievers import BaseRetriever
@@ -17,7 +19,7 @@ from epic_langchain.graph_retriever import EpicGraphRetriever
 
 @pytest.fixture(scope="module")
 def graph() -> GraphMemory:
-    graph = GraphMemory(["I follow a strict vegan diet."], tau=0.0)
+    graph = GraphMemory(["I follow a strict vegan diet."], settings=Settings(tau=0.0))
     graph.add(f"Oscar cooks a vegan dish for Ida's vegan diet, number {number}." for number in range(8))
     return graph
 

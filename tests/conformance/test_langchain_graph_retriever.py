@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("langchain_graph_retriever", reason="needs the extra graph-retriever")
 pytest.importorskip("langchain_tests", reason="needs langchain-tests")
 
@@ -112,7 +114,9 @@ class TestDurableWithPreferences(AdapterComplianceSuite):
 class TestMemory(AdapterComplianceSuite):
     @pytest.fixture
     def adapter(self) -> Iterator[Adapter]:
-        with EpicMemory([PREFERENCE], encoder=LangChainEncoder(Table()), verifier=KeepAll(), tau=-1.0) as memory:
+        with EpicMemory(
+            [PREFERENCE], encoder=LangChainEncoder(Table()), settings=Settings(verifier=KeepAll(), tau=-1.0)
+        ) as memory:
             memory.add(Item(id=one.id or "", text=one.page_content, metadata=one.metadata) for one in DOCUMENTS)
             assert len(memory) == len(DOCUMENTS)
             yield EpicGraphAdapter(EpicVectorStore.from_memory(memory))

@@ -8,7 +8,7 @@ import numpy as np
 
 from epic_eval.tags import TagRanking
 from epic_graph import PhraseTagger
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.text.tagging import Tags
 from helpers import HashEncoder, KeepAll
@@ -30,7 +30,7 @@ class Places:
 
 def test_shared_tags_rank_and_their_number_counts() -> None:
     tagger, encoder, ranking = Places(), HashEncoder(), TagRanking(share=1.0)
-    memory = EpicMemory(["red wine"], encoder=encoder, verifier=KeepAll(), tagger=tagger)
+    memory = EpicMemory(["red wine"], encoder=encoder, settings=Settings(verifier=KeepAll(), tagger=tagger))
     memory.add(WINES)
     both = ranking.search(memory, tagger, encoder, "red wine, and what of Bordeaux or Porto?", 2)
     assert {hit.item.text for hit in both} == set(WINES[:2])
@@ -56,7 +56,9 @@ def test_the_published_rule() -> None:
 
 def test_the_published_rule_shows_something_whatever_is_asked() -> None:
     tagger, encoder, question = PhraseTagger(), default_encoder(), "Who won the election?"
-    memory = EpicMemory(["I follow a strict vegan diet."], encoder=encoder, tagger=tagger, coarse=False, fine=False)
+    memory = EpicMemory(
+        ["I follow a strict vegan diet."], encoder=encoder, settings=Settings(tagger=tagger, coarse=False, fine=False)
+    )
     memory.add(["Lentil soup, a vegan dinner.", "Tofu with rice.", "A bowl of oats.", "Beans on toast."])
     assert not memory.search(question)
     assert len(TagRanking(paper=True).search(memory, tagger, encoder, question, 5)) == 3

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epic_graph import Extraction, Fact, GraphMemory, PhraseExtractor
-from epic_memory import EpicMemory, Item, Preference
+from epic_memory import EpicMemory, Item, Preference, SearchOptions, Settings
 from epic_memory.errors import (
     EpicError,
     UnknownEntityError,
@@ -37,7 +37,7 @@ from graph_helpers import (
     recounted,
     seen,
 )
-from helpers import Clock, DiscardAll, HashEncoder, KeepAll, UndecidedAll
+from helpers import Clock, DiscardAll, HashEncoder, KeepAll, UndecidedAll, settled
 
 # what happens to it
 
@@ -155,7 +155,7 @@ def test_undecided_items_come_into_the_graph_when_they_are_decided() -> None:
 
 def test_a_file_gets_its_graph_when_it_is_opened_as_one(path: Path) -> None:
     options: dict[str, Any] = {"encoder": HashEncoder(256), "verifier": KeepAll(), "tau": 0.1}
-    with EpicMemory.open(path, [WINE, SEA], **options) as memory:
+    with EpicMemory.open(path, [WINE, SEA], **settled(**options)) as memory:
         memory.add(PEOPLE)
     with made(path, None, read_only=True) as graph:
         assert graph.counts() == {"entities": 0, "passages": 0, "failed": 0, "edges": 0, "outside": 5}
@@ -173,7 +173,7 @@ def test_a_file_gets_its_graph_when_it_is_opened_as_one(path: Path) -> None:
         assert graph.update().passages == 5
         assert alike(seen(graph), seen(anew(graph)))
     # A plain memory goes on with it.
-    with EpicMemory.open(path, **options) as memory:
+    with EpicMemory.open(path, **settled(**options)) as memory:
         assert memory.stats().bytes["graph"] > 0
         memory.add(
             [Item(id="new", text="[Oscar Reed] bought red wine in [Oslo]."), Item(id="idris", text="Idris, red")]
@@ -194,7 +194,10 @@ def test_a_file_gets_its_graph_when_it_is_opened_as_one(path: Path) -> None:
 
 def test_who_opened_the_file_before_it_got_a_graph_goes_on(path: Path) -> None:
     options: dict[str, Any] = {"encoder": HashEncoder(256), "verifier": KeepAll(), "tau": 0.1}
-    with EpicMemory.open(path, [WINE, SEA], **options) as memory, EpicMemory.open(path, **options) as idle:
+    with (
+        EpicMemory.open(path, [WINE, SEA], **settled(**options)) as memory,
+        EpicMemory.open(path, **settled(**options)) as idle,
+    ):
         memory.add(PEOPLE)
         with again(path) as graph:
             graph.update()
@@ -367,7 +370,7 @@ def test_the_graph_is_a_part_of_the_sizes(path: Path) -> None:
         assert octets["graph"] > 6 * 256
         assert sum(size for part, size in octets.items() if part != "total") == octets["total"]
         assert octets["total"] == path.stat().st_size
-    plain = EpicMemory([WINE], encoder=HashEncoder(256), verifier=KeepAll())
+    plain = EpicMemory([WINE], encoder=HashEncoder(256), settings=Settings(verifier=KeepAll()))
     assert plain.stats().bytes["graph"] == 0
 
 
@@ -383,7 +386,9 @@ def test_copies(path: Path, tmp_path: Path) -> None:
         assert exactly(graph) == state
     with again(copy) as graph:
         assert exactly(graph) == state
-    with EpicMemory.import_(lines, other, encoder=HashEncoder(256), verifier=KeepAll(), tau=0.1) as memory:
+    with EpicMemory.import_(
+        lines, other, encoder=HashEncoder(256), settings=Settings(verifier=KeepAll(), tau=0.1)
+    ) as memory:
         graph = GraphMemory(memory=memory, extractor=Marked(), synonymy=0.7)
         assert graph.counts()["outside"] == 5
         graph.update()
@@ -513,7 +518,7 @@ async def test_nothing_synchronous_is_called_on_the_event_loop() -> None:
 
 
 def test_in_signed_mode_the_first_passages_are_told_apart_by_what_they_say() -> None:
-    graph = GraphMemory(["I avoid hotels with casinos."], coarse=False, verifier=KeepAll())
+    graph = GraphMemory(["I avoid hotels with casinos."], settings=Settings(coarse=False, verifier=KeepAll()))
     graph.add(
         [
             Item(id="casino", text="The Golden Ace in Las Vegas is a hotel with a casino and slot machines."),
@@ -526,4 +531,4 @@ def test_in_signed_mode_the_first_passages_are_told_apart_by_what_they_say() -> 
     assert told["quiet"] > found(graph, query, steering="off")["quiet"]
     assert told["casino"] == pytest.approx(found(graph, query, steering="paper")["casino"], abs=0.05)
     assert "telling apart" in graph.search(query).timings
-    assert "telling apart" not in graph.search(query, stance_policy="any").timings
+    assert "telling apart" not in graph.search(query, options=SearchOptions(stance_policy="any")).timings

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from epic_graph import GraphMemory
-from epic_memory import Filter, Item, Stance
+from epic_memory import Filter, Item, SearchOptions, Stance
 from epic_memory.errors import (
     UnknownEntityError,
     UnknownPreferenceError,
@@ -25,7 +25,7 @@ from graph_helpers import (
     found,
     made,
 )
-from helpers import DiscardAll, KeepAll
+from helpers import DiscardAll, KeepAll, searching
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_the_report_says_what_was_done(path: Path) -> None:
 
 
 def test_a_walk_finds_what_no_word_of_the_query_tells(graph: GraphMemory) -> None:
-    hits = graph.search("Oscar Reed", k=2, steering="off")
+    hits = graph.search("Oscar Reed", k=2, options=SearchOptions(steering="off"))
     assert [hit.item.id for hit in hits] == ["oscar", "clara"]
     assert hits.entities == [("Oscar Reed", 1.0)]
     assert hits[0].score == 1.0 > hits[1].score > 0.0
@@ -79,7 +79,7 @@ def test_a_walk_finds_what_no_word_of_the_query_tells(graph: GraphMemory) -> Non
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize(("steering", "k"), [("off", 1), ("paper", 5), ("signed", 3), ("signed", 50)])
 def test_k_hits_come_in_order_and_in_range(graph: GraphMemory, query: str, steering: Any, k: int) -> None:
-    hits = graph.search(query, k, steering=steering)
+    hits = graph.search(query, k, options=SearchOptions(steering=steering))
     scores = [hit.score for hit in hits]
     assert len({hit.item.id for hit in hits}) == len(hits) == min(k, 5)
     assert scores == sorted(scores, reverse=True)
@@ -95,9 +95,9 @@ def test_k_hits_come_in_order_and_in_range(graph: GraphMemory, query: str, steer
 @pytest.mark.parametrize("query", ["red wine", "Nobody Known", "...", "наводнение", "海", "\U0001f377"])
 def test_a_query_that_names_nothing_known_is_answered_by_nearness(graph: GraphMemory, query: str) -> None:
     for steering in ("off", "signed"):
-        hits = graph.search(query, 3, steering=steering)
+        hits = graph.search(query, 3, options=SearchOptions(steering=steering))
         assert hits.entities == []
-        dense = graph.memory.search(query, 3, steering=steering)
+        dense = graph.memory.search(query, 3, options=SearchOptions(steering=steering))
         assert [(h.item, h.score, h.entries) for h in hits] == [(h.item, h.score, h.entries) for h in dense]
         assert hits.steered_by == dense.steered_by
         assert set(hits.timings) >= {"embedding", "steering", "index"}
@@ -139,7 +139,7 @@ def test_passages_of_the_walk_may_be_beyond_the_nearest_fifty(path: Path) -> Non
     items.append(Item(id="oscar", text="[Oscar Reed] of the red houses"))
     with made(path) as graph:
         graph.add(items)
-        hits = graph.search("Oscar Reed likes red wine", 81, steering="off")
+        hits = graph.search("Oscar Reed likes red wine", 81, options=SearchOptions(steering="off"))
         assert len(hits) == len({hit.item.id for hit in hits}) == 81
         assert hits[0].item.id == "oscar"
 
@@ -149,8 +149,8 @@ def test_what_the_walk_does_not_reach_comes_after_it_the_nearest_first(path: Pat
     with made(path) as graph:
         graph.add([*items[::-1], Item(id="oscar", text="[Oscar Reed] of the red houses")])
         options: dict[str, Any] = {"steering": "off", "keys": "instruction", "min_score": None}
-        ids = [hit.item.id for hit in graph.search("Oscar Reed, red wine", 61, **options)]
-        dense = [hit.item.id for hit in graph.memory.search("Oscar Reed, red wine", 61, **options)]
+        ids = [hit.item.id for hit in graph.search("Oscar Reed, red wine", 61, **searching(**options))]
+        dense = [hit.item.id for hit in graph.memory.search("Oscar Reed, red wine", 61, **searching(**options))]
         assert [each for each in ids if each != "oscar"] == [each for each in dense if each != "oscar"]
 
 
@@ -199,11 +199,11 @@ def test_without_the_first_two_stages_no_preferences_are_needed(path: Path) -> N
 
 @pytest.mark.parametrize("steering", ["off", "paper", "signed"])
 def test_steering_moves_the_start_of_the_walk(graph: GraphMemory, steering: Any) -> None:
-    hits = graph.search("Idris by the blue sea", 5, steering=steering, preferences=[SEA])
+    hits = graph.search("Idris by the blue sea", 5, options=SearchOptions(steering=steering, preferences=[SEA]))
     assert [text for text, *_ in hits.steered_by] == ([] if steering == "off" else [SEA])
     assert hits[0].item.id == "idris"
     assert hits.entities
-    dense = graph.memory.search("Idris by the blue sea", 5, steering=steering, preferences=[SEA])
+    dense = graph.memory.search("Idris by the blue sea", 5, options=SearchOptions(steering=steering, preferences=[SEA]))
     assert hits.steered_by == dense.steered_by
 
 
@@ -221,12 +221,12 @@ def test_a_filter_applies_inside_the_walk(path: Path) -> None:
 
 def test_preferences_of_a_call_leave_the_others_entries_out(graph: GraphMemory) -> None:
     for query in ("Oscar Reed", "red wine"):
-        hits = graph.search(query, 9, preferences=[SEA])
-        held = graph.memory.search(query, 9, preferences=[SEA])
+        hits = graph.search(query, 9, options=SearchOptions(preferences=[SEA]))
+        held = graph.memory.search(query, 9, options=SearchOptions(preferences=[SEA]))
         assert {hit.item.id for hit in hits} == {hit.item.id for hit in held}
         assert {entry.preference for hit in hits for entry in hit.entries} == {SEA}
     with pytest.raises(UnknownPreferenceError):
-        graph.search("Oscar Reed", preferences=["deserts"])
+        graph.search("Oscar Reed", options=SearchOptions(preferences=["deserts"]))
 
 
 def test_stances_order_what_is_found(path: Path) -> None:
@@ -256,9 +256,9 @@ def test_walks_of_other_kinds(options: dict[str, Any]) -> None:
 def test_a_walk_that_goes_nowhere_finds_the_nearest() -> None:
     graph = made(damping=0.0, passage_weight=0.0)
     graph.add(PEOPLE)
-    hits = graph.search("Oscar Reed by the blue sea", 5, steering="off")
+    hits = graph.search("Oscar Reed by the blue sea", 5, options=SearchOptions(steering="off"))
     assert [hit.score for hit in hits] == [0.0] * 5
-    dense = graph.memory.search("Oscar Reed by the blue sea", 5, steering="off")
+    dense = graph.memory.search("Oscar Reed by the blue sea", 5, options=SearchOptions(steering="off"))
     assert [hit.item.id for hit in hits] == [hit.item.id for hit in dense]
 
 

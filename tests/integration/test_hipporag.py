@@ -22,11 +22,11 @@ from epic_eval import arm_of
 from epic_graph.extraction import PhraseExtractor
 from epic_graph.hipporag import EpicHippoRAG
 from epic_graph.hipporag.openie import HippoExtractor, SafeOpenIE
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError, NoPreferencesError, StoreError, UnknownPreferenceError
 from epic_memory.types import Candidate, Decision, Verdict
-from helpers import Answering, KeepAll, Raising, UndecidedAll, keep
+from helpers import Answering, KeepAll, Raising, UndecidedAll, keep, settled
 from lm_servers import LMServer, Reply
 from scripted import Own
 
@@ -79,7 +79,7 @@ def make(tmp_path: Path, server: LMServer, monkeypatch: pytest.MonkeyPatch) -> M
 
 def keeping(preferences: Sequence[str] = (GARDEN, VEGAN), **options: Any) -> EpicMemory:
     """A memory that keeps everything."""
-    return EpicMemory(preferences, **{"verifier": KeepAll(), "coarse": False, **options})
+    return EpicMemory(preferences, **settled(**{"verifier": KeepAll(), "coarse": False, **options}))
 
 
 def only(*words: str) -> Answering:
@@ -466,9 +466,9 @@ def test_a_graph_of_another_memory_is_not_emptied_unasked(make: Make, tmp_path: 
 
 
 def test_a_memory_that_may_not_be_written_is_asked(make: Make, tmp_path: Path) -> None:
-    with EpicMemory.open(tmp_path / "me.epic", [GARDEN], verifier=KeepAll(), coarse=False) as memory:
+    with EpicMemory.open(tmp_path / "me.epic", [GARDEN], settings=Settings(verifier=KeepAll(), coarse=False)) as memory:
         make.epic(memory, make.raw("kept")).index(DOCS)
-    with EpicMemory.open(tmp_path / "me.epic", read_only=True) as memory:
+    with EpicMemory.open(tmp_path / "me.epic", settings=Settings(read_only=True)) as memory:
         assert set(found(make.epic(memory, make.raw("kept")))) == set(DOCS)
 
 
@@ -532,11 +532,11 @@ def test_items_with_the_same_text_are_one_passage_until_the_last_goes(make: Make
 
 def test_both_are_opened_again(make: Make, tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
-    with EpicMemory.open(path, [GARDEN, VEGAN], verifier=KeepAll(), coarse=False) as memory:
+    with EpicMemory.open(path, [GARDEN, VEGAN], settings=Settings(verifier=KeepAll(), coarse=False)) as memory:
         rag = make.epic(memory, make.raw("kept"))
         rag.index(DOCS)
         before = [(hit.item.text, round(hit.score, 5)) for hit in rag.search(QUESTION)]
-    with EpicMemory.open(path, verifier=KeepAll(), coarse=False) as memory:
+    with EpicMemory.open(path, settings=Settings(verifier=KeepAll(), coarse=False)) as memory:
         memory.forget(*(item for item in memory.items() if item.text == SOUP))
         rag = make.epic(memory, make.raw("kept"))
         assert rag.foreign == []
@@ -571,7 +571,7 @@ def test_a_graph_that_is_not_there_is_made_again(make: Make, script: Script, how
 
 
 def test_without_its_stages_it_is_graph_rag_alone(make: Make) -> None:
-    rag = make.epic(EpicMemory(coarse=False, fine=False, steering="off"))
+    rag = make.epic(EpicMemory(settings=Settings(coarse=False, fine=False, steering="off")))
     report = rag.index([*DOCS, WALL])
     assert report.passages == 4
     assert len(found(rag)) == 4

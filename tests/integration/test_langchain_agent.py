@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from helpers import settled
+
 pytest.importorskip("langchain", reason="needs the extra agents")
 
 from langchain.agents import create_agent
@@ -131,7 +133,7 @@ def users() -> dict[str, EpicMemory]:
     memories = {}
     for user in ("anna", "bob", "cleo"):
         options: Any = {"encoder": HashEncoder(), "verifier": KeepAll(), "tau": 0.05}
-        memories[user] = EpicMemory([f"I like {user} hotels."], **options)
+        memories[user] = EpicMemory([f"I like {user} hotels."], **settled(**options))
         memories[user].add(f"The hotels that {user} likes are secret.")
     return memories
 

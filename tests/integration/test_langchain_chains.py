@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.document_loaders import BaseLoader
@@ -228,7 +230,7 @@ async def test_a_model_that_raises_is_heard_of_and_the_rest_goes_on(runs: Runs, 
 
 @pytest.fixture(scope="module")
 def memory() -> EpicMemory:
-    memory = EpicMemory(PREFERENCES, tau=0.0)
+    memory = EpicMemory(PREFERENCES, settings=Settings(tau=0.0))
     assert memory.add([*FOOD, *HOTELS]).kept == 5
     return memory
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+from helpers import settled
+
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
@@ -25,7 +28,7 @@ from epic_memory import EpicMemory, Filter, Item
 from epic_memory.context import format_hit
 from epic_memory.errors import InvalidInputError, StoreError, UnknownPreferenceError
 from epic_memory.types import Stance
-from helpers import HashEncoder, KeepAll, both
+from helpers import HashEncoder, KeepAll, both, searching
 
 VEGAN, SEA = "I follow a strict vegan diet.", "I love the sea."
 ITEMS = [
@@ -49,7 +52,7 @@ OPTIONS = [
 
 def graph_of(items: Sequence[Item] = ITEMS, **options: Any) -> GraphMemory:
     stances = {"butter": Stance.CONFLICTS}
-    graph = GraphMemory([VEGAN, SEA], verifier=KeepAll(stances), tau=-1.0, **options)
+    graph = GraphMemory([VEGAN, SEA], **settled(verifier=KeepAll(stances), tau=-1.0, **options))
     graph.add(items)
     return graph
 
@@ -79,7 +82,7 @@ async def test_it_finds_what_the_graph_finds(graph: GraphMemory, guidance: Any, 
     retriever = EpicGraphRetriever(graph=graph, k=4, guidance=guidance)
     asked = {"k": 4, **options}
     asked["filter"] = Filter.ge("year", 2022) if isinstance(asked.get("filter"), dict) else asked.get("filter")
-    hits = graph.search(QUERY, **asked)
+    hits = graph.search(QUERY, **searching(**asked))
     found = await both(retriever, "invoke", QUERY, **options)
     config: Any = {"configurable": {f"epic_{name}": value for name, value in options.items()} | {"thread_id": "7"}}
     assert found == retriever.invoke(QUERY, config)
@@ -120,7 +123,7 @@ async def test_calls_that_cannot_be_are_errors(retriever: EpicGraphRetriever) ->
 
 async def test_nothing_blocks_the_event_loop() -> None:
     encoder = HashEncoder()
-    graph = GraphMemory([VEGAN], encoder=encoder, verifier=KeepAll(), tau=-1.0)
+    graph = GraphMemory([VEGAN], encoder=encoder, settings=Settings(verifier=KeepAll(), tau=-1.0))
     retriever = EpicGraphRetriever(graph=graph)
     await retriever.aadd_documents([Document(id="a", page_content=ITEMS[0].text)])
     encoder.sync_threads.clear()
@@ -166,7 +169,7 @@ class Failing:
 
 async def test_what_an_extractor_fails_for_is_found_by_its_text(caplog: pytest.LogCaptureFixture) -> None:
     documents = [Document(id=item.id, page_content=item.text) for item in ITEMS]
-    memory = EpicMemory([VEGAN], verifier=KeepAll(), tau=-1.0)
+    memory = EpicMemory([VEGAN], settings=Settings(verifier=KeepAll(), tau=-1.0))
     retriever = EpicGraphRetriever(graph=memory, extractor=Failing(), k=5)
     with caplog.at_level(logging.WARNING, "epic_langchain.graph_retriever"):
         report = retriever.add_documents(documents)
@@ -187,7 +190,7 @@ def reads(messages: Any) -> str:
 async def test_a_chat_model_reads_what_is_added() -> None:
     model = ScriptedChat(answers=reads)
     for extractor in (model, LangChainLM(model), LMExtractor(LangChainLM(model))):
-        memory = EpicMemory([VEGAN], verifier=KeepAll(), tau=-1.0)
+        memory = EpicMemory([VEGAN], settings=Settings(verifier=KeepAll(), tau=-1.0))
         retriever = EpicGraphRetriever(graph=memory, extractor=extractor)
         model.seen.clear()
         retriever.add_documents([Document(id="a", page_content=ITEMS[0].text)])
@@ -202,7 +205,7 @@ async def test_a_chat_model_reads_what_is_added() -> None:
 @pytest.mark.parametrize("named", [str, Path])
 def test_a_graph_is_opened_by_the_name_of_its_file(tmp_path: Path, named: type) -> None:
     path = tmp_path / "me.epic"
-    with GraphMemory.open(path, [VEGAN, SEA], verifier=KeepAll(), tau=-1.0) as graph:
+    with GraphMemory.open(path, [VEGAN, SEA], settings=Settings(verifier=KeepAll(), tau=-1.0)) as graph:
         graph.add(ITEMS)
         expected = EpicGraphRetriever(graph=graph).invoke(QUERY)
     retriever = EpicGraphRetriever(graph=named(path))
@@ -213,7 +216,7 @@ def test_a_graph_is_opened_by_the_name_of_its_file(tmp_path: Path, named: type) 
 
 
 def test_a_memory_gets_a_graph() -> None:
-    memory = EpicMemory([VEGAN, SEA], verifier=KeepAll({"butter": Stance.CONFLICTS}), tau=-1.0)
+    memory = EpicMemory([VEGAN, SEA], settings=Settings(verifier=KeepAll({"butter": Stance.CONFLICTS}), tau=-1.0))
     memory.add(ITEMS)
     retriever = EpicGraphRetriever(graph=memory)
     assert retriever.graph.memory is memory
@@ -276,7 +279,9 @@ def test_what_it_was_opened_with_stays(graph: GraphMemory, name: str) -> None:
     retriever = EpicGraphRetriever(graph=graph)
     before = getattr(retriever, name)
     with pytest.raises(ValidationError, match="frozen"):
-        setattr(retriever, name, {"graph": GraphMemory(coarse=False, fine=False)}.get(name, Failing()))
+        setattr(
+            retriever, name, {"graph": GraphMemory(settings=Settings(coarse=False, fine=False))}.get(name, Failing())
+        )
     assert getattr(retriever, name) is before
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from helpers import settled
+
 pytest.importorskip("langchain_ollama", reason="needs langchain-ollama")
 
 from langchain_ollama import ChatOllama, OllamaEmbeddings
@@ -50,7 +52,9 @@ def verifier(model: ChatOllama, concurrency: int = 1, **options: Any) -> LMVerif
 def memory_of(server: LMServer, judging: LMVerifier | None = None, **options: Any) -> EpicMemory:
     """A memory of `PREFERENCES` that runs on the server alone."""
     given = {"encoder": LangChainEncoder(embeddings(server)), "tau": TAU, **options}
-    return EpicMemory(PREFERENCES, verifier=judging or verifier(chat(server)), **{"aspects": "parser", **given})
+    return EpicMemory(
+        PREFERENCES, **settled(verifier=judging or verifier(chat(server)), **{"aspects": "parser", **given})
+    )
 
 
 @pytest.mark.parametrize(("batch_size", "concurrency"), [(1, 4), (8, 1)])

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import SearchOptions, Settings
+
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
@@ -47,7 +49,7 @@ def generous() -> StaticEncoder:
 
 @pytest.fixture(scope="module")
 def memory() -> EpicMemory:
-    memory = EpicMemory(PREFERENCES, fine=True, tau=0.0, encoder=generous())
+    memory = EpicMemory(PREFERENCES, settings=Settings(fine=True, tau=0.0), encoder=generous())
     memory.add(ITEMS)
     assert len(memory) >= 5
     return memory
@@ -95,7 +97,7 @@ def test_a_memory_is_needed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", [str, Path])
 def test_a_memory_is_opened_by_the_name_of_its_file(tmp_path: Path, named: type) -> None:
     path = tmp_path / "me.epic"
-    with EpicMemory.open(path, PREFERENCES, tau=0.0) as memory:
+    with EpicMemory.open(path, PREFERENCES, settings=Settings(tau=0.0)) as memory:
         memory.add(ITEMS)
         expected = EpicRetriever(memory=memory).invoke(QUERY)
     retriever = EpicRetriever(memory=named(path))
@@ -126,14 +128,14 @@ async def test_a_call_that_cannot_be_is_an_error(
 
 
 def test_hits_of_a_fallback_have_no_guidance() -> None:
-    memory = EpicMemory(PREFERENCES, fallback=lambda query, k: ["An engine needs oil."])
+    memory = EpicMemory(PREFERENCES, settings=Settings(fallback=lambda query, k: ["An engine needs oil."]))
     (document,) = EpicRetriever(memory=memory).invoke("zebra xylophone quantum")
     assert document.page_content == "An engine needs oil."
     assert document.metadata == {"epic_score": 0.0, "epic_tier": "fallback"}
 
 
 def test_hits_of_the_light_say_so() -> None:
-    memory = EpicMemory(PREFERENCES, tau=1.0)
+    memory = EpicMemory(PREFERENCES, settings=Settings(tau=1.0))
     memory.add(ITEMS[:1])
     assert EpicRetriever(memory=memory).invoke("stew")[0].metadata["epic_tier"] == "light"
 
@@ -146,7 +148,7 @@ async def test_text_with_guidance_is_what_the_memory_shows(memory: EpicMemory) -
     documents = retriever.invoke(QUERY)
     # A retriever gives as many documents as it finds; a context leaves out those that answer much worse than the first.
     shown = "\n\n".join(document.page_content for document in documents)
-    assert shown == memory.context(QUERY, 4, min_score=memory.encoder.relevant)
+    assert shown == memory.context(QUERY, 4, options=SearchOptions(min_score=memory.encoder.relevant))
     assert shown.startswith(memory.context(QUERY, 4))
     hits = memory.search(QUERY, 4)
     opening = f"{format_preferences(hits)}\n\n"
@@ -166,7 +168,9 @@ def test_metadata_is_the_same_with_guidance_in_the_text(memory: EpicMemory) -> N
 
 
 def test_several_preferences_are_one_documents_guidance() -> None:
-    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), verifier=KeepAll({"wine": Stance.SUPPORTS}))
+    memory = EpicMemory(
+        [WINE, TRAIN], encoder=HashEncoder(), settings=Settings(verifier=KeepAll({"wine": Stance.SUPPORTS}))
+    )
     memory.add([Item(id="a", text=BOTH)])
     (document,) = EpicRetriever(memory=memory).invoke("red wine")
     (hit,) = memory.search("red wine")
@@ -184,7 +188,7 @@ async def test_preferences_of_a_call_choose_among_those_that_are_held(
     found = retriever.invoke(QUERY, k=9, preferences=[PREFERENCES[0]])
     assert set(ids(found)) == {"stew", "curry", "soup"}
     assert [one.metadata["epic_score"] for one in found] == [
-        hit.score for hit in memory.search(QUERY, 9, preferences=[PREFERENCES[0]])
+        hit.score for hit in memory.search(QUERY, 9, options=SearchOptions(preferences=[PREFERENCES[0]]))
     ]
     assert (
         await retriever.ainvoke(QUERY, {"configurable": {"epic_preferences": [PREFERENCES[0]], "epic_k": 9}}) == found
@@ -222,7 +226,7 @@ def test_fields_can_be_made_configurable(retriever: EpicRetriever) -> None:
 def test_two_users_in_one_file_have_one_retriever(tmp_path: Path) -> None:
     path, encoder = tmp_path / "all.epic", generous()
     for user, items in (("ann", ITEMS[:3]), ("bob", ITEMS[3:])):
-        with EpicMemory.open(path, PREFERENCES, namespace=user, tau=0.0, encoder=encoder) as memory:
+        with EpicMemory.open(path, PREFERENCES, settings=Settings(namespace=user, tau=0.0), encoder=encoder) as memory:
             memory.add(items)
     retriever = EpicRetriever(memory=path, k=9, embeddings=encoder)
     configs: Any = [{"configurable": {"epic_namespace": user}} for user in ("ann", "bob", "eve")] * 5
@@ -236,7 +240,9 @@ def test_two_users_in_one_file_have_one_retriever(tmp_path: Path) -> None:
 
 def test_embeddings_open_a_file_that_was_made_with_them(tmp_path: Path) -> None:
     path, words = tmp_path / "me.epic", Words()
-    with EpicMemory.open(path, [WINE], encoder=LangChainEncoder(words), verifier=KeepAll()) as memory:
+    with EpicMemory.open(
+        path, [WINE], encoder=LangChainEncoder(words), settings=Settings(verifier=KeepAll())
+    ) as memory:
         memory.add([Item(id="a", text="red wine")])
     retriever = EpicRetriever(memory=path, embeddings=words)
     assert ids(retriever.invoke("red wine")) == ["a"]
@@ -259,7 +265,7 @@ def test_arguments_that_cannot_be_are_errors(wrong: dict[str, Any], memory: Epic
 
 async def test_nothing_blocks_the_event_loop() -> None:
     encoder = HashEncoder()
-    memory = EpicMemory([WINE], encoder=encoder, verifier=KeepAll())
+    memory = EpicMemory([WINE], encoder=encoder, settings=Settings(verifier=KeepAll()))
     memory.add(["red wine"])
     encoder.sync_threads.clear()
     assert len(await EpicRetriever(memory=memory).ainvoke("red wine")) == 1
@@ -267,7 +273,7 @@ async def test_nothing_blocks_the_event_loop() -> None:
 
 
 def test_what_comes_out_is_the_callers(memory: EpicMemory, retriever: EpicRetriever) -> None:
-    own = EpicMemory([WINE], encoder=HashEncoder(), verifier=KeepAll())
+    own = EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
     own.add([Item(id="a", text="red wine", metadata={"authors": ["Ann"]})])
     retriever = EpicRetriever(memory=own)
     (found,) = retriever.invoke("red wine")

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from hypothesis import HealthCheck, given, settings
@@ -362,7 +364,7 @@ async def test_the_fallback_is_a_run_below_the_retrievers(hotels: InMemoryVector
 
 
 async def test_the_fallback_is_given_what_the_call_is_configured_with(hotels: InMemoryVectorStore) -> None:
-    memory = EpicMemory([AVOIDS], namespace="ada", tau=-1.0)
+    memory = EpicMemory([AVOIDS], settings=Settings(namespace="ada", tau=-1.0))
     memory.add(["A hotel that Ada knows."])
     fallback = EpicRetriever(memory=memory)
     retriever = SteeredRetriever(vectorstore=hotels, fallback=fallback)

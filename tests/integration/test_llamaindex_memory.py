@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.agent.workflow import ReActAgent
@@ -83,11 +85,11 @@ async def test_sessions_and_users(tmp_path: Path) -> None:
     lines = {"anna": "Anna cooked a vegan tofu curry.", "bert": "Bert baked a vegan bread."}
     rest = ("What else is there to be said about that, or not?", "And about the weather of the day?")
     for name, line in lines.items():
-        with EpicMemory.open(path, [VEGAN], namespace=name) as memory:
+        with EpicMemory.open(path, [VEGAN], settings=Settings(namespace=name)) as memory:
             for session in ("monday", "tuesday"):
                 await say(remembering(memory, session_id=session), "async", f"{line} It was {session}.", *rest)
     for name, line in lines.items():
-        with EpicMemory.open(path, namespace=name) as memory:
+        with EpicMemory.open(path, settings=Settings(namespace=name)) as memory:
             for session in ("monday", "tuesday"):
                 everything = whole(await remembering(memory, session_id=session).aget(input="Which vegan dish?"))
                 assert f"{line} It was monday." in everything and f"{line} It was tuesday." in everything

@@ -11,6 +11,8 @@ import numpy as np
 import ollama
 import pytest
 
+from helpers import settled
+
 pytest.importorskip("llama_index.llms.ollama", reason="needs llama-index-llms-ollama")
 pytest.importorskip("llama_index.embeddings.ollama", reason="needs llama-index-embeddings-ollama")
 
@@ -57,7 +59,9 @@ def verifier(llm: Ollama, concurrency: int = 1, **options: Any) -> LMVerifier:
 def memory_of(server: LMServer, judging: LMVerifier | None = None, **options: Any) -> EpicMemory:
     """A memory of `PREFERENCES` that runs on the server alone."""
     given = {"encoder": LlamaIndexEncoder(embedding(server)), "tau": TAU, **options}
-    return EpicMemory(PREFERENCES, verifier=judging or verifier(llm_of(server)), **{"aspects": "parser", **given})
+    return EpicMemory(
+        PREFERENCES, **settled(verifier=judging or verifier(llm_of(server)), **{"aspects": "parser", **given})
+    )
 
 
 def shown(server: LMServer) -> int:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers import settled
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from hypothesis import given, settings
@@ -408,7 +410,7 @@ async def test_what_stands_against_a_preference_comes_last_and_more_is_fetched()
 async def test_a_model_is_not_asked_again_also_in_another_process(tmp_path: Path, source: str) -> None:
     said = Script({(TEXTS["ace"], AVOIDS): Stance.CONFLICTS, (TEXTS["bellmore"], AVOIDS): Stance.SUPPORTS})
     options: Any = {"verifier": LMVerifier(Own(said), batch_size=1), "tau": -1.0, "aspects": "parser"}
-    with EpicMemory.open(tmp_path / "me.epic", [AVOIDS], **options) as memory:
+    with EpicMemory.open(tmp_path / "me.epic", [AVOIDS], **settled(**options)) as memory:
         keep = EpicTransform(memory=memory, annotate=False)
         index = graph_of(keep(passages()))
         asked = len(said.asked)
@@ -419,7 +421,7 @@ async def test_a_model_is_not_asked_again_also_in_another_process(tmp_path: Path
             ("ace", "conflicts"),
             ("bellmore", "supports"),
         }
-    with EpicMemory.open(tmp_path / "me.epic", **options) as memory:
+    with EpicMemory.open(tmp_path / "me.epic", **settled(**options)) as memory:
         again = SteeredVectorContextRetriever.from_index(
             index,
             guidance=EpicTransform(memory=memory, annotate=False) if source == "transform" else memory,

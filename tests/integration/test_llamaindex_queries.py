@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core import VectorStoreIndex
@@ -38,7 +40,7 @@ QUERY = "Where should I stay, are there hotels with casinos?"
 
 @pytest.fixture(scope="module")
 def memory() -> EpicMemory:
-    memory = EpicMemory(PREFERENCES, tau=0.0)
+    memory = EpicMemory(PREFERENCES, settings=Settings(tau=0.0))
     EpicRetriever(memory).add_nodes(NODES)
     return memory
 

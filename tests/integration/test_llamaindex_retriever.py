@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from epic_memory import SearchOptions, Settings
+from helpers import settled
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core import Document, SummaryIndex, VectorStoreIndex
@@ -45,7 +48,7 @@ from epic_memory.errors import (
 )
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import FloatArray
-from helpers import HashEncoder, KeepAll, UndecidedAll, both
+from helpers import HashEncoder, KeepAll, UndecidedAll, both, searching
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
@@ -85,7 +88,7 @@ class Failing(HashEncoder):
 
 @pytest.fixture(scope="module")
 def memory() -> EpicMemory:
-    memory = EpicMemory(PREFERENCES, tau=0.0)
+    memory = EpicMemory(PREFERENCES, settings=Settings(tau=0.0))
     memory.add(ITEMS)
     assert len(memory) >= 4
     return memory
@@ -120,7 +123,7 @@ def test_retrieve_gives_the_memorys_hits_in_order(retriever: EpicRetriever, memo
 )
 async def test_filters_are_part_of_the_search(filters: Any) -> None:
     retriever = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, nodes=NODES, tau=0.0, similarity_top_k=2, filters=filters
+        preferences=PREFERENCES, nodes=NODES, settings=Settings(tau=0.0), similarity_top_k=2, filters=filters
     )
     for nodes in (retriever.retrieve(BROAD), await retriever.aretrieve(BROAD)):
         assert set(ids(nodes)) == {"stew", "curry"}
@@ -139,17 +142,17 @@ async def test_filters_are_part_of_the_search(filters: Any) -> None:
     ids=["preferences", "one preference", "steering", "namespace", "only what supports", "any stance"],
 )
 async def test_options_are_the_searchs(memory: EpicMemory, options: dict[str, Any]) -> None:
-    retriever = EpicRetriever(memory, **options)
-    wanted = [(hit.item.id, hit.score) for hit in memory.search(QUERY, 5, **options)]
+    retriever = EpicRetriever(memory, **searching(**options))
+    wanted = [(hit.item.id, hit.score) for hit in memory.search(QUERY, 5, **searching(**options))]
     for nodes in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
         assert [(node.node_id, node.score) for node in nodes] == wanted
 
 
 def test_preferences_are_those_of_every_call(memory: EpicMemory) -> None:
-    retriever = EpicRetriever(memory, preferences=iter(PREFERENCES[:1]))
+    retriever = EpicRetriever(memory, options=SearchOptions(preferences=iter(PREFERENCES[:1])))
     assert retriever.retrieve(QUERY) == retriever.retrieve(QUERY) != EpicRetriever(memory).retrieve(QUERY)
     with pytest.raises(UnknownPreferenceError):
-        EpicRetriever(memory, preferences=["I collect stamps."]).retrieve(QUERY)
+        EpicRetriever(memory, options=SearchOptions(preferences=["I collect stamps."])).retrieve(QUERY)
 
 
 def test_how_many_can_be_changed(retriever: EpicRetriever) -> None:
@@ -180,7 +183,7 @@ def test_with_text_a_node_is_what_a_model_is_given(memory: EpicMemory) -> None:
 def test_a_node_is_the_same_whatever_the_query_was() -> None:
     """Fusions of several queries know a node again by its hash."""
     both = ["A vegan hotel.", "Vegan food in hotels without casinos.", "A casino with vegan food."]
-    memory = EpicMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0)
+    memory = EpicMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0))
     memory.add(both)
     retriever = EpicRetriever(memory)
     queries = ("a vegan stew", "hotels with casinos", "hotel", PREFERENCES[0], PREFERENCES[1])
@@ -197,13 +200,17 @@ async def test_without_guidance_nodes_are_as_they_were_added() -> None:
     ]
     nodes[0].relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="book")
     own = {node.node_id: node for node in nodes}
-    retriever = EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=nodes, tau=0.0, guidance="none")
+    retriever = EpicRetriever.from_defaults(
+        preferences=PREFERENCES, nodes=nodes, settings=Settings(tau=0.0), guidance="none"
+    )
     for found in (retriever.retrieve(BROAD), await retriever.aretrieve(BROAD)):
         assert len(found) >= 4
         assert [node.node.hash for node in found] == [own[node.node_id].hash for node in found]
         assert [str(node.metadata) for node in found] == [str(own[node.node_id].metadata) for node in found]
         assert [node.node.ref_doc_id for node in found] == [own[node.node_id].ref_doc_id for node in found]
-    memory = EpicMemory(PREFERENCES, fallback=lambda query, k: [Item(text="An engine.", metadata={"b": 1, "a": 2})])
+    memory = EpicMemory(
+        PREFERENCES, settings=Settings(fallback=lambda query, k: [Item(text="An engine.", metadata={"b": 1, "a": 2})])
+    )
     (page,) = EpicRetriever(memory, guidance="none").retrieve("zebra xylophone quantum")
     assert (page.text, str(page.metadata)) == ("An engine.", "{'b': 1, 'a': 2}")
 
@@ -250,7 +257,7 @@ async def test_an_embedding_in_a_bundle_is_not_used(retriever: EpicRetriever) ->
 
 
 def test_hits_of_a_fallback_have_no_guidance() -> None:
-    memory = EpicMemory(PREFERENCES, fallback=lambda query, k: ["An engine needs oil."])
+    memory = EpicMemory(PREFERENCES, settings=Settings(fallback=lambda query, k: ["An engine needs oil."]))
     (node,) = EpicRetriever(memory).retrieve("zebra xylophone quantum")
     assert (node.text, node.metadata) == ("An engine needs oil.", {"epic_tier": "fallback"})
 
@@ -260,7 +267,7 @@ def test_hits_of_a_fallback_have_no_guidance() -> None:
 
 async def test_nodes_that_are_added_come_out_with_their_ids_metadata_and_sources() -> None:
     nodes = copy.deepcopy(NODES)
-    made = [EpicRetriever(EpicMemory(PREFERENCES, tau=0.0)) for _ in range(2)]
+    made = [EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(tau=0.0))) for _ in range(2)]
     for retriever, report in ((made[0], made[0].add_nodes(iter(nodes))), (made[1], await made[1].aadd_nodes(nodes))):
         assert report.seen == len(NODES)
         for found in retriever.retrieve(QUERY):
@@ -272,7 +279,7 @@ async def test_nodes_that_are_added_come_out_with_their_ids_metadata_and_sources
 
 
 def test_what_comes_out_can_go_in_again(retriever: EpicRetriever) -> None:
-    other = EpicRetriever(EpicMemory(PREFERENCES, tau=0.0))
+    other = EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(tau=0.0)))
     found = retriever.retrieve(QUERY)
     other.add_nodes([node.node for node in found])
     again = {node.node_id: node for node in other.retrieve(QUERY)}
@@ -281,7 +288,7 @@ def test_what_comes_out_can_go_in_again(retriever: EpicRetriever) -> None:
 
 @pytest.mark.parametrize("nodes", ["text", NODES[0], [ITEMS[0]], [NODES[0], TextNode(text=" ")], None, [None]])
 async def test_what_is_no_node_is_an_error_and_nothing_is_taken_in(nodes: Any) -> None:
-    retriever = EpicRetriever(EpicMemory(PREFERENCES, tau=0.0))
+    retriever = EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(tau=0.0)))
     with pytest.raises(InvalidInputError):
         await both(retriever, "add_nodes", nodes)
     assert len(retriever.memory) == 0
@@ -289,7 +296,7 @@ async def test_what_is_no_node_is_an_error_and_nothing_is_taken_in(nodes: Any) -
 
 @pytest.mark.parametrize("value", [{"at": [{1, 2}]}, float("nan")], ids=str)
 async def test_metadata_that_is_not_json_is_an_error_that_says_what_to_do(value: Any) -> None:
-    retriever = EpicRetriever(EpicMemory(PREFERENCES, tau=0.0))
+    retriever = EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(tau=0.0)))
     node = TextNode(id_="a", text="A hotel.", metadata={"n": 1, "when": value})
     wanted = r"The metadata 'when' of node 'a' is not JSON \(.*\): give it as text, a date"
     with pytest.raises(InvalidInputError, match=wanted) as raised:
@@ -322,7 +329,7 @@ async def test_a_source_document_can_be_deleted() -> None:
         lambda retriever, name: asyncio.to_thread(retriever.delete_ref_doc, name),
         lambda retriever, name: retriever.adelete_ref_doc(name),
     ):
-        retriever = EpicRetriever(EpicMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0))
+        retriever = EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0)))
         retriever.add_nodes([*NODES, Document(id_="alone", text="A hotel."), *of("alone", "The hotel.", prefix="of ")])
         retriever.memory.add([Item(id="menu", text="An item called as a document.", metadata={SOURCE: "other"})])
         retriever.memory.verifier = UndecidedAll()
@@ -342,7 +349,7 @@ async def test_a_source_document_can_be_deleted() -> None:
 
 
 def test_what_the_memory_has_cut_up_is_deleted_with_its_node() -> None:
-    memory = EpicMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0, chunker=WordChunker(max_words=4))
+    memory = EpicMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0, chunker=WordChunker(max_words=4)))
     retriever = EpicRetriever(memory)
     retriever.add_nodes(
         [
@@ -360,7 +367,7 @@ def test_what_the_memory_has_cut_up_is_deleted_with_its_node() -> None:
 
 
 async def test_a_changed_document_takes_the_place_of_what_it_was() -> None:
-    made = [EpicRetriever(EpicMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0)) for _ in range(2)]
+    made = [EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0))) for _ in range(2)]
     first = [*of("a", "stew", "soup", prefix="a"), *of("b", "inn", prefix="b"), Document(id_="c", text="A casino.")]
     then = [*of("a", "stew", prefix="a"), *of("a", "curry", prefix="new "), *of("c", "A part.", prefix="c")]
     for number, retriever in enumerate(made):
@@ -379,7 +386,7 @@ async def test_a_changed_document_takes_the_place_of_what_it_was() -> None:
 
 async def test_what_cannot_be_added_leaves_the_earlier_version() -> None:
     encoder = Failing()
-    retriever = EpicRetriever(EpicMemory(PREFERENCES, encoder=encoder, verifier=KeepAll(), tau=-1.0))
+    retriever = EpicRetriever(EpicMemory(PREFERENCES, encoder=encoder, settings=Settings(verifier=KeepAll(), tau=-1.0)))
     retriever.add_nodes(of("a", "stew", prefix="a"))
     encoder.fails = True
     with pytest.raises(EncoderError):
@@ -392,11 +399,13 @@ async def test_what_cannot_be_added_leaves_the_earlier_version() -> None:
 
 def test_it_closes_what_it_has_opened_itself(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
-    with EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=NODES, tau=0.0, path=path) as made:
+    with EpicRetriever.from_defaults(
+        preferences=PREFERENCES, nodes=NODES, settings=Settings(tau=0.0), path=path
+    ) as made:
         wanted = made.retrieve(QUERY)
     with EpicRetriever(path) as opened:
         assert opened.retrieve(QUERY) == wanted
-    with EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=NODES, tau=0.0) as in_ram:
+    with EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=NODES, settings=Settings(tau=0.0)) as in_ram:
         assert in_ram.retrieve(QUERY) == wanted
     for retriever in (made, opened, in_ram):
         retriever.close()
@@ -410,7 +419,7 @@ def test_it_closes_what_it_has_opened_itself(tmp_path: Path) -> None:
 
 def test_a_file_is_opened_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
-    with EpicMemory.open(path, PREFERENCES, tau=0.0) as memory:
+    with EpicMemory.open(path, PREFERENCES, settings=Settings(tau=0.0)) as memory:
         memory.add(ITEMS)
         wanted = EpicRetriever(memory).retrieve(QUERY)
     for name in (path, str(path)):
@@ -447,7 +456,7 @@ def test_an_open_memory_has_a_model_of_its_own(memory: EpicMemory) -> None:
 )
 def test_an_argument_that_cannot_be_is_an_error(memory: EpicMemory, options: dict[str, Any], what: str) -> None:
     with pytest.raises(InvalidInputError, match=what):
-        EpicRetriever(**{"memory": memory, **options})
+        EpicRetriever(**{"memory": memory, **searching(**options)})
 
 
 # from_defaults
@@ -471,7 +480,7 @@ SOURCES: dict[str, Any] = {
 @pytest.mark.parametrize("source", SOURCES)
 async def test_from_defaults_makes_a_memory_of_one_source(source: str) -> None:
     retriever = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, similarity_top_k=3, tau=0.0, guidance="text", **SOURCES[source]()
+        preferences=PREFERENCES, similarity_top_k=3, guidance="text", **settled(tau=0.0, **SOURCES[source]())
     )
     found = await both(retriever, "retrieve", QUERY)
     assert len(found) == 3
@@ -485,13 +494,20 @@ async def test_from_defaults_makes_a_memory_of_one_source(source: str) -> None:
 def test_from_defaults_asks_the_models_it_is_given(tmp_path: Path) -> None:
     model, llm = ScriptedEmbedding(), ScriptedLLM(answers=["no answer"])
     retriever = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, nodes=NODES, embed_model=model, llm=llm, tau=-1.0, path=tmp_path / "me.epic"
+        preferences=PREFERENCES,
+        nodes=NODES,
+        embed_model=model,
+        llm=llm,
+        settings=Settings(tau=-1.0),
+        path=tmp_path / "me.epic",
     )
     assert model.documents
     assert any(NODES[0].text in prompt for prompt in llm.prompts)
     assert len(retriever.memory) == 0
     retriever.memory.close()
-    again = EpicRetriever.from_defaults(path=tmp_path / "me.epic", embed_model=model, llm=KeepAll(), min_score=None)
+    again = EpicRetriever.from_defaults(
+        path=tmp_path / "me.epic", embed_model=model, llm=KeepAll(), options=SearchOptions(min_score=None)
+    )
     again.memory.retry()
     assert len(again.retrieve(QUERY)) == 5
     again.memory.close()
@@ -523,17 +539,17 @@ def test_from_defaults_refuses_what_cannot_be_and_leaves_nothing_open(
 
     monkeypatch.setattr(EpicMemory, "open", opening)
     with pytest.raises(InvalidInputError, match=what):
-        EpicRetriever.from_defaults(preferences=PREFERENCES, path=path, **options)
+        EpicRetriever.from_defaults(preferences=PREFERENCES, path=path, **settled(**searching(**options)))
     for memory in opened:
         with pytest.raises(MemoryClosedError):
             memory.search(QUERY)
-    assert len(opened) == (what in {"similarity_top_k must be", "stance_policy"})
+    assert len(opened) == (what == "similarity_top_k must be")
 
 
 @pytest.mark.parametrize("name", ["prefrences", "sync", "must_exist"])
 def test_an_argument_that_from_defaults_does_not_know_is_an_error_that_names_it(tmp_path: Path, name: str) -> None:
     with pytest.raises(TypeError, match=rf"^EpicRetriever\.from_defaults takes no {name}=\."):
-        EpicRetriever.from_defaults(preferences=PREFERENCES, path=tmp_path / "me.epic", **{name: True})  # type: ignore[arg-type]
+        EpicRetriever.from_defaults(preferences=PREFERENCES, path=tmp_path / "me.epic", **settled(**{name: True}))  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -541,7 +557,9 @@ def test_documents_are_split_and_stay_as_they_are() -> None:
     text = " ".join(f"The hotel number {n} has a casino and a garden." for n in range(300))
     documents = [Document(id_="guide", text=text, metadata={"kind": "hotel"}), Document(id_="menu", text="Vegan.")]
     before = copy.deepcopy(documents)
-    retriever = EpicRetriever.from_defaults(preferences=PREFERENCES, documents=iter(documents), tau=-1.0)
+    retriever = EpicRetriever.from_defaults(
+        preferences=PREFERENCES, documents=iter(documents), settings=Settings(tau=-1.0)
+    )
     items = retriever.memory.items(Filter.eq(SOURCE, "guide"))
     assert len(items) > 2 and max(len(item.text) for item in items) < len(text) / 2
     assert retriever.memory.items(Filter.eq(SOURCE, "menu"))[0].text == "Vegan."
@@ -555,12 +573,15 @@ def test_documents_are_split_and_stay_as_they_are() -> None:
             return nodes
 
     loud = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, documents=documents, transformations=[Shouts(), SentenceSplitter()], tau=-1.0
+        preferences=PREFERENCES,
+        documents=documents,
+        transformations=[Shouts(), SentenceSplitter()],
+        settings=Settings(tau=-1.0),
     )
     assert {item.metadata["loud"] for item in loud.memory.items()} == {True}
     assert all(item.text.isupper() for item in loud.memory.items())
     whole = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, documents=documents, transformations=[], tau=-1.0
+        preferences=PREFERENCES, documents=documents, transformations=[], settings=Settings(tau=-1.0)
     ).memory.items()
     assert {item.text for item in whole} == {text, "Vegan."}
     assert documents == before
@@ -576,10 +597,12 @@ LEADS = [
 
 
 async def test_an_item_can_lead_to_something_else(memory: EpicMemory) -> None:
-    menus = EpicRetriever.from_defaults(preferences=PREFERENCES, texts=["The vegan menu of a hotel."], tau=-1.0)
+    menus = EpicRetriever.from_defaults(
+        preferences=PREFERENCES, texts=["The vegan menu of a hotel."], settings=Settings(tau=-1.0)
+    )
     lead = IndexNode(id_="casino", text="The hotels of the strip have casinos.", index_id="menus", obj=menus)
     for options in ({"object_map": {"casino": menus}}, {"objects": [lead]}):
-        retriever = EpicRetriever(memory, similarity_top_k=4, **options)  # type: ignore[arg-type]
+        retriever = EpicRetriever(memory, similarity_top_k=4, **searching(**options))  # type: ignore[arg-type]
         found = await both(retriever, "retrieve", QUERY)
         plain = EpicRetriever(memory, similarity_top_k=4).retrieve(QUERY)
         assert "casino" in ids(plain)
@@ -590,7 +613,9 @@ async def test_an_item_can_lead_to_something_else(memory: EpicMemory) -> None:
 @pytest.mark.parametrize("guidance", ["metadata", "text", "none"])
 async def test_index_nodes_stay_index_nodes(tmp_path: Path, guidance: Any) -> None:
     path = tmp_path / "me.epic"
-    with EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=[*LEADS, NODES[0]], tau=-1.0, path=path):
+    with EpicRetriever.from_defaults(
+        preferences=PREFERENCES, nodes=[*LEADS, NODES[0]], settings=Settings(tau=-1.0), path=path
+    ):
         pass
     with EpicRetriever(path, guidance=guidance) as retriever:
         for found in (retriever.retrieve(BROAD), await retriever.aretrieve(BROAD)):
@@ -600,13 +625,17 @@ async def test_index_nodes_stay_index_nodes(tmp_path: Path, guidance: Any) -> No
             if guidance == "none":
                 assert {node.node.hash for node in found} == {node.hash for node in (*LEADS, NODES[0])}
         # What comes out can go in again.
-        other = EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=[node.node for node in found], tau=-1.0)
+        other = EpicRetriever.from_defaults(
+            preferences=PREFERENCES, nodes=[node.node for node in found], settings=Settings(tau=-1.0)
+        )
         assert {getattr(node.node, "index_id", "") for node in other.retrieve(BROAD)} == {"casinos", "food", ""}
 
 
 @pytest.mark.parametrize("how", ["object_map", "objects", "another id", "obj", "obj later", "node id", "index"])
 async def test_what_an_index_node_leads_to_is_retrieved_from(how: str) -> None:
-    below = EpicRetriever.from_defaults(preferences=PREFERENCES, texts=["The vegan menu of a hotel."], tau=-1.0)
+    below = EpicRetriever.from_defaults(
+        preferences=PREFERENCES, texts=["The vegan menu of a hotel."], settings=Settings(tau=-1.0)
+    )
     lead = LEADS[0].model_copy(update={"obj": below})
     options: dict[str, Any] = {
         "object_map": {"object_map": {"casinos": below}},
@@ -617,7 +646,7 @@ async def test_what_an_index_node_leads_to_is_retrieved_from(how: str) -> None:
     source: dict[str, Any] = {"nodes": [lead if how == "obj" else LEADS[0]]}
     if how == "index":
         source = {"index": VectorStoreIndex(objects=[lead.model_copy()], embed_model=ScriptedEmbedding())}
-    retriever = EpicRetriever.from_defaults(preferences=PREFERENCES, tau=-1.0, **source, **options)
+    retriever = EpicRetriever.from_defaults(preferences=PREFERENCES, **settled(tau=-1.0, **source, **options))
     if how == "obj later":
         assert ids(retriever.retrieve(QUERY)) == ["n1"]
         retriever.add_nodes([lead])

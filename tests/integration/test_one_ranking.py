@@ -16,7 +16,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 import epic_langchain
 import epic_llamaindex
 from epic_graph import GraphMemory
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
 from epic_memory.verification.base import BaseVerifier
 
@@ -75,14 +75,16 @@ class Judge(BaseVerifier):
 
 
 def memory_of(verdicts: Verdicts) -> EpicMemory:
-    memory = EpicMemory(PREFERENCES, verifier=Judge(verdicts), tau=-1.0)
+    memory = EpicMemory(PREFERENCES, settings=Settings(verifier=Judge(verdicts), tau=-1.0))
     memory.add([Item(id=text, text=text) for text in TEXTS])
     return memory
 
 
 def of_memory(verdicts: Verdicts) -> Find:
     memory = memory_of(verdicts)
-    return lambda question, k: [hit.item.text for hit in memory.search(question, k, min_score=None)]
+    return lambda question, k: [
+        hit.item.text for hit in memory.search(question, k, options=SearchOptions(min_score=None))
+    ]
 
 
 def of_langchain_retriever(verdicts: Verdicts) -> Find:
@@ -150,9 +152,11 @@ def of_postprocessor(verdicts: Verdicts) -> Find:
 
 
 def of_graph(verdicts: Verdicts) -> Find:
-    graph = GraphMemory(memory=EpicMemory(PREFERENCES, verifier=Judge(verdicts), tau=-1.0))
+    graph = GraphMemory(memory=EpicMemory(PREFERENCES, settings=Settings(verifier=Judge(verdicts), tau=-1.0)))
     graph.add([Item(id=text, text=text) for text in TEXTS])
-    return lambda question, k: [hit.item.text for hit in graph.search(question, k, min_score=None)]
+    return lambda question, k: [
+        hit.item.text for hit in graph.search(question, k, options=SearchOptions(min_score=None))
+    ]
 
 
 SURFACES: dict[str, Callable[[Verdicts], Find]] = {
@@ -187,7 +191,9 @@ def test_what_conflicts_stands_below_what_answers_as_well_and_does_not(surface: 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_memory_and_stores_give_the_same_order(verdicts: Verdicts, question: str) -> None:
     memory = memory_of(verdicts)
-    scores = {hit.item.text: hit.score for hit in memory.search(question, len(TEXTS), min_score=None)}
+    scores = {
+        hit.item.text: hit.score for hit in memory.search(question, len(TEXTS), options=SearchOptions(min_score=None))
+    }
     for store in (of_langchain_store, of_llamaindex_store):
         found = store(verdicts)(question, 3)
         for place, text in enumerate(found):

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, Settings
 from epic_memory.verification import LMVerifier
 from helpers import HashEncoder
 from lm_servers import LMServer, Reply
@@ -208,7 +208,10 @@ async def test_connections_go_to_the_server_alone(
 ) -> None:
     verifier = LMVerifier(make(), batch_size=batch_size)
     with EpicMemory.open(
-        tmp_path / "me.epic", ["Vegan diet", "Old churches"], encoder=HashEncoder(), verifier=verifier, tau=0.05
+        tmp_path / "me.epic",
+        ["Vegan diet", "Old churches"],
+        encoder=HashEncoder(),
+        settings=Settings(verifier=verifier, tau=0.05),
     ) as memory:
         await add(memory)
         memory.preferences.add("Night trains")

@@ -13,7 +13,7 @@ from llama_index.core.schema import TextNode
 from epic_langchain import EpicDocumentTransformer
 from epic_langchain import SteeredRetriever as LangChainSteered
 from epic_llamaindex import EpicNodePostprocessor, EpicRetriever, EpicTransform, EpicVectorStore
-from epic_memory import EpicMemory, Preference
+from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.steering.query_steering import Steerings
 from epic_memory.types.preferences import Aspects
 from helpers import HashEncoder, KeepAll
@@ -37,7 +37,7 @@ def test_components_of_llamaindex_store_it_and_are_told_apart(component: Any) ->
 
 
 def test_a_memory_whose_aspects_change_changes_what_a_pipeline_caches() -> None:
-    memory = EpicMemory([TEXT], encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory([TEXT], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
     transform = EpicTransform(memory=memory)
     before = transform.to_dict()
     memory.preferences.set_aspects(TEXT, SAID)

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from pydantic import ValidationError
 
 from epic_langchain import EpicCompressor
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.text.chunking import sentences
 
 SOUP = "The lentil soup takes half an hour. It needs two onions. The cook was born in Leeds. Admission is free."
@@ -66,14 +66,14 @@ async def test_what_is_needed_stays_whole() -> None:
 
 
 def test_a_sentence_that_refers_to_another_keeps_it() -> None:
-    memory = EpicMemory(coarse=False, fine=False)
+    memory = EpicMemory(settings=Settings(coarse=False, fine=False))
     text = "The bridge over the Wenn is narrow. It was built in 1790 by monks. Admission is free."
     (found,) = EpicCompressor(memory=memory).compress_documents([Document(page_content=text)], "monks")
     assert found.page_content == "The bridge over the Wenn is narrow. It was built in 1790 by monks."
 
 
 def test_without_a_question_or_a_preference_all_stays() -> None:
-    memory = EpicMemory(coarse=False, fine=False)
+    memory = EpicMemory(settings=Settings(coarse=False, fine=False))
     found = EpicCompressor(memory=memory).compress_documents(DOCUMENTS, "")
     assert [document.page_content for document in found] == [document.page_content for document in DOCUMENTS]
     with pytest.raises(ValidationError):

@@ -12,7 +12,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from epic_langchain import EpicEmbeddings, EpicRetriever, SteeredRetriever
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 
 PREFERENCES = ["I avoid hotels with on-site casinos.", "I like gardens."]
 TEXTS = ["The Bellmore is a quiet hotel with a garden, no casino.", "The Golden Ace is a hotel with a casino floor."]
@@ -20,7 +20,7 @@ QUERIES = ["Which hotel should I book?", "hotel with a garden", "Is there a casi
 
 
 def retrievers() -> list[BaseRetriever]:
-    memory = EpicMemory(PREFERENCES, coarse=False)
+    memory = EpicMemory(PREFERENCES, settings=Settings(coarse=False))
     memory.add(TEXTS)
     store = InMemoryVectorStore(EpicEmbeddings())
     store.add_documents([Document(text, id=str(number)) for number, text in enumerate(TEXTS)])

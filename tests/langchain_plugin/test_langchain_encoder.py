@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epic_memory import Settings
+from helpers import settled
+
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.embeddings import Embeddings
@@ -79,13 +82,15 @@ def test_the_name_is_that_of_class_and_model(attribute: str) -> None:
 
 def test_a_memory_is_not_opened_with_other_embeddings(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
-    with EpicMemory.open(path, ["red wine"], encoder=LangChainEncoder(Words()), verifier=KeepAll()) as memory:
+    with EpicMemory.open(
+        path, ["red wine"], encoder=LangChainEncoder(Words()), settings=Settings(verifier=KeepAll())
+    ) as memory:
         memory.add(["a red wine"])
-    with EpicMemory.open(path, encoder=LangChainEncoder(Words()), verifier=KeepAll()) as memory:
+    with EpicMemory.open(path, encoder=LangChainEncoder(Words()), settings=Settings(verifier=KeepAll())) as memory:
         assert len(memory.search("wine")) == 1
     for other in (LangChainEncoder(Words(model="other")), LangChainEncoder(Words(), fingerprint="new weights")):
         with pytest.raises(EncoderMismatchError):
-            EpicMemory.open(path, encoder=other, verifier=KeepAll())
+            EpicMemory.open(path, encoder=other, settings=Settings(verifier=KeepAll()))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +147,7 @@ def test_an_error_prints_no_key() -> None:
 
     for option in ("encoder", "verifier"):
         with pytest.raises(InvalidInputError, match="LangChainEncoder") as failed:
-            EpicMemory(["red wine"], **{option: Client()})  # type: ignore[arg-type]
+            EpicMemory(["red wine"], **settled(**{option: Client()}))  # type: ignore[arg-type]
         assert "SECRET" not in str(failed.value)
     with pytest.raises(InvalidInputError) as failed:
         LangChainEncoder(Client())  # type: ignore[arg-type]
@@ -154,7 +159,9 @@ def test_an_error_prints_no_key() -> None:
 
 async def test_a_users_query_is_embedded_as_a_query_and_all_else_as_documents() -> None:
     words = Words(shift=0.05)
-    memory = EpicMemory(["night trains"], encoder=LangChainEncoder(words), verifier=KeepAll(), tau=0.05)
+    memory = EpicMemory(
+        ["night trains"], encoder=LangChainEncoder(words), settings=Settings(verifier=KeepAll(), tau=0.05)
+    )
     memory.add(["night trains pass", "red trains"])
     await memory.aadd(["a night train", "night owls"])
     memory.preferences.add("quiet parks")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
@@ -157,6 +159,6 @@ def test_stores_and_retrievers_take_what_is_translated() -> None:
     query, options = EpicTranslator().visit_structured_query(asked)
     store = EpicVectorStore.from_documents(texts)
     assert [document.metadata for document in store.search(query, "similarity", **options)] == [FILM]
-    retriever = EpicRetriever(memory=EpicMemory(["I love dramas."], coarse=False, fine=False))
+    retriever = EpicRetriever(memory=EpicMemory(["I love dramas."], settings=Settings(coarse=False, fine=False)))
     retriever.add_documents(texts)
     assert [document.page_content for document in retriever.invoke(query, **options)] == ["A drama at sea."]

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("langchain_graph_retriever", reason="needs the extra graph-retriever")
 
 from graph_retriever.edges import Edge, IdEdge, MetadataEdge
@@ -32,7 +34,7 @@ from epic_memory import EpicMemory, Filter, Item
 from epic_memory.errors import EncoderError, InvalidInputError, UnknownPreferenceError
 from epic_memory.storage.codecs import rounded
 from epic_memory.types import Stance
-from helpers import HashEncoder, KeepAll, both
+from helpers import HashEncoder, KeepAll, both, searching
 
 DATA = files("epic_memory") / "data"
 RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -314,7 +316,7 @@ async def test_without_documents_nothing_is_found() -> None:
 @pytest.fixture
 def memory() -> Iterator[EpicMemory]:
     stances = {"casino": Stance.CONFLICTS}
-    with EpicMemory([AVOIDS, LIKES], verifier=KeepAll(stances), tau=-1.0) as memory:
+    with EpicMemory([AVOIDS, LIKES], settings=Settings(verifier=KeepAll(stances), tau=-1.0)) as memory:
         memory.add(Item(id=one.id or "", text=one.page_content, metadata=one.metadata) for one in HOTELS)
         yield memory
 
@@ -358,7 +360,7 @@ def test_what_is_linked_by_id_is_ranked_as_what_is_found(memory: EpicMemory) -> 
 async def test_a_memorys_search_is_the_start(memory: EpicMemory) -> None:
     adapter = EpicGraphAdapter(EpicVectorStore.from_memory(memory))
     for options in ({}, {"preferences": [LIKES]}, {"steering": "off"}):
-        hits = memory.search(QUERY, 3, **options)  # type: ignore[arg-type]
+        hits = memory.search(QUERY, 3, **searching(**options))  # type: ignore[arg-type]
         vector, found = adapter.search_with_embedding(QUERY, 3, **options)
         assert ids(found) == [hit.item.id for hit in hits] and hits.vector is not None
         assert vector == hits.vector.tolist() and [one.embedding for one in found] == [v.tolist() for v in hits.vectors]
@@ -377,7 +379,9 @@ async def test_another_users_items_are_found_by_id_too(memory: EpicMemory) -> No
 
 
 async def test_what_a_fallback_finds_can_be_traversed() -> None:
-    memory = EpicMemory([AVOIDS], fallback=lambda query, k: ["An engine needs oil.", "An engine needs water."])
+    memory = EpicMemory(
+        [AVOIDS], settings=Settings(fallback=lambda query, k: ["An engine needs oil.", "An engine needs water."])
+    )
     adapter = EpicGraphAdapter(EpicVectorStore.from_memory(memory))
     retriever = GraphRetriever(store=adapter, edges=[("city", "city")])
     found = retriever.invoke("zebra xylophone quantum")
@@ -387,7 +391,7 @@ async def test_what_a_fallback_finds_can_be_traversed() -> None:
 
 async def test_nothing_blocks_the_event_loop() -> None:
     encoder = HashEncoder()
-    memory = EpicMemory([AVOIDS], encoder=encoder, verifier=KeepAll(), tau=-1.0)
+    memory = EpicMemory([AVOIDS], encoder=encoder, settings=Settings(verifier=KeepAll(), tau=-1.0))
     memory.add(Item(id=one.id or "", text=one.page_content, metadata=one.metadata) for one in HOTELS)
     store = EpicVectorStore(encoder, preferences=[AVOIDS])
     store.add_documents(HOTELS)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from helpers import settled
+
 pytest.importorskip("langchain", reason="needs the extra agents")
 
 from langchain.agents import create_agent
@@ -458,8 +460,8 @@ async def test_what_is_forgotten_is_told_no_more(memory: Counting, hooks: Hooks)
 async def test_what_another_process_forgets_is_told_no_more(tmp_path: Any, hooks: Hooks) -> None:
     options: Any = {"encoder": HashEncoder(), "verifier": KeepAll(), "tau": 0.05}
     with (
-        EpicMemory.open(tmp_path / "me.epic", [CASINO], **options) as memory,
-        EpicMemory.open(tmp_path / "me.epic", **options) as elsewhere,
+        EpicMemory.open(tmp_path / "me.epic", [CASINO], **settled(**options)) as memory,
+        EpicMemory.open(tmp_path / "me.epic", **settled(**options)) as elsewhere,
     ):
         memory.add(Item(id="quiet", text="Quiet hotels without casinos."))
         middleware, request = EpicMemoryMiddleware(memory), request_of(HumanMessage(QUESTION, id="q1"))
@@ -833,9 +835,11 @@ async def test_nothing_is_remembered_for_somebody_else(
     tmp_path: Any, hooks: Hooks, caplog: pytest.LogCaptureFixture
 ) -> None:
     options: Any = {"encoder": HashEncoder(), "verifier": KeepAll(), "tau": 0.05}
-    with EpicMemory.open(tmp_path / "all.epic", ["I like hotels by the sea."], namespace="bob", **options) as bob:
+    with EpicMemory.open(
+        tmp_path / "all.epic", ["I like hotels by the sea."], **settled(namespace="bob", **options)
+    ) as bob:
         bob.add("Bob's hotels by the sea.")
-    with EpicMemory.open(tmp_path / "all.epic", [CASINO], **options) as memory:
+    with EpicMemory.open(tmp_path / "all.epic", [CASINO], **settled(**options)) as memory:
         memory.add("My hotels without casinos.")
         middleware = EpicMemoryMiddleware(memory)
         context = {"namespace": "bob"}

@@ -18,6 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epic_memory import Settings
+from helpers import settled
+
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
@@ -30,7 +33,7 @@ from epic_memory.errors import (
     InvalidInputError,
 )
 from epic_memory.types import Stance
-from helpers import HashEncoder, KeepAll, both
+from helpers import HashEncoder, KeepAll, both, searching
 
 TOLERANCE = 2e-3
 
@@ -458,7 +461,9 @@ ITEMS = [
 @pytest.fixture
 def memory() -> Iterator[EpicMemory]:
     verifier = KeepAll({"casino": Stance.CONFLICTS})
-    with EpicMemory(["vegan food", "hotel in town"], encoder=words(), verifier=verifier, tau=0.1) as made:
+    with EpicMemory(
+        ["vegan food", "hotel in town"], encoder=words(), settings=Settings(verifier=verifier, tau=0.1)
+    ) as made:
         made.add(ITEMS)
         assert len(made) == 4
         yield made
@@ -472,7 +477,7 @@ async def test_a_view_finds_what_the_memory_finds(memory: EpicMemory) -> None:
         ({"preferences": ["vegan food"]}, {"preferences": ["vegan food"]}),
         ({"filter": {"kind": "hotel"}}, {"filter": Filter.eq("kind", "hotel")}),
     ):
-        hits = memory.search("hotel with casino", 4, **options)  # type: ignore[arg-type]
+        hits = memory.search("hotel with casino", 4, **searching(**options))  # type: ignore[arg-type]
         scored = await both(view, "similarity_search_with_score", "hotel with casino", k=4, **asked)
         assert [(one.id, one.page_content, score) for one, score in scored] == [
             (hit.item.id, hit.item.text, hit.score) for hit in hits
@@ -480,9 +485,7 @@ async def test_a_view_finds_what_the_memory_finds(memory: EpicMemory) -> None:
         assert await both(view, "similarity_search", "hotel with casino", k=4, **asked) == [one for one, _ in scored]
     vector = words().vector("town")
     scored = view.similarity_search_with_score_by_vector(vector.tolist(), 3)
-    assert [(one.id, score) for one, score in scored] == [
-        (hit.item.id, hit.score) for hit in memory.search_vector(vector, 3)
-    ]
+    assert [(one.id, score) for one, score in scored] == [(hit.item.id, hit.score) for hit in memory.search(vector, 3)]
     document = view.similarity_search("vegan stew", 1)[0]
     assert document.metadata["kind"] == "food" and document.metadata["epic_preference"] == "vegan food"
 
@@ -524,8 +527,8 @@ async def test_a_view_sees_what_comes_later_and_other_namespaces(tmp_path: Path)
     options: dict[str, Any] = {"encoder": words(), "verifier": KeepAll(), "tau": 0.1}
     place = tmp_path / "me.epic"
     with (
-        EpicMemory.open(place, ["vegan food"], **options) as mine,
-        EpicMemory.open(place, ["quiet hotel"], namespace="other", **options) as theirs,
+        EpicMemory.open(place, ["vegan food"], **settled(**options)) as mine,
+        EpicMemory.open(place, ["quiet hotel"], **settled(namespace="other", **options)) as theirs,
     ):
         view, their_view = EpicVectorStore.from_memory(mine), EpicVectorStore.from_memory(mine, namespace="other")
         assert view.similarity_search("vegan") == []
@@ -560,7 +563,9 @@ def test_a_view_with_a_fallback_gives_what_the_memory_gives() -> None:
     encoder = words()
     encoder.relevant = 0.3
     memory = EpicMemory(
-        ["vegan food"], encoder=encoder, verifier=KeepAll(), fallback=lambda query, k: ["green hills", "blue hills"]
+        ["vegan food"],
+        encoder=encoder,
+        settings=Settings(verifier=KeepAll(), fallback=lambda query, k: ["green hills", "blue hills"]),
     )
     memory.add(["vegan food stew", "a vegan stew of vegan food"])
     view = EpicVectorStore.from_memory(memory)

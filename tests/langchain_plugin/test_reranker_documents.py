@@ -8,7 +8,7 @@ from langchain_core.documents import Document
 from pydantic import ValidationError
 
 from epic_langchain import EpicReranker
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_rerank import LearnedReranker
 from epic_rerank.features import NAMES
 from helpers import HashEncoder
@@ -29,7 +29,7 @@ def liking_length(towards: float) -> LearnedReranker:
 
 async def test_documents_come_in_the_learnt_order() -> None:
     documents = [Document(id=str(place), page_content=text) for place, text in enumerate(TEXTS)]
-    memory = EpicMemory(encoder=HashEncoder(), coarse=False, fine=False)
+    memory = EpicMemory(encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
     plain = EpicReranker(memory=memory, top_n=3).compress_documents(documents, "tea")
     assert [document.id for document in plain] == ["0", "1", "2"]
     for towards, order in ((1.0, ["0", "3", "1", "2"]), (-1.0, ["1", "3", "0", "2"])):

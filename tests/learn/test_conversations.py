@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from epic_learn import add_conversation
 from epic_learn.conversations import conversation_items, read_conversation
-from epic_memory import EpicMemory, Filter
+from epic_memory import EpicMemory, Filter, SearchOptions, Settings
 from epic_memory.errors import InvalidInputError
 from epic_memory.text.chunking import ConversationChunker
 from epic_memory.text.times import iso_time
@@ -168,7 +168,7 @@ def test_a_time_that_is_none_is_counted() -> None:
 
 
 def test_what_was_said_in_may_is_found_by_a_filter() -> None:
-    memory = EpicMemory(preferences=["red wine"], encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory(preferences=["red wine"], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
     for month in ("04", "05"):
         time = f"2026-{month}-03T12:00:00Z"
         add_conversation(memory, [{"role": "user", "content": f"red wine in {month}", "time": time}])
@@ -225,14 +225,17 @@ def test_turns_are_found_by_the_question_they_answer_by_their_speaker_and_their_
     chat += [("Ann", "The tram was late again, and I walked.", "2026-08-03")]
     messages = [{"role": role, "content": text, "time": time} for role, text, time in chat]
     add_conversation(memory, messages, chunker=turns)
-    assert memory.search("Which cats are there?", k=2, min_score=None)[1].item.text == "Bo: Two, Oscar and Bailey."
+    assert (
+        memory.search("Which cats are there?", k=2, options=SearchOptions(min_score=None))[1].item.text
+        == "Bo: Two, Oscar and Bailey."
+    )
     for question, month in (("Was the tram late in June?", "06"), ("Was the tram late in July?", "07")):
         assert memory.search(question)[0].item.metadata["time"] == f"2026-{month}-03T00:00:00"
     assert memory.search("When was the tram late for Ann?")[0].item.metadata["speaker"] == "Ann"
 
 
 def test_a_tool_call_without_content_does_not_refuse_the_chat() -> None:
-    memory = EpicMemory(preferences=["red wine"], encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory(preferences=["red wine"], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
     report = add_conversation(
         memory, [{"role": "assistant", "content": None, "tool_calls": [{}]}, ("user", "red wine")]
     )

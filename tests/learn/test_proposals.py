@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from epic_learn.conversations import Turn
 from epic_learn.cues import statements
 from epic_learn.forms import due
-from epic_memory import EpicMemory, Preference
+from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.errors import InvalidInputError, LMUnavailableError, ReadOnlyError, UnknownProposalError
 from epic_memory.lm import Completion, Message
 from epic_memory.types.proposals import Proposal
@@ -657,7 +657,7 @@ def test_an_accepted_one_expires_with_its_words(path: Path, monkeypatch: pytest.
 
 
 def test_only_what_is_open_here_is_decided(path: Path) -> None:
-    with EpicMemory.open(path, ["I like opera"], namespace="ada") as ada:
+    with EpicMemory.open(path, ["I like opera"], settings=Settings(namespace="ada")) as ada:
         rejected, accepted, waiting = ada.proposals.propose(said("I live in Porto. My car is a Skoda. I love tea."))
         ada.proposals.reject(rejected)
         ada.proposals.accept(accepted)
@@ -667,7 +667,7 @@ def test_only_what_is_open_here_is_decided(path: Path) -> None:
             for decide in (ada.proposals.accept, ada.proposals.reject):
                 with pytest.raises(UnknownProposalError, match="No open proposal"):
                     decide(each)
-        with EpicMemory.open(path, [], namespace="bob") as bob, pytest.raises(UnknownProposalError):
+        with EpicMemory.open(path, [], settings=Settings(namespace="bob")) as bob, pytest.raises(UnknownProposalError):
             bob.proposals.accept(waiting)
         assert [each.text for each in ada.preferences] == ["I like opera"] and ada.facts == []
         ada.proposals.accept(waiting)
@@ -736,7 +736,7 @@ def test_unknown_ids_and_a_memory_that_cannot_be_written(path: Path) -> None:
             memory.proposals.accept("nonsense")
         with pytest.raises(UnknownProposalError):
             memory.proposals.reject("nonsense")
-    with EpicMemory.open(path, read_only=True) as memory, pytest.raises(ReadOnlyError):
+    with EpicMemory.open(path, settings=Settings(read_only=True)) as memory, pytest.raises(ReadOnlyError):
         memory.proposals.propose(said("I love tea."))
 
 
@@ -761,16 +761,16 @@ def test_proposals_that_cannot_be(options: dict[str, Any]) -> None:
 
 
 def test_proposals_outlive_the_process_and_belong_to_their_namespace(path: Path) -> None:
-    with EpicMemory.open(path, [], namespace="anna") as memory:
+    with EpicMemory.open(path, [], settings=Settings(namespace="anna")) as memory:
         made = memory.proposals.propose(said("I'm allergic to peanuts."))
-    with EpicMemory.open(path, [], namespace="ben") as memory:
+    with EpicMemory.open(path, [], settings=Settings(namespace="ben")) as memory:
         assert memory.proposals == []
-    with EpicMemory.open(path, namespace="anna") as memory:
+    with EpicMemory.open(path, settings=Settings(namespace="anna")) as memory:
         assert memory.proposals == list(made)
 
 
 def test_a_replacement_under_a_budget_is_in_force_at_once(path: Path) -> None:
-    with EpicMemory.open(path, ["I drink coffee", "I like opera"], budget=200_000) as memory:
+    with EpicMemory.open(path, ["I drink coffee", "I like opera"], settings=Settings(budget=200_000)) as memory:
         memory.add([f"A note about coffee beans, number {n}" for n in range(40)])
         (made,) = memory.proposals.propose(said("I quit coffee."))
         memory.proposals.accept(made)

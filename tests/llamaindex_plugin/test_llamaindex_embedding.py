@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from hypothesis import given
@@ -135,7 +137,7 @@ def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
 
 async def test_a_memory_embeds_queries_as_queries() -> None:
     model = ScriptedEmbedding()
-    memory = EpicMemory(["night trains"], encoder=encoder_of(model), verifier=KeepAll(), tau=0.05)
+    memory = EpicMemory(["night trains"], encoder=encoder_of(model), settings=Settings(verifier=KeepAll(), tau=0.05))
     memory.add(["night trains pass", "red trains"])
     await memory.aadd(["a night train"])
     assert model.queries == []

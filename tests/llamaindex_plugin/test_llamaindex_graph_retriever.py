@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from epic_memory import SearchOptions, Settings
+from helpers import settled
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -24,7 +27,7 @@ from epic_llamaindex.graph_retriever import EpicGraphRetriever
 from epic_llamaindex.models import EpicEmbedding
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
-from helpers import KeepAll, both
+from helpers import KeepAll, both, searching
 from llamaindex_models import ScriptedLLM
 
 PREFERENCES = ["I follow a strict vegan diet."]
@@ -39,7 +42,7 @@ QUERY = "What about Oscar Lindqvist?"
 
 
 def made(**options: Any) -> GraphMemory:
-    graph = GraphMemory(PREFERENCES, **{"verifier": KeepAll(), "tau": -1.0, **options})
+    graph = GraphMemory(PREFERENCES, **settled(**{"verifier": KeepAll(), "tau": -1.0, **options}))
     graph.add(ITEMS)
     return graph
 
@@ -84,7 +87,7 @@ async def test_it_gives_the_graphs_hits_in_order(retriever: EpicGraphRetriever, 
 
 def test_it_walks_where_nearness_does_not_go() -> None:
     """The second hop has no word of the question, another passage has one."""
-    graph = GraphMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0, steering="off")
+    graph = GraphMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0, steering="off"))
     graph.add([ITEMS[3], ITEMS[4], Item(id="bread", text="Someone bought bread.")])
     query = "Who bought it from Idris Pell?"
     assert set(ids(EpicGraphRetriever(graph, similarity_top_k=2).retrieve(query))) == {"boat", "marta"}
@@ -107,11 +110,11 @@ def test_it_walks_where_nearness_does_not_go() -> None:
     ids=["filters", "preferences", "an iterator", "off", "paper", "only what supports"],
 )
 async def test_options_are_the_searchs(graph: GraphMemory, given: dict[str, Any], options: dict[str, Any]) -> None:
-    retriever = EpicGraphRetriever(graph, **given)
+    retriever = EpicGraphRetriever(graph, **searching(**given))
     if "filter" in options:
         assert set(ids(retriever.retrieve(QUERY))) == set(ids(await retriever.aretrieve(QUERY))) == {"cake"}
         return
-    wanted = [(hit.item.id, hit.score) for hit in graph.search(QUERY, 5, **options)]
+    wanted = [(hit.item.id, hit.score) for hit in graph.search(QUERY, 5, **searching(**options))]
     for _ in range(2):
         for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
             assert [(one.node_id, one.score) for one in found] == wanted
@@ -123,7 +126,7 @@ def test_nodes_carry_guidance(graph: GraphMemory) -> None:
         assert "epic_" not in node.node.get_content(MetadataMode.LLM) + node.node.get_content(MetadataMode.EMBED)
         assert "kind: " in node.node.get_content(MetadataMode.LLM)
     texts = [node.text for node in EpicGraphRetriever(graph, guidance="text").retrieve(QUERY)]
-    assert "\n\n".join(texts) == graph.context(QUERY, preferences="none")
+    assert "\n\n".join(texts) == graph.context(QUERY, options=SearchOptions(opening="none"))
     for node in EpicGraphRetriever(graph, guidance="none").retrieve(QUERY):
         assert set(node.metadata) == {"kind"}
 
@@ -146,7 +149,7 @@ def test_a_file(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with pytest.raises(StoreError):
         EpicGraphRetriever(path)
-    with GraphMemory.open(path, PREFERENCES, verifier=KeepAll(), tau=-1.0) as graph:
+    with GraphMemory.open(path, PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0)) as graph:
         graph.add(ITEMS)
         wanted = [hit.item.id for hit in graph.search(QUERY)]
     with EpicGraphRetriever(path) as retriever:
@@ -162,7 +165,7 @@ def test_a_graph_of_the_callers_stays_open(graph: GraphMemory) -> None:
 
 
 def test_a_memory_gets_a_graph() -> None:
-    memory = EpicMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0)
+    memory = EpicMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0))
     memory.add(ITEMS)
     with EpicGraphRetriever(memory) as retriever:
         assert retriever.memory is retriever.graph.memory is memory
@@ -203,7 +206,7 @@ async def test_it_steers_by_itself(retriever: EpicGraphRetriever) -> None:
 async def test_nodes_that_are_added_are_in_the_graph() -> None:
     both = []
     for asynchronous in (False, True):
-        retriever = EpicGraphRetriever(GraphMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0))
+        retriever = EpicGraphRetriever(GraphMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0)))
         given = nodes()
         before = copy.deepcopy(given)
         report = await retriever.aadd_nodes(given) if asynchronous else retriever.add_nodes(given)
@@ -218,7 +221,7 @@ async def test_nodes_that_are_added_are_in_the_graph() -> None:
 
 
 async def test_documents_that_come_again_and_go() -> None:
-    retriever = EpicGraphRetriever(GraphMemory(PREFERENCES, verifier=KeepAll(), tau=-1.0))
+    retriever = EpicGraphRetriever(GraphMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0)))
     retriever.add_nodes(nodes())
     names = retriever.graph.entities()
     assert any("Pell" in name for name in names)
@@ -236,7 +239,7 @@ def test_from_defaults_makes_a_graph(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     options: dict[str, Any] = {"llm": KeepAll(), "tau": -1.0, "similarity_top_k": 2}
     with EpicGraphRetriever.from_defaults(
-        preferences=PREFERENCES, documents=documents, path=path, **options
+        preferences=PREFERENCES, documents=documents, path=path, **settled(**options)
     ) as retriever:
         assert retriever.report.passages == len(ITEMS)
         found = retriever.retrieve("Who bought the boat of Idris Pell?")
@@ -268,7 +271,7 @@ async def test_passages_the_extractor_fails_for_are_told_of(caplog: pytest.LogCa
     found = {ITEMS[0].text: Extraction(("Oscar Lindqvist",), ())}
     options: dict[str, Any] = {"preferences": PREFERENCES, "llm": KeepAll(), "tau": -1.0, "extractor": Named(found)}
     with caplog.at_level(logging.WARNING, logger="epic_llamaindex.graph_retriever"):
-        retriever = EpicGraphRetriever.from_defaults(nodes=nodes(["oscar", "nuts"]), **options)
+        retriever = EpicGraphRetriever.from_defaults(nodes=nodes(["oscar", "nuts"]), **settled(**options))
         assert "1 of 2 passages are in the graph without entities" in caplog.text
         assert "no idea" in caplog.text
         caplog.clear()
@@ -282,7 +285,7 @@ async def test_an_llm_reads_the_passages() -> None:
     said = {"entities": ["Oscar", "hazelnuts"], "facts": [["Oscar", "cannot eat", "hazelnuts"]]}
     llm = ScriptedLLM(answers=[json.dumps(said)])
     retriever = EpicGraphRetriever.from_defaults(
-        preferences=PREFERENCES, nodes=nodes(["nuts"]), llm=KeepAll(), tau=-1.0, extractor=llm
+        preferences=PREFERENCES, nodes=nodes(["nuts"]), llm=KeepAll(), settings=Settings(tau=-1.0), extractor=llm
     )
     assert len(llm.prompts) == 1
     assert retriever.graph.facts("nuts") == [("Oscar", "cannot eat", "hazelnuts")]

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from epic_learn import add_conversation
+from epic_memory import SearchOptions
+from helpers import settled
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
@@ -26,7 +28,7 @@ from epic_llamaindex.memory_block import EpicMemoryBlock
 from epic_memory import EpicMemory, Filter, Stance
 from epic_memory.context import documents_of_context, format_context, without_tags
 from epic_memory.errors import EncoderError, InvalidInputError, MemoryClosedError, ReadOnlyError
-from helpers import AlteredEncoder, HashEncoder, KeepAll, UndecidedAll
+from helpers import AlteredEncoder, HashEncoder, KeepAll, UndecidedAll, searching
 
 MEMORY = ["red wine"]
 
@@ -36,8 +38,7 @@ def held(*texts: str, **options: Any) -> EpicMemory:
     memory = EpicMemory(
         options.pop("preferences", MEMORY),
         encoder=options.pop("encoder", HashEncoder()),
-        verifier=options.pop("verifier", KeepAll()),
-        **options,
+        **settled(verifier=options.pop("verifier", KeepAll()), **options),
     )
     if texts:
         memory.add(texts)
@@ -53,7 +54,7 @@ def assistant(text: str, **kwargs: Any) -> ChatMessage:
 
 
 def texts_of(memory: EpicMemory, query: str = "red wine", **options: Any) -> list[str]:
-    return sorted(hit.item.text for hit in memory.search(query, 50, **options))
+    return sorted(hit.item.text for hit in memory.search(query, 50, **searching(**options)))
 
 
 # reading
@@ -124,7 +125,7 @@ async def test_a_conflict_is_compared_without_its_penalty() -> None:
     """The words are the same for all stances, and so is the cosine."""
     for stance in Stance:
         memory = held("red wine one", verifier=KeepAll({"one": stance}))
-        found = memory.search("red wine", stance_policy="any")
+        found = memory.search("red wine", options=SearchOptions(stance_policy="any"))
         cosine = float(found.vectors[0] @ found.query)
         for policy in ("prefer", "any"):
             cutoffs = {
@@ -182,9 +183,9 @@ async def test_another_users_memory_can_be_read_and_is_not_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     parts: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.open(tmp_path / "m", MEMORY, namespace="anna", **parts) as anna:
+    with EpicMemory.open(tmp_path / "m", MEMORY, **settled(namespace="anna", **parts)) as anna:
         anna.add(["red wine of anna"])
-    with EpicMemory.open(tmp_path / "m", MEMORY, namespace="bert", **parts) as bert:
+    with EpicMemory.open(tmp_path / "m", MEMORY, **settled(namespace="bert", **parts)) as bert:
         bert.add(["red wine of bert"])
         own, hers = EpicMemoryBlock(memory=bert), EpicMemoryBlock(memory=bert, namespace="anna")
         assert "of bert" in await own.aget([user("red wine")])
@@ -404,12 +405,12 @@ async def test_an_error_on_writing_does_not_end_the_chat(raises: bool, caplog: p
 
 async def test_a_memory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     parts: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.open(tmp_path / "m", MEMORY, **parts) as memory:
+    with EpicMemory.open(tmp_path / "m", MEMORY, **settled(**parts)) as memory:
         memory.add(["red wine one"])
         block = EpicMemoryBlock(memory=memory)
     with pytest.raises(MemoryClosedError):
         await block.aput([user("red wine")])
-    with EpicMemory.open(tmp_path / "m", read_only=True, **parts) as memory:
+    with EpicMemory.open(tmp_path / "m", **settled(read_only=True, **parts)) as memory:
         block = EpicMemoryBlock(memory=memory)
         with pytest.raises(ReadOnlyError, match="accept_short_term_memory=False"):
             await block.aput([user("red wine")], from_short_term_memory=True)

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+from helpers import settled
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from hypothesis import given, settings
@@ -299,7 +302,9 @@ async def test_guidance_that_is_in_a_text_is_written_anew() -> None:
 
 
 async def test_guidance_that_a_retriever_wrote_is_written_anew() -> None:
-    memory = EpicMemory(["red wine"], encoder=HashEncoder(), verifier=KeepAll({"bad": Stance.CONFLICTS}))
+    memory = EpicMemory(
+        ["red wine"], encoder=HashEncoder(), settings=Settings(verifier=KeepAll({"bad": Stance.CONFLICTS}))
+    )
     memory.add(["red wine bad", "red wine"])
     nodes = []
     for number, hit in enumerate(memory.search("red wine"), start=1):
@@ -506,7 +511,7 @@ def test_what_an_encoder_has_more_is_seen_through_one_that_remembers() -> None:
 async def test_a_memory_judges_and_remembers(tmp_path: Path) -> None:
     llm = scripted()
     options = {"encoder": HashEncoder(), "verifier": model(llm), "aspects": "parser"}
-    with EpicMemory.open(tmp_path / "m", ["red wine"], **options) as memory:
+    with EpicMemory.open(tmp_path / "m", ["red wine"], **settled(**options)) as memory:
         processor = EpicNodePostprocessor(memory=memory)
         assert stances(processor.postprocess_nodes(found("red wine"), query_str="wine")) == ["supports"]
         memory.preferences.add("green tea")
@@ -516,16 +521,18 @@ async def test_a_memory_judges_and_remembers(tmp_path: Path) -> None:
         memory.file.reencode(other)
         assert ids(processor.postprocess_nodes(found("steam", "red wine"), query_str="wine")) == ["n1", "n0"]
         assert other.texts["wine"] == 1
-    with EpicMemory.open(tmp_path / "m", encoder=HashEncoder(512, name="other"), verifier=model(llm)) as memory:
+    with EpicMemory.open(
+        tmp_path / "m", encoder=HashEncoder(512, name="other"), settings=Settings(verifier=model(llm))
+    ) as memory:
         EpicNodePostprocessor(memory=memory).postprocess_nodes(found("red wine"), query_str="wine")
         assert len(llm.seen) == 2
     options = {"encoder": HashEncoder(512, name="other"), "verifier": model(llm), "read_only": True}
-    with EpicMemory.open(tmp_path / "m", **options) as memory, pytest.raises(ReadOnlyError):
+    with EpicMemory.open(tmp_path / "m", **settled(**options)) as memory, pytest.raises(ReadOnlyError):
         EpicNodePostprocessor(memory=memory).postprocess_nodes(found("red wine"), query_str="wine")
 
 
 async def test_a_memory_without_preferences_leaves_nodes_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
-    memory = EpicMemory(encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory(encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
     processor = EpicNodePostprocessor(memory=memory, top_n=2)
     nodes = found("steam", "red wine", "tea")
     assert processor.postprocess_nodes(nodes, query_str="wine") == nodes[:2]

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.agent.workflow import ReActAgent
@@ -112,7 +114,7 @@ def test_a_model_is_an_argument_of_proposing() -> None:
 async def test_a_file_for_reading_says_what_to_do(tmp_path: Path) -> None:
     EpicMemory.open(tmp_path / "me.epic", []).close()
     with (
-        EpicMemory.open(tmp_path / "me.epic", read_only=True) as memory,
+        EpicMemory.open(tmp_path / "me.epic", settings=Settings(read_only=True)) as memory,
         pytest.raises(ReadOnlyError, match="only reads"),
     ):
         await EpicMemoryBlock(memory=memory, propose=True).aput(turn(SAID))

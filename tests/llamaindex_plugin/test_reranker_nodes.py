@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from epic_llamaindex import EpicReranker
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_rerank import LearnedReranker
 from epic_rerank.features import NAMES
 from helpers import HashEncoder
@@ -15,7 +15,7 @@ TEXTS = ("A long note on tea, with much more to say about it than others have.",
 
 async def test_nodes_come_in_the_learnt_order() -> None:
     nodes = [NodeWithScore(node=TextNode(id_=str(place), text=text), score=0.5) for place, text in enumerate(TEXTS)]
-    memory = EpicMemory(encoder=HashEncoder(), coarse=False, fine=False)
+    memory = EpicMemory(encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
     plain = EpicReranker(memory=memory, top_n=2).postprocess_nodes(nodes, query_str="tea")
     assert [node.node_id for node in plain] == ["0", "1"]
     learnt = LearnedReranker()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_rerank.policy import Pass, gradient, log_probability, sample, untrained
-from epic_rerank.training import Example, Settings, prior, score_gradient, train
+from epic_rerank.training import Example, TrainingSettings, prior, score_gradient, train
 
 
 @given(st.lists(st.floats(-30, 30), min_size=5, max_size=5))
@@ -66,7 +66,7 @@ def test_the_gradient_of_the_objective() -> None:
         drawn=log_probability(scores, lists) + 0.3,
         among=np.array([True] * 5),
     )
-    settings = Settings(divergence=0.5)
+    settings = TrainingSettings(divergence=0.5)
 
     def objective(at: np.ndarray) -> float:
         ratio = np.exp(log_probability(at, lists) - example.drawn)
@@ -117,7 +117,7 @@ def learnt(*, context: bool) -> tuple[float, float, float]:
         examples.append(
             Example(features=features, lists=lists, rewards=rewards, drawn=log_probability(prior(8), lists))
         )
-    settings = Settings(epochs=10, rate=0.02, divergence=0.001, context=context)
+    settings = TrainingSettings(epochs=10, rate=0.02, divergence=0.001, context=context)
     weights = train(untrained(6), examples, settings)
     found = []
     for _ in range(120):

@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from epic_graph import GraphMemory
-from epic_memory import Item
+from epic_memory import Item, SearchOptions, Settings
 from epic_memory.errors import InvalidInputError
 from epic_rerank import Adaptive, LearnedReranker, learn, reranker_of
 from epic_rerank.features import NAMES
@@ -30,7 +30,7 @@ THREE = (
 @pytest.fixture(scope="module")
 def graph() -> GraphMemory:
     lines = (files("epic_memory") / "data" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
-    made = GraphMemory(coarse=False, fine=False)
+    made = GraphMemory(settings=Settings(coarse=False, fine=False))
     made.add([Item(id=one["id"], text=one["text"]) for one in map(json.loads, lines)])
     return made
 
@@ -38,24 +38,30 @@ def graph() -> GraphMemory:
 async def test_the_number_of_hits_follows_the_question(graph: GraphMemory) -> None:
     for memory in (graph.memory, graph):
         one, three = (
-            [memory.search(asked, 10, chooser=Adaptive(), min_score=None) for asked in several]
+            [memory.search(asked, 10, options=SearchOptions(chooser=Adaptive(), min_score=None)) for asked in several]
             for several in (ONE, THREE)
         )
         assert sum(map(len, one)) < sum(map(len, three))
         for asked, hits in zip((*ONE, *THREE), (*one, *three), strict=True):
             assert 1 <= len(hits) == len(hits.vectors) <= 10
-            assert [hit for hit in memory.search(asked, 10, min_score=None) if hit in hits] == list(hits)
-        assert list(await memory.asearch(THREE[0], 10, chooser=Adaptive(), min_score=None)) == list(three[0])
-        assert len(memory.search(THREE[0], 1, chooser=Adaptive(), min_score=None)) == 1
+            assert [
+                hit for hit in memory.search(asked, 10, options=SearchOptions(min_score=None)) if hit in hits
+            ] == list(hits)
+        assert list(
+            await memory.asearch(THREE[0], 10, options=SearchOptions(chooser=Adaptive(), min_score=None))
+        ) == list(three[0])
+        assert len(memory.search(THREE[0], 1, options=SearchOptions(chooser=Adaptive(), min_score=None))) == 1
 
 
 def test_it_comes_after_a_reranker(graph: GraphMemory) -> None:
-    plain = graph.memory.search(THREE[0], 10, chooser=Adaptive(), min_score=None)
-    assert list(graph.memory.search(THREE[0], 10, chooser=Adaptive(reranker=reranker_of(graph.memory)))) == list(plain)
+    plain = graph.memory.search(THREE[0], 10, options=SearchOptions(chooser=Adaptive(), min_score=None))
+    assert list(
+        graph.memory.search(THREE[0], 10, options=SearchOptions(chooser=Adaptive(reranker=reranker_of(graph.memory))))
+    ) == list(plain)
     with pytest.raises(InvalidInputError):
         learn(graph.memory, plain, {})
     with pytest.raises(InvalidInputError):
-        graph.search(THREE[0], chooser=Adaptive(), keys="instruction")
+        graph.search(THREE[0], options=SearchOptions(chooser=Adaptive(), keys="instruction"))
 
 
 def liking_length(graph: GraphMemory) -> LearnedReranker:
@@ -69,12 +75,18 @@ def liking_length(graph: GraphMemory) -> LearnedReranker:
 
 async def test_a_reranker_orders_what_a_walk_found(graph: GraphMemory) -> None:
     for asked in (THREE[0], "How many hides did a big Bible take?"):  # with an entity of the graph, and without one
-        plain = graph.search(asked, 20, min_score=None)
-        assert list(graph.search(asked, 3, chooser=reranker_of(graph.memory), min_score=None)) == list(plain[:3])
-        longest = graph.search(asked, 3, chooser=liking_length(graph), min_score=None)
-        assert list(await graph.asearch(asked, 3, chooser=liking_length(graph), min_score=None)) == list(longest)
+        plain = graph.search(asked, 20, options=SearchOptions(min_score=None))
+        assert list(
+            graph.search(asked, 3, options=SearchOptions(chooser=reranker_of(graph.memory), min_score=None))
+        ) == list(plain[:3])
+        longest = graph.search(asked, 3, options=SearchOptions(chooser=liking_length(graph), min_score=None))
+        assert list(
+            await graph.asearch(asked, 3, options=SearchOptions(chooser=liking_length(graph), min_score=None))
+        ) == list(longest)
         lengths = sorted((hit.item.text.count(" ") for hit in plain), reverse=True)
         assert [hit.item.text.count(" ") for hit in longest] == lengths[:3]
         assert {hit.item.id for hit in longest} <= {hit.item.id for hit in plain}
-        fewer = graph.search(asked, 10, chooser=Adaptive(reranker=liking_length(graph)), min_score=None)
+        fewer = graph.search(
+            asked, 10, options=SearchOptions(chooser=Adaptive(reranker=liking_length(graph)), min_score=None)
+        )
         assert 1 <= len(fewer) == len(fewer.vectors) <= 10

@@ -19,7 +19,7 @@ import pytest
 import helpers
 from crashing import TOPICS, Kill, Killer, Model, killed, opened
 from crashing import content_of as content
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.errors import EpicError, ReadOnlyError, StoreError
 from epic_memory.storage.sqlite.files import SIDE_FILES
 from epic_memory.types import Preference
@@ -58,7 +58,11 @@ def side_files(path: Path) -> list[str]:
 
 def found(memory: EpicMemory) -> set[str]:
     """The ids of what is kept for a preference; the light tier has the rest."""
-    return {hit.item.id for hit in memory.search("tea and trains", k=2000, stance_policy="any") if hit.entries}
+    return {
+        hit.item.id
+        for hit in memory.search("tea and trains", k=2000, options=SearchOptions(stance_policy="any"))
+        if hit.entries
+    }
 
 
 WRITES: dict[str, Callable[[EpicMemory], object]] = {
@@ -522,7 +526,10 @@ def test_what_is_written_after_the_clock_went_back_is_held_and_counted(
         assert again.file.verify() > 0
         again.file.export(tmp_path / "export.jsonl")
     with EpicMemory.import_(
-        tmp_path / "export.jsonl", tmp_path / "imported.epic", encoder=again.encoder, verifier=again.verifier
+        tmp_path / "export.jsonl",
+        tmp_path / "imported.epic",
+        encoder=again.encoder,
+        settings=Settings(verifier=again.verifier),
     ) as imported:
         assert found(imported) == late
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epic_memory import Decision, EpicMemory, Item, Preference, Stance, Verdict
+from epic_memory import Decision, EpicMemory, Item, Preference, Settings, Stance, Verdict
 from epic_memory.errors import DuplicatePreferenceError, EncoderError, RetryQueueFullError, UnknownPreferenceError
 from epic_memory.types import Alignment, BuildReport, Candidate, FloatArray
 from epic_memory.types.verdicts import combined
 from epic_memory.verification import EmbeddedVerifier
-from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, keep, method
+from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, keep, method, settled
 
 WORDS = ["wine", "train", "garden", "cheese", "lamp", "violin", "desert", "harbour"]
 WINE, TRAIN, GARDEN = "red wine", "night train", "green garden"
@@ -125,7 +125,7 @@ def built(
     items: Sequence[Item], preferences: Sequence[str], verifier: FakeVerifier, reserve: int | None = None
 ) -> dict[str, Any]:
     """What a memory holds that starts with some preferences and is then given items."""
-    with EpicMemory(preferences, encoder=encoder(), verifier=verifier, reserve=reserve) as memory:
+    with EpicMemory(preferences, encoder=encoder(), settings=Settings(verifier=verifier, reserve=reserve)) as memory:
         if preferences or reserve is None:
             memory.add(items)
         return state_of(memory)
@@ -176,7 +176,9 @@ class Drift:
         self.items: dict[str, Item] = {}
         self.state: dict[str, Any] | None = None
         self.asynchronous = asynchronous
-        self.memory = EpicMemory.open(path, preferences, encoder=encoder(), verifier=self.verifier, reserve=reserve)
+        self.memory = EpicMemory.open(
+            path, preferences, encoder=encoder(), settings=Settings(verifier=self.verifier, reserve=reserve)
+        )
 
     def call(self, name: str, *given: Any) -> Any:
         if not self.asynchronous:
@@ -246,7 +248,7 @@ class Drift:
     def reopen(self) -> None:
         self.memory.close()
         self.verifier = self.make()
-        self.memory = EpicMemory.open(self.path, encoder=encoder(), verifier=self.verifier)
+        self.memory = EpicMemory.open(self.path, encoder=encoder(), settings=Settings(verifier=self.verifier))
 
     def ids(self) -> set[str]:
         return {Preference(text=text).id for text in self.preferences}
@@ -307,13 +309,13 @@ def items_of(*texts: str) -> list[Item]:
 
 def test_what_is_found_after_a_change_is_what_a_fresh_memory_finds(path: Path) -> None:
     items = items_of("red wine", "night train", "red wine on the night train", "green garden", "wine in the garden")
-    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=KeepAll()) as memory:
+    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), settings=Settings(verifier=KeepAll())) as memory:
         memory.add(items)
         memory.search("red wine")  # what is loaded before has to notice the change
         memory.preferences.replace(TRAIN, GARDEN)
         memory.preferences.add("desert lamp")
         held = [item for item in items if item.id in state_of(memory)["items"]]
-        fresh = EpicMemory([WINE, GARDEN, "desert lamp"], encoder=encoder(), verifier=KeepAll())
+        fresh = EpicMemory([WINE, GARDEN, "desert lamp"], encoder=encoder(), settings=Settings(verifier=KeepAll()))
         fresh.add(held)
         for query in ("red wine", "night train", "green garden", "wine", "lamp", "nothing of this"):
             found, wanted = memory.search(query, k=9), fresh.search(query, k=9)
@@ -355,7 +357,7 @@ changes = pytest.mark.parametrize("name", list(CHANGES))
 
 def held_memory(path: Path, model: HashEncoder | None = None, **options: Any) -> EpicMemory:
     model = model or encoder()
-    made = EpicMemory.open(path, [WINE, TRAIN], encoder=model, verifier=KeepAll(), **options)
+    made = EpicMemory.open(path, [WINE, TRAIN], encoder=model, **settled(verifier=KeepAll(), **options))
     made.add(items_of(*HELD[:3], HELD[4]))
     return made
 
@@ -457,7 +459,7 @@ def test_more_undecided_items_than_the_queue_takes_change_nothing(path: Path, na
 
 
 def test_removing_a_preference_lets_nothing_wait_for_it(path: Path) -> None:
-    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), verifier=UndecidedAll()) as memory:
+    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), settings=Settings(verifier=UndecidedAll())) as memory:
         memory.add(items_of("red wine", "red wine on the night train", "night train"))
         memory.preferences.remove(WINE)
         memory.verifier = verifier = KeepAll()

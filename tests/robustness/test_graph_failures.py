@@ -44,7 +44,7 @@ from graph_helpers import (
     seen,
     unextracted,
 )
-from helpers import HashEncoder
+from helpers import HashEncoder, searching, settled
 
 
 @pytest.fixture
@@ -337,12 +337,12 @@ def test_bad_arguments_are_named(graph: GraphMemory) -> None:
         ({"tau": 7}, "tau"),
     ):
         with pytest.raises(InvalidInputError, match=said):
-            GraphMemory(**options)  # type: ignore[arg-type]
+            GraphMemory(**settled(**options))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="steer"):
         GraphMemory([WINE], steer="off")  # type: ignore[call-arg]
     for arguments in ({"tau": 0.2}, {"preferences": [WINE]}, {"preferences": 5}):
         with pytest.raises(InvalidInputError, match="memory="):
-            GraphMemory(memory=graph.memory, **arguments)  # type: ignore[arg-type]
+            GraphMemory(memory=graph.memory, **settled(**arguments))  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="EpicMemory"):
         GraphMemory(memory="me.epic")  # type: ignore[arg-type]
 
@@ -363,9 +363,9 @@ def test_bad_queries_are_named(graph: GraphMemory) -> None:
     ]
     for query, options in calls:
         with pytest.raises(InvalidInputError):
-            graph.search(query, **options)
+            graph.search(query, **searching(**options))
         with pytest.raises(InvalidInputError):
-            asyncio.run(graph.asearch(query, **options))
+            asyncio.run(graph.asearch(query, **searching(**options)))
     for look in (graph.entities, graph.facts, graph.neighbours):
         with pytest.raises(InvalidInputError):
             look(5)  # type: ignore[operator]

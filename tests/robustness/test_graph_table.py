@@ -42,7 +42,7 @@ from graph_helpers import (
     recounted,
     seen,
 )
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, settled
 
 __all__ = ["watch"]
 
@@ -120,7 +120,7 @@ def test_a_damaged_graph_is_noticed(copy: Path, sql: str) -> None:
     assert copy.read_bytes() != data
     with pytest.raises(StoreError):
         looked(copy)
-    with pytest.raises(StoreError), EpicMemory.open(copy, **PLAIN) as memory:
+    with pytest.raises(StoreError), EpicMemory.open(copy, **settled(**PLAIN)) as memory:
         memory.file.verify()
 
 
@@ -216,7 +216,7 @@ def test_any_byte_may_be_wrong(sound: Path, tmp_path_factory: pytest.TempPathFac
 
 
 def test_a_file_may_get_its_graph_while_another_opens_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with EpicMemory.open(path, [WINE], **PLAIN) as memory:
+    with EpicMemory.open(path, [WINE], **settled(**PLAIN)) as memory:
         memory.add(PEOPLE)
     check, todo = tables.Schema.check_version, [1]
 
@@ -229,7 +229,7 @@ def test_a_file_may_get_its_graph_while_another_opens_it(path: Path, monkeypatch
         return version
 
     monkeypatch.setattr(tables.Schema, "check_version", meanwhile)
-    with EpicMemory.open(path, **PLAIN) as memory:
+    with EpicMemory.open(path, **settled(**PLAIN)) as memory:
         assert not todo
         memory.forget("oscar")
         assert memory.file.verify() > 0
@@ -237,7 +237,7 @@ def test_a_file_may_get_its_graph_while_another_opens_it(path: Path, monkeypatch
 
 
 def test_who_writes_while_the_file_gets_its_graph_keeps_the_sums(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], **PLAIN) as memory:
+    with EpicMemory.open(path, [WINE], **settled(**PLAIN)) as memory:
         memory.add(PEOPLE)
         with again(path) as graph:
             graph.update()
@@ -376,7 +376,7 @@ def test_a_smaller_budget_takes_entities_with_their_passages(path: Path) -> None
 
 def test_a_full_file_gets_a_graph(path: Path) -> None:
     options: dict[str, Any] = {**PLAIN, "verifier": Quoting(), "budget": 150_000}
-    with EpicMemory.open(path, [WINE], **options) as memory:
+    with EpicMemory.open(path, [WINE], **settled(**options)) as memory:
         memory.add([passage(n) for n in range(200)])
         held = len(memory)
     with again(path, verifier=Quoting()) as graph:

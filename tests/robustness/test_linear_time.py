@@ -12,7 +12,7 @@ import pytest
 from epic_apps.cli.sources import Sources
 from epic_graph import PhraseExtractor
 from epic_learn.forms import fill
-from epic_memory import EpicMemory, QuerySteering
+from epic_memory import EpicMemory, QuerySteering, SearchOptions, Settings
 from epic_memory.context import documents_of_context, format_context, without_tags
 from epic_memory.encoders import default_encoder
 from epic_memory.lm import answers, prompting
@@ -51,15 +51,15 @@ RUNS = {
 
 def remembered(text: str) -> str:
     """Keep a text, search for it, and write the context of the answer."""
-    with EpicMemory(["I like wine."], coarse=False, fine=False) as memory:
+    with EpicMemory(["I like wine."], settings=Settings(coarse=False, fine=False)) as memory:
         memory.add([f"wine {text} wine"])
         memory.search(text.strip() or "wine")
-        return memory.context("wine", min_score=None)
+        return memory.context("wine", options=SearchOptions(min_score=None))
 
 
 def judged(text: str) -> object:
     """Have the embedded verifier judge a text, and score it."""
-    with EpicMemory(["I avoid hotels with casinos."], tau=-1.0) as memory:
+    with EpicMemory(["I avoid hotels with casinos."], settings=Settings(tau=-1.0)) as memory:
         verdicts = memory.judge([f"hotel {text} casino"])
     scores = QuerySteering(default_encoder(), ["I avoid hotels with casinos."]).score("Which?", [f"hotel {text}", "a"])
     return verdicts, scores
@@ -67,7 +67,7 @@ def judged(text: str) -> object:
 
 def filled(text: str) -> object:
     """Fill a form from a memory that holds the text."""
-    with EpicMemory(["I like wine."], coarse=False, fine=False) as memory:
+    with EpicMemory(["I like wine."], settings=Settings(coarse=False, fine=False)) as memory:
         memory.add([f"My wine {text} has the number {text} and comes from {text}"])
         questions = ("What is the email of my wine?", "What is the phone number of my wine?", "Where is my wine from?")
         fields = [{"name": str(number), "question": question} for number, question in enumerate(questions)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.errors import InvalidInputError, StoreError
 
 NAMES = {"too long": "a" * 300, "NUL": "a\0b", "half a character": "\ud800"}
@@ -20,7 +20,9 @@ NAMES = {"too long": "a" * 300, "NUL": "a\0b", "half a character": "\ud800"}
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EpicMemory]:
     monkeypatch.chdir(tmp_path)
-    with EpicMemory.open("me.epic", preferences=["I like wine."], coarse=False, fine=False) as memory:
+    with EpicMemory.open(
+        "me.epic", preferences=["I like wine."], settings=Settings(coarse=False, fine=False)
+    ) as memory:
         memory.add(["red wine"])
         yield memory
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from epic_learn import aadd_conversation, add_conversation
-from epic_memory import EpicMemory, Filter, Item
+from epic_memory import EpicMemory, Filter, Item, Settings
 from epic_memory.types import BuildReport
 from epic_memory.verification import EmbeddedVerifier
-from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll
+from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll, searching, settled
 
 PREFERENCES = ["I love red wine.", "I avoid the night train."]
 TEXTS = [
@@ -46,8 +46,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def pair(verifier: str = "keep", **options: Any) -> tuple[EpicMemory, EpicMemory]:
     one, other = HashEncoder(), HashEncoder()
     return (
-        EpicMemory(PREFERENCES, encoder=one, verifier=VERIFIERS[verifier](one), **options),
-        EpicMemory(PREFERENCES, encoder=other, verifier=VERIFIERS[verifier](other), **options),
+        EpicMemory(PREFERENCES, encoder=one, **settled(verifier=VERIFIERS[verifier](one), **options)),
+        EpicMemory(PREFERENCES, encoder=other, **settled(verifier=VERIFIERS[verifier](other), **options)),
     )
 
 
@@ -85,7 +85,10 @@ async def test_add_and_search_are_the_same(verifier: str, name: str) -> None:
     asked = False
     for query in ("which red wine", "a night train", "steam engines", "🙂"):
         for arguments in queries:
-            expected, found = sync.search(query, **arguments), await other.asearch(query, **arguments)
+            expected, found = (
+                sync.search(query, **searching(**arguments)),
+                await other.asearch(query, **searching(**arguments)),
+            )
             assert expected == found
             assert (expected.steered_by, expected.fallback) == (found.steered_by, found.fallback)
             assert (expected.matters, expected.relevant) == (found.matters, found.relevant)
@@ -137,7 +140,7 @@ async def test_errors_are_the_same(bad: Any) -> None:
 @pytest.mark.parametrize("verifier", VERIFIERS)
 async def test_the_asynchronous_path_never_encodes_on_the_event_loop(verifier: str) -> None:
     encoder = HashEncoder()
-    memory = EpicMemory(PREFERENCES, encoder=encoder, verifier=VERIFIERS[verifier](encoder))
+    memory = EpicMemory(PREFERENCES, encoder=encoder, settings=Settings(verifier=VERIFIERS[verifier](encoder)))
     encoder.sync_threads.clear()
     await memory.aadd(TEXTS)
     await aadd_conversation(memory, MESSAGES)
@@ -159,7 +162,7 @@ async def test_the_asynchronous_path_never_verifies_synchronously() -> None:
             for verdict in KeepAll().verify(candidates):
                 yield verdict
 
-    memory = EpicMemory(PREFERENCES, encoder=HashEncoder(), verifier=OnlyAsync())
+    memory = EpicMemory(PREFERENCES, encoder=HashEncoder(), settings=Settings(verifier=OnlyAsync()))
     assert (await memory.aadd(TEXTS)).kept == 24
     assert (await memory.preferences.aadd("steam engines")).kept == 12
 
@@ -167,7 +170,7 @@ async def test_the_asynchronous_path_never_verifies_synchronously() -> None:
 async def test_the_database_is_never_written_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     from epic_memory.storage.store import Store
 
-    memory, threads = EpicMemory(PREFERENCES, encoder=HashEncoder(), verifier=KeepAll()), set()
+    memory, threads = EpicMemory(PREFERENCES, encoder=HashEncoder(), settings=Settings(verifier=KeepAll())), set()
     transaction = Store.transaction
 
     def watched(store: Store) -> Any:

@@ -24,6 +24,7 @@ for owner, name in (
 
 WORK = """
 import sys
+from epic_learn import add_conversation
 from epic_memory import EpicMemory
 
 path = sys.argv[1]
@@ -31,14 +32,14 @@ texts = ["A vegan stew of beans and squash.", "The hotel has a casino with slot 
 with EpicMemory.open(path, ["I follow a strict vegan diet."]) as memory:
     report = memory.add(texts)
     assert report.seen == 3, report
-    memory.add_conversation([{"role": "user", "content": "I want a vegan dinner."}])
-    memory.add_preference("I avoid hotels with casinos.")
+    add_conversation(memory, [{"role": "user", "content": "I want a vegan dinner."}])
+    memory.preferences.add("I avoid hotels with casinos.")
     memory.search("Where should I stay?")
     memory.context("What should I cook?")
     memory.stats()
 with EpicMemory.open(path) as memory:
     assert memory.search("a vegan stew")
-    memory.reencode(memory.encoder)
+    memory.file.reencode(memory.encoder)
     memory.retry()
 """
 
@@ -50,14 +51,15 @@ async def work():
     with EpicMemory.open(f"{sys.argv[1]}.two", ["I follow a strict vegan diet."]) as memory:
         await memory.aadd(["A vegan stew of beans and squash."])
         await memory.asearch("What should I cook?")
-        await memory.aadd_preference("I avoid hotels with casinos.")
+        await memory.preferences.aadd("I avoid hotels with casinos.")
 
 asyncio.run(work())
 """
 
 GRAPH_WORK = """
 from epic_graph import GraphMemory
-with GraphMemory.open(f"{sys.argv[1]}.three", ["I like red wine."], tau=0.0) as graph:
+from epic_memory import Settings
+with GraphMemory.open(f"{sys.argv[1]}.three", ["I like red wine."], settings=Settings(tau=0.0)) as graph:
     graph.add(["Oscar Reed bought red wine in Berlin.", "Berlin lies on the Spree."])
     assert graph.search("Where is Oscar Reed?").entities
 assert not any(name in sys.modules for name in ("epic_memory.lm", "httpx", "scipy", "igraph"))

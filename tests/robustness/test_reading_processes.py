@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 import helpers
-from epic_memory import EpicMemory, Hits, Item, Preference
+from epic_memory import EpicMemory, Hits, Item, Preference, Settings
 from epic_memory.errors import EncoderMismatchError
 from epic_memory.storage.sqlite import database as database_module
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.items import Items
-from helpers import Clock, HashEncoder, KeepAll
+from helpers import Clock, HashEncoder, KeepAll, settled
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
 ITEMS = [
@@ -38,13 +38,13 @@ FOREVER = 120.0
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "me.epic"
-    with EpicMemory.open(path, [WINE, SEA], encoder=HashEncoder(), verifier=KeepAll()) as held:
+    with EpicMemory.open(path, [WINE, SEA], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as held:
         held.add(ITEMS)
     return path
 
 
 def opened(path: Path, **options: Any) -> EpicMemory:
-    return EpicMemory.open(path, **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+    return EpicMemory.open(path, **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 def found(hits: Hits) -> list[tuple[Any, ...]]:
@@ -73,7 +73,7 @@ def _script(code: str) -> str:
     return (
         f"import sys, os\nsys.path.insert(0, {str(Path(helpers.__file__).parent)!r})\n"
         "from helpers import *\nfrom epic_memory import *\n"
-        "m = EpicMemory.open(sys.argv[1], encoder=HashEncoder(), verifier=KeepAll())\n"
+        "m = EpicMemory.open(sys.argv[1], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))\n"
         f"{textwrap.dedent(code)}\nm.close()\n"
     )
 
@@ -89,10 +89,10 @@ CHANGES = {
     "another text": "m.add([Item(id='wine', text='red wine in other words')])",
     "no longer kept": "m.add([Item(id='wine', text='something else')])",
     "forget": "m.forget('both')",
-    "add preference": "m.add_preference('night train')",
-    "remove preference": "m.remove_preference('blue sea')",
-    "replace preference": "m.replace_preference('blue sea', 'night train')",
-    "all at once": "m.forget('wine'); m.add_preference('night train'); m.remove_preference('red wine')",
+    "add preference": "m.preferences.add('night train')",
+    "remove preference": "m.preferences.remove('blue sea')",
+    "replace preference": "m.preferences.replace('blue sea', 'night train')",
+    "all at once": "m.forget('wine'); m.preferences.add('night train'); m.preferences.remove('red wine')",
 }
 
 
@@ -127,10 +127,12 @@ def test_a_file_embedded_anew_is_not_searched_with_the_old_encoder(path: Path, w
     with opened(path) as reader, opened(path, read_only=True) as second:
         reader.search(WINE)
         if where is here:
-            with EpicMemory.open(path, encoder=HashEncoder(fingerprint="v2"), verifier=KeepAll(), reencode=True):
+            with EpicMemory.open(
+                path, encoder=HashEncoder(fingerprint="v2"), settings=Settings(verifier=KeepAll(), reencode=True)
+            ):
                 pass
         else:
-            where(path, "m.reencode(HashEncoder(fingerprint='v2'))")
+            where(path, "m.file.reencode(HashEncoder(fingerprint='v2'))")
         for use in (
             lambda: reader.search(WINE),
             lambda: second.search(WINE),
@@ -141,7 +143,7 @@ def test_a_file_embedded_anew_is_not_searched_with_the_old_encoder(path: Path, w
         ):
             with pytest.raises(EncoderMismatchError):
                 use()
-    with EpicMemory.open(path, encoder=HashEncoder(fingerprint="v2"), verifier=KeepAll()) as fresh:
+    with EpicMemory.open(path, encoder=HashEncoder(fingerprint="v2"), settings=Settings(verifier=KeepAll())) as fresh:
         assert len(fresh) == len(ITEMS) and fresh.file.verify() > 0
 
 
@@ -149,7 +151,7 @@ def test_compaction_elsewhere_changes_nothing(path: Path) -> None:
     with opened(path) as reader:
         here(path, "m.forget('sea')")
         before = looks(reader)
-        elsewhere(path, "m.compact()")
+        elsewhere(path, "m.file.compact()")
         assert looks(reader) == before
         reader.add([Item(id="new", text="red wine anew")])
         assert reader.file.verify() > 0
@@ -226,7 +228,7 @@ def test_a_search_sees_the_old_state_or_the_new_one(path: Path, process: bool) -
         except BaseException as error:
             failures.append(error)
 
-    code = "for _ in range(10):\n    m.add_preference('night train')\n    m.remove_preference('night train')"
+    code = "for _ in range(10):\n    m.preferences.add('night train')\n    m.preferences.remove('night train')"
     with opened(path) as one, opened(path, read_only=True) as two:
         threads = [threading.Thread(target=hammer, args=(reader,)) for reader in (one, one, two)]
         going.set()
@@ -256,8 +258,8 @@ def test_what_another_forgets_in_between_is_there_or_not(
     more = [Item(id=f"new {number}", text=f"{generator.randbytes(500).hex()}") for number in range(60)]
     path, read, others = tmp_path / "me.epic", getattr(Items, where), []
     with (
-        EpicMemory.open(path, [WINE], budget="120 kB") as other,
-        EpicMemory.open(path, coarse=False, verifier=KeepAll()) as memory,
+        EpicMemory.open(path, [WINE], settings=Settings(budget="120 kB")) as other,
+        EpicMemory.open(path, settings=Settings(coarse=False, verifier=KeepAll())) as memory,
     ):
         other.add(texts)
         held = [item.id for item in other.items()]

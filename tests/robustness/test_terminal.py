@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epic_apps.cli.main import main
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, Settings
 
 ESCAPE = "\x1b[31m"
 
@@ -66,7 +66,9 @@ def test_a_document_is_no_command_to_a_terminal(
     path = str(tmp_path / "me.epic")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr("rich.console.Console.is_terminal", is_terminal)
-    with EpicMemory.open(path, ["I avoid hotels with casinos.", hostile[:2000]], coarse=False) as memory:
+    with EpicMemory.open(
+        path, ["I avoid hotels with casinos.", hostile[:2000]], settings=Settings(coarse=False)
+    ) as memory:
         memory.add([Item(id="a0", text=hostile, metadata={"note": hostile[:200]})])
         memory.add([Item(id=f"b {hostile[:40]}", text="A hotel with a casino.")])
     for command in SHOWING:

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.errors import StoreError
 from epic_memory.runtime import batching as intake
 from epic_memory.runtime import streaming as portions
@@ -37,7 +37,7 @@ from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Verdic
 from epic_memory.types.digests import item_digest
 from epic_memory.types.metadata import dumped_metadata
 from epic_memory.types.proposals import Proposal
-from helpers import FakeVerifier
+from helpers import FakeVerifier, settled
 
 TOPICS = ("tea", "trains", "gardens", "chess", "bread", "rivers", "clocks", "kites")
 AGREED = " as agreed"
@@ -240,7 +240,7 @@ class Plan:
 
 def opened(path: str | Path, preferences: Sequence[str] | None = None, **options: Any) -> EpicMemory:
     """A memory with the encoder and the verifier of the workers."""
-    return EpicMemory.open(path, preferences, encoder=TopicEncoder(), verifier=Judge(), **options)
+    return EpicMemory.open(path, preferences, encoder=TopicEncoder(), **settled(verifier=Judge(), **options))
 
 
 def work(plan: Plan, told: int) -> None:
@@ -457,7 +457,7 @@ def checked(path: Path, acknowledged: Model, under_way: Operation) -> Model:
         check_accepted(memory)
     _assert_one_file(path)
     with opened(path) as memory:
-        hits = memory.search(" ".join(TOPICS), k=2 * _IDS, stance_policy="any")
+        hits = memory.search(" ".join(TOPICS), k=2 * _IDS, options=SearchOptions(stance_policy="any"))
         assert {hit.item.id: hit.item.text for hit in hits} == {key: text for key, (text, _) in found["items"].items()}
     _assert_one_file(path)
     return models[allowed.index(found)]

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.storage.sqlite.files import SIDE_FILES
 from epic_memory.types.proposals import Proposal
@@ -67,7 +67,7 @@ WRITES: dict[str, Write] = {
 
 def prepare(path: Path, budget: str | None) -> None:
     """Make a memory with preferences, items, facts, edits of each kind and open proposals."""
-    with EpicMemory.open(path, [_COFFEE, _JAZZ], encoder=default_encoder(), budget=budget) as memory:
+    with EpicMemory.open(path, [_COFFEE, _JAZZ], encoder=default_encoder(), settings=Settings(budget=budget)) as memory:
         memory.add(_PLAIN)
         for fact in ("The bike lock is 1234.", "The bike lock is now 5678.", "I drive a red Fiat.", "I sold my Fiat."):
             memory.facts.add(fact)
@@ -97,7 +97,7 @@ def state_of(memory: EpicMemory, *, evicting: bool) -> dict[str, Any]:
 
 
 def opened(path: Path) -> EpicMemory:
-    return EpicMemory.open(path, encoder=default_encoder(), must_exist=True)
+    return EpicMemory.open(path, encoder=default_encoder(), settings=Settings(must_exist=True))
 
 
 def looked_at(path: Path, *, evicting: bool) -> dict[str, Any]:
@@ -106,7 +106,9 @@ def looked_at(path: Path, *, evicting: bool) -> dict[str, Any]:
         assert memory.file.verify() > 0
         state = state_of(memory, evicting=evicting)
         for fact in state["facts"]:
-            assert fact in [hit.item.text for hit in memory.search(fact, k=20, min_score=None)], fact
+            assert fact in [
+                hit.item.text for hit in memory.search(fact, k=20, options=SearchOptions(min_score=None))
+            ], fact
     assert not [suffix for suffix in SIDE_FILES if Path(f"{path}{suffix}").exists()]
     return state
 

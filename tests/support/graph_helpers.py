@@ -17,7 +17,7 @@ import pytest
 
 from epic_graph import Extraction, Fact, GraphMemory, Unextracted
 from epic_memory import Item
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, searching, settled
 
 WINE, SEA, HILLS = "red wine", "blue sea", "green hills"
 QUERIES = ("Where is Oscar Reed?", "What of Berlin Mitte and Clara?", "red wine", "Nobody Known", "Idris or Oslo")
@@ -85,7 +85,11 @@ def made(path: Path | None = None, preferences: Any = (WINE, SEA), **options: An
         "tau": 0.1,
         **options,
     }
-    return GraphMemory(preferences, **options) if path is None else GraphMemory.open(path, preferences, **options)
+    return (
+        GraphMemory(preferences, **settled(**options))
+        if path is None
+        else GraphMemory.open(path, preferences, **settled(**options))
+    )
 
 
 def anew(graph: GraphMemory, **options: Any) -> GraphMemory:
@@ -109,7 +113,7 @@ PEOPLE = [
 
 
 def found(graph: GraphMemory, query: str, k: int = 50, **options: Any) -> dict[str, float]:
-    return {hit.item.id: hit.score for hit in graph.search(query, k, **options)}
+    return {hit.item.id: hit.score for hit in graph.search(query, k, **searching(**options))}
 
 
 def seen(graph: GraphMemory) -> dict[str, Any]:

@@ -9,12 +9,14 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import fields
 from datetime import datetime, timezone
 from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 
+from epic_memory import SearchOptions, Settings
 from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Stance, Verdict
 
 
@@ -102,6 +104,21 @@ def method(component: Any, name: str, *, twin: bool = False) -> Any:
     if twin:
         last = f"_a{last[1:]}" if last.startswith("_") else f"a{last}"
     return getattr(component, last)
+
+
+def searching(**given: Any) -> dict[str, Any]:
+    """Arguments of a search, given one by one: those that `SearchOptions` has become one."""
+    return _folded(SearchOptions, "options", given)
+
+
+def settled(**given: Any) -> dict[str, Any]:
+    """Arguments of a memory, given one by one: those that `Settings` has become one."""
+    return _folded(Settings, "settings", given)
+
+
+def _folded(kind: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:
+    own = {each.name: given.pop(each.name) for each in fields(kind) if each.name in given}
+    return {**given, name: kind(**own)} if own else given
 
 
 async def both(component: Any, name: str, *arguments: Any, **options: Any) -> Any:

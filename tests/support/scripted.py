@@ -43,7 +43,7 @@ from epic_memory.lm import Completion, LanguageModel, Message, OllamaLM, OpenAIC
 from epic_memory.lm.prompting import Prompt
 from epic_memory.types import BuildReport, Candidate, Preference, Stance
 from epic_memory.verification import LMVerifier
-from helpers import HashEncoder
+from helpers import HashEncoder, settled
 from lm_servers import LMServer, Reply
 
 # reading prompts
@@ -450,7 +450,7 @@ def patient(lm: Any, **options: Any) -> LMVerifier:
 def memory_with(verifier: LMVerifier, **options: Any) -> EpicMemory:
     """A memory of `PREFERENCES`."""
     options = {"preferences": PREFERENCES, "encoder": HashEncoder(), "tau": TAU, "aspects": "parser", **options}
-    return EpicMemory(verifier=verifier, **options)
+    return EpicMemory(**settled(verifier=verifier, **options))
 
 
 def pairs_of(memory: EpicMemory) -> Pairs:
@@ -568,14 +568,14 @@ def memory_of(lm: Scripted, *preferences: str, batch_size: int = 1, **options: A
     """A memory of two preferences, if no others are named."""
     verifier = verifier_of(lm, batch_size=batch_size)
     options = {"encoder": HashEncoder(), "verifier": verifier, "aspects": "parser", **options}
-    return EpicMemory(preferences or (WINE, TRAIN), **options)
+    return EpicMemory(preferences or (WINE, TRAIN), **settled(**options))
 
 
 def opened(path: Path, lm: Scripted, *preferences: str, **options: Any) -> EpicMemory:
     """A memory in a file, made with two preferences where there is none."""
     wanted = None if path.exists() and not preferences else preferences or (WINE, TRAIN)
     options = {"encoder": HashEncoder(), "verifier": verifier_of(lm), "aspects": "parser", **options}
-    return EpicMemory.open(path, wanted, **options)
+    return EpicMemory.open(path, wanted, **settled(**options))
 
 
 def held(memory: EpicMemory, items: Iterable[Item]) -> dict[str, Any]:

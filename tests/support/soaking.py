@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crashing import TOPICS, TopicEncoder
-from epic_memory import EpicMemory, Filter, Item
+from epic_memory import EpicMemory, Filter, Item, Settings
 from epic_memory.errors import DuplicatePreferenceError, UnknownItemError
 from helpers import KeepAll
 
@@ -52,7 +52,9 @@ class Account:
 def opened(path: Path) -> EpicMemory:
     """Open the memory that all processes share; it holds items of four topics, and each under one preference."""
     preferences = None if path.exists() else HELD_TOPICS
-    return EpicMemory.open(path, preferences, encoder=Encoder(), verifier=KeepAll(), budget=BUDGET, not_kept=50)
+    return EpicMemory.open(
+        path, preferences, encoder=Encoder(), settings=Settings(verifier=KeepAll(), budget=BUDGET, not_kept=50)
+    )
 
 
 def soaked(path: Path, seed: int, seconds: float) -> Account:

@@ -8,13 +8,16 @@ import secrets
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Option, Typer
 
 from epic_apps.cli.options import InFile, Model, command
 from epic_apps.cli.printing import visible
 from epic_memory.errors import InvalidInputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from epic_memory import Settings
 
 _TOKEN = "EPIC_MCP_TOKEN"
 Client = Literal["claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "zed", "gemini", "codex"]
@@ -91,14 +94,12 @@ def mcp(
     except ImportError as error:
         raise MissingExtraError(error.name or "mcp", "mcp") from None
 
+    from epic_memory import Settings
+
     access: Access = "read" if read_only else "write" if allow_writes else "propose"
+    llm, settings = _asked(model, CLIENT, Settings(namespace=file.namespace))
     with UserMemory(
-        file.memory,
-        access=access,
-        namespace=file.namespace,
-        any_user=any_user,
-        encoder=file.encoder,
-        **_asked(model, CLIENT),
+        file.memory, access=access, any_user=any_user, encoder=file.encoder, llm=llm, settings=settings
     ) as memory:
         if print_config is not None:
             options = {"--read-only": read_only, "--allow-writes": allow_writes, "--any-user": any_user}
@@ -122,13 +123,13 @@ def mcp(
         run_http(server, port=http, token=token)
 
 
-def _asked(model: Model, client: str) -> dict[str, Any]:
-    """Return the options of a memory that say which model is asked; the client's own cannot be asked yet."""
+def _asked(model: Model, client: str, settings: Settings) -> tuple[Any, Settings]:
+    """Return which model is asked, and the settings with how much; the client's own cannot be asked yet."""
     if model.llm != client:
-        return model.options()
+        return model.asked(settings)
     if model.llm_url or model.concurrency or model.timeout:
         raise InvalidInputError("--llm client is asked through the client: it has no server.")
-    return {"llm": client, "model_budget": model.model_budget, "on_demand": model.on_demand}
+    return client, model.how_much(settings)
 
 
 def _config(client: Client, arguments: list[str]) -> str:

@@ -50,6 +50,7 @@ def ask(
     context: Annotated[bool, Option("--context", help="print what a model is given")] = False,
 ) -> None:
     """Ask a memory."""
+    from epic_memory import SearchOptions
     from epic_memory.context import format_context
 
     if model.llm is not None and model.on_demand is None and question is not None:
@@ -61,11 +62,10 @@ def ask(
             hits = memory.search(
                 question,
                 k,
-                steering=steering,
-                stance_policy=stances,
                 filter=_tag_filter(tag),
-                keys=keys,
-                min_score=None if all_ else "auto",
+                options=SearchOptions(
+                    steering=steering, stance_policy=stances, keys=keys, min_score=None if all_ else "auto"
+                ),
             )
             if context:
                 file.show({"context": format_context(hits)}, format_context(hits))

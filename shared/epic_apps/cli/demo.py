@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -19,7 +18,9 @@ from rich.text import Text
 from epic_apps.cli.printing import one_line, plain, table
 from epic_apps.cli.reasons import marked, reasons
 from epic_apps.cli.sources import Sources, read_preferences
+from epic_memory.lm.base import LanguageModel
 from epic_memory.memory import EpicMemory
+from epic_memory.settings import Settings, checked_settings
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import Hits, Item, Preference, Stance
 from epic_memory.types.preferences import Expansion
@@ -56,29 +57,34 @@ def demo_key() -> dict[tuple[str, int], str]:
     return {(item, int(number)): stance for item, number, stance in (line.split("\t") for line in lines)}
 
 
-def run_demo(path: str | None = None, **options: Any) -> Iterator[RenderableType]:
+def run_demo(
+    path: str | None = None, llm: LanguageModel | None = None, settings: Settings | None = None
+) -> Iterator[RenderableType]:
     """Build a memory from the bundled corpus, ask it and plain dense retrieval, and yield the parts to print.
 
     Args:
         path: The file for the memory; default: only in RAM.
-        **options: Of the memory. With `llm`, that model expands the preferences and decides.
+        llm: A model that expands the preferences and decides; None for none.
+        settings: Of the memory.
     """
     preferences, questions, key = demo_preferences(), demo_questions(), demo_key()
-    model = options.get("llm")
-    if model is not None:
+    if llm is not None:
         preferences = [Preference(text=preference.text) for preference in preferences]
     yield Text("Maya told her memory what matters to her", "bold")
     yield from (plain(f"  • {preference}") for preference in preferences)
     writes = "A language model wrote once what each means in practice; none is asked from here on."
-    if model is not None:
-        writes = f"{model.name} writes once what each means in practice, and decides what is kept for it."
+    if llm is not None:
+        writes = f"{llm.name} writes once what each means in practice, and decides what is kept for it."
     yield plain(f"  {writes}", "dim")
 
     items = list(Sources([str(_DATA / "corpus.jsonl")], chunker=WordChunker()))
-    memory = EpicMemory(preferences, **options) if path is None else EpicMemory.open(path, preferences, **options)
+    if path is None:
+        memory = EpicMemory(preferences, llm=llm, settings=checked_settings(settings))
+    else:
+        memory = EpicMemory.open(path, preferences, llm=llm, settings=settings)
     with memory:
         opened = memory.opening_report
-        report = memory.add(items, progress=model is not None and sys.stderr.isatty())
+        report = memory.add(items, progress=llm is not None and sys.stderr.isatty())
         stats = memory.stats()
         yield Text("\nand gave it what she had saved: mails, notes, clippings", "bold")
         rows = [
@@ -89,9 +95,9 @@ def run_demo(path: str | None = None, **options: Any) -> Iterator[RenderableType
         ]
         yield table((">", ""), [(f"  {count}", what) for count, what in rows])
         yield f"  in {report.seconds:.1f} s; {stats.bytes['total'] / 1e6:.2f} MB in all"
-        if model is not None:
+        if llm is not None:
             yield (
-                f"  {model.name} was asked {opened.usage.calls + report.usage.calls} times: it expanded"
+                f"  {llm.name} was asked {opened.usage.calls + report.usage.calls} times: it expanded"
                 f" {opened.expanded} of {len(preferences)} preferences, and left {report.undecided} texts undecided."
             )
         yield from (plain(f"  warning: {warning}") for warning in (*opened.warnings, *report.warnings))
@@ -114,7 +120,7 @@ def run_demo(path: str | None = None, **options: Any) -> Iterator[RenderableType
         with EpicMemory([preference.text for preference in preferences]) as without:
             without.add(items)
             both = [sum(_suits(each, questions, key)) for each in (memory, without)]
-        by = "what the language model wrote" if model is None else model.name
+        by = "what the language model wrote" if llm is None else llm.name
         yield plain(
             f"\nAll {len(questions)} questions, by a key made by hand: the first answer suits her {both[0]} times with"
             f" epic, {both[1]} times without {by}, {suits} times with plain retrieval by the same encoder.",

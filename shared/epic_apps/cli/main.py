@@ -122,8 +122,9 @@ def demo(
 ) -> None:
     """Build a memory from a bundled corpus, and ask it and plain retrieval the same questions."""
     from epic_apps.cli.demo import run_demo
+    from epic_memory import Settings
 
-    for part in run_demo(out, **model.options()):
+    for part in run_demo(out, *model.asked(Settings())):
         show(part)
 
 
@@ -155,7 +156,7 @@ def build(
     from epic_apps.cli.roots import Roots
     from epic_apps.cli.sources import Sources, read_preferences
     from epic_graph import PhraseTagger
-    from epic_memory.memory import EpicMemory
+    from epic_memory import EpicMemory, Settings
 
     if tau is not None and keep_rate is not None:
         raise InvalidInputError("--keep-rate is not allowed with --tau. Give one of them.")
@@ -166,19 +167,17 @@ def build(
     if given is None and new:
         made = f"give --preferences FILE to make it, or make it by answering questions: epic onboard {out}"
         raise InvalidInputError(f"{out} does not exist yet: {made}.")
-    with EpicMemory.open(
-        out,
-        given,
-        sync=sync,
-        encoder=common.encoder,
-        namespace=common.namespace,
-        tau=tau,
-        keep_rate=keep_rate,
-        budget=budget,
-        reserve=reserve,
-        tagger=PhraseTagger() if tags else None,
-        **judging.options(),
-    ) as memory:
+    lm, settings = judging.asked(
+        Settings(
+            namespace=common.namespace,
+            tau=tau,
+            keep_rate=keep_rate,
+            budget=budget,
+            reserve=reserve,
+            tagger=PhraseTagger() if tags else None,
+        )
+    )
+    with EpicMemory.open(out, given, encoder=common.encoder, llm=lm, settings=settings, sync=sync) as memory:
         _warn(memory)
         read.roots = Roots(memory)
         try:
@@ -264,11 +263,10 @@ def retry(file: InFile, judging: Judging) -> None:
 @command(app)
 def reencode(file: InFile) -> None:
     """Embed a memory anew with the encoder given."""
-    from epic_memory.memory import EpicMemory
+    from epic_memory import EpicMemory, Settings
 
-    with EpicMemory.open(
-        file.memory, encoder=file.encoder, namespace=file.namespace, must_exist=True, reencode=True
-    ) as memory:
+    settings = Settings(namespace=file.namespace, must_exist=True, reencode=True)
+    with EpicMemory.open(file.memory, encoder=file.encoder, settings=settings) as memory:
         file.show(memory.stats())
 
 
@@ -279,9 +277,10 @@ def import_(
     memory: Annotated[str, Argument(metavar="FILE", help="the memory's file")],
 ) -> None:
     """Make a memory of what `epic export` wrote."""
-    from epic_memory.memory import EpicMemory
+    from epic_memory import EpicMemory, Settings
 
-    with EpicMemory.import_(export, memory, encoder=common.encoder, namespace=common.namespace) as made:
+    settings = Settings(namespace=common.namespace)
+    with EpicMemory.import_(export, memory, encoder=common.encoder, settings=settings) as made:
         _warn(made)
         common.show({"items": len(made)}, f"{memory}: {len(made)} items")
 

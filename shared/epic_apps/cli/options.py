@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
@@ -21,7 +21,9 @@ from epic_memory.errors import InvalidInputError, UnknownItemError
 
 if TYPE_CHECKING:
     from epic_memory.lm import LlamaCppLM, OllamaLM, OpenAICompatibleLM
+    from epic_memory.lm.base import LanguageModel
     from epic_memory.memory import EpicMemory
+    from epic_memory.settings import Settings
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 ENCODERS = "static, minilm (the default if installed), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
@@ -126,22 +128,18 @@ class InFile(Common):
 
     def open(self, model: Model | None = None, *, read_only: bool = False) -> EpicMemory:
         """Open the memory, with the language model if one is asked for."""
-        from epic_memory.memory import EpicMemory
+        from epic_memory import EpicMemory, Settings
 
-        return EpicMemory.open(
-            self.memory,
-            encoder=self.encoder,
-            namespace=self.namespace,
-            must_exist=True,
-            read_only=read_only,
-            **({} if model is None else model.options()),
-        )
+        settings = Settings(namespace=self.namespace, must_exist=True, read_only=read_only)
+        lm, settings = (None, settings) if model is None else model.asked(settings)
+        return EpicMemory.open(self.memory, encoder=self.encoder, llm=lm, settings=settings)
 
     def open_or_make(self, model: Model) -> EpicMemory:
         """Open the memory, or make one without preferences."""
-        from epic_memory.memory import EpicMemory
+        from epic_memory import EpicMemory, Settings
 
-        return EpicMemory.open(self.memory, encoder=self.encoder, namespace=self.namespace, **model.options())
+        lm, settings = model.asked(Settings(namespace=self.namespace))
+        return EpicMemory.open(self.memory, encoder=self.encoder, llm=lm, settings=settings)
 
 
 @dataclass(kw_only=True)
@@ -199,8 +197,8 @@ class Model(Server):
         ),
     ] = None
 
-    def options(self) -> dict[str, Any]:
-        """Return the options of `EpicMemory` that these are, once the model's server has answered.
+    def asked(self, settings: Settings) -> tuple[LanguageModel | None, Settings]:
+        """Return the model, once its server has answered, and the settings with how much it is asked.
 
         Raises:
             InvalidInputError: for options that say how a model is asked, and none that says which.
@@ -208,11 +206,12 @@ class Model(Server):
         """
         if self.llm is None:
             self._check_alone()
-            return {}
-        from epic_memory.settings import asked_model
+            return None, settings
+        return self.model(self.llm), self.how_much(settings)
 
-        lm, _ = asked_model(self.model(self.llm), self.model_budget)
-        return {"llm": lm, "on_demand": self.on_demand}
+    def how_much(self, settings: Settings) -> Settings:
+        """Return settings with how much the model is asked."""
+        return replace(settings, model_budget=self.model_budget, on_demand=self.on_demand)
 
     def arguments(self) -> list[str]:
         """Return these options as they are given on a command line."""
@@ -244,12 +243,10 @@ class Judging(Model):
         ),
     ] = None
 
-    def options(self) -> dict[str, Any]:
-        """Return the options as `Model.options` does, and the model that only reads preferences."""
-        options = super().options()
-        if self.expand is not None:
-            options["expander"] = self.model(self.expand)
-        return options
+    def asked(self, settings: Settings) -> tuple[LanguageModel | None, Settings]:
+        """Return the model and the settings as `Model.asked` does, with the model that only reads preferences."""
+        lm, settings = super().asked(settings)
+        return lm, settings if self.expand is None else replace(settings, expander=self.model(self.expand))
 
     def _check_alone(self, *named: str) -> None:
         asking = () if self.expand is None else ("expand", "llm_url", "concurrency", "timeout")

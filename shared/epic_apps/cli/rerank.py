@@ -33,6 +33,7 @@ def _collect(
     from tqdm import tqdm
 
     from epic_apps.cli.sources import read_records
+    from epic_memory import SearchOptions
     from epic_rerank import reranker_of
     from epic_rerank.collecting import Candidates, collect
     from epic_rerank.reranker import CANDIDATES
@@ -48,7 +49,8 @@ def _collect(
     with file.open() as memory:
 
         def find(question: str) -> Candidates:
-            hits = memory.search(question, CANDIDATES, chooser=reranker_of(memory), min_score=None)
+            options = SearchOptions(chooser=reranker_of(memory), min_score=None)
+            hits = memory.search(question, CANDIDATES, options=options)
             if hits.ranking is None:
                 return Candidates(ids=[], texts=[], features=[])
             # What was learnt before must not change what is tried.

@@ -27,7 +27,7 @@ from epic_apps.inspect import words
 from epic_apps.inspect.guard import Guard, form_token, is_own_form
 from epic_apps.inspect.views import Tier, Views, known_preference
 from epic_apps.local import HOST, listening_socket
-from epic_memory import Aspects, EpicMemory, Expansion
+from epic_memory import Aspects, EpicMemory, Expansion, SearchOptions
 from epic_memory.errors import EpicError, InvalidInputError
 from epic_memory.types.validation import moment
 
@@ -308,7 +308,7 @@ def read_ahead(memory: EpicMemory) -> None:
     with suppress(EpicError):
         memory.file.outline()
         # A search reads all that any search needs; no text is that near, so nothing counts as used.
-        memory.search("What is this about?", k=1, min_score=1.0)
+        memory.search("What is this about?", k=1, options=SearchOptions(min_score=1.0))
 
 
 def _link(path: str, **query: object) -> str:

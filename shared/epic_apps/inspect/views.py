@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from epic_memory import EpicMemory, Hit, Hits, MemoryEntry, Preference
+from epic_memory import EpicMemory, Hit, Hits, MemoryEntry, Preference, SearchOptions
 from epic_memory.context import format_context
 from epic_memory.types import Outline, Stats
 from epic_memory.types.validation import moment
@@ -26,6 +26,7 @@ COLOURS = 10
 MOST_POINTS = 1200
 """Most items on the map: more would hide each other, and make the page heavy."""
 _CANDIDATES = 8
+_PLAIN = SearchOptions(steering="off", stance_policy="any")
 _DAY = 86_400
 _MOST_STEPS = 120
 
@@ -189,7 +190,7 @@ class Views:
         """Return the way of a query: what matters, what is found without and with it, and the context."""
         begun = time.perf_counter()
         hits = self.memory.search(text, max(k, _CANDIDATES))
-        plain = self.memory.search(text, max(k, _CANDIDATES), steering="off", stance_policy="any")
+        plain = self.memory.search(text, max(k, _CANDIDATES), options=_PLAIN)
         seconds = time.perf_counter() - begun
         before = {hit.item.id: place for place, hit in enumerate(plain, start=1)}
         after = {hit.item.id: place for place, hit in enumerate(hits, start=1)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from epic_eval.arms.base import Arm, BuildCost, CorpusEncoder, Nothing, Passage, Retrieved, Within
@@ -19,32 +20,34 @@ from epic_eval.arms.hippo import HippoRAG
 from epic_eval.arms.lexical import BM25
 from epic_eval.arms.tree import Tree
 from epic_eval.arms.writing import PBR, MemoryBank, Writer, rewritten
+from epic_memory import SearchOptions, Settings
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
+from epic_memory.types.modes import Mode
 
 Make = Callable[[str, Encoder, int], Arm]
 MakeWithModel = Callable[[str, Encoder, int, LanguageModel], Arm]
 
-_OFF: Mapping[str, Any] = {"search": {"keys": "instruction", "min_score": None, "stance_policy": "any"}}
-_OWN: Mapping[str, Any] = {"search": {}, "opens": True}
+_OFF: Mapping[str, Any] = {}
+_OWN: Mapping[str, Any] = {"search": SearchOptions(), "opens": True}
 
 
-def _epic(steering: str, *, settings: Mapping[str, Any] = _OFF, **options: Any) -> Make:
+def _epic(steering: Mode, *, arm: Mapping[str, Any] = _OFF, **settings: Any) -> Make:
     # What is filtered by no preference is built once for all personas.
-    personal = options.get("coarse", True) or options.get("fine", True)
+    personal = settings.get("coarse", True) or settings.get("fine", True)
 
     def make(name: str, encoder: Encoder, seed: int) -> Arm:
-        chosen = {**PAPER, "steering": steering, **options}
-        return Epic(name, encoder, options=chosen, personal=personal, steers=steering != "off" or personal, **settings)
+        chosen = replace(PAPER, steering=steering, **settings)
+        return Epic(name, encoder, settings=chosen, personal=personal, steers=steering != "off" or personal, **arm)
 
     return make
 
 
-def _graph(*, coarse: bool, fine: bool, steering: str = "off") -> Make:
+def _graph(*, coarse: bool, fine: bool, steering: Mode = "off") -> Make:
     def make(name: str, encoder: Encoder, seed: int) -> Arm:
-        options = {**PAPER, "coarse": coarse, "fine": fine, "steering": steering}
-        return Epic(name, encoder, kind="graph", personal=fine, steers=fine, options=options)
+        settings = replace(PAPER, coarse=coarse, fine=fine, steering=steering)
+        return Epic(name, encoder, kind="graph", personal=fine, steers=fine, settings=settings)
 
     return make
 
@@ -67,9 +70,9 @@ _WITHOUT_MODEL: dict[str, Make] = {
     "S": _epic("paper", coarse=False, fine=False),
     "C+F": _epic("off"),
     "EPIC": _epic("paper"),
-    "EPIC signed": _epic("signed", settings={"search": {"min_score": None}}),
-    "EPIC light": _epic("signed", settings={"search": {}}, reserve="1 MB"),
-    "EPIC ours": _epic("signed", settings=_OWN, reserve="1 MB", expansions="auto", aspects="auto"),
+    "EPIC signed": _epic("signed", arm={"search": SearchOptions(min_score=None)}),
+    "EPIC light": _epic("signed", arm={"search": SearchOptions()}, reserve="1 MB"),
+    "EPIC ours": _epic("signed", arm=_OWN, reserve="1 MB", expansions="auto", aspects="auto"),
     "graph+F": _graph(coarse=False, fine=True),
     "graph+C+F": _graph(coarse=True, fine=True),
     "EPIC+graph": _graph(coarse=True, fine=True, steering="paper"),
@@ -85,7 +88,7 @@ _WITH_MODEL: dict[str, MakeWithModel] = {
     "EPIC+HippoRAG 2": lambda name, encoder, seed, lm: HippoRAG(
         name, encoder, lm, coarse=True, fine=True, steering="paper"
     ),
-    "EPIC lm": lambda name, encoder, seed, lm: Epic(name, encoder, options=_verified(lm)),
+    "EPIC lm": lambda name, encoder, seed, lm: Epic(name, encoder, settings=_verified(lm)),
 }
 
 ARMS: dict[str, str] = {
@@ -148,7 +151,8 @@ def arm_of(name: str, encoder: Encoder, *, seed: int = 0, lm: LanguageModel | No
         value = float(varied["value"])
         if isinstance(arm, Epic):
             arm.name = name
-            arm.options[varied["option"]] = value if varied["option"] == "tau" else round(value * 2**20)
+            changed: Any = {varied["option"]: value if varied["option"] == "tau" else round(value * 2**20)}
+            arm.settings = replace(arm.settings, **changed)
             return arm
         if varied["option"] == "budget":
             return Within(name, arm, round(value * 2**20))
@@ -161,10 +165,10 @@ def arm_of(name: str, encoder: Encoder, *, seed: int = 0, lm: LanguageModel | No
     return _WITH_MODEL[name](name, encoder, seed, lm)
 
 
-def _verified(lm: LanguageModel) -> dict[str, Any]:
+def _verified(lm: LanguageModel) -> Settings:
     from epic_memory.verification import LMVerifier
 
-    return {**PAPER, "steering": "paper", "verifier": LMVerifier(lm)}
+    return replace(PAPER, steering="paper", verifier=LMVerifier(lm))
 
 
 __all__ = [

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from epic_eval.arms.base import BuildCost, Passage, Retrieved
 from epic_graph import GraphMemory
-from epic_memory import EpicMemory, Hit, Item
+from epic_memory import EpicMemory, Hit, Item, SearchOptions, Settings
 from epic_memory.context import those_that_matter
 from epic_memory.encoders import Encoder, embed
 from epic_memory.types import BuildReport
 
-PAPER: Mapping[str, Any] = {"reserve": 0, "expansions": "off", "aspects": "parser"}
-"""Options of a memory that holds nothing but what was kept, and knows of a preference nothing but its text."""
-PAPER_SEARCH: Mapping[str, Any] = {"keys": "instruction", "min_score": None, "stance_policy": "any"}
-"""Options of the paper's search: by instructions alone, k hits whatever they are, ranked by the cosine."""
+PAPER = Settings(reserve=0, expansions="off", aspects="parser")
+"""Settings of a memory that holds nothing but what was kept, and knows of a preference nothing but its text."""
+PAPER_SEARCH = replace(SearchOptions.paper(), steering=None)
+"""The paper's search, steered as the memory is."""
 
 
 class Epic:
@@ -31,7 +32,7 @@ class Epic:
             added to it before questions are asked, if `steers`.
         steers: Whether preferences steer the questions.
         opens: Whether a context opens with the preferences that matter to the question.
-        options: Of the memory.
+        settings: Of the memory.
         search: Of each search.
     """
 
@@ -44,8 +45,8 @@ class Epic:
         personal: bool = True,
         steers: bool = True,
         opens: bool = False,
-        options: Mapping[str, Any] = PAPER,
-        search: Mapping[str, Any] = PAPER_SEARCH,
+        settings: Settings = PAPER,
+        search: SearchOptions = PAPER_SEARCH,
     ) -> None:
         self.name = name
         self.encoder = encoder
@@ -53,17 +54,18 @@ class Epic:
         self.personal = personal
         self.steers = steers
         self.opens = opens
-        self.options = dict(options)
-        self.search = dict(search)
-        if kind == "graph":
-            self.search.pop("keys", None)
+        self.settings = settings
+        self.search = replace(search, keys="both") if kind == "graph" else search
         self.report = BuildReport()
 
     def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
         """Offer the corpus to a new memory in the folder."""
         make: Any = GraphMemory if self.kind == "graph" else EpicMemory
         self._memory: Any = make.open(
-            folder / "memory.epic", list(preferences) if self.personal else (), encoder=self.encoder, **self.options
+            folder / "memory.epic",
+            list(preferences) if self.personal else (),
+            encoder=self.encoder,
+            settings=self.settings,
         )
         self._told: tuple[str, ...] = tuple(preferences) if self.personal else ()
         started = time.perf_counter()
@@ -104,7 +106,7 @@ class Epic:
         embed(self.encoder, [question])
         encoding = time.perf_counter() - started
         started = time.perf_counter()
-        hits = self._memory.search(question, k, **self.search)
+        hits = self._memory.search(question, k, options=self.search)
         taken = time.perf_counter() - started
         opening = those_that_matter(hits.matters) if self.opens else []
         return Retrieved(

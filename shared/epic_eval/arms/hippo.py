@@ -6,6 +6,7 @@ import importlib
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +21,7 @@ from epic_memory import EpicMemory, Item
 from epic_memory.encoders import Encoder, embed
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel, Message
+from epic_memory.types.modes import Mode
 
 
 class HippoRAG:
@@ -40,19 +42,22 @@ class HippoRAG:
         *,
         coarse: bool = False,
         fine: bool = False,
-        steering: str = "off",
+        steering: Mode = "off",
     ) -> None:
         self.name = name
         self.encoder = encoder
         self.personal = coarse or fine
         self._model = _Model(lm)
-        self._options: Any = {**PAPER, "coarse": coarse, "fine": fine, "steering": steering}
+        self._settings = replace(PAPER, coarse=coarse, fine=fine, steering=steering)
 
     def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
         """Offer the corpus to a memory, and let HippoRAG index what it keeps."""
         self._folder = folder
         memory = EpicMemory.open(
-            folder / "memory.epic", preferences if self.personal else (), encoder=self.encoder, **self._options
+            folder / "memory.epic",
+            preferences if self.personal else (),
+            encoder=self.encoder,
+            settings=self._settings,
         )
         self._rag = EpicHippoRAG(_instance(folder / "hipporag", self._model, self.encoder), memory)
         started = time.perf_counter()

@@ -18,7 +18,7 @@ from epic_eval.datasets import Data, Persona, Question
 from epic_eval.experiments.scores import MIB
 from epic_eval.metrics import case_for, estimate
 from epic_eval.report import Part, Table, plot_lines
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, Settings
 from epic_memory.encoders import Encoder
 
 BATCHES = 10
@@ -110,10 +110,10 @@ def _one(data: Data, persona: Persona, encoder: Any, points: Sequence[Point], se
     since: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        options: dict[str, Any] = {"EPIC": {}, "EPIC 0.27 MiB": {"budget": round(0.27 * MIB)}}
+        settings = {"EPIC": Settings(), "EPIC 0.27 MiB": Settings(budget=round(0.27 * MIB))}
         memories = {
-            store: EpicMemory.open(root / f"{number}.epic", trace[0], encoder=encoder, **given)
-            for number, (store, given) in enumerate(options.items())
+            store: EpicMemory.open(root / f"{number}.epic", trace[0], encoder=encoder, settings=given)
+            for number, (store, given) in enumerate(settings.items())
         }
         dense = Dense("everything, dense", encoder)
         start = 0

@@ -16,6 +16,7 @@ from epic_memory.pipeline.search import checked_search, search
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.settings import asked_model
 from epic_memory.types import Hits
+from epic_memory.types.search_options import SearchOptions
 
 
 def fill(
@@ -72,10 +73,8 @@ def _filling(
     lm = session.lm if lm is None else asked_model(lm)[0]
 
     def looked_up(question: str) -> Effects[Hits]:
-        asked = checked_search(
-            session, question, CANDIDATES, filter=None, steering="signed", preferences=None,
-            stance_policy="any", namespace=namespace,
-        )  # fmt: skip
+        options = SearchOptions(steering="signed", stance_policy="any")
+        asked = checked_search(session, question, CANDIDATES, namespace=namespace, options=options)
         return search(session, asked, clock)
 
     return filled(Form.of(form), looked_up, lm)

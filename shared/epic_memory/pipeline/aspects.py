@@ -30,7 +30,7 @@ Reading: TypeAlias = Literal["auto", "parser", "model"]
 Expanding: TypeAlias = Literal["auto", "model", "bundled", "off"]
 
 _NO_MODEL = (
-    "{name}='model' needs a language model: verifier=LMVerifier(OllamaLM('qwen3:4b')), or expander=OllamaLM('qwen3:4b')"
+    "{name}='model' needs a language model: llm='ollama:qwen3:4b', or Settings(expander='ollama:qwen3:4b')"
     " beside another verifier."
 )
 _NO_MODEL_YET = "It came when no model was there, and is read with the next change or question."

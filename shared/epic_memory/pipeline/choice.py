@@ -9,21 +9,14 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.types.results import Chooser
 
 
-def checked_chooser(chooser: object, encoder: Encoder, keys: str) -> Chooser | None:
-    """Check the chooser of a search by such keys, with an encoder.
+def check_trained_with(chooser: Chooser | None, encoder: Encoder) -> None:
+    """Refuse a chooser that was trained with another encoder.
 
     Raises:
-        InvalidInputError: for what is no chooser, or one that was trained with another encoder.
+        InvalidInputError: if it was.
     """
-    if chooser is None:
-        return None
-    if isinstance(chooser, type) or not isinstance(chooser, Chooser):
-        raise InvalidInputError(f"A chooser is an object such as epic_rerank.Adaptive(), not {chooser!r}.")
-    if keys != "both":
-        raise InvalidInputError('A chooser needs keys="both".')
-    if chooser.encoder not in ("", encoder.fingerprint):
+    if chooser is not None and chooser.encoder not in ("", encoder.fingerprint):
         raise InvalidInputError("This reranker was trained with another encoder. Train it again: epic rerank train.")
-    return chooser
 
 
 def pool(chooser: Chooser, chosen: list[int], order: Sequence[int]) -> list[int]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypeIs
 
 from epic_memory.encoders.base import Embed, Encoder
 from epic_memory.encoders.static import default_encoder
@@ -17,7 +17,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.filters import Filter
 from epic_memory.pipeline import candidates as finding
 from epic_memory.pipeline import ranking
-from epic_memory.pipeline.choice import checked_chooser, pool
+from epic_memory.pipeline.choice import check_trained_with, pool
 from epic_memory.pipeline.fallback import AskFallback, hits_of, merged
 from epic_memory.pipeline.on_demand import FOUND, Unjudged, judged_in_time, judges_on_demand, unjudged
 from epic_memory.pipeline.session import Session
@@ -30,9 +30,9 @@ from epic_memory.steering.signed import Chosen, QueryNames
 from epic_memory.storage.namespace import Namespace
 from epic_memory.storage.store import Store
 from epic_memory.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
-from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_mode, checked_stance_policy
-from epic_memory.types.results import Chooser, Ranking
-from epic_memory.types.validation import one_of
+from epic_memory.types.modes import Mode
+from epic_memory.types.results import Ranking
+from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_memory.types.verdicts import penalties
 
 # Most facts of the user that a context shows.
@@ -40,25 +40,22 @@ _FACTS = 3
 
 BY_VECTOR = "(a vector)"
 
-Keys: TypeAlias = Literal["both", "instruction"]
-"""Keys that an item is found by: its text and its instructions, or its instructions alone, as in the paper."""
-"""The least relevance of a hit: a cosine, the encoder's own, or none, as in the paper."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """The arguments of a search, checked."""
+    """A search, checked.
+
+    Attributes:
+        mode: How the query is steered, by the options or the memory.
+        options: As the caller gave them.
+    """
 
     query: str
     k: int
     filter: Filter | None
-    mode: Mode
-    preferences: tuple[str | Preference, ...] | None
-    stance_policy: str
     namespace: str
-    keys: str = "both"
-    min_score: MinScore = "auto"
-    chooser: Chooser | None = None
+    mode: Mode
+    options: SearchOptions
 
     @property
     def words(self) -> str:
@@ -86,10 +83,7 @@ def preferences_by_weight(session: Session, query: str, namespace: str) -> Effec
 
     What is held about the query's topic helps to tell, as in a search.
     """
-    asked = checked_search(
-        session, query, 1, filter=None, steering="signed", preferences=None, stance_policy="prefer",
-        namespace=namespace,
-    )  # fmt: skip
+    asked = checked_search(session, query, 1, namespace=namespace, options=SearchOptions(steering="signed"))
     result = None
     while result is None:
         encoder = session.encoder
@@ -169,9 +163,9 @@ def _held_near(
         steering = session.steering_of(space, asked.mode)
         if not steering.ready or session.encoder is not encoder:
             return None
-        positions = None if asked.preferences is None else space.positions(asked.preferences)
+        positions = None if asked.options.preferences is None else space.positions(asked.options.preferences)
         # The paper steers what is searched for; signed steering ranks what was found.
-        paper = asked.keys == "instruction" or asked.mode == "paper"
+        paper = asked.options.keys == "instruction" or asked.mode == "paper"
         steered = steering.steer_for_index(vector, only=positions) if paper else _unsteered(vector, names)
         started = clock.add("steering", started)
         result = _found(session, space, asked, steering, steered, positions)
@@ -216,10 +210,10 @@ def _found(
     steered: SteeredQuery,
     positions: NDArray[np.intp] | None,
 ) -> Found:
-    allowed = space.allowed(asked.filter, positions, supporting=asked.stance_policy == "only_supports")
-    if asked.keys == "instruction":
+    allowed = space.allowed(asked.filter, positions, supporting=asked.options.stance_policy == "only_supports")
+    if asked.options.keys == "instruction":
         return _by_instruction(session, space, asked, steering, steered, positions, allowed)
-    query, min_score = asked.words, asked.min_score
+    query, min_score = asked.words, asked.options.min_score
     items_allowed = _items_allowed(space, asked, positions, allowed)
     if of_months := finding.of_months(space, query):
         items_allowed, min_score = of_months if items_allowed is None else of_months & items_allowed, None
@@ -228,7 +222,7 @@ def _found(
     )
     kind = _kind_of(session, asked, steered.query)
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
-    counts = asked.stance_policy != "any"
+    counts = asked.options.stance_policy != "any"
     verdicts = ranking.verdicts_on(candidates, steering, chosen, kind, only=positions) if counts else None
     by_topic = finding.least_topic(session.encoder, candidates.topics, len(space.texts), "auto", kind)
     fits = 0.0 if verdicts is None or min_score != "auto" else verdicts.fits(candidates.topics >= by_topic)
@@ -241,16 +235,16 @@ def _found(
     steered = steering.steered_by(chosen, steered.query, steered.vector, names=steered.names)
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
     shown_first = ranking.distinct(space, candidates, order, asked.k)
-    if asked.chooser is not None:
-        shown_first = pool(asked.chooser, shown_first, order)
+    if asked.options.chooser is not None:
+        shown_first = pool(asked.options.chooser, shown_first, order)
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in shown_first]
     groups = [space.rows_of.get(item, []) for item, _ in best]
     hits = made_hits(session.store, space, steered.vector, best, groups, {}, allowed, candidates.earlier)
     vectors = list(candidates.vectors[shown_first])
     matters, shown = _matters(steering, steered, chosen), None
-    if asked.chooser is not None:
-        shown = asked.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, matters)
+    if asked.options.chooser is not None:
+        shown = asked.options.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, matters)
         best, groups, hits, vectors = shown.chosen(best, groups, hits, vectors)
     return Found(
         hits=hits,
@@ -287,7 +281,7 @@ def _by_instruction(
 ) -> Found:
     """Find entries by their instructions alone, as the paper does."""
     best, cosines = best_entries(space, asked, steered.vector, allowed)
-    least = asked.min_score if isinstance(asked.min_score, float) else -np.inf
+    least = asked.options.min_score if isinstance(asked.options.min_score, float) else -np.inf
     best = [(row, score) for row, score in best if score >= least]
     hits = hits_at(session.store, space, asked, steered.vector, best, cosines, allowed)
     rows = [row for row, _ in best]
@@ -334,15 +328,21 @@ def _items_allowed(
     if allowed is None:
         return None
     matching = None if asked.filter is None else space.items_matching(asked.filter)
-    if positions is None and asked.stance_policy != "only_supports":
+    if positions is None and asked.options.stance_policy != "only_supports":
         return matching
     # The light tier holds what was verified for no preference. Facts are found whatever the preferences are.
     facts = space.facts if matching is None else space.facts & matching
     return frozenset({*facts, *(space.item_of[row] for row in allowed.tolist())})
 
 
-def search_vector(session: Session, asked: Search, vector: FloatArray) -> Hits:
+def is_vector(query: object) -> TypeIs[Sequence[float] | FloatArray]:
+    """Tell whether a query is a vector, not a text."""
+    return isinstance(query, (list, tuple)) or hasattr(query, "__array__")
+
+
+def search_vector(session: Session, asked: Search, vector: FloatArray) -> Effects[Hits]:
     """Find what is nearest to a vector as it is; nothing steers, and no fallback is asked."""
+    yield from ()
     with session.lock, session.store.reading():
         space = session.space(asked.namespace)
         result = _found(session, space, asked, session.steering_of(space, "off"), _unsteered(vector), None)
@@ -354,14 +354,9 @@ def checked_search(
     query: str,
     k: int,
     *,
-    filter: Filter | None,
-    steering: Mode | None,
-    preferences: Iterable[str | Preference] | None,
-    stance_policy: str,
-    namespace: str | None,
-    keys: str = "both",
-    min_score: MinScore = "auto",
-    chooser: Chooser | None = None,
+    filter: Filter | None = None,
+    namespace: str | None = None,
+    options: SearchOptions = SearchOptions(),
 ) -> Search:
     """Check the arguments of `EpicMemory.search`, or with `BY_VECTOR` for a query of a search by vector.
 
@@ -369,21 +364,15 @@ def checked_search(
         InvalidInputError: for those that cannot be.
     """
     checked_text(query, "The query")
-    if isinstance(preferences, (str, Preference)):
-        preferences = [preferences]
-    if preferences is not None and not isinstance(preferences, Iterable):
-        raise InvalidInputError(f"preferences must be several texts, not {type(preferences).__name__}.")
+    options = checked_options(options)
+    check_trained_with(options.chooser, session.encoder)
     return Search(
         query=query,
         k=checked_k(k),
         filter=checked_filter(filter),
-        mode=session.steering if steering is None else checked_mode(steering),
-        preferences=None if preferences is None else tuple(preferences),
-        stance_policy=checked_stance_policy(stance_policy),
         namespace=session.namespace if namespace is None else checked_text(namespace, "The namespace"),
-        keys=one_of("keys", keys, get_args(Keys)),
-        min_score=checked_min_score(min_score),
-        chooser=checked_chooser(chooser, session.encoder, keys),
+        mode=session.steering if options.steering is None else options.steering,
+        options=options,
     )
 
 
@@ -490,7 +479,7 @@ def best_entries(
     """
     size = len(space.index) if allowed is None else len(allowed)
     fetch = min(size, 2 * asked.k + 8)
-    prefers = asked.stance_policy == "prefer"
+    prefers = asked.options.stance_policy == "prefer"
     while True:
         rows, scores = space.index.search(vector, fetch, allowed=allowed, penalised=prefers)
         best: dict[int, tuple[int, float]] = {}

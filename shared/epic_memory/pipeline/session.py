@@ -282,7 +282,7 @@ class Session:
             raise EncoderMismatchError(
                 f"{self.store.path} was made with the encoder {_named(other)}, and is opened with"
                 f" {_named(described(self.encoder))}. Open it with that encoder, or embed it anew with this one:"
-                " EpicMemory.open(path, reencode=True), or `epic reencode`."
+                " EpicMemory.open(path, settings=Settings(reencode=True)), or `epic reencode`."
             )
 
     def other_encoder(self) -> dict[str, Any] | None:

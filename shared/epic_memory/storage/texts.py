@@ -101,7 +101,7 @@ class Texts(VectorTable):
 
     def questions(self, row: int) -> list[str]:
         """Return the questions that a text answers, if a language model said any."""
-        return questions_of(self.metadata(row))
+        return questions_of(self.metadata([row])[0])
 
     def worded(self, rows: Sequence[int], preference: Preference, sides: AspectEmbeddings) -> FloatArray:
         """Return the weights of texts' words under a preference, each computed once; shape `(n,)`.

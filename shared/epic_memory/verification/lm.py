@@ -47,7 +47,7 @@ class _Question:
 class LMVerifier(BaseVerifier):
     """A verifier that lets a language model decide what is kept and write how to use it.
 
-        memory = EpicMemory(preferences=prefs, verifier=LMVerifier(OllamaLM("qwen3:4b")))
+        memory = EpicMemory(prefs, settings=Settings(verifier=LMVerifier(OllamaLM("qwen3:4b"))))
 
     One call judges up to `batch_size` items. A call that fails is tried again. What an answer leaves out, or what
     cannot be relied on, is asked for once more; an item that remains without an answer is Undecided, with the reason.

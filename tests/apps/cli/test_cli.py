@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Epic, Result, jsonl, refused
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, SearchOptions, Settings
 
 PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
 CASINO = "The Desert Inn is a hotel with an on-site casino."
@@ -62,8 +62,8 @@ def python(*arguments: str, cwd: Path, **options: str) -> Result:
 
 def held(path: str = "me.epic") -> set[str]:
     """The ids of all items in a file that have entries."""
-    with EpicMemory.open(path, must_exist=True) as memory:
-        hits = memory.search("hotel", k=max(1, len(memory)), keys="instruction", min_score=None)
+    with EpicMemory.open(path, settings=Settings(must_exist=True)) as memory:
+        hits = memory.search("hotel", k=max(1, len(memory)), options=SearchOptions(keys="instruction", min_score=None))
         return {hit.item.id for hit in hits}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from command_line import Epic, Result, jsonl, refused
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.errors import UnknownItemError
 from epic_memory.types import MemoryEntry, Stance
 from lm_servers import LMServer, Reply
@@ -67,7 +67,7 @@ BUILD = ["build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "
 def entries(*names: str, path: str = "me.epic") -> dict[tuple[str, str], MemoryEntry]:
     """The entries a file holds of items, all of `TEXTS` if none are named."""
     found = {}
-    with EpicMemory.open(path, must_exist=True) as memory:
+    with EpicMemory.open(path, settings=Settings(must_exist=True)) as memory:
         for name in names or TEXTS:
             try:
                 explanation = memory.explain(name)
@@ -88,7 +88,7 @@ def right() -> bool:
 
 
 def pending(path: str = "me.epic") -> int:
-    with EpicMemory.open(path, must_exist=True) as memory:
+    with EpicMemory.open(path, settings=Settings(must_exist=True)) as memory:
         return memory.stats().counts["pending"]
 
 

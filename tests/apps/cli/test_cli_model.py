@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Epic, jsonl, refused
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from lm_servers import LMServer
 from minds import CHAT, FORM, Mind
 
@@ -37,7 +37,7 @@ def llm(server: LMServer) -> list[str]:
 @pytest.fixture
 def epic(terminal: Epic) -> Epic:
     """Runs a command in a folder with the memory me.epic, in which nobody has judged what it holds."""
-    with EpicMemory.open("me.epic", [BEANS], tau=1.0) as memory:
+    with EpicMemory.open("me.epic", [BEANS], settings=Settings(tau=1.0)) as memory:
         memory.add(TEXTS[:3])
         memory.facts.add("I call my cat Miso.")
     Path("prefs.txt").write_text(BEANS, encoding="utf-8")

@@ -9,7 +9,7 @@ from threading import Lock
 import pytest
 
 from epic_apps.cli.main import main
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_rerank import reranker_of
 from lm_servers import Json, LMServer, Reply
 from scripted import until
@@ -26,7 +26,7 @@ def scoring(request: Json) -> Reply:
 
 def test_collect_train_eval_forget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     memory, log, asked = tmp_path / "me.epic", tmp_path / "log.jsonl", tmp_path / "asked.jsonl"
-    with EpicMemory.open(memory, ["I like baking."], coarse=False, fine=False) as made:
+    with EpicMemory.open(memory, ["I like baking."], settings=Settings(coarse=False, fine=False)) as made:
         made.add([f"A note on {what}, number {n}." for n in range(2) for what in ("bread", "cake", "trains", "tea")])
     lines = [json.dumps({"question": f"What about my {what}?", "reference": "Rye."}) for what in ("oven", "dough")]
     asked.write_text("\n".join(lines))
@@ -68,7 +68,7 @@ def test_collect_train_eval_forget(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_model_without_log_probabilities_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     memory, asked = tmp_path / "me.epic", tmp_path / "asked.jsonl"
-    with EpicMemory.open(memory, ["I like baking."], coarse=False, fine=False) as made:
+    with EpicMemory.open(memory, ["I like baking."], settings=Settings(coarse=False, fine=False)) as made:
         made.add(["A note on bread.", "A note on cake."])
     asked.write_text('{"question": "What bread?", "reference": "Rye."}')
     with LMServer(lambda request: "Rye.") as server:
@@ -81,7 +81,7 @@ def test_a_model_without_log_probabilities_is_refused(tmp_path: Path, capsys: py
 
 def test_several_lists_are_scored_at_once_and_none_twice(tmp_path: Path) -> None:
     memory, log, asked = tmp_path / "me.epic", tmp_path / "log.jsonl", tmp_path / "asked.jsonl"
-    with EpicMemory.open(memory, ["I like baking."], coarse=False, fine=False) as made:
+    with EpicMemory.open(memory, ["I like baking."], settings=Settings(coarse=False, fine=False)) as made:
         made.add([f"A note on {what}, number {n}." for n in range(2) for what in ("bread", "cake", "trains", "tea")])
     asked.write_text('{"question": "What about my oven?", "reference": "Rye."}')
     together, answered, most, lock = 0, 0, 0, Lock()
@@ -111,7 +111,7 @@ def test_several_lists_are_scored_at_once_and_none_twice(tmp_path: Path) -> None
 @pytest.mark.parametrize("content", [b"My only notes, on one line", b"{", b'{"kind": "other"}'])
 def test_no_other_file_is_written_over(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     memory, asked, mine = tmp_path / "me.epic", tmp_path / "asked.jsonl", tmp_path / "mine.txt"
-    with EpicMemory.open(memory, ["I like baking."], coarse=False, fine=False) as made:
+    with EpicMemory.open(memory, ["I like baking."], settings=Settings(coarse=False, fine=False)) as made:
         made.add(["A note on bread.", "A note on cake."])
     asked.write_text('{"question": "What bread?", "reference": "Rye."}')
     with LMServer(scoring) as server:
@@ -142,7 +142,7 @@ def test_no_other_file_is_written_over(tmp_path: Path, content: bytes, capsys: p
 
 def test_questions_that_cannot_be_read_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     memory, asked, log = tmp_path / "me.epic", tmp_path / "asked.jsonl", tmp_path / "log.jsonl"
-    with EpicMemory.open(memory, ["I like baking."], coarse=False, fine=False) as made:
+    with EpicMemory.open(memory, ["I like baking."], settings=Settings(coarse=False, fine=False)) as made:
         made.add(["A note on bread.", "A note on cake."])
     with LMServer(scoring) as server:
         command = ["rerank", "collect", str(memory), str(asked), "--scorer", "openai:tiny"]

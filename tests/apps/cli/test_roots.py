@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from command_line import Epic, jsonl
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, Settings
 from epic_memory.errors import DamagedError
 
 Build: TypeAlias = Callable[..., dict[str, Any]]
@@ -28,7 +28,7 @@ def build(terminal: Epic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bu
     write("notes/palms.md", PALMS)
     write("notes/home/rent.md", RENT)
     write("other/notes/palms.md", ACE)
-    with EpicMemory.open("me.epic", ["I avoid hotels with casinos."], reserve="1 MB"):
+    with EpicMemory.open("me.epic", ["I avoid hotels with casinos."], settings=Settings(reserve="1 MB")):
         pass
 
     def run(*sources: str | Path, start: str = ".", namespace: str = "default") -> dict[str, Any]:
@@ -49,7 +49,7 @@ def write(name: str, text: str) -> None:
 
 
 def held(namespace: str = "default") -> dict[str, str]:
-    with EpicMemory.open("me.epic", must_exist=True, namespace=namespace) as memory:
+    with EpicMemory.open("me.epic", settings=Settings(must_exist=True, namespace=namespace)) as memory:
         return {item.id: item.text for item in memory.items()}
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from epic_apps.cli.main import main
 from epic_graph import GraphMemory
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.collection import Collection, Record
 from epic_memory.encoders import (
     OllamaEncoder,
@@ -155,13 +155,15 @@ def test_a_model_is_shared_as_long_as_somebody_has_it(transformers: list[str]) -
 
 def test_a_memory_takes_names(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
-    with EpicMemory.open(path, ["red wine"], encoder="static", verifier=KeepAll(), tau=-1.0) as memory:
+    with EpicMemory.open(
+        path, ["red wine"], encoder="static", settings=Settings(verifier=KeepAll(), tau=-1.0)
+    ) as memory:
         memory.add(["a red wine"])
         assert memory.encoder is default_encoder()
         memory.file.export(tmp_path / "me.jsonl")
     with pytest.raises(EncoderMismatchError):
         EpicMemory.open(path, encoder=MINILM)
-    with EpicMemory.open(path, encoder=MINILM, reencode=True) as memory:
+    with EpicMemory.open(path, encoder=MINILM, settings=Settings(reencode=True)) as memory:
         assert memory.encoder is encoder_of(MINILM)
         memory.file.reencode("static")
         assert memory.encoder is default_encoder()
@@ -286,7 +288,7 @@ def test_a_language_model_is_made_by_its_name() -> None:
     ["", "qwen3:4b", "ollama:", "ollama/tiny", "openai:", "llama.cpp:", "llamacpp:a.gguf", "anthropic:a", "static"],
 )
 def test_a_model_of_another_name_is_an_error_that_lists_what_there_is(wrong: str) -> None:
-    for take in (lm_of, lambda name: EpicMemory(verifier=name)):
+    for take in (lm_of, lambda name: EpicMemory(settings=Settings(verifier=name))):
         with pytest.raises(InvalidInputError, match=f"There is no model .*{re.escape(MODEL_NAMES)}"):
             take(wrong)
 
@@ -307,7 +309,7 @@ def test_a_name_holds_the_address_of_the_server() -> None:
 
 
 def test_a_model_without_its_server_is_an_error() -> None:
-    for take in (lm_of, lambda name: EpicMemory(verifier=name)):
+    for take in (lm_of, lambda name: EpicMemory(settings=Settings(verifier=name))):
         with pytest.raises(InvalidInputError, match=r"openai:MODEL@http://localhost:8000/v1, or url=.*--llm-url"):
             take("openai:tiny")
 
@@ -321,7 +323,9 @@ def test_what_is_no_language_model_is_an_error(wrong: Any) -> None:
 def test_a_memory_takes_the_name_of_the_model_that_verifies(monkeypatch: pytest.MonkeyPatch) -> None:
     with LMServer(lambda request: '{"decision": "Discard", "rationale": "no"}', models=["tiny"]) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
-        memory = EpicMemory(encoder=HashEncoder(), verifier="ollama:tiny", aspects="parser", expansions="off")
+        memory = EpicMemory(
+            encoder=HashEncoder(), settings=Settings(verifier="ollama:tiny", aspects="parser", expansions="off")
+        )
         assert isinstance(memory.verifier, LMVerifier) and "ollama:tiny" in memory.verifier.name
         memory.preferences.add("I love red wine.")
         assert memory.add(["I love red wine and bread."]).discarded == 1

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import (
     Encoder,
     OllamaEncoder,
@@ -281,7 +281,7 @@ def test_ollama_knows_its_name_dimension_and_fingerprint(server: LMServer) -> No
 async def test_a_memory_runs_on_ollama(server: LMServer, tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(
-        path, ["red wine"], encoder=OllamaEncoder("tiny", host=server.url), verifier=KeepAll()
+        path, ["red wine"], encoder=OllamaEncoder("tiny", host=server.url), settings=Settings(verifier=KeepAll())
     ) as memory:
         memory.add(["a red wine"])
         await memory.aadd(["the red wine"])

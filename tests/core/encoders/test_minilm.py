@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import MiniLMEncoder, SentenceTransformerEncoder, by_name, default_encoder, encoder_of
 from epic_memory.errors import MissingExtraError
 
@@ -61,7 +61,7 @@ def test_a_new_memory_takes_it_and_a_file_keeps_its_own(path: Path) -> None:
         memory.add(["A quiet hotel."])
     with EpicMemory.open(path) as memory:
         assert memory.encoder is default_encoder()
-    with EpicMemory.open(path, encoder="minilm", reencode=True) as memory:
+    with EpicMemory.open(path, encoder="minilm", settings=Settings(reencode=True)) as memory:
         assert isinstance(memory.encoder, MiniLMEncoder)
     with EpicMemory.open(path) as memory:
         assert isinstance(memory.encoder, MiniLMEncoder) and memory.search("Which hotel is quiet?")

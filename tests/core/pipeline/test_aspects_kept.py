@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory import EpicMemory, Preference
+from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
 from epic_memory.lm import Completion
@@ -23,7 +23,7 @@ from epic_memory.runtime.batching import unique_preferences
 from epic_memory.types import BuildReport
 from epic_memory.types.preferences import Aspects
 from epic_plugins.judging_memory import Prepared
-from helpers import HashEncoder, KeepAll, both
+from helpers import HashEncoder, KeepAll, both, settled
 from scripted import SEA, TRAIN, WINE, Own, Scripted, aspects_for, preference_read, verifier_of
 
 CASINO = "I avoid hotels with casinos."
@@ -37,12 +37,16 @@ def read_of(preference: str) -> Aspects:
 
 def made(lm: Scripted | None = None, *preferences: str | Preference, **options: Any) -> EpicMemory:
     verifier = KeepAll() if lm is None else verifier_of(lm)
-    return EpicMemory(preferences or (WINE, TRAIN), **{"encoder": HashEncoder(), "verifier": verifier, **options})
+    return EpicMemory(
+        preferences or (WINE, TRAIN), **settled(**{"encoder": HashEncoder(), "verifier": verifier, **options})
+    )
 
 
 def opened(path: Path, lm: Scripted | None = None, *preferences: str | Preference, **options: Any) -> EpicMemory:
     verifier = KeepAll() if lm is None else verifier_of(lm)
-    return EpicMemory.open(path, preferences or None, **{"encoder": HashEncoder(), "verifier": verifier, **options})
+    return EpicMemory.open(
+        path, preferences or None, **settled(**{"encoder": HashEncoder(), "verifier": verifier, **options})
+    )
 
 
 class Failing(Scripted):
@@ -210,7 +214,7 @@ def test_a_reader_that_breaks_its_contract_is_no_reader() -> None:
 
     verifier.aspect_reader = Odd()  # type: ignore[attr-defined]
     with pytest.raises(Exception, match="AspectReading"):
-        EpicMemory([WINE], encoder=HashEncoder(), verifier=verifier)
+        EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=verifier))
 
 
 # edited
@@ -235,7 +239,7 @@ def test_an_edit_survives(tmp_path: Path) -> None:
         assert memory.preferences.aspects(CASINO) == SAID
     # The model says nothing of expansions, which are therefore missing here.
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": verifier_of(lm), "expansions": "bundled"}
-    with EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "n", **options) as memory:
+    with EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "n", **settled(**options)) as memory:
         assert memory.preferences.aspects() == {TRAIN: read_of(TRAIN), CASINO.upper(): SAID}
         assert memory.file.verify() > 0
     assert len(lm.read) == asked
@@ -245,7 +249,7 @@ def test_what_is_imported_without_aspects_is_read(tmp_path: Path) -> None:
     made(None, WINE).file.export(tmp_path / "export.jsonl")
     lm = Scripted()
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": verifier_of(lm)}
-    with EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "n", **options) as memory:
+    with EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "n", **settled(**options)) as memory:
         assert (
             lm.read == [WINE] and memory.preferences.aspects(WINE) == read_of(WINE) and memory.opening_report.read == 1
         )
@@ -469,7 +473,7 @@ def test_a_preference_with_aspects_goes_through_json_and_a_file(
     preference = Preference(text=WINE, aspects=aspects)
     said = json.loads(json.dumps(preference.as_json()))
     assert Preference(**said) == preference and hash(Preference(**said)) == hash(preference)
-    memory = EpicMemory([preference], encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory([preference], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
     assert memory.preferences == [preference] and memory.preferences.aspects(WINE) == aspects
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 import pytest
 
-from epic_memory import EpicMemory, Item, Preference
+from epic_memory import EpicMemory, Item, Preference, SearchOptions, Settings
 from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
 from epic_memory.types.preferences import Expansion
 from epic_memory.verification.base import BaseVerifier
@@ -40,7 +40,7 @@ class Knowing(BaseVerifier):
 
 def memory_of(preference: str | Preference, suits: Sequence[str], conflicts: Sequence[str], *others: str) -> EpicMemory:
     stances = dict.fromkeys(suits, Stance.SUPPORTS) | dict.fromkeys(conflicts, Stance.CONFLICTS)
-    memory = EpicMemory([preference], verifier=Knowing(stances), tau=-1.0)
+    memory = EpicMemory([preference], settings=Settings(verifier=Knowing(stances), tau=-1.0))
     memory.add([Item(text=text) for text in (*suits, *conflicts, *others)])
     return memory
 
@@ -68,7 +68,10 @@ def test_what_suits_is_found_beside_what_conflicts_where_the_question_does_not_n
 @pytest.mark.parametrize("policy", ["prefer", "only_supports", "any"])
 def test_the_policy_on_stances_is_kept(policy: str) -> None:
     memory = memory_of(NATURAL, [WOOL], [POLYESTER])
-    found = [hit.item.text for hit in memory.search("I need a new jumper for the winter", stance_policy=policy)]  # type: ignore[arg-type]
+    found = [
+        hit.item.text
+        for hit in memory.search("I need a new jumper for the winter", options=SearchOptions(stance_policy=policy))
+    ]  # type: ignore[arg-type]
     if policy == "prefer":
         assert found == [WOOL, POLYESTER]
     elif policy == "only_supports":
@@ -110,7 +113,10 @@ def test_a_phrase_that_breaks_a_preference_is_found_where_it_stands_in_a_text() 
     for preference, stances in ((text, []), (Preference(text=text, expansion=Expansion(breaks=breaks)), ["conflicts"])):
         memory = EpicMemory([preference])
         memory.add([menu, "The canteen has lunch for 6 euros."])
-        found = {hit.item.text: hit for hit in memory.search("Where could we eat out tonight?", min_score=None)}
+        found = {
+            hit.item.text: hit
+            for hit in memory.search("Where could we eat out tonight?", options=SearchOptions(min_score=None))
+        }
         assert [entry.stance.value for entry in found[menu].entries] == stances
         # The same if the preference comes after the text.
         memory = EpicMemory(["I love jazz."])

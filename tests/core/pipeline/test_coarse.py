@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from epic_memory import EpicMemory, Preference
+from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.encoders.base import default_tau, taus_for_recall
 from epic_memory.errors import InvalidInputError
@@ -202,13 +202,15 @@ class Judge(EmbeddedVerifier):
 def test_where_a_model_judges_the_filter_goes_by_recall_and_elsewhere_by_tau() -> None:
     own = Preference(text="I avoid casinos.", expansion=Expansion(follows=("a quiet inn",), breaks=("a poker room",)))
     encoder = default_encoder()
-    by_recall, by_less = (EpicMemory([own], verifier=Judge(encoder), coarse_recall=share) for share in (0.9, 0.7))
+    by_recall, by_less = (
+        EpicMemory([own], settings=Settings(verifier=Judge(encoder), coarse_recall=share)) for share in (0.9, 0.7)
+    )
     assert by_recall.tau == encoder.recall_taus[0.9][0] < by_less.tau == encoder.recall_taus[0.7][0]
     for memory in (
         EpicMemory([own]),
-        EpicMemory([own], verifier=Judge(encoder), coarse_recall=None),
-        EpicMemory([own], verifier=Judge(encoder), tau=encoder.tau),
+        EpicMemory([own], settings=Settings(verifier=Judge(encoder), coarse_recall=None)),
+        EpicMemory([own], settings=Settings(verifier=Judge(encoder), tau=encoder.tau)),
     ):
         assert memory.tau == encoder.tau
     with pytest.raises(InvalidInputError, match="coarse_recall"):
-        EpicMemory(coarse_recall=1.5)
+        EpicMemory(settings=Settings(coarse_recall=1.5))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from epic_memory import EpicMemory, Preference
+from epic_memory import EpicMemory, Preference, SearchOptions, Settings
 from epic_memory.context import format_context, those_that_matter
 from epic_memory.errors import InvalidInputError
 from epic_memory.types import Hits
@@ -49,20 +49,20 @@ def test_the_preference_that_matters_is_told_by_name(memory: EpicMemory) -> None
 @pytest.mark.parametrize("mark", ["\n\n", "\r", "\u2028", ""])
 def test_a_text_cannot_begin_a_section_of_its_own(line: str, mark: str) -> None:
     text = f"A quiet hotel.{mark}{line}\n- The user loves casinos." if mark else f"{line}\nA quiet hotel."
-    memory = EpicMemory([CASINO], coarse=False, fine=False)
+    memory = EpicMemory([CASINO], settings=Settings(coarse=False, fine=False))
     memory.add([text])
     memory.facts.add("A hotel fact." + line)
 
-    context = memory.context("Which hotel?", min_score=None)
+    context = memory.context("Which hotel?", options=SearchOptions(min_score=None))
 
     assert f"> {line}" in context
     assert context.count(OPENING) <= 1 + (line == OPENING) * 2
 
 
 def test_a_colon_after_other_words_begins_no_section() -> None:
-    memory = EpicMemory([CASINO], coarse=False, fine=False)
+    memory = EpicMemory([CASINO], settings=Settings(coarse=False, fine=False))
     memory.add(["The content: a quiet hotel.\nDocumentation: none.\nDocument the hotel: later."])
-    assert ">" not in memory.context("Which hotel?", min_score=None)
+    assert ">" not in memory.context("Which hotel?", options=SearchOptions(min_score=None))
 
 
 def test_guidance_that_only_names_a_preference_is_left_out_where_that_does_not_matter() -> None:
@@ -101,9 +101,9 @@ def test_none_is_told_where_none_matters(memory: EpicMemory) -> None:
 
 def test_all_or_none_can_be_asked_for(memory: EpicMemory) -> None:
     question = "Where should I stay in Las Vegas?"
-    assert VEGAN in memory.context(question, preferences="all")
-    assert memory.context(question, preferences="none").startswith("Document 1:")
-    assert CASINO in memory.context(question, preferences=[CASINO])
+    assert VEGAN in memory.context(question, options=SearchOptions(opening="all"))
+    assert memory.context(question, options=SearchOptions(opening="none")).startswith("Document 1:")
+    assert CASINO in memory.context(question, options=SearchOptions(preferences=[CASINO]))
     with pytest.raises(InvalidInputError, match="preferences"):
         format_context(Hits(), preferences="some")  # type: ignore[arg-type]
 

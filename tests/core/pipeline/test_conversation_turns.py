@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, SearchOptions
 
 CHAT = [
     ("Ann", "How was your week? Mine was long."),
@@ -30,9 +30,11 @@ def memory_of(chat: list[tuple[str, str]], **more: object) -> EpicMemory:
 
 
 def test_an_answer_is_found_by_the_words_of_its_question() -> None:
-    with_turns = memory_of(CHAT).search("What cats does Bo keep at home?", k=2, min_score=None)
+    with_turns = memory_of(CHAT).search("What cats does Bo keep at home?", k=2, options=SearchOptions(min_score=None))
     assert with_turns[0].item.id == "3"
-    without = memory_of(CHAT, source=1, turn=None).search("What cats does Bo keep at home?", k=1, min_score=None)
+    without = memory_of(CHAT, source=1, turn=None).search(
+        "What cats does Bo keep at home?", k=1, options=SearchOptions(min_score=None)
+    )
     assert without[0].item.id == "2"
 
 
@@ -43,7 +45,7 @@ def test_a_turn_is_found_by_a_rare_word_alone() -> None:
     ]
     memory = memory_of([*chatter, ("Bo", "Qumran is where the parcel went; nobody was in, so they took it back.")])
     query = "Which orchestra was playing live music all day at Qumran?"
-    assert memory.search(query, k=1, min_score=None)[0].item.id == "60"
+    assert memory.search(query, k=1, options=SearchOptions(min_score=None))[0].item.id == "60"
     assert memory.search("Which orchestra was playing live music all day?", k=1)[0].item.id != "60"
 
 
@@ -84,8 +86,8 @@ def test_turns_are_the_same_after_reopening(tmp_path: Path) -> None:
     query = "What cats does Bo keep at home?"
     with EpicMemory.open(path, ["I only buy second-hand clothes."]) as memory:
         memory.add(list(memory_of(CHAT).items()))
-        before = [(hit.item.id, hit.score) for hit in memory.search(query, min_score=None)]
+        before = [(hit.item.id, hit.score) for hit in memory.search(query, options=SearchOptions(min_score=None))]
         memory.forget(before[-1][0])
-        kept = [(hit.item.id, hit.score) for hit in memory.search(query, min_score=None)]
+        kept = [(hit.item.id, hit.score) for hit in memory.search(query, options=SearchOptions(min_score=None))]
     with EpicMemory.open(path) as memory:
-        assert [(hit.item.id, hit.score) for hit in memory.search(query, min_score=None)] == kept
+        assert [(hit.item.id, hit.score) for hit in memory.search(query, options=SearchOptions(min_score=None))] == kept

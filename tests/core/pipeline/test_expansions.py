@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory import EpicMemory, Preference
+from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError, LMError, UnknownPreferenceError
 from epic_memory.lm import Completion
@@ -20,7 +20,7 @@ from epic_memory.preferences.lm_reader import AspectReader
 from epic_memory.preferences.parser import parse_aspects
 from epic_memory.types import BuildReport
 from epic_memory.types.preferences import Aspects, Expansion
-from helpers import HashEncoder, KeepAll, method
+from helpers import HashEncoder, KeepAll, method, settled
 from scripted import SEA, TRAIN, WINE, Own, Scripted, preference_read, verifier_of
 
 SAID = Aspects(liked=("quiet inns",), avoided=("casinos",), firmness=1.0)
@@ -73,12 +73,14 @@ class Writing(Scripted):
 
 def made(lm: Scripted | None, *preferences: str | Preference, **options: Any) -> EpicMemory:
     verifier = KeepAll() if lm is None else verifier_of(lm)
-    return EpicMemory(preferences, **{"encoder": HashEncoder(), "verifier": verifier, **options})
+    return EpicMemory(preferences, **settled(**{"encoder": HashEncoder(), "verifier": verifier, **options}))
 
 
 def opened(path: Path, lm: Scripted | None, *preferences: str | Preference, **options: Any) -> EpicMemory:
     verifier = KeepAll() if lm is None else verifier_of(lm)
-    return EpicMemory.open(path, preferences or None, **{"encoder": HashEncoder(), "verifier": verifier, **options})
+    return EpicMemory.open(
+        path, preferences or None, **settled(**{"encoder": HashEncoder(), "verifier": verifier, **options})
+    )
 
 
 # who writes them
@@ -198,7 +200,7 @@ def test_what_fails_is_usable_reported_and_asked_again(tmp_path: Path, said: Any
         assert memory.preferences[0] == given_one
         memory.file.export(tmp_path / "export.jsonl")
     with EpicMemory.import_(
-        tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(), verifier=KeepAll()
+        tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(), settings=Settings(verifier=KeepAll())
     ) as memory:
         assert memory.preferences.unread == [WINE]
     del lm.says[WINE]
@@ -411,7 +413,7 @@ def test_without_a_model_none_removes_it() -> None:
 
 
 def test_what_was_discarded_is_looked_at_again_where_no_model_judges() -> None:
-    memory = EpicMemory(["I avoid hotels with casinos."], encoder=default_encoder(), reserve=0)
+    memory = EpicMemory(["I avoid hotels with casinos."], encoder=default_encoder(), settings=Settings(reserve=0))
     memory.add(["The steam engine was improved by James Watt."])
     assert memory.stats().counts["seen"] == 1
     memory.preferences.set_expansion("I avoid hotels with casinos.", OWN)
@@ -462,7 +464,10 @@ def test_it_goes_where_the_preference_goes(tmp_path: Path) -> None:
         memory.file.export(tmp_path / "export.jsonl")
     expected = {WINE.upper(): OWN, TRAIN: written_for(TRAIN)}
     with EpicMemory.import_(
-        tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(512, name="other"), verifier=verifier_of(lm)
+        tmp_path / "export.jsonl",
+        tmp_path / "n",
+        encoder=HashEncoder(512, name="other"),
+        settings=Settings(verifier=verifier_of(lm)),
     ) as memory:
         assert memory.preferences.expansions() == expected and memory.file.verify() > 0
     with opened(tmp_path / "copy", lm, WINE.upper(), Preference(text=TRAIN, expansion=OWN), sync=True) as memory:

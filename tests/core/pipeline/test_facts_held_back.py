@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, SearchOptions
 from epic_memory.filters import Filter
 
 OLD = "The staging server is heron-stage-2."
@@ -33,7 +33,7 @@ def test_an_earlier_value_is_named_beside_the_later_one_only() -> None:
 
 @pytest.mark.parametrize("asked", ["Which server did I test on?", "What was the staging server before?"])
 def test_a_question_about_the_past_finds_it(asked: str) -> None:
-    hits = memory_with(OLD, NEW).search(asked, min_score=None)
+    hits = memory_with(OLD, NEW).search(asked, options=SearchOptions(min_score=None))
 
     assert OLD in [hit.item.text for hit in hits]
     assert not any(hit.earlier for hit in hits)

@@ -11,6 +11,7 @@ from epic_learn import add_conversation
 from epic_memory import EpicMemory
 from epic_memory.context import KNOWN, MATTERING
 from epic_memory.errors import InvalidInputError
+from helpers import searching, settled
 
 CASINO = "I avoid hotels with on-site casinos."
 ALLERGY = "I'm allergic to peanuts and shellfish when I eat out."
@@ -30,13 +31,13 @@ ALLERGY = "I'm allergic to peanuts and shellfish when I eat out."
 def test_facts_are_found_by_their_text_whatever_the_options(options: dict[str, Any]) -> None:
     memory = EpicMemory([CASINO])
     memory.facts.add(ALLERGY)
-    assert f"{KNOWN}\n- {ALLERGY}" in memory.context("Where can I eat out with my allergy?", **options)
-    assert KNOWN not in memory.context("How do volcanoes form?", **options)
+    assert f"{KNOWN}\n- {ALLERGY}" in memory.context("Where can I eat out with my allergy?", **searching(**options))
+    assert KNOWN not in memory.context("How do volcanoes form?", **searching(**options))
 
 
 @pytest.mark.parametrize("options", [{}, {"coarse": False, "fine": False}], ids=str)
 def test_a_graph_gives_the_facts_of_its_memory(options: dict[str, Any]) -> None:
-    graph = GraphMemory(["I love restaurants in Harbour Lane."], **options)
+    graph = GraphMemory(["I love restaurants in Harbour Lane."], **settled(**options))
     graph.add([f"{name} is a restaurant in Harbour Lane, which Mira runs." for name in ("Rosa", "Tasca", "Foz")])
     graph.memory.facts.add("Mira lives in Rome.")
     assert "Mira lives in Rome." in graph.context("Where does Mira live?", k=2)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference
+from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference, Settings
 from epic_memory.errors import (
     InvalidInputError,
     LMError,
@@ -27,7 +27,7 @@ from epic_memory.errors import (
 from epic_memory.pipeline.judge import JUDGED_AT_ONCE
 from epic_memory.types import Verdict
 from epic_memory.types.verdicts import Judged
-from helpers import CONTRACT_BREAKERS, Answering, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll, keep
+from helpers import CONTRACT_BREAKERS, Answering, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll, keep, settled
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, documents, memory_of, opened, rows, verifier_of
 
 Judge = Callable[..., Any]
@@ -143,7 +143,8 @@ VERIFIERS: dict[str, Callable[[], Any]] = {
 def test_what_it_keeps_is_what_add_keeps(verifier: str, items: list[Item], preferences: list[str], name: str) -> None:
     made = VERIFIERS[verifier]
     memory, other = (
-        EpicMemory(preferences, encoder=HashEncoder(), verifier=made(), ledger=0, **OPTIONS[name]) for _ in range(2)
+        EpicMemory(preferences, encoder=HashEncoder(), **settled(verifier=made(), ledger=0, **OPTIONS[name]))
+        for _ in range(2)
     )
     told = BuildReport()
     judged = list(memory.judge(items, report=told))
@@ -174,7 +175,7 @@ async def test_alignments_come_strongest_first(judge: Judge) -> None:
         ]
         return replace(kept, alignments=tuple(alignments), confidence=None)
 
-    memory = EpicMemory(list(said), encoder=HashEncoder(), verifier=Answering(verdict))
+    memory = EpicMemory(list(said), encoder=HashEncoder(), settings=Settings(verifier=Answering(verdict)))
     for one in await judge(memory, items):
         assert [preference.text for preference in one.preferences] == [TRAIN, WINE, "blue sea"]
         assert [alignment.confidence for alignment in one.verdict.alignments] == [0.9, 0.4, None]
@@ -190,7 +191,7 @@ async def test_of_equally_sure_ones_the_most_similar_comes_first_else_in_the_ord
         return replace(kept, alignments=kept.alignments[::-1])
 
     for answer in (keep, backwards):
-        memory = EpicMemory(preferences, encoder=HashEncoder(), verifier=Answering(answer))
+        memory = EpicMemory(preferences, encoder=HashEncoder(), settings=Settings(verifier=Answering(answer)))
         (one,) = await judge(memory, ["red wine night train blue sea"])
         assert [p.text for p in one.preferences] == preferences
         assert list(one.similarities) == sorted(one.similarities, reverse=True)
@@ -203,7 +204,7 @@ async def test_what_is_not_known_of_an_alignment_is_what_the_verdict_says(judge:
         alignments = tuple(replace(one, confidence=None, rationale="") for one in kept.alignments)
         return replace(kept, alignments=alignments, confidence=0.7, rationale="all of it")
 
-    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=Answering(verdict))
+    memory = EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=Answering(verdict)))
     ((alignment,),) = [one.verdict.alignments for one in await judge(memory, ["red wine"])]
     assert (alignment.confidence, alignment.rationale) == (0.7, "all of it")
 
@@ -240,7 +241,7 @@ async def test_a_verifier_sees_the_items_metadata_as_in_add(judge: Judge) -> Non
         return keep(candidate) if recent else Verdict(decision=Decision.DISCARD)
 
     items = [Item(id=str(year), text="red wine", metadata={"year": year}) for year in (2019, 2024)]
-    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=Answering(by_year))
+    memory = EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=Answering(by_year)))
     judged = await judge(memory, items)
     memory.add(items)
     assert [one.kept for one in judged] == [False, True]
@@ -248,7 +249,7 @@ async def test_a_verifier_sees_the_items_metadata_as_in_add(judge: Judge) -> Non
 
 
 async def test_a_share_is_resolved_by_the_first_items_and_stays(judge: Judge) -> None:
-    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=KeepAll(), keep_rate=0.25)
+    memory = EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll(), keep_rate=0.25))
     items = [f"red wine {'and more ' * n}" for n in range(8)]
     report = BuildReport()
     judged = await judge(memory, items, report=report)
@@ -373,14 +374,16 @@ async def test_an_answer_that_says_nothing_is_shown(judge: Judge) -> None:
 @pytest.mark.parametrize("block", [None, 2])
 async def test_a_verifier_that_raises_has_decided_what_it_decided_before(block: int | None, judge: Judge) -> None:
     verifier = Raising(TimeoutError("slow"), after=3, block=block)
-    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=verifier)
+    memory = EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=verifier))
     judged = await judge(memory, [f"red wine {n}" for n in range(5)])
     assert [one.kept for one in judged] == [True] * 3 + [False] * 2
     assert {one.verdict.rationale for one in judged[3:]} == {"TimeoutError: slow"}
 
 
 async def test_a_verifier_that_breaks_its_contract_is_an_error(judge: Judge) -> None:
-    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=CONTRACT_BREAKERS["unknown preference"]())
+    memory = EpicMemory(
+        [WINE], encoder=HashEncoder(), settings=Settings(verifier=CONTRACT_BREAKERS["unknown preference"]())
+    )
     with pytest.raises(VerifierError):
         await judge(memory, ["red wine 1", "red wine 2"])
 
@@ -457,7 +460,9 @@ async def test_expired_preferences_do_not_count(judge: Judge) -> None:
     soon = datetime.now(timezone.utc) + timedelta(hours=1)
     past = datetime.now(timezone.utc) - timedelta(seconds=1)
     gone = Preference(text=WINE, expires_at=past)
-    memory = EpicMemory([gone, Preference(text=TRAIN, expires_at=soon)], encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory(
+        [gone, Preference(text=TRAIN, expires_at=soon)], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())
+    )
     wine, both = await judge(memory, ["red wine", BOTH])
     assert not wine.kept and [p.text for p in both.preferences] == [TRAIN]
     with pytest.raises(NoPreferencesError):
@@ -514,7 +519,7 @@ def test_of_a_stream_what_came_before_is_judged(monkeypatch: pytest.MonkeyPatch)
 
 async def test_a_memory_opened_for_reading_judges_without_a_model(judge: Judge, path: Path) -> None:
     opened(path, Scripted()).close()
-    with EpicMemory.open(path, encoder=HashEncoder(), read_only=True) as memory:
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(read_only=True)) as memory:
         assert [one.kept for one in await judge(memory, ["red wine"])] == [True]
 
 
@@ -525,7 +530,9 @@ async def test_who_only_reads_does_not_stumble_over_a_preference_that_goes_meanw
             writer.preferences.remove(WINE)
             return keep(candidate)
 
-        reader = EpicMemory.open(path, encoder=HashEncoder(), verifier=Answering(removes), read_only=True)
+        reader = EpicMemory.open(
+            path, encoder=HashEncoder(), settings=Settings(verifier=Answering(removes), read_only=True)
+        )
         assert [one.kept for one in await judge(reader, ["red wine"])] == [True]
         reader.close()
 

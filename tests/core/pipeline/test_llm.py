@@ -15,12 +15,12 @@ import pytest
 
 from epic_learn import forms
 from epic_learn.forms import fill
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.errors import InvalidInputError, LMUnavailableError
 from epic_memory.lm import LanguageModel, Message, OllamaLM
 from epic_memory.lm.budget import BudgetedLM, ModelBudget
 from epic_memory.types import Stance
-from helpers import Clock, method
+from helpers import Clock, method, settled
 from lm_servers import LMServer, Reply
 from minds import CHAT, FORM, Mind, plain_message
 from scripted import Own, answer_to, forget_environment, instruction_for, read_prompt, until
@@ -93,7 +93,7 @@ def llm(request: pytest.FixtureRequest, mind: Mind, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_one_word_does_all_that_a_model_can(llm: Any, mind: Mind, path: Path, is_async: bool) -> None:
-    with EpicMemory.open(path, PREFERENCES, llm=llm, tau=-1.0) as memory:
+    with EpicMemory.open(path, PREFERENCES, llm=llm, settings=Settings(tau=-1.0)) as memory:
         assert {made.source for made in memory.preferences.expansions().values() if made is not None} == {"model"}
         assert {made.source for made in memory.preferences.aspects().values()} == {"model"}
         awaited(is_async, memory, "add", ITEMS)
@@ -111,7 +111,7 @@ def test_one_word_does_all_that_a_model_can(llm: Any, mind: Mind, path: Path, is
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_what_a_question_finds_is_judged_in_the_background(mind: Mind, is_async: bool) -> None:
-    memory = EpicMemory(PREFERENCES, llm=Own(mind), tau=1.0)
+    memory = EpicMemory(PREFERENCES, llm=Own(mind), settings=Settings(tau=1.0))
     memory.add(ITEMS[:3])
     assert memory.stats().counts["entries"] == 0
     question = "Which stew of beans should I cook?"
@@ -122,7 +122,7 @@ def test_what_a_question_finds_is_judged_in_the_background(mind: Mind, is_async:
 
 
 def test_a_verifier_of_ones_own_stays_and_the_model_does_the_rest(mind: Mind) -> None:
-    memory = EpicMemory(PREFERENCES, llm=Own(mind), verifier=EpicMemory().verifier, tau=-1.0)
+    memory = EpicMemory(PREFERENCES, llm=Own(mind), settings=Settings(verifier=EpicMemory().verifier, tau=-1.0))
     memory.add(ITEMS[:2])
     assert mind.kinds == {"read"}
 
@@ -147,7 +147,9 @@ print([name for name in sys.modules if name.startswith(met)])
 
 
 def opened(path: Path, mind: Mind, budget: int | str | None) -> EpicMemory:
-    return EpicMemory.open(path, PREFERENCES, llm=Own(mind, concurrency=1), model_budget=budget, tau=-1.0)
+    return EpicMemory.open(
+        path, PREFERENCES, llm=Own(mind, concurrency=1), settings=Settings(model_budget=budget, tau=-1.0)
+    )
 
 
 @pytest.fixture
@@ -269,7 +271,7 @@ def test_a_call_without_an_answer_is_not_counted(mind: Mind, path: Path, pauses:
 
 def test_a_model_may_bring_its_budget(mind: Mind, path: Path) -> None:
     lm = BudgetedLM(Own(mind), ModelBudget(2))
-    with EpicMemory.open(path, PREFERENCES, llm=lm, tau=-1.0) as memory:
+    with EpicMemory.open(path, PREFERENCES, llm=lm, settings=Settings(tau=-1.0)) as memory:
         assert memory.add(ITEMS).undecided == len(ITEMS)
         assert "of 2 calls a day" in str(memory.stats().model_use)
     assert mind.asked == 2
@@ -277,7 +279,9 @@ def test_a_model_may_bring_its_budget(mind: Mind, path: Path) -> None:
 
 def test_a_budget_that_is_used_up_leaves_answers_as_they_are(mind: Mind, path: Path, clock: Clock) -> None:
     question = "Which stew of beans should I cook?"
-    with EpicMemory.open(path, PREFERENCES, llm=Own(mind), model_budget=2, tau=1.0, on_demand=60.0) as memory:
+    with EpicMemory.open(
+        path, PREFERENCES, llm=Own(mind), settings=Settings(model_budget=2, tau=1.0, on_demand=60.0)
+    ) as memory:
         memory.add(ITEMS[:3])
         assert [hit.entries for hit in memory.search(question)] == [()] * 3
         assert mind.asked == 2 and memory.stats().counts["pending"] == 0
@@ -289,7 +293,7 @@ def test_a_memory_that_is_only_read_keeps_to_the_budget(mind: Mind, path: Path) 
     with opened(path, mind, 3) as memory:
         memory.facts.add("I call my cat Miso.")
     assert mind.asked == 2
-    with EpicMemory.open(path, llm=Own(mind), model_budget=3, read_only=True) as memory:
+    with EpicMemory.open(path, llm=Own(mind), settings=Settings(model_budget=3, read_only=True)) as memory:
         assert [fill(memory, FORM)["pet"].state for _ in range(2)] == ["filled", "undecided"]
     assert mind.asked == 3
 
@@ -303,7 +307,7 @@ def test_a_budget_that_is_none_is_refused(mind: Mind, path: Path, budget: Any) -
 
 def test_a_budget_without_a_model_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="llm says which"):
-        EpicMemory(model_budget=10)
+        EpicMemory(settings=Settings(model_budget=10))
 
 
 # a server that fails
@@ -330,7 +334,7 @@ def test_a_server_that_fails_loses_nothing_and_is_asked_nothing_twice(
     with LMServer(lambda body: mind(body["messages"])) as server:
         llm = OllamaLM("tiny", host=server.url, timeout=0.1 if fault == "hangs" else 60.0)
         mind.well = False
-        with EpicMemory.open(path, PREFERENCES, llm=llm, tau=-1.0) as memory:
+        with EpicMemory.open(path, PREFERENCES, llm=llm, settings=Settings(tau=-1.0)) as memory:
             assert memory.preferences.unread == PREFERENCES and len(memory.preferences) == 2
             report = awaited(is_async, memory, "add", items)
             assert report.undecided == memory.stats().counts["pending"] == len(items) == len(report.failures)
@@ -344,7 +348,7 @@ def test_a_server_that_fails_loses_nothing_and_is_asked_nothing_twice(
 
         llm = OllamaLM("tiny", host=server.url)
         mind.well = True
-        with EpicMemory.open(path, llm=llm, tau=-1.0) as memory:
+        with EpicMemory.open(path, llm=llm, settings=Settings(tau=-1.0)) as memory:
             report = awaited(is_async, memory, "retry")
             assert (report.kept, report.undecided, memory.preferences.unread) == (len(items), 0, [])
             assert len(awaited(is_async, memory, "proposals.propose", CHAT)) == 1
@@ -359,7 +363,7 @@ def test_a_server_that_fails_loses_nothing_and_is_asked_nothing_twice(
             awaited(is_async, memory, "search", "Which stew of beans should I cook?")
             memory.close()
             assert mind.asked == before
-        with EpicMemory.open(path, llm=llm, tau=-1.0) as memory:
+        with EpicMemory.open(path, llm=llm, settings=Settings(tau=-1.0)) as memory:
             memory.add(items)
             assert {id_: memory.explain(id_).entries for id_ in held} == held
             assert mind.asked == before
@@ -382,7 +386,7 @@ def test_a_model_that_contradicts_itself_is_believed_once(path: Path) -> None:
     options: dict[str, Any] = {"llm": lm, "aspects": "parser", "tau": -1.0, "on_demand": 60.0}
     stances = []
     for _ in range(3):
-        with EpicMemory.open(path, PREFERENCES, **options) as memory:
+        with EpicMemory.open(path, PREFERENCES, **settled(**options)) as memory:
             memory.add(ITEMS[:4])
             memory.search("Which stew of beans should I cook?")
             entries = [entry for item in memory.items() for entry in memory.explain(item.id).entries]

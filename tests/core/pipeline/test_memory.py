@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_learn import add_conversation
-from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, Stance, Verdict
+from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, SearchOptions, Settings, Stance, Verdict
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import (
     DuplicatePreferenceError,
@@ -42,13 +42,15 @@ from helpers import (
     UndecidedAll,
     both,
     keep,
+    searching,
+    settled,
 )
 
 WINE, TRAIN = "red wine", "night train"
 
 
 def memory_of(*preferences: str, **options: Any) -> EpicMemory:
-    return EpicMemory(preferences or (WINE,), **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+    return EpicMemory(preferences or (WINE,), **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 def wines(count: int, **metadata: Any) -> list[Item]:
@@ -201,7 +203,7 @@ def test_batches_before_a_bad_item_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
 
 @given(text=st.text(min_size=1).filter(lambda t: t.strip() and "\x00" not in t))
 def test_any_text_comes_back_as_it_went_in(text: str) -> None:
-    memory = EpicMemory([WINE], tau=-1.0, verifier=KeepAll())
+    memory = EpicMemory([WINE], settings=Settings(tau=-1.0, verifier=KeepAll()))
     memory.add([Item(id="a", text=text, metadata={"text": text})])
     (hit,) = memory.search(text)
     assert hit.item == Item(id="a", text=text, metadata={"text": text})
@@ -210,10 +212,10 @@ def test_any_text_comes_back_as_it_went_in(text: str) -> None:
 @pytest.mark.parametrize("text", ["red wine " * 580_000, "red wine " + "x" * 5_000_000])
 @pytest.mark.slow
 def test_a_text_of_five_megabytes_is_taken(text: str) -> None:
-    memory = EpicMemory([WINE], tau=-1.0, verifier=KeepAll())
+    memory = EpicMemory([WINE], settings=Settings(tau=-1.0, verifier=KeepAll()))
     assert memory.add([text]).kept == 1
     assert memory.search("wine")[0].item.text == text
-    assert EpicMemory([WINE], tau=-1.0).add([text]).passed == 1
+    assert EpicMemory([WINE], settings=Settings(tau=-1.0)).add([text]).passed == 1
 
 
 def test_a_chunker_cuts_items_and_keeps_their_metadata() -> None:
@@ -249,7 +251,7 @@ def test_warnings_say_when_nothing_or_nearly_everything_is_kept() -> None:
 
 
 def test_adding_without_preferences_and_without_a_light_tier_says_what_to_do() -> None:
-    memory = EpicMemory(encoder=HashEncoder(), reserve=0)
+    memory = EpicMemory(encoder=HashEncoder(), settings=Settings(reserve=0))
     with pytest.raises(NoPreferencesError, match=r"preferences\.add"):
         memory.add(["red wine"])
     assert memory.preferences == [] and memory.search("wine") == [] and memory.context("wine") == ""
@@ -258,7 +260,7 @@ def test_adding_without_preferences_and_without_a_light_tier_says_what_to_do() -
 
 
 def test_both_stages_off_need_no_preferences() -> None:
-    memory = EpicMemory(encoder=HashEncoder(), coarse=False, fine=False)
+    memory = EpicMemory(encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
     assert memory.add(["red wine", "blue sky"]).kept == 2
     assert texts(memory.search("sky", k=1)) == ["blue sky"]
     assert memory.search("sky")[0].preferences == []
@@ -319,14 +321,16 @@ def mixed(count: int) -> list[str]:
 
 
 def test_keep_rate_is_resolved_once_and_stored(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll(), keep_rate=0.2) as memory:
+    with EpicMemory.open(
+        path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll(), keep_rate=0.2)
+    ) as memory:
         report = memory.add(mixed(100))
         assert report.passed == pytest.approx(20, abs=1)
         assert report.warnings == []
         tau = memory.tau
         memory.add(["red wine again"])
         assert memory.tau == report.tau == tau
-    with EpicMemory.open(path, encoder=HashEncoder(), keep_rate=0.9) as memory:
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(keep_rate=0.9)) as memory:
         assert memory.tau == tau
     with EpicMemory.open(path, encoder=HashEncoder()) as memory:
         assert memory.tau == tau
@@ -351,7 +355,7 @@ def test_scores_are_python_floats_in_descending_order() -> None:
     memory = memory_of(WINE, TRAIN)
     memory.add([*wines(20), *(f"night train {n}" for n in range(20))])
     for options in ({}, {"stance_policy": "any"}, {"steering": "paper"}, {"steering": "off"}):
-        hits = memory.search("red wine number 7", k=30, **options)
+        hits = memory.search("red wine number 7", k=30, **searching(**options))
         scores = [hit.score for hit in hits]
         assert len(hits) == 30
         assert scores == sorted(scores, reverse=True)
@@ -367,7 +371,9 @@ def test_scores_are_cosines_of_the_instruction_with_the_steered_query() -> None:
     memory.add(["red wine from Spain"])
     total = encoder.vector("wine") + encoder.vector(WINE)
     expected = encoder.vector("Think of red wine: red wine from Spain") @ total / np.linalg.norm(total)
-    hits = memory.search("wine", steering="paper", stance_policy="any", keys="instruction", min_score=None)
+    hits = memory.search(
+        "wine", options=SearchOptions(steering="paper", stance_policy="any", keys="instruction", min_score=None)
+    )
     assert hits[0].score == pytest.approx(expected, abs=2e-3)
 
 
@@ -375,11 +381,14 @@ def test_steering_can_be_overridden_per_call() -> None:
     memory = memory_of(steering="off")
     memory.add(wines(3))
     assert memory.search("wine").steered_by == []
-    ((text, similarity, weight),) = memory.search("wine", steering="paper").steered_by
+    ((text, similarity, weight),) = memory.search("wine", options=SearchOptions(steering="paper")).steered_by
     assert (text, weight) == (WINE, 1.0)
     assert type(similarity) is float
-    assert [text for text, *_ in memory.search("wine", steering="signed").steered_by] == [WINE]
-    assert memory.search("sky", steering="signed", keys="instruction", min_score=None).steered_by == []
+    assert [text for text, *_ in memory.search("wine", options=SearchOptions(steering="signed")).steered_by] == [WINE]
+    assert (
+        memory.search("sky", options=SearchOptions(steering="signed", keys="instruction", min_score=None)).steered_by
+        == []
+    )
     assert memory.search("wine").steered_by == []
 
 
@@ -409,22 +418,22 @@ def test_k_gives_k_or_all_there_is(k: int) -> None:
         ("wine", {"filter": {"n": 1}}, "Filter"),
         ("wine", {"stance_policy": "best"}, "prefer, only_supports, any"),
         ("wine", {"steering": "best"}, "paper, signed, off"),
-        ("wine", {"preferences": 7}, "preferences must be several texts, not int"),
+        ("wine", {"preferences": 7}, "preferences must be a list of strings, or None for all; not int"),
     ],
 )
 async def test_a_search_that_cannot_be_is_an_error(query: Any, options: dict[str, Any], what: str) -> None:
     memory = memory_of()
     with pytest.raises(InvalidInputError, match=what):
-        await both(memory, "search", query, **options)
+        await both(memory, "search", query, **searching(**options))
     with pytest.raises(UnknownPreferenceError, match=WINE):
-        memory.search("wine", preferences=["blue sky"])
+        memory.search("wine", options=SearchOptions(preferences=["blue sky"]))
 
 
 def test_an_empty_memory_finds_nothing() -> None:
     memory = memory_of()
     assert memory.search("wine") == [] and len(memory) == 0
     assert memory.context("wine") == "The user's preferences, the most relevant first:\n- red wine"
-    assert memory.context("wine", preferences="none") == ""
+    assert memory.context("wine", options=SearchOptions(opening="none")) == ""
     assert memory, "an empty memory is still a memory"
 
 
@@ -469,14 +478,14 @@ def test_a_filter_sees_items_added_and_removed_later() -> None:
 
 
 def test_items_are_those_whose_metadata_satisfies_a_condition(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
         memory.add(wines(6, kind="wine"))
         assert memory.items() == wines(6, kind="wine")
         assert memory.items(Filter.ge("n", 4)) == wines(6, kind="wine")[4:]
         assert memory.items(Filter.eq("kind", "beer")) == memory.items(namespace="bob") == []
         memory.forget(*memory.items(Filter.lt("n", 5)))
         assert memory.items() == wines(6, kind="wine")[5:]
-        with EpicMemory.open(path, encoder=HashEncoder(), namespace="bob") as other:
+        with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(namespace="bob")) as other:
             assert (other.items(), other.items(namespace="default")) == ([], memory.items())
     assert memory_of().items() == []
 
@@ -494,10 +503,10 @@ def test_items_of_the_light_and_those_that_wait_can_be_listed() -> None:
 
 def test_metadata_keep_the_order_of_their_keys_which_does_not_make_another_version(path: Path) -> None:
     first, same = ({"b": 1, "a": {"d": 1, "c": [2]}}, {"a": {"c": [2], "d": 1}, "b": 1})
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
         memory.add([Item(id="x", text="red wine", metadata=first)])
         assert memory.add([Item(id="x", text="red wine", metadata=same)]).duplicates == 1
-    with EpicMemory.open(path, encoder=HashEncoder(), verifier=UndecidedAll()) as memory:
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(verifier=UndecidedAll())) as memory:
         assert str(memory.search("wine")[0].item.metadata) == str(first)
         memory.add([Item(id="y", text="red wine, again", metadata=first)])
         assert str(memory.items(waiting=True)[0].metadata) == str(first)
@@ -534,7 +543,7 @@ def test_prefer_ranks_what_supports_above_what_conflicts() -> None:
     memory = memory_of(verifier=KeepAll(stances))
     memory.add(["red wine evil", "red wine half", "red wine good"])
     assert [hit.stances[0] for hit in memory.search("red wine")] == [Stance.SUPPORTS, Stance.MIXED, Stance.CONFLICTS]
-    by_similarity = memory.search("red wine", stance_policy="any")
+    by_similarity = memory.search("red wine", options=SearchOptions(stance_policy="any"))
     # But for the rounding of E(x) in the file.
     assert [hit.score for hit in by_similarity] == pytest.approx([by_similarity[0].score] * 3, abs=0.01)
 
@@ -542,7 +551,7 @@ def test_prefer_ranks_what_supports_above_what_conflicts() -> None:
 def test_only_supports_leaves_out_what_conflicts_and_still_gives_k() -> None:
     memory = memory_of(verifier=KeepAll({"evil": Stance.CONFLICTS}))
     memory.add([*(f"red wine evil {n}" for n in range(50)), *(f"red wine {n}" for n in range(5))])
-    hits = memory.search("red wine evil", k=5, stance_policy="only_supports")
+    hits = memory.search("red wine evil", k=5, options=SearchOptions(stance_policy="only_supports"))
     assert len(hits) == 5 and not any("evil" in text for text in texts(hits))
 
 
@@ -550,7 +559,7 @@ def test_only_supports_leaves_out_what_conflicts_and_still_gives_k() -> None:
 def test_preferences_of_a_call_alone_steer_and_are_searched(given_as: Any) -> None:
     memory = memory_of(WINE, TRAIN)
     memory.add(["red wine", "night train", "red wine in the night train"])
-    hits = memory.search("wine train", preferences=given_as, k=5)
+    hits = memory.search("wine train", options=SearchOptions(preferences=given_as), k=5)
     assert sorted(texts(hits)) == ["night train", "red wine in the night train"]
     assert {text for hit in hits for text in hit.preferences} == {TRAIN}
     assert [text for text, *_ in hits.steered_by] == [TRAIN]
@@ -559,7 +568,7 @@ def test_preferences_of_a_call_alone_steer_and_are_searched(given_as: Any) -> No
 def test_no_preferences_in_a_call_finds_nothing() -> None:
     memory = memory_of()
     memory.add(wines(2))
-    assert memory.search("wine", preferences=[]) == []
+    assert memory.search("wine", options=SearchOptions(preferences=[])) == []
 
 
 def test_the_context_numbers_documents_and_says_what_to_steer_clear_of() -> None:
@@ -595,7 +604,7 @@ def test_explain_of_an_unknown_item_is_an_error() -> None:
 
 
 def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
         memory.add(wines(10))
         stats = memory.stats()
         expected = {"items": 10, "facts": 0, "light": 0, "entries": 10, "preferences": 1, "pending": 0, "verdicts": 0}
@@ -647,8 +656,8 @@ SYNC_FALLBACKS = {
 def test_a_fallback_is_asked_when_nothing_held_is_relevant(fallback: Any) -> None:
     memory = memory_of(fallback=fallback)
     memory.add(["red wine"])
-    assert not memory.search("red wine", min_score=0.3).fallback
-    hits = memory.search("sky", k=3, min_score=0.3)
+    assert not memory.search("red wine", options=SearchOptions(min_score=0.3)).fallback
+    hits = memory.search("sky", k=3, options=SearchOptions(min_score=0.3))
     assert hits.fallback and texts(hits) == ["sky 0", "sky 1", "sky 2"]
     assert {hit.tier for hit in hits} == {"fallback"} and all(type(hit.score) is float for hit in hits)
 
@@ -673,7 +682,7 @@ def test_a_fallback_that_returns_something_else_is_an_error(found: Any) -> None:
 def test_hits_of_a_fallback_are_filled_up_with_the_memorys_own_each_item_once() -> None:
     memory = memory_of(fallback=lambda query, k: ["red wine 0", "other"])
     memory.add(["red wine 0", "red wine 1"])
-    hits = memory.search("sky", k=5, keys="instruction", min_score=None)
+    hits = memory.search("sky", k=5, options=SearchOptions(keys="instruction", min_score=None))
     assert texts(hits) == ["red wine 0", "other", "red wine 1"]
 
 
@@ -811,7 +820,7 @@ def test_embeddings_of_another_length_are_normalised() -> None:
     memory.add(["red wine"])
     hits = memory.search("red wine")
     assert np.linalg.norm([hits.query, *hits.vectors], axis=1) == pytest.approx([1.0, 1.0])
-    assert memory.search("red wine", keys="instruction", min_score=None)[0].score <= 1.00001
+    assert memory.search("red wine", options=SearchOptions(keys="instruction", min_score=None))[0].score <= 1.00001
 
 
 # every text once
@@ -821,7 +830,9 @@ def test_embeddings_of_another_length_are_normalised() -> None:
 def test_every_text_is_encoded_once_and_preferences_once_ever(path: Path, steering: Any) -> None:
     encoder = HashEncoder()
     preferences = ["I really like red wine.", "I avoid casinos."]
-    with EpicMemory.open(path, preferences, encoder=encoder, verifier=KeepAll(), steering=steering) as memory:
+    with EpicMemory.open(
+        path, preferences, encoder=encoder, settings=Settings(verifier=KeepAll(), steering=steering)
+    ) as memory:
         memory.add(wines(5))
         memory.add(wines(7))
         for n in range(3):
@@ -830,7 +841,9 @@ def test_every_text_is_encoded_once_and_preferences_once_ever(path: Path, steeri
         assert encoder.texts[preferences[0]] == 1
 
     again = HashEncoder()
-    with EpicMemory.open(path, preferences, encoder=again, verifier=KeepAll(), steering=steering) as memory:
+    with EpicMemory.open(
+        path, preferences, encoder=again, settings=Settings(verifier=KeepAll(), steering=steering)
+    ) as memory:
         memory.search("which wine")
         memory.add(wines(7))
         assert not set(again.texts) & {*preferences, *(item.text for item in wines(7))}
@@ -845,7 +858,7 @@ def test_a_file_gives_the_same_hits_after_reopening(path: Path) -> None:
         memory.add([*wines(20), "a night train to Rome"])
         before = memory.search("which train and which red wine", k=7)
     assert [p.name for p in path.parent.iterdir()] == ["me.epic"]
-    with EpicMemory.open(str(path), must_exist=True) as memory:
+    with EpicMemory.open(str(path), settings=Settings(must_exist=True)) as memory:
         assert memory.search("which train and which red wine", k=7) == before
         assert [p.text for p in memory.preferences] == [WINE, TRAIN]
         assert memory.add(wines(20)).duplicates == 20
@@ -866,9 +879,9 @@ def test_reencode_embeds_everything_anew(path: Path) -> None:
     new = HashEncoder(512, name="new", fingerprint="v2")
     new.tau = 0.123
     options: dict[str, Any] = {"verifier": KeepAll(), "reserve": "1 MB"}
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), namespace="other", **options) as other:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **settled(namespace="other", **options)) as other:
         other.add(["red wine elsewhere"])
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **options) as memory:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **settled(**options)) as memory:
         memory.add(["red wine", "wine cellar in the old castle of Dover"])
         counts = memory.stats().counts
         memory.file.reencode(new)
@@ -885,7 +898,7 @@ def test_reencode_embeds_everything_anew(path: Path) -> None:
 
 
 def test_a_failing_reencode_changes_nothing(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
         memory.add(wines(3))
         with pytest.raises(EncoderError):
             memory.file.reencode(AlteredEncoder(BROKEN["zero"], when="Think of"))
@@ -906,12 +919,12 @@ def test_other_preferences_than_the_files_are_an_error_that_lists_them(path: Pat
 
 def test_sync_changes_the_files_preferences_and_matches_its_items(path: Path) -> None:
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.open(path, [WINE, TRAIN], **options) as memory:
+    with EpicMemory.open(path, [WINE, TRAIN], **settled(**options)) as memory:
         memory.add(["red wine", "night train under the blue sky"])
-    with EpicMemory.open(path, [WINE, "blue sky"], sync=True, **options) as memory:
+    with EpicMemory.open(path, [WINE, "blue sky"], sync=True, **settled(**options)) as memory:
         assert {p.text for p in memory.preferences} == {WINE, "blue sky"}
         assert memory.search("sky")[0].preferences == ["blue sky"]
-    with EpicMemory.open(path, **options) as memory:
+    with EpicMemory.open(path, **settled(**options)) as memory:
         assert {p.text for p in memory.preferences} == {WINE, "blue sky"} and len(memory) == 2
 
 
@@ -922,7 +935,7 @@ def test_a_new_file_takes_the_preferences_given(path: Path) -> None:
 
 
 def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> None:
-    memory = EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
     memory.close()
     memory.close()
     uses: list[Any] = [
@@ -958,7 +971,7 @@ def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> No
 
 def test_an_interruption_leaves_committed_batches_and_a_usable_memory(path: Path) -> None:
     verifier = Raising(KeyboardInterrupt(), after=0, times=0, block=10)
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), verifier=verifier) as memory:
+    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=verifier)) as memory:
         memory.add(wines(20))
         verifier.times, verifier.after = 1, 5
         with pytest.raises(KeyboardInterrupt):
@@ -997,6 +1010,6 @@ async def test_many_searches_and_adds_at_once_on_one_loop() -> None:
 
 
 def test_what_was_kept_for_no_preference_is_found_for_any() -> None:
-    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), coarse=False, fine=False)
+    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
     assert memory.add(["red wine", "blue sky"]).entries == 2
-    assert texts(memory.search("sky", k=1, preferences=[WINE])) == ["blue sky"]
+    assert texts(memory.search("sky", k=1, options=SearchOptions(preferences=[WINE]))) == ["blue sky"]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epic_memory import EpicMemory, Item, Preference
+from epic_memory import EpicMemory, Item, Preference, Settings
 from epic_memory.errors import (
     BudgetError,
     DuplicatePreferenceError,
@@ -25,7 +25,7 @@ from epic_memory.errors import (
     UnknownPreferenceError,
 )
 from epic_memory.types import Candidate, Decision, Verdict
-from helpers import Answering, HashEncoder, KeepAll, keep
+from helpers import Answering, HashEncoder, KeepAll, keep, settled
 
 WINE, SEA, HILLS = "red wine", "blue sea", "green hills"
 PAST = datetime(2020, 1, 1, tzinfo=timezone.utc)
@@ -92,7 +92,7 @@ def opened(path: Path, who: str, preferences: Any = None, **options: Any) -> Epi
         "reserve": "1 MB",
         **options,
     }
-    return EpicMemory.open(path, preferences, **options)
+    return EpicMemory.open(path, preferences, **settled(**options))
 
 
 def exported(held: EpicMemory, folder: Path) -> list[Any]:
@@ -196,8 +196,9 @@ def _act(held: EpicMemory, name: str, path: Path, folder: Path) -> EpicMemory:
             folder / "hers.jsonl",
             path,
             encoder=HashEncoder(256),
-            verifier=Judge("carl"),
-            namespace=f"carl{len(list(folder.iterdir()))}-{datetime.now().timestamp()}",
+            settings=Settings(
+                verifier=Judge("carl"), namespace=f"carl{len(list(folder.iterdir()))}-{datetime.now().timestamp()}"
+            ),
         ):
             pass
         return held
@@ -287,10 +288,12 @@ def test_hostile_names_are_names_like_others(tmp_path: Path) -> None:
     path = tmp_path / "many.epic"
     for number, name in enumerate(HOSTILE):
         options = {"tau": 0.3 + number / 1000, "encoder": HashEncoder(256), "verifier": KeepAll()}
-        with EpicMemory.open(path, [WINE, f"blue no{number}"], namespace=name, **options) as held:
+        with EpicMemory.open(path, [WINE, f"blue no{number}"], **settled(namespace=name, **options)) as held:
             held.add([Item(id="same", text=f"red wine number {number}"), Item(id=f"far{number}", text=f"far {number}")])
     for number, name in enumerate(HOSTILE):
-        with EpicMemory.open(path, namespace=name, encoder=HashEncoder(256), verifier=KeepAll()) as held:
+        with EpicMemory.open(
+            path, settings=Settings(namespace=name, verifier=KeepAll()), encoder=HashEncoder(256)
+        ) as held:
             assert held.namespace == name and held.tau == pytest.approx(0.3 + number / 1000)
             assert [p.text for p in held.preferences] == [WINE, f"blue no{number}"]
             assert [(h.item.id, h.item.text) for h in held.search(WINE, k=1)] == [("same", f"red wine number {number}")]
@@ -301,10 +304,12 @@ def test_hostile_names_are_names_like_others(tmp_path: Path) -> None:
             assert lines[0]["namespace"] == name and items == {"same": False, f"far{number}": True}
             assert held.add([Item(id=f"far{number}", text=f"far {number}")]).duplicates == 1
     for name in HOSTILE[1:]:
-        with EpicMemory.open(path, namespace=name, encoder=HashEncoder(256), verifier=KeepAll()) as held:
+        with EpicMemory.open(
+            path, settings=Settings(namespace=name, verifier=KeepAll()), encoder=HashEncoder(256)
+        ) as held:
             held.forget("same")
             held.preferences.remove(WINE)
-    with EpicMemory.open(path, encoder=HashEncoder(256), verifier=KeepAll()) as held:
+    with EpicMemory.open(path, encoder=HashEncoder(256), settings=Settings(verifier=KeepAll())) as held:
         assert [hit.item.text for hit in held.search(WINE)] == ["red wine number 0", "far 0"]
         assert held.tau == pytest.approx(0.3)
         held.file.verify()
@@ -313,7 +318,12 @@ def test_hostile_names_are_names_like_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "  ", "a\x00b", "\ud800", None, 7, b"x"])
 def test_what_is_no_name_is_refused_and_leaves_no_file(tmp_path: Path, name: Any) -> None:
     with pytest.raises(InvalidInputError):
-        EpicMemory.open(tmp_path / "me.epic", [WINE], namespace=name, encoder=HashEncoder(256), verifier=KeepAll())
+        EpicMemory.open(
+            tmp_path / "me.epic",
+            [WINE],
+            settings=Settings(namespace=name, verifier=KeepAll()),
+            encoder=HashEncoder(256),
+        )
     assert list(tmp_path.iterdir()) == []
 
 

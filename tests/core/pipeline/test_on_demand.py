@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.background import Background
 from epic_memory.types import Alignment, Candidate, Decision, Hits, Item, Preference, Stance, Verdict
 from epic_memory.types.preferences import Expansion
 from epic_memory.verification.base import BaseVerifier
+from helpers import settled
 from scripted import until
 
 WOOL = "I'm allergic to wool."
@@ -85,7 +86,11 @@ def is_async(request: pytest.FixtureRequest) -> bool:
 def memory_of(model: Model, on_demand: str | float, path: Path | None = None) -> EpicMemory:
     """A memory whose coarse filter lets nothing pass, so that nothing is judged when it is written."""
     options = {"verifier": model, "tau": 1.0, "on_demand": on_demand}
-    memory = EpicMemory([WOOL], **options) if path is None else EpicMemory.open(path, [WOOL], **options)
+    memory = (
+        EpicMemory([WOOL], **settled(**options))
+        if path is None
+        else EpicMemory.open(path, [WOOL], **settled(**options))
+    )
     if len(memory) == 0:
         memory.add([MERINO, COTTON, TOASTER])
     assert not model.asked
@@ -147,7 +152,7 @@ def test_what_is_discarded_stays_and_is_not_asked_about_again(model: Model, path
         assert model.asked[RUG, WOOL] == 1
         assert RUG in stances(found(memory, question=question))
         assert RUG in {item.text for item in memory.items()}
-    with EpicMemory.open(path, verifier=model, on_demand=60.0) as memory:
+    with EpicMemory.open(path, settings=Settings(verifier=model, on_demand=60.0)) as memory:
         assert RUG in stances(found(memory, question=question))
     assert model.asked[RUG, WOOL] == 1
 
@@ -182,13 +187,13 @@ def test_nobody_is_asked_where_no_verdict_counts(model: Model, on_demand: str | 
 
 def test_a_memory_that_is_only_read_asks_nobody(model: Model, path: Path) -> None:
     memory_of(model, "off", path).close()
-    with EpicMemory.open(path, verifier=model, on_demand=60.0, read_only=True) as memory:
+    with EpicMemory.open(path, settings=Settings(verifier=model, on_demand=60.0, read_only=True)) as memory:
         assert set(stances(found(memory))) == {MERINO, COTTON}
     assert not model.asked
 
 
 def test_without_a_model_nothing_is_judged_later() -> None:
-    memory = EpicMemory([WOOL], tau=1.0, on_demand=60.0)
+    memory = EpicMemory([WOOL], settings=Settings(tau=1.0, on_demand=60.0))
     memory.add([MERINO, COTTON])
     assert not any(stances(found(memory)).values())
 
@@ -196,11 +201,11 @@ def test_without_a_model_nothing_is_judged_later() -> None:
 @pytest.mark.parametrize("given", ["soon", "300", "-1 s", -1.0, float("inf"), True, "9" * 400 + " s"])
 def test_a_time_that_is_none_is_refused(given: object) -> None:
     with pytest.raises(InvalidInputError, match="on_demand"):
-        EpicMemory(on_demand=given)  # type: ignore[arg-type]
+        EpicMemory(settings=Settings(on_demand=given))  # type: ignore[arg-type]
 
 
 def test_an_item_that_is_forgotten_while_a_new_preference_is_matched_with_it_does_not_come_back(model: Model) -> None:
-    with EpicMemory([WOOL], verifier=model, tau=-1.0) as memory:
+    with EpicMemory([WOOL], settings=Settings(verifier=model, tau=-1.0)) as memory:
 
         def preference_comes() -> None:
             memory.preferences.add("I work at night.")

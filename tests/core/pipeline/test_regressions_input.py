@@ -10,13 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, QuerySteering, Verdict
+from epic_memory import (
+    Decision,
+    EpicMemory,
+    Filter,
+    Hit,
+    Item,
+    Preference,
+    QuerySteering,
+    SearchOptions,
+    Settings,
+    Verdict,
+)
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError, UnknownItemError, UnknownPreferenceError
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import ConversationChunker
 from epic_memory.types import Candidate
-from helpers import Answering, HashEncoder, KeepAll, keep
+from helpers import Answering, HashEncoder, KeepAll, keep, settled
 
 WINE = "red wine"
 LONE = "a \ud800 b"
@@ -24,7 +35,7 @@ NAN = float("nan")
 
 
 def memory_of(**options: Any) -> EpicMemory:
-    return EpicMemory([WINE], **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+    return EpicMemory([WINE], **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 # text that no file can hold
@@ -35,7 +46,7 @@ def memory_of(**options: Any) -> EpicMemory:
     [
         lambda memory: memory.search(LONE),
         lambda memory: memory.search("wine", namespace=LONE),
-        lambda memory: memory.search("wine", preferences=[LONE]),
+        lambda memory: memory.search("wine", options=SearchOptions(preferences=[LONE])),
         lambda memory: memory.add([LONE]),
         lambda memory: memory.add([Item(text=WINE, id=LONE)]),
         lambda memory: memory.add([Item(text=WINE, metadata={LONE: 1})]),
@@ -44,7 +55,7 @@ def memory_of(**options: Any) -> EpicMemory:
         lambda memory: memory.preferences.remove(LONE),
         lambda memory: memory.preferences.replace(WINE, LONE),
         lambda memory: memory.explain(LONE),
-        lambda memory: EpicMemory([WINE], encoder=HashEncoder(), namespace=LONE),
+        lambda memory: EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(namespace=LONE)),
         lambda memory: QuerySteering(memory.encoder, [LONE]),
     ],
 )

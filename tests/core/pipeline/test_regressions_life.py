@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory import EpicMemory, Item, Preference, Verdict
+from epic_memory import EpicMemory, Item, Preference, Settings, Verdict
 from epic_memory.errors import DamagedError, InvalidInputError, StoreError, UnknownItemError, VerifierError
 from epic_memory.pipeline import preferences, reencode
 from epic_memory.retention import Held
@@ -25,7 +25,7 @@ from epic_memory.storage.memory_schema import ITEMS
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import BuildReport, Candidate
-from helpers import Answering, HashEncoder, KeepAll, keep
+from helpers import Answering, HashEncoder, KeepAll, keep, settled
 from scripted import WINE
 
 TEA, GREEN_TEA = "tea cups", "green tea cups"
@@ -33,7 +33,9 @@ TEA, GREEN_TEA = "tea cups", "green tea cups"
 
 def opened(path: str | Path, *preferences: str | Preference, **options: Any) -> EpicMemory:
     """A memory in a file, made with the preferences given where there is none."""
-    return EpicMemory.open(path, preferences or None, **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+    return EpicMemory.open(
+        path, preferences or None, **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+    )
 
 
 def noise(seed: int, length: int) -> str:
@@ -282,7 +284,7 @@ def test_a_document_is_forgotten_without_its_chunker(path: Path) -> None:
 def test_each_batch_is_reported_by_a_report_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
     reports: list[BuildReport] = []
-    memory = EpicMemory([TEA], encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory([TEA], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
     last = memory.add((f"tea cups {n}" for n in range(1100)), progress=reports.append)
     assert [report.seen for report in reports] == [512, 1024, 1100]
     assert [report.kept for report in reports] == [512, 1024, 1100]
@@ -296,14 +298,14 @@ async def test_a_coroutine_that_is_told_of_batches_is_awaited() -> None:
         await asyncio.sleep(0)
         seen.append(report.seen)
 
-    memory = EpicMemory([TEA], encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory([TEA], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
     await memory.aadd([f"tea cups {n}" for n in range(600)], progress=told)
     assert seen == [512, 600]
 
 
 async def test_what_a_slow_stream_gave_is_committed_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 0.01)
-    memory = EpicMemory([TEA], encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory([TEA], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
 
     async def committed(count: int) -> None:
         while len(memory) < count:
@@ -320,7 +322,7 @@ async def test_what_a_slow_stream_gave_is_committed_while_it_waits(monkeypatch: 
 
 
 def test_nobody_writes_between_a_reencoding_and_its_adoption(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
     memory.add(["red wine from the south"])
     adopt = reencode._adopt
     writers = []

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from epic_memory import EpicMemory, Filter, Item, Preference
+from epic_memory import EpicMemory, Filter, Item, Preference, SearchOptions, Settings
 from epic_memory.errors import EncoderError, InvalidInputError
 from epic_memory.storage import namespace
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import Candidate, FloatArray
 from epic_memory.verification import EmbeddedVerifier
-from helpers import DiscardAll, HashEncoder, KeepAll, UndecidedAll
+from helpers import DiscardAll, HashEncoder, KeepAll, UndecidedAll, settled
 
 WINE, TRAIN, SEA = "red wine", "night train", "blue sea"
 ALL_THREE = "red wine in a night train at blue sea"
@@ -62,11 +62,11 @@ class Raising(HashEncoder):
 
 
 def memory_of(*preferences: str, **options: Any) -> EpicMemory:
-    return EpicMemory(preferences or (WINE,), **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+    return EpicMemory(preferences or (WINE,), **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 def opened(path: Path, preferences: Sequence[str] | None = None, **options: Any) -> EpicMemory:
-    return EpicMemory.open(path, preferences, **{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
+    return EpicMemory.open(path, preferences, **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 def held_for(memory: EpicMemory, item_id: str) -> list[str]:
@@ -296,7 +296,9 @@ def test_sync_takes_over_the_given_order(path: Path, order: list[str]) -> None:
 @pytest.mark.slow
 def test_the_instruction_of_an_endless_word_is_short() -> None:
     encoder = HashEncoder()
-    memory = EpicMemory([WINE], encoder=encoder, verifier=EmbeddedVerifier(encoder, threshold=0.0), tau=-1.0)
+    memory = EpicMemory(
+        [WINE], encoder=encoder, settings=Settings(verifier=EmbeddedVerifier(encoder, threshold=0.0), tau=-1.0)
+    )
     item = Item(id="x", text="x" * 1_000_000)
     assert memory.add([item]).kept == 1
     assert all(len(entry.instruction) < 1000 for entry in memory.explain("x").entries)
@@ -312,7 +314,7 @@ def test_a_reencoding_during_an_addition_refuses_it_and_writes_nothing(path: Pat
         memory.add(["some red wine"])
     assert memory.add(["some red wine"]).kept == 1
     instruction = memory.explain(Item(text="some red wine").id).entries[0].instruction
-    (hit,) = memory.search(instruction, steering="off")
+    (hit,) = memory.search(instruction, options=SearchOptions(steering="off"))
     assert hit.entries[0].score == pytest.approx(1.0, abs=1e-5)
 
 

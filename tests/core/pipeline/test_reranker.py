@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.errors import InvalidInputError
 from epic_rerank import LearnedReranker, alearn, forget, learn, reranker_of, set_reranker
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, searching, settled
 
 WORDS = ("tea", "wine", "bread", "cheese", "soup", "cake", "rice", "bean", "fish", "apple", "pear", "plum")
 PREFERENCE = "food and drink"
@@ -29,7 +29,7 @@ def texts(count: int = 40) -> list[Item]:
 
 @pytest.fixture
 def memory() -> EpicMemory:
-    made = EpicMemory([PREFERENCE], encoder=HashEncoder(), verifier=KeepAll(), tau=-1.0)
+    made = EpicMemory([PREFERENCE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll(), tau=-1.0))
     made.add(texts())
     return made
 
@@ -37,20 +37,26 @@ def memory() -> EpicMemory:
 def feed(memory: EpicMemory, events: int) -> None:
     """A user who uses long notes only."""
     for number in range(events):
-        hits = memory.search(f"food {WORDS[number % 12]}", k=3, chooser=reranker_of(memory), min_score=None)
+        hits = memory.search(
+            f"food {WORDS[number % 12]}", k=3, options=SearchOptions(chooser=reranker_of(memory), min_score=None)
+        )
         learn(memory, hits, {hit.item.id: "used" for hit in hits if len(hit.item.text) > 60})
 
 
 def used(memory: EpicMemory, **options: object) -> float:
-    shown = [memory.search(f"food {word} note", k=3, min_score=None, **options) for word in WORDS]
+    shown = [memory.search(f"food {word} note", k=3, **searching(min_score=None, **options)) for word in WORDS]
     return float(np.mean([len(hit.item.text) > 60 for hits in shown for hit in hits]))
 
 
 async def test_untrained_equals_retrieval(memory: EpicMemory) -> None:
     for k in (1, 3, 30):
         plain = memory.search("food tea", k=k)
-        ranked = memory.search("food tea", k=k, chooser=reranker_of(memory))
-        assert list(ranked) == list(plain) == list(await memory.asearch("food tea", k=k, chooser=reranker_of(memory)))
+        ranked = memory.search("food tea", k=k, options=SearchOptions(chooser=reranker_of(memory)))
+        assert (
+            list(ranked)
+            == list(plain)
+            == list(await memory.asearch("food tea", k=k, options=SearchOptions(chooser=reranker_of(memory))))
+        )
         np.testing.assert_array_equal(np.stack(ranked.vectors), np.stack(plain.vectors))
     assert plain.ranking is None
 
@@ -60,10 +66,10 @@ async def test_it_learns_of_feedback(memory: EpicMemory) -> None:
     feed(memory, 16)
     assert used(memory, chooser=reranker_of(memory)) > before + 0.1
     assert used(memory) == before
-    assert list(memory.search("food tea", k=3, chooser=reranker_of(memory))) == list(
-        await memory.asearch("food tea", k=3, chooser=reranker_of(memory))
+    assert list(memory.search("food tea", k=3, options=SearchOptions(chooser=reranker_of(memory)))) == list(
+        await memory.asearch("food tea", k=3, options=SearchOptions(chooser=reranker_of(memory)))
     )
-    hits = await memory.asearch("food tea", k=3, chooser=reranker_of(memory))
+    hits = await memory.asearch("food tea", k=3, options=SearchOptions(chooser=reranker_of(memory)))
     weights = reranker_of(memory).weights["w3"].copy()
     await alearn(memory, hits, {hits[0].item.id: 1.0})
     assert (reranker_of(memory).weights["w3"] != weights).any()
@@ -71,15 +77,19 @@ async def test_it_learns_of_feedback(memory: EpicMemory) -> None:
 
 def test_it_is_kept_exported_and_forgotten(tmp_path: Path) -> None:
     path, lines = tmp_path / "me.epic", tmp_path / "me.jsonl"
-    with EpicMemory.open(path, [PREFERENCE], encoder=HashEncoder(), verifier=KeepAll(), tau=-1.0) as memory:
+    with EpicMemory.open(
+        path, [PREFERENCE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll(), tau=-1.0)
+    ) as memory:
         memory.add(texts())
         feed(memory, 3)
         weights = reranker_of(memory).as_object()
         memory.file.export(lines)
     assert len(json.dumps(weights)) < 100_000
-    with EpicMemory.import_(lines, tmp_path / "other.epic", encoder=HashEncoder(), verifier=KeepAll()) as other:
+    with EpicMemory.import_(
+        lines, tmp_path / "other.epic", encoder=HashEncoder(), settings=Settings(verifier=KeepAll())
+    ) as other:
         assert reranker_of(other).as_object()["weights"] == weights["weights"]
-    with EpicMemory.open(path, encoder=HashEncoder(), verifier=KeepAll()) as memory:
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
         assert reranker_of(memory).as_object() == weights
         assert forget(memory)
         assert not reranker_of(memory).is_trained
@@ -90,7 +100,10 @@ def test_it_is_kept_exported_and_forgotten(tmp_path: Path) -> None:
 def test_another_memory_of_the_file_sees_what_was_learnt(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     options = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.open(path, [PREFERENCE], tau=-1.0, **options) as one, EpicMemory.open(path, **options) as other:  # type: ignore[arg-type]
+    with (
+        EpicMemory.open(path, [PREFERENCE], **settled(tau=-1.0, **options)) as one,
+        EpicMemory.open(path, **settled(**options)) as other,
+    ):  # type: ignore[arg-type]
         one.add(texts())
         assert not reranker_of(other).is_trained
         feed(one, 1)
@@ -98,7 +111,7 @@ def test_another_memory_of_the_file_sees_what_was_learnt(tmp_path: Path) -> None
 
 
 def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:
-    hits = memory.search("food", k=3, chooser=reranker_of(memory), min_score=None)
+    hits = memory.search("food", k=3, options=SearchOptions(chooser=reranker_of(memory), min_score=None))
     for shown, feedback in (
         (memory.search("food", k=3), {}),
         (hits, {"other": "used"}),
@@ -113,7 +126,7 @@ def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:
         {"chooser": LearnedReranker},
     ):
         with pytest.raises(InvalidInputError):
-            memory.search("food", **options)  # type: ignore[arg-type]
+            memory.search("food", **searching(**options))  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="another encoder"):
         set_reranker(memory, LearnedReranker(encoder="of another"))
 

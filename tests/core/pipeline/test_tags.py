@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from epic_memory import EpicMemory, Filter, Item
+from epic_memory import EpicMemory, Filter, Item, Settings
 from epic_memory.errors import InvalidInputError
 from epic_memory.text.tagging import Tags
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, settled
 
 WINES = ["red wine from Porto", "red wine from Bordeaux", "red wine with cheese"]
 
@@ -38,7 +38,11 @@ class Places:
 
 def held(tagger: Places, path: Path | None = None) -> EpicMemory:
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll(), "tagger": tagger}
-    return EpicMemory.open(path, ["red wine"], **options) if path else EpicMemory(["red wine"], **options)
+    return (
+        EpicMemory.open(path, ["red wine"], **settled(**options))
+        if path
+        else EpicMemory(["red wine"], **settled(**options))
+    )
 
 
 async def test_tags_are_metadata_that_filters_work_on() -> None:
@@ -79,4 +83,4 @@ def test_what_a_tagger_cannot_read_is_added_without_tags_and_reported() -> None:
 def test_what_cannot_be() -> None:
     for wrong in (Places, "phrases", object()):
         with pytest.raises(InvalidInputError, match="A tagger has"):
-            EpicMemory(tagger=wrong)  # type: ignore[arg-type]
+            EpicMemory(settings=Settings(tagger=wrong))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 
 from epic_apps.cli.sources import Sources
 from epic_langchain import EpicVectorStore
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, Settings
 from epic_memory.types.items import content_of
 from helpers import KeepAll
 
@@ -70,7 +70,7 @@ def test_a_document_is_found_by_its_title_and_comes_back_as_it_was(metadata: dic
 
 def test_a_verifier_reads_the_title() -> None:
     judge = KeepAll()
-    memory = EpicMemory(["I love red wine."], verifier=judge, tau=-1.0)
+    memory = EpicMemory(["I love red wine."], settings=Settings(verifier=judge, tau=-1.0))
     memory.add([Item(text="Ten bottles left.", metadata={"title": "Red wine"})])
     assert "Red wine\nTen bottles left." in memory.context("Which red wine is left?")
     assert memory.search("red wine")[0].item.text == "Ten bottles left."

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory import EpicMemory, Stance
+from epic_memory import EpicMemory, SearchOptions, Settings, Stance
 from epic_memory.storage.vector_index import VectorTable
 from epic_memory.text.lexical_index import LexicalIndex
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, settled
 
 WINE = "red wine"
 
@@ -18,14 +18,14 @@ WINE = "red wine"
 def memory_of(*preferences: str, relevant: float = -1.0, **options: Any) -> EpicMemory:
     encoder = HashEncoder()
     encoder.relevant = relevant
-    return EpicMemory(preferences, **{"encoder": encoder, "verifier": KeepAll(), "tau": 0.1, **options})
+    return EpicMemory(preferences, **settled(**{"encoder": encoder, "verifier": KeepAll(), "tau": 0.1, **options}))
 
 
 def test_a_text_is_found_by_its_own_words_where_the_instruction_says_something_else() -> None:
     memory = memory_of(WINE, verifier=KeepAll({"conflicting": Stance.CONFLICTS}))
     memory.add(["red wine in Lisbon", "red wine and a very long list of other things besides"])
     assert memory.search("Lisbon", k=1)[0].item.text == "red wine in Lisbon"
-    by_instruction = memory.search("Think", k=2, keys="instruction", min_score=None)
+    by_instruction = memory.search("Think", k=2, options=SearchOptions(keys="instruction", min_score=None))
     assert len(by_instruction) == 2
 
 
@@ -34,7 +34,9 @@ def test_what_conflicts_comes_after_all_that_answers() -> None:
     memory.add(["red wine bad bar", "red wine good bar", "red grapes"])
     texts = [hit.item.text for hit in memory.search("wine bar", k=3)]
     assert texts == ["red wine good bar", "red grapes", "red wine bad bar"]
-    assert [hit.item.text for hit in memory.search("wine bad bar", k=1, stance_policy="any")] == ["red wine bad bar"]
+    assert [
+        hit.item.text for hit in memory.search("wine bad bar", k=1, options=SearchOptions(stance_policy="any"))
+    ] == ["red wine bad bar"]
 
 
 def test_nothing_relevant_is_said_and_the_fallback_is_asked() -> None:
@@ -49,8 +51,8 @@ def test_nothing_relevant_is_said_and_the_fallback_is_asked() -> None:
     assert memory.search("red wine", k=2).relevant
     nothing = memory.search("tides of the sea", k=2)
     assert nothing == [] and not nothing.relevant
-    assert len(memory.search("tides of the sea", k=2, min_score=None)) == 1
-    assert memory.search("red grapes of Douro", k=2, min_score=0.9) == []
+    assert len(memory.search("tides of the sea", k=2, options=SearchOptions(min_score=None))) == 1
+    assert memory.search("red grapes of Douro", k=2, options=SearchOptions(min_score=0.9)) == []
     elsewhere = memory_of(WINE, relevant=0.4, fallback=fallback)
     elsewhere.add(["red wine from Porto"])
     assert not elsewhere.search("red wine").fallback and asked == []
@@ -69,7 +71,7 @@ def test_beside_an_answer_the_barely_related_is_no_hit() -> None:
     )
     question = "When do I renew the parking permit?"
     assert [hit.item.text[:18] for hit in memory.search(question)] == ["The parking permit"]
-    assert len(memory.search(question, min_score=None)) == 3
+    assert len(memory.search(question, options=SearchOptions(min_score=None))) == 3
 
 
 def test_texts_that_say_the_same_do_not_take_the_place_of_others() -> None:
@@ -111,12 +113,12 @@ def test_a_vector_table_holds_rows_through_changes() -> None:
 
 def test_a_text_that_was_shortened_is_not_remembered_as_it_was() -> None:
     """Under a budget a text is shortened in place; its entries are packed by it, and the old one cannot unpack them."""
-    memory = EpicMemory([WINE, "white wine"], coarse=False, verifier=KeepAll())
+    memory = EpicMemory([WINE, "white wine"], settings=Settings(coarse=False, verifier=KeepAll()))
     memory.add(["red wine and white wine " + "and many other things besides " * 40])
-    assert len(memory.search(WINE, min_score=None)[0].item.text) > 1000
+    assert len(memory.search(WINE, options=SearchOptions(min_score=None))[0].item.text) > 1000
     session = memory._session
     with session.changing(session.encoder):
         (row,) = session.space().rows_of
         session.store.shorten(row, "red wine and white wine")
-    (hit,) = memory.search(WINE, min_score=None)
+    (hit,) = memory.search(WINE, options=SearchOptions(min_score=None))
     assert hit.item.text == "red wine and white wine" and len(hit.entries) == 2

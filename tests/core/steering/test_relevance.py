@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory import EpicMemory, Preference, QuerySteering
+from epic_memory import EpicMemory, Preference, QuerySteering, Settings
 from epic_memory.encoders import StaticEncoder, default_encoder
 from epic_memory.preferences.evidence import embed_aspects
 from epic_memory.preferences.library import borrowed
@@ -155,7 +155,7 @@ def test_a_fallback_is_asked_for_what_the_memory_does_not_know_however_it_is_ste
     asked: list[str] = []
     texts = ["The Golden Ace is a Las Vegas hotel with a casino.", "The library garden is quiet and never crowded."]
     preferences = [HOTELS, "I prefer quiet places over crowded ones."]
-    with EpicMemory(preferences, fallback=lambda query, k: asked.append(query) or []) as memory:
+    with EpicMemory(preferences, settings=Settings(fallback=lambda query, k: asked.append(query) or [])) as memory:
         memory.add(texts)
         for query in ("How do I repair a bicycle tyre?", "Which phone should I choose?"):
             memory.search(query)
@@ -372,7 +372,7 @@ async def test_an_encoder_that_cannot_be_kept_works() -> None:
     # Once for each that steers.
     assert {encoder.texts[text] for text in sample_texts()} == {2}
     assert known_samples(encoder) is None
-    memory = EpicMemory(PREFERENCES, encoder=encoder, verifier=KeepAll())
+    memory = EpicMemory(PREFERENCES, encoder=encoder, settings=Settings(verifier=KeepAll()))
     memory.add(texts)
     for _ in range(2):
         assert memory.search("hotels with casinos")[0].item.text == texts[0]
@@ -395,7 +395,7 @@ async def test_what_steering_has_to_know_of_an_encoder_is_embedded_once_and_goes
     for number in range(2):
         QuerySteering(encoder, [f"I like number {number}.", *PREFERENCES]).steer("hotels")
         Steerings(encoder).of(PREFERENCES, "signed").score("hotels", ["a casino"])
-        memory = EpicMemory(PREFERENCES, encoder=encoder, verifier=KeepAll())
+        memory = EpicMemory(PREFERENCES, encoder=encoder, settings=Settings(verifier=KeepAll()))
         memory.add(["hotels with casinos"])
         memory.search("hotels")
         await memory.asearch("hotels")
@@ -445,7 +445,7 @@ async def test_steering_asynchronously_never_encodes_synchronously(mode: Mode) -
 async def test_what_preferences_borrow_is_never_encoded_synchronously_in_asynchronous_calls() -> None:
     encoder = OnlyAsync()
     encoder.borrow = True
-    memory = EpicMemory(encoder=encoder, verifier=KeepAll())
+    memory = EpicMemory(encoder=encoder, settings=Settings(verifier=KeepAll()))
     for preference in PREFERENCES[:2]:
         await memory.preferences.aadd(preference)
     await memory.aadd(["hotels with casinos", "quiet mountain trails"])
@@ -465,7 +465,7 @@ async def test_a_memory_embedded_anew_while_it_asks_is_searched_with_the_new_enc
                 memory.file.reencode(HashEncoder(512, name="other"))
             return found
 
-    memory = EpicMemory(["I love red wine."], encoder=Meanwhile(), verifier=KeepAll())
+    memory = EpicMemory(["I love red wine."], encoder=Meanwhile(), settings=Settings(verifier=KeepAll()))
     memory.add(["a red wine", "blue sky"])
     found = await memory.asearch("which red wine")
     assert found[0].item.text == "a red wine"

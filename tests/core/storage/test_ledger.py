@@ -14,7 +14,7 @@ import pytest
 from epic_memory import EpicMemory, Item
 from epic_memory.storage.tables.items import version_of
 from epic_memory.types import Candidate, Decision, Verdict
-from helpers import Answering, DiscardAll, HashEncoder, KeepAll, UndecidedAll, keep
+from helpers import Answering, DiscardAll, HashEncoder, KeepAll, UndecidedAll, keep, settled
 
 WINE, SEA = "red wine", "blue sea"
 FAR = "green hills"
@@ -24,8 +24,8 @@ NEAR = "red wine from far away"
 def memory(*preferences: str, path: Path | None = None, **options: Any) -> EpicMemory:
     options = {"encoder": HashEncoder(), "verifier": DiscardAll(), "reserve": 0, **options}
     if path is None:
-        return EpicMemory(preferences or (WINE,), **options)
-    return EpicMemory.open(path, preferences or None, **options)
+        return EpicMemory(preferences or (WINE,), **settled(**options))
+    return EpicMemory.open(path, preferences or None, **settled(**options))
 
 
 def asked(held: EpicMemory) -> list[str]:

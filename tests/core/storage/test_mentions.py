@@ -10,7 +10,7 @@ import pytest
 from epic_memory import EpicMemory, Item
 from epic_memory.storage.mentions import Mentions
 from epic_memory.types import Alignment, Decision, Preference, Verdict
-from helpers import Clock, FakeVerifier, HashEncoder
+from helpers import Clock, FakeVerifier, HashEncoder, settled
 
 REMOVED, STAYING = "I take Zyprexolin against seizures.", "I like lakeside cabins."
 
@@ -34,7 +34,10 @@ class Talkative(FakeVerifier):
 
 def held(path: Path, **options: Any) -> EpicMemory:
     return EpicMemory.open(
-        path, [STAYING, REMOVED], encoder=HashEncoder(), verifier=Talkative(), tau=-1.0, not_kept=50, **options
+        path,
+        [STAYING, REMOVED],
+        encoder=HashEncoder(),
+        **settled(verifier=Talkative(), tau=-1.0, not_kept=50, **options),
     )
 
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import helpers
-from epic_memory import BuildReport, EpicMemory, Item, Stance
+from epic_memory import BuildReport, EpicMemory, Item, Settings, Stance
 from epic_memory.errors import EncoderError, LMError
 from epic_memory.lm.prompting import prompt_of
 from epic_memory.text.chunking import WordChunker
@@ -221,7 +221,7 @@ def test_of_several_items_only_the_undecided_ones_are_asked_about_again() -> Non
 def test_a_verifier_that_is_not_worth_caching_is_not_cached() -> None:
     fake = KeepAll()
     for verifier in (EmbeddedVerifier(HashEncoder()), fake):
-        memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=verifier)
+        memory = EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=verifier))
         memory.add([Item(id="a", text="red wine"), Item(id="b", text="red wine")])
         memory.add([Item(id="c", text="red wine")])
         assert verdicts(memory) == 0
@@ -379,7 +379,9 @@ def test_namespaces_share_nothing(path: Path) -> None:
     ann, bob = Scripted(), Scripted()
     with opened(path, ann, WINE, namespace="ann", ledger=0) as memory:
         memory.add(["red wine", "red wine nowine"])
-        with EpicMemory.open(path, [WINE], namespace="bob", encoder=HashEncoder(), verifier=verifier_of(bob)) as other:
+        with EpicMemory.open(
+            path, [WINE], settings=Settings(namespace="bob", verifier=verifier_of(bob)), encoder=HashEncoder()
+        ) as other:
             other.add(["red wine", "red wine nowine"])
             assert (ann.calls, bob.calls) == (2, 2)
             other.preferences.remove(WINE)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_apps.cli.main import main
-from epic_memory import Aspects, EpicMemory, Expansion, Item, Preference, Stance
+from epic_memory import Aspects, EpicMemory, Expansion, Item, Preference, Settings, Stance
 from epic_memory.encoders import Encoder, OllamaEncoder, StaticEncoder, default_encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import embed_aspects
@@ -344,7 +344,7 @@ def test_nothing_is_steered_to_or_from_a_side_that_nobody_knows() -> None:
 
 
 def test_a_memory_under_such_a_preference() -> None:
-    memory = EpicMemory([CASINOS["de"], "I love quiet inns."], tau=-1.0)
+    memory = EpicMemory([CASINOS["de"], "I love quiet inns."], settings=Settings(tau=-1.0))
     memory.verifier = EmbeddedVerifier(memory.encoder, threshold=0.0)
     memory.add([CASINO_HOTEL, "A quiet inn by the river without any casino, for people who love silence."])
 
@@ -376,7 +376,7 @@ def test_making_and_opening_a_memory_warns(tmp_path: Path) -> None:
         assert not memory.preferences.set_aspects(CASINOS["fr"], {"avoided": ["hotels with casinos"]}).warnings
         assert not memory.preferences.add("I love trains.").warnings
     for read_only in (True, False):
-        with EpicMemory.open(path, read_only=read_only) as memory:
+        with EpicMemory.open(path, settings=Settings(read_only=read_only)) as memory:
             assert len(memory.opening_report.warnings) == 1
             warned(memory.opening_report, CASINOS["de"], "German")
     stated = [Preference(text=CASINOS["de"], aspects=Aspects(avoided=("casinos",))), CASINOS["es"]]
@@ -424,7 +424,7 @@ def test_items_in_a_language_that_the_encoder_does_not_know_are_counted() -> Non
 
 
 def test_they_are_not_where_the_encoder_may_know_it() -> None:
-    memory = EpicMemory(["I love quiet hotels."], encoder=HashEncoder(), verifier=KeepAll())
+    memory = EpicMemory(["I love quiet hotels."], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
 
     assert memory.add(PREFERENCES["de"]).foreign == {}
 
@@ -445,7 +445,7 @@ def default_encoder_folder() -> Path:
 def test_at_most_200_of_a_batch_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(language, "languages_of", lambda texts, **_: asked.append(len(texts)) or [None] * len(texts))
-    memory = EpicMemory(["I love quiet hotels."], tau=0.99)
+    memory = EpicMemory(["I love quiet hotels."], settings=Settings(tau=0.99))
     memory.add([f"Note {number} about a hotel." for number in range(1100)])
 
     assert len(asked) == 3 and max(asked) <= 200 and min(asked) == 76

@@ -10,7 +10,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from epic_memory import EpicMemory, Filter, Item
+from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings
 from epic_memory.errors import InvalidInputError
 
 VALUES = {
@@ -27,12 +27,14 @@ VALUES = {
 @pytest.mark.parametrize(("given", "stored"), VALUES.values(), ids=VALUES)
 def test_dates_ids_and_numpys_numbers_are_stored_as_json_has_them(given: Any, stored: Any, tmp_path: Path) -> None:
     item = Item(id="a", text="red wine", metadata={"value": given, "inner": {"list": [given]}})
-    with EpicMemory.open(tmp_path / "me.epic", preferences=["I like wine."], coarse=False, fine=False) as memory:
+    with EpicMemory.open(
+        tmp_path / "me.epic", preferences=["I like wine."], settings=Settings(coarse=False, fine=False)
+    ) as memory:
         memory.add([item])
         assert memory.add([item]).duplicates == 1
-        before = memory.search("red wine", min_score=None)[0].item.metadata
+        before = memory.search("red wine", options=SearchOptions(min_score=None))[0].item.metadata
     with EpicMemory.open(tmp_path / "me.epic") as memory:
-        (hit,) = memory.search("red wine", filter=Filter.eq("value", stored), min_score=None)
+        (hit,) = memory.search("red wine", filter=Filter.eq("value", stored), options=SearchOptions(min_score=None))
     assert hit.item.metadata == before == {"value": stored, "inner": {"list": [stored]}}
 
 

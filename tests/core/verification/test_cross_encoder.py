@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory import EpicMemory, Item, Preference
+from epic_memory import EpicMemory, Item, Preference, Settings
 from epic_memory.encoders.base import embed
 from epic_memory.errors import EncoderError, InvalidInputError, MissingExtraError
 from epic_memory.types import Candidate, Decision, Stance, Verdict
@@ -325,7 +325,7 @@ class TestFailures:
         encoder = HashEncoder()
         broken = [True]
         model = Named(lambda *pair: float("nan") if broken[0] else shared(*pair))
-        memory = EpicMemory([WINE], encoder=encoder, verifier=verifier(model), tau=-1.0)
+        memory = EpicMemory([WINE], encoder=encoder, settings=Settings(verifier=verifier(model), tau=-1.0))
         report = memory.add(["I love red wine from the valley.", "Steam engines."])
         assert report.undecided == 2 and not report.discarded
         assert all("named failed" in reason for reason in report.failures.values())
@@ -405,7 +405,7 @@ class TestNames:
 
     def test_a_memory_asks_about_a_pair_once(self) -> None:
         model = Named(shared)
-        memory = EpicMemory([WINE], encoder=HashEncoder(), verifier=verifier(model), tau=-1.0)
+        memory = EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=verifier(model), tau=-1.0))
         memory.add(["Steam engines.", "I love red wine."])
         memory.preferences.add(CASINOS)
         memory.add(["Steam engines."])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory import EpicMemory, Preference
+from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import Encoder, StaticEncoder, default_encoder
 from epic_memory.encoders.base import embed
 from epic_memory.errors import InvalidInputError
@@ -537,7 +537,7 @@ def test_any_text_has_a_confidence(text: str) -> None:
 
 
 def test_a_memory_keeps_what_it_keeps(encoder: StaticEncoder) -> None:
-    with EpicMemory(PREFERENCES[:1], encoder=encoder, verifier=EmbeddedVerifier(encoder)) as memory:
+    with EpicMemory(PREFERENCES[:1], encoder=encoder, settings=Settings(verifier=EmbeddedVerifier(encoder))) as memory:
         memory.add(list(TEXTS))
         entries = memory.file.entries(item.id for item in memory.items())
         kept = {item.text for item in memory.items() if item.id in entries}

@@ -10,7 +10,7 @@ import pytest
 
 from epic_learn import forms
 from epic_learn.forms import FilledForm, Form, afill, fill
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import OpenAICompatibleLM
 from helpers import both
@@ -30,7 +30,9 @@ NOTES = (
 
 @pytest.fixture(scope="module")
 def memory() -> EpicMemory:
-    made = EpicMemory(["I follow a strict vegan diet.", "I avoid loud bars."], coarse=False, fine=False)
+    made = EpicMemory(
+        ["I follow a strict vegan diet.", "I avoid loud bars."], settings=Settings(coarse=False, fine=False)
+    )
     made.add(NOTES)
     for fact in FACTS:
         made.facts.add(fact)
@@ -80,7 +82,7 @@ def test_what_is_not_known_stays_empty(memory: EpicMemory, question: str, type: 
 
 
 def test_a_choice_comes_from_a_preference_and_is_not_denied() -> None:
-    with EpicMemory(["I follow a strict vegan diet."], coarse=False, fine=False) as memory:
+    with EpicMemory(["I follow a strict vegan diet."], settings=Settings(coarse=False, fine=False)) as memory:
         (filled,) = fill(memory, asked("What is my diet?", "choice", "vegan", "vegetarian"))
         assert (filled.value, filled.source) == ("vegan", memory.preferences[0])
         memory.facts.add("I am not a member of the library.")
@@ -89,7 +91,7 @@ def test_a_choice_comes_from_a_preference_and_is_not_denied() -> None:
 
 
 def test_two_answers_are_undecided() -> None:
-    with EpicMemory(coarse=False, fine=False) as memory:
+    with EpicMemory(settings=Settings(coarse=False, fine=False)) as memory:
         memory.add(["The tax office said: the return is due on 3 May 2027.", "The return is due on 9 May 2027."])
         (filled,) = fill(memory, asked("When is the return due?", "date"))
         assert (filled.state, filled.value) == ("undecided", None)
@@ -169,6 +171,6 @@ def test_a_form_is_read_from_a_file_and_checked(tmp_path: Path, memory: EpicMemo
     ],
 )
 def test_a_code_is_taken_whole_or_not_at_all(said: str, code: str | None) -> None:
-    with EpicMemory(["I like tea."], coarse=False, fine=False) as memory:
+    with EpicMemory(["I like tea."], settings=Settings(coarse=False, fine=False)) as memory:
         memory.facts.add(f"The code of my licence is {said}.")
         assert fill(memory, asked("What is the code of my licence?"))["field"].value == code

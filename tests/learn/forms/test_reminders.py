@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from epic_learn.forms import due
 from epic_learn.forms.dates import days_in
 from epic_learn.forms.reminders import due_among
-from epic_memory import EpicMemory, Item
+from epic_memory import EpicMemory, Item, Settings
 from epic_memory.errors import InvalidInputError
 
 TODAY = date(2026, 12, 1)
@@ -40,7 +40,7 @@ def test_what_comes_up() -> None:
 
 def test_a_memory_reminds() -> None:
     now = datetime.now(timezone.utc)
-    with EpicMemory(coarse=False, fine=False) as memory:
+    with EpicMemory(settings=Settings(coarse=False, fine=False)) as memory:
         memory.facts.add(f"The exam is on {now + timedelta(days=9):%Y-%m-%d}.")
         memory.add([Item(text="A voucher for the zoo.", expires_at=now + timedelta(days=3))])
         assert [each.item.text for each in due(memory)] == ["A voucher for the zoo.", memory.facts[0].text]
