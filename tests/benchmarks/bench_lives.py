@@ -290,7 +290,7 @@ def opened_later(one: Life, encoder: Encoder) -> Way:
     with EpicMemory.open(path, one.preferences, encoder=encoder) as without:
         without.add(one.items)
     model = ReplayedModel(one)
-    memory = EpicMemory.open(path, encoder=encoder, llm=model, on_demand="60 s")
+    memory = EpicMemory.open(path, encoder=encoder, llm=model, settings=Settings(on_demand="60 s"))
     return Way(lambda question: ids(memory.search(question, K)), memory, model, folder=folder)
 
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from common import parse, parser, read_jsonl
 from epic_apps.cli.sources import Sources
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import StaticEncoder
 from epic_memory.pipeline.coarse_filter import coarse_filter
 from epic_memory.retention.policies import ByValue, Held, Positions, RetentionPolicy, choose
@@ -255,7 +255,7 @@ class ThroughTheFile:
             items = self._items(texts, number)
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "whole.epic"
-                with EpicMemory.open(path, texts, verifier=self.streams.verifier) as memory:
+                with EpicMemory.open(path, texts, settings=Settings(verifier=self.streams.verifier)) as memory:
                     memory.add(items)
                     before = _pairs(memory)
                 budget = path.stat().st_size // 10
@@ -300,7 +300,7 @@ class ThroughTheFile:
         before: set[tuple[str, str]],
         made: Survived,
     ) -> None:
-        with EpicMemory.open(path, texts, verifier=self.streams.verifier, **options) as memory:
+        with EpicMemory.open(path, texts, settings=Settings(verifier=self.streams.verifier), **options) as memory:
             for start in range(0, len(items), self.options.batch):
                 started = time.perf_counter()
                 made.evicted += memory.add(items[start : start + self.options.batch]).evicted

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("langchain")
 pytest.importorskip("llama_index.core")
 
@@ -42,7 +44,9 @@ def mind() -> Mind:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A memory that holds texts which nobody has judged, and a preference that a model has read."""
-    with EpicMemory.open(tmp_path / "me.epic", [SEA], llm=Own(Mind()), on_demand="off", tau=1.0) as memory:
+    with EpicMemory.open(
+        tmp_path / "me.epic", [SEA], llm=Own(Mind()), settings=Settings(on_demand="off", tau=1.0)
+    ) as memory:
         memory.add(TEXTS)
     return tmp_path / "me.epic"
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from epic_memory import Settings
+
 pytest.importorskip("langchain", reason="needs the extra agents")
 pytest.importorskip("graph_retriever", reason="needs the extra graph-retriever")
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
@@ -318,7 +320,9 @@ def test_a_middleware_for_many_users_keeps_its_function() -> None:
 
 
 def test_a_memory_opened_with_options_is_not_opened_without_them(path: Path) -> None:
-    with li.EpicRetriever.from_defaults(path=path, preferences=[VEGAN], namespace="bob", texts=TEXTS) as retriever:
+    with li.EpicRetriever.from_defaults(
+        path=path, preferences=[VEGAN], settings=Settings(namespace="bob"), texts=TEXTS
+    ) as retriever:
         with pytest.raises(pickle.PicklingError, match="name of a file"):
             pickle.dumps(retriever)
         assert asked(copy.deepcopy(retriever)) == asked(retriever)

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory import Decision, EpicMemory, Item, Preference, Stance, Verdict
+from epic_memory import Decision, EpicMemory, Item, Preference, Settings, Stance, Verdict
 from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError
 from epic_memory.retention import ByValue, Held, Positions
 from epic_memory.retention.budget import Budget, checked_budget
@@ -176,7 +176,7 @@ def stream(total: int, octets: int | tuple[int, ...], **options: Any) -> Iterato
 
 def opened(path: Path, budget: int | str | None = None, **options: Any) -> EpicMemory:
     given: dict[str, Any] = {"encoder": HashEncoder(64), "verifier": Quoting(), "tau": 0.05, **options}
-    return EpicMemory.open(path, budget=budget, **given)
+    return EpicMemory.open(path, settings=Settings(budget=budget), **given)
 
 
 def exported(memory: EpicMemory, folder: Path) -> list[dict[str, Any]]:
@@ -386,7 +386,9 @@ def test_many_waiting_items_and_a_preference_that_goes_never_exceed_it(path: Pat
 
 
 def test_a_memory_in_ram_is_held_to_its_budget_too() -> None:
-    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(64), verifier=Quoting(), tau=0.05, budget=BUDGET)
+    memory = EpicMemory(
+        [WINE, TRAIN], encoder=HashEncoder(64), settings=Settings(verifier=Quoting(), tau=0.05, budget=BUDGET)
+    )
     assert memory.add(stream(4 * BUDGET, 700)).evicted
     assert memory.stats().bytes["total"] <= BUDGET
 
@@ -646,7 +648,10 @@ def test_a_memory_with_shortened_items_can_be_moved(path: Path, tmp_path: Path, 
         memory.file.export(tmp_path / "export.jsonl", overwrite=True)
         before = held_of(memory, tmp_path)
     with EpicMemory.import_(
-        tmp_path / "export.jsonl", tmp_path / "other.epic", encoder=HashEncoder(64), verifier=Quoting(), tau=0.05
+        tmp_path / "export.jsonl",
+        tmp_path / "other.epic",
+        encoder=HashEncoder(64),
+        settings=Settings(verifier=Quoting(), tau=0.05),
     ) as other:
         after = held_of(other, tmp_path)
         assert {key: line["text"] for key, line in after.items()} == {k: line["text"] for k, line in before.items()}
@@ -710,7 +715,7 @@ def test_a_policy_that_leaves_out_an_entry_is_an_error_and_the_file_stays_good(p
 @pytest.mark.parametrize("policy", ["by-value", ByValue, object()], ids=["text", "class", "object"])
 def test_what_is_no_policy_is_an_error(policy: Any) -> None:
     with pytest.raises(InvalidInputError, match="retention"):
-        EpicMemory([WINE], encoder=HashEncoder(64), retention=policy)
+        EpicMemory([WINE], encoder=HashEncoder(64), settings=Settings(retention=policy))
 
 
 # Judged again before they go.

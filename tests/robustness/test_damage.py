@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from epic_memory import EpicMemory, Filter, Item
+from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings
 from epic_memory.collection import Collection, Key, Record
 from epic_memory.errors import DamagedError, EpicError, LMUnavailableError, StoreError
 from epic_memory.storage.memory_schema import MEMORY, TABLES
@@ -48,10 +48,10 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "night train unsure",
     ]
     texts += [f"blue red sky over {n} hills and seas of {n}" for n in range(3)]
-    with EpicMemory.open(path, [WINE, TRAIN], verifier=verifier_of(lm), **options) as memory:
+    with EpicMemory.open(path, [WINE, TRAIN], settings=Settings(verifier=verifier_of(lm)), **options) as memory:
         memory.add([Item(id=f"item {n}", text=text, metadata={"n": n % 3, "tag": "é"}) for n, text in enumerate(texts)])
         memory.add([Item(id="anew", text=f"{_LONG} for the second time"), "green meadows", "red wine nowine again"])
-        shown = memory.search(QUERY, chooser=reranker_of(memory))
+        shown = memory.search(QUERY, options=SearchOptions(chooser=reranker_of(memory)))
         learn(memory, shown, {shown[0].item.id: "used"})
         _, refused = memory.proposals.propose([("user", "I'm allergic to peanuts. I hate fog.")])
         memory.proposals.reject(refused)
@@ -61,7 +61,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
             counts
         )
         assert memory.file.not_kept()
-    with EpicMemory.open(path, [TRAIN], namespace="other", verifier=KeepAll(), encoder=HashEncoder(DIMENSION)) as other:
+    with EpicMemory.open(
+        path, [TRAIN], settings=Settings(namespace="other", verifier=KeepAll()), encoder=HashEncoder(DIMENSION)
+    ) as other:
         other.add([Item(id="theirs", text="night train")])
     with collection(path) as made:
         keys = (Key(text="red wine", stance=Stance.SUPPORTS), Key(text="night train"))

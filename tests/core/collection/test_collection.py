@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory import EpicMemory, Filter
+from epic_memory import EpicMemory, Filter, Settings
 from epic_memory.collection import Collection, Key, Matches, Record, holds_memory
 from epic_memory.errors import (
     AlreadyThereError,
@@ -766,7 +766,7 @@ def test_a_memory_and_collections_share_a_file_and_see_nothing_of_each_other(pat
     with filled(path) as made, Collection(encoder(), path, namespace="other") as other:
         right = everything(made)
         assert len(other) == 0 and other.records() == [] and other.search("red wine") == []
-        with EpicMemory.open(path, ["red wine"], encoder=encoder(), tau=0.0) as memory:
+        with EpicMemory.open(path, ["red wine"], encoder=encoder(), settings=Settings(tau=0.0)) as memory:
             memory.add(["red wine", "night train"])
             other.add([record(1, "blue sky")])
             assert everything(made) == right and memory.file.namespaces == ["default"]
@@ -777,11 +777,11 @@ def test_a_memory_and_collections_share_a_file_and_see_nothing_of_each_other(pat
         assert [hit.item.text for hit in memory.search("red wine", k=1)] == ["red wine"]
         assert ids(other.search("blue sky", 3)) == ["r1"]
     with pytest.raises(StoreError, match="cannot be embedded anew"):
-        EpicMemory.open(path, encoder=HashEncoder(64), reencode=True)
+        EpicMemory.open(path, encoder=HashEncoder(64), settings=Settings(reencode=True))
 
 
 def test_a_memory_keeps_its_encoder_and_its_budget(path: Path) -> None:
-    with EpicMemory.open(path, ["red wine"], encoder=encoder(), budget="60 KB"):
+    with EpicMemory.open(path, ["red wine"], encoder=encoder(), settings=Settings(budget="60 KB")):
         pass
     assert holds_memory(path)
     with pytest.raises(EncoderMismatchError), Collection(HashEncoder(64), path) as made:

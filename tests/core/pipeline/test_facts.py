@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from epic_memory import EpicMemory, Filter, Item
+from epic_memory import EpicMemory, Filter, Item, Settings
 from epic_memory.errors import BudgetError, DamagedError, InvalidInputError, LMError, UnknownItemError
 from epic_memory.lm import Completion
 from epic_memory.pipeline.facts import LONGEST_FACT, MOST_FACTS
@@ -35,7 +35,7 @@ def later(**ahead: float) -> datetime:
 
 def test_a_fact_is_held_although_no_preference_is_near_it(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
-    with EpicMemory.open(path, PREFERENCES, reserve=0) as memory:
+    with EpicMemory.open(path, PREFERENCES, settings=Settings(reserve=0)) as memory:
         report = memory.facts.add("I work night shifts.", type="Attribute", subclass="occupation")
         assert report.facts == 1 and report.kept == 0 and [edit.kind for edit in report.edits] == ["insert"]
         assert memory.stats().counts["facts"] == 1
@@ -202,7 +202,7 @@ def test_forgetting_a_fact_forgets_its_history(tmp_path: Path) -> None:
 
 
 def test_facts_are_not_evicted(tmp_path: Path) -> None:
-    with EpicMemory.open(tmp_path / "me.epic", PREFERENCES, budget="100 kB") as memory:
+    with EpicMemory.open(tmp_path / "me.epic", PREFERENCES, settings=Settings(budget="100 kB")) as memory:
         memory.facts.add(CODE)
         memory.add(
             f"Hotel {number} has a quiet garden, a library and no casino at all. {'x' * 200}" for number in range(400)
@@ -257,7 +257,10 @@ def test_an_export_takes_facts_and_their_ends_along(tmp_path: Path) -> None:
 
 def test_what_has_expired_is_not_found_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, words = tmp_path / "me.epic", "A quiet hotel in Ghent without a casino."
-    with EpicMemory.open(path, PREFERENCES) as memory, EpicMemory.open(path, read_only=True) as reader:
+    with (
+        EpicMemory.open(path, PREFERENCES) as memory,
+        EpicMemory.open(path, settings=Settings(read_only=True)) as reader,
+    ):
         memory.add([Item(text=words, id="offer", expires_at=later(hours=1))])
         memory.facts.add("My parking permit is B-12.", expires_at=later(hours=1).isoformat())
         assert memory.search("quiet hotel in Ghent") and reader.search("parking permit")
@@ -283,7 +286,7 @@ def test_a_waiting_item_keeps_its_end() -> None:
             yield
 
     end = later(days=1)
-    memory = EpicMemory(PREFERENCES, verifier=Failing())
+    memory = EpicMemory(PREFERENCES, settings=Settings(verifier=Failing()))
     memory.add([Item(text="A hotel with a casino.", expires_at=end)])
     (waiting,) = memory.items(waiting=True)
     assert waiting.expires_at == end
@@ -322,7 +325,7 @@ CAR, GONE = "We drive a grey estate.", "I get about on foot."
 )
 def test_a_model_says_what_the_words_do_not(answer: str, kind: str, left: list[str]) -> None:
     lm = Answering(answer)
-    memory = EpicMemory([], expander=lm)
+    memory = EpicMemory([], settings=Settings(expander=lm))
     memory.facts.add(CAR)
     assert lm.asked == []  # nothing is held that it could change
     (edit,) = memory.facts.add(GONE).edits
@@ -332,7 +335,7 @@ def test_a_model_says_what_the_words_do_not(answer: str, kind: str, left: list[s
 
 @pytest.mark.parametrize("answer", ["Perhaps.", LMError("no model")])
 def test_a_model_that_does_not_answer_loses_nothing(answer: str | Exception) -> None:
-    memory = EpicMemory([], expander=Answering(answer))
+    memory = EpicMemory([], settings=Settings(expander=Answering(answer)))
     memory.facts.add(CAR)
     report = memory.facts.add(GONE)
     assert texts(memory) == [CAR, GONE] and any("scripted" in warning for warning in report.warnings)
@@ -340,7 +343,7 @@ def test_a_model_that_does_not_answer_loses_nothing(answer: str | Exception) -> 
 
 def test_a_model_is_not_asked_where_the_words_tell() -> None:
     lm = Answering("{}")
-    memory = EpicMemory([], expander=lm)
+    memory = EpicMemory([], settings=Settings(expander=lm))
     memory.facts.add(CODE)
     memory.facts.add(NEW_CODE)
     assert texts(memory) == [NEW_CODE] and lm.asked == []
@@ -353,7 +356,7 @@ WITH_QUESTIONS = json.dumps({"decision": "new", "number": 0, "questions": [ASKED
 def test_a_fact_is_found_by_the_questions_that_a_model_says_it_answers(tmp_path: Path) -> None:
     path, export = tmp_path / "me.epic", tmp_path / "me.jsonl"
     lm = Answering(WITH_QUESTIONS)
-    with EpicMemory.open(path, [], reserve=0, expander=lm) as memory:
+    with EpicMemory.open(path, [], settings=Settings(reserve=0, expander=lm)) as memory:
         memory.facts.add(CAR)
         assert not memory.search(ASKED)
         memory.facts.add(PIN)
@@ -364,9 +367,9 @@ def test_a_fact_is_found_by_the_questions_that_a_model_says_it_answers(tmp_path:
         # It is the same fact, which is not asked about again.
         assert [edit.kind for edit in memory.facts.add(PIN).edits] == ["duplicate"] and len(lm.asked) == 1
         memory.file.export(export)
-    with EpicMemory.import_(export, tmp_path / "copy.epic", reserve=0) as memory:
+    with EpicMemory.import_(export, tmp_path / "copy.epic", settings=Settings(reserve=0)) as memory:
         assert [each.score for each in memory.search(ASKED)] == [hit.score]
-    with EpicMemory.open(path, reserve=0) as memory:
+    with EpicMemory.open(path, settings=Settings(reserve=0)) as memory:
         assert [each.score for each in memory.search(ASKED)] == [hit.score]
         memory.facts.add("My fuel card PIN is now 7750.")
         memory.facts.undo(memory.facts.edits()[0])
@@ -390,7 +393,7 @@ KEPT = {"some": [ASKED], "no list": [ASKED], "many": MANY[:3]}
 @pytest.mark.parametrize("listed", LISTED)
 def test_questions_that_are_none_are_left_out(listed: str) -> None:
     lm = Answering(json.dumps({"decision": "new", "number": 0, "questions": LISTED[listed]}))
-    memory = EpicMemory([], expander=lm)
+    memory = EpicMemory([], settings=Settings(expander=lm))
     memory.facts.add(CAR)
     report = memory.facts.add(PIN)
     assert memory.facts[1].metadata.get(QUESTIONS) == KEPT.get(listed)
@@ -401,7 +404,7 @@ def test_questions_that_are_none_are_left_out(listed: str) -> None:
 
 
 def test_history_goes_before_anything_that_is_kept(tmp_path: Path) -> None:
-    with EpicMemory.open(tmp_path / "me.epic", PREFERENCES, budget=60_000) as memory:
+    with EpicMemory.open(tmp_path / "me.epic", PREFERENCES, settings=Settings(budget=60_000)) as memory:
         memory.add(f"A hotel {number} with casino in town number {number}" for number in range(60))
         kept, letters = len(memory), random.Random(0)
         dropped = 0
@@ -437,7 +440,7 @@ def test_a_fact_that_came_back_is_undone_in_order() -> None:
 @pytest.mark.parametrize("reserve", [0, "1 MB"])
 @pytest.mark.parametrize("fact", ["A hotel with a casino.", "My bike is red."])
 def test_undoing_makes_a_fact_the_item_again_that_it_was(fact: str, reserve: int | str) -> None:
-    memory = EpicMemory(PREFERENCES, reserve=reserve)
+    memory = EpicMemory(PREFERENCES, settings=Settings(reserve=reserve))
     memory.add([Item(id="x", text="A hotel with a casino.", metadata={"page": 1})])
     before, entries = memory.items(), memory.explain("x").entries
     memory.facts.add(Item(id="x", text=fact))
@@ -459,7 +462,7 @@ def test_an_item_of_the_light_tier_is_one_again() -> None:
 
 @pytest.mark.parametrize("reserve", [0, "1 MB"])
 def test_a_fact_stays_one_though_its_text_comes_as_an_item(reserve: int | str) -> None:
-    memory = EpicMemory(PREFERENCES, reserve=reserve)
+    memory = EpicMemory(PREFERENCES, settings=Settings(reserve=reserve))
     memory.facts.add(CODE)
     assert memory.add([CODE]).duplicates == 1 and texts(memory) == [CODE]
 
@@ -573,4 +576,4 @@ def test_a_vector_finds_facts_too() -> None:
     memory = EpicMemory(PREFERENCES)
     memory.facts.add(CODE)
     vector = memory.encoder.encode(["What is the door code?"])[0]
-    assert [hit.item.text for hit in memory.search_vector(vector).facts] == [CODE]
+    assert [hit.item.text for hit in memory.search(vector).facts] == [CODE]

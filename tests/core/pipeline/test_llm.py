@@ -442,7 +442,7 @@ def test_what_came_before_the_model_is_judged_by_a_question_and_preferences_are_
 def test_what_came_before_the_model_is_read_and_judged_within_the_budget(mind: Mind, path: Path, clock: Clock) -> None:
     built_without(path)
     options: dict[str, Any] = {"llm": Own(mind, concurrency=1), "tau": -1.0, "on_demand": 60.0}
-    with EpicMemory.open(path, model_budget=1, **options) as memory:
+    with EpicMemory.open(path, settings=Settings(model_budget=1), **options) as memory:
         report = memory.add(["Another stew of beans."])
         assert mind.asked == 1 and "1 preferences wait" in str(report)
         memory.search(QUESTION)
@@ -462,13 +462,15 @@ def test_a_server_that_fails_loses_nothing_that_came_before_it(mind: Mind, path:
     mind.fault, mind.well = FAULTS[fault], False
     with LMServer(lambda body: mind(body["messages"])) as server:
         llm = OllamaLM("tiny", host=server.url, timeout=0.1 if fault == "hangs" else 60.0)
-        with EpicMemory.open(path, llm=llm, tau=-1.0, on_demand=60.0) as memory:
+        with EpicMemory.open(path, llm=llm, settings=Settings(tau=-1.0, on_demand=60.0)) as memory:
             assert {hit.text for hit in memory.search(QUESTION)} >= set(BEAN_NOTES)
             assert {stances_of(memory, text) for text in BEAN_NOTES} == {(Stance.NEUTRAL,)}
             memory.retry()
             assert memory.preferences.unread == PREFERENCES
         mind.well = True
-        with EpicMemory.open(path, llm=OllamaLM("tiny", host=server.url), tau=-1.0, on_demand=60.0) as memory:
+        with EpicMemory.open(
+            path, llm=OllamaLM("tiny", host=server.url), settings=Settings(tau=-1.0, on_demand=60.0)
+        ) as memory:
             memory.search(QUESTION)
             assert {stances_of(memory, text) for text in BEAN_NOTES} == {(Stance.SUPPORTS,)}
             until(lambda: memory.preferences.unread == [])

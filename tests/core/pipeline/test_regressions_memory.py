@@ -329,7 +329,7 @@ def test_what_is_held_light_is_told_by_the_tau_of_the_file(path: Path) -> None:
 
 def test_items_that_are_known_are_returned_when_others_need_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespace, "_ITEMS_KEPT", 4)
-    with EpicMemory([WINE], encoder=HashEncoder(), verifier=KeepAll()) as memory:
+    with EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
         memory.add([f"red wine number {number}" for number in range(6)])
         space = memory._session.space()
         rows = sorted(space.rows_of)
