@@ -258,11 +258,19 @@ class Namespace:
             del self.preference_of[row], self.stance_of[row], self._crc_of[row]
 
     def _enter(self, found: EntryRows) -> None:
-        self.index.add(found.rows, found.vectors, [PENALTY[stance] for stance in found.stances])
+        penalties = np.zeros(len(found.rows), dtype=np.float32)
+        for stance, penalty in PENALTY.items():
+            penalties[[other is stance for other in found.stances]] = penalty
+        self.index.add(found.rows, found.vectors, penalties)
         self.item_of.update(zip(found.rows, found.items, strict=True))
         for row, item in zip(found.rows, found.items, strict=True):
-            self.rows_of.setdefault(item, []).append(row)
-            self._stances.pop(item, None)
+            if item in self.rows_of:
+                self.rows_of[item].append(row)
+            else:
+                self.rows_of[item] = [row]
+        if self._stances:
+            for item in found.items:
+                self._stances.pop(item, None)
         self.preference_of.update(zip(found.rows, found.preferences, strict=True))
         self.stance_of.update(zip(found.rows, found.stances, strict=True))
         self._crc_of.update(zip(found.rows, found.crcs, strict=True))
