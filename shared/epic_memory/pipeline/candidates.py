@@ -237,8 +237,11 @@ def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatAr
     if len(answers):
         lifts[0, answers] = np.float32(weights.answered) * np.maximum(cosines[questions], 0.0)
     exact: FloatArray = np.zeros(len(cosines), dtype=np.float32)
-    for rows, share in index.shares(query):
-        places = texts.places(rows)
+    shares = index.shares(query)
+    having = texts.places(np.concatenate([rows for rows, _ in shares])) if shares else np.empty(0, dtype=np.intp)
+    start = 0
+    for rows, share in shares:
+        places = having[start : (start := start + len(rows))]
         if len(answers):
             has = np.zeros(len(cosines), dtype=bool)
             has[places] = True

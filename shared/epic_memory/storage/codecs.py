@@ -58,10 +58,12 @@ def checksums(columns: Sequence[Sequence[Any]]) -> list[int]:
         elif kinds.isdisjoint((str, bytes)):
             forms.append(b"%a")
             parts.append(column)
+        elif kinds == {str}:
+            forms.append(b"s%b")
+            parts.append([value.encode() for value in column])
         else:
             forms.append(b"%b")
-            texts = kinds == {str}
-            parts.append([b"s" + value.encode() if texts else _tagged(value) for value in column])
+            parts.append([_tagged(value) for value in column])
     form = b"\x00".join(forms)
     return [zlib.crc32(form % row) for row in zip(*parts, strict=True)]
 

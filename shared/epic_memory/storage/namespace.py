@@ -276,12 +276,19 @@ class Namespace:
             self.neutral_by.pop(row, None)
 
     def _enter(self, found: EntryRows) -> None:
-        penalty = penalties()
-        self.index.add(found.rows, found.vectors, [penalty[stance] for stance in found.stances])
+        of_stances = np.zeros(len(found.rows), dtype=np.float32)
+        for stance, penalty in penalties().items():
+            of_stances[[other is stance for other in found.stances]] = penalty
+        self.index.add(found.rows, found.vectors, of_stances)
         self.item_of.update(zip(found.rows, found.items, strict=True))
         for row, item in zip(found.rows, found.items, strict=True):
-            self.rows_of.setdefault(item, []).append(row)
-            self._stances.pop(item, None)
+            if item in self.rows_of:
+                self.rows_of[item].append(row)
+            else:
+                self.rows_of[item] = [row]
+        if self._stances:
+            for item in found.items:
+                self._stances.pop(item, None)
         self.preference_of.update(zip(found.rows, found.preferences, strict=True))
         self.stance_of.update(zip(found.rows, found.stances, strict=True))
         decided = zip(found.rows, found.stances, found.verifiers, strict=True)

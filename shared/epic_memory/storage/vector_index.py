@@ -41,7 +41,10 @@ class EntryIndex:
         return int(self._index.ntotal)
 
     def add(
-        self, rows: Sequence[int] | NDArray[np.int64], vectors: FloatArray, penalties: Sequence[float] | None = None
+        self,
+        rows: Sequence[int] | NDArray[np.int64],
+        vectors: FloatArray,
+        penalties: Sequence[float] | FloatArray | None = None,
     ) -> None:
         """Add vectors `(n, d)` under `n` new row ids, with `n` penalties (default: none).
 
