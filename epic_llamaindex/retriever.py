@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,7 @@ from epic_memory.types import checked_k, checked_text
 from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_memory.verification import Verifier
 from epic_plugins.copies import Copied, checked_file, lasting
-from epic_plugins.wrong_arguments import explained
+from epic_plugins.wrong_arguments import check_known, explained
 
 dispatcher = get_dispatcher(__name__)
 
@@ -170,6 +171,7 @@ class EpicRetriever(Copied, BaseRetriever):
         objects: Sequence[IndexNode] | None = None,
         verbose: bool = False,
         settings: Settings | None = None,
+        **unknown: Any,
     ) -> Self:
         """Make or open a memory, offer it nodes, and return a retriever over it. `close()` closes it.
 
@@ -185,11 +187,15 @@ class EpicRetriever(Copied, BaseRetriever):
             similarity_top_k, filters, guidance, options, callback_manager, object_map, objects, verbose: As for
                 `EpicRetriever`.
             settings: Of the memory, as for `EpicMemory`.
+            **unknown: None is taken; the error says what is meant.
 
         Raises:
             InvalidInputError: if an argument is invalid.
+            TypeError: for an unknown argument.
             EpicError: as `EpicMemory.open` and `EpicMemory.add` raise it.
         """
+        known = [*inspect.signature(EpicRetriever.from_defaults).parameters][:-1]
+        check_known(f"{cls.__name__}.from_defaults", unknown, known)
         given = offered(documents, transformations, nodes, texts, docstore, index)
         items = [memory_item(one) if isinstance(one, BaseNode) else one for one in given]
         encoder = encoder_of(embed_model)

@@ -80,14 +80,14 @@ def made(mind: Mind, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReq
 
 
 def by_langchain(path: Path, llm: Any, **options: Any) -> list[str]:
-    retriever = LangChainRetriever(memory=str(path), llm=llm, **options)
+    retriever = LangChainRetriever(memory=str(path), llm=llm, **settled(**options))
     found = retriever.invoke(QUESTION)
     retriever.memory.close()
     return [document.metadata.get("epic_instruction", "") for document in found]
 
 
 def by_llamaindex(path: Path, llm: Any, **options: Any) -> list[str]:
-    with LlamaIndexRetriever.from_defaults(path=path, llm=llm, **options) as retriever:
+    with LlamaIndexRetriever.from_defaults(path=path, llm=llm, **settled(**options)) as retriever:
         return [node.metadata.get("epic_instruction", "") for node in retriever.retrieve(QUESTION)]
 
 
@@ -163,14 +163,14 @@ def test_a_postprocessor_keeps_to_its_budget(mind: Mind) -> None:
 
 
 def remembered_by_agent(memory: Any, llm: Any, **options: Any) -> Any:
-    middleware = EpicMemoryMiddleware(memory, llm=llm, propose="auto", **options)
+    middleware = EpicMemoryMiddleware(memory, llm=llm, propose="auto", **settled(**options))
     agent = create_agent(ScriptedChat(answers=["Rice."]), middleware=[middleware])
     agent.invoke({"messages": [("user", CHAT[0][1])]})
     return middleware.memory
 
 
 def remembered_by_chat(memory: Any, llm: Any, **options: Any) -> Any:
-    block = EpicMemoryBlock(memory=memory, llm=llm, propose="auto", **options)
+    block = EpicMemoryBlock(memory=memory, llm=llm, propose="auto", **settled(**options))
     asyncio.run(block.aput([ChatMessage(role="user", content=CHAT[0][1])], from_short_term_memory=True))
     return block.memory
 

@@ -546,10 +546,10 @@ def test_from_defaults_refuses_what_cannot_be_and_leaves_nothing_open(
     assert len(opened) == (what == "similarity_top_k must be")
 
 
-@pytest.mark.parametrize("name", ["prefrences", "sync", "must_exist"])
+@pytest.mark.parametrize("name", ["prefrences", "sync", "tau"])
 def test_an_argument_that_from_defaults_does_not_know_is_an_error_that_names_it(tmp_path: Path, name: str) -> None:
     with pytest.raises(TypeError, match=rf"^EpicRetriever\.from_defaults takes no {name}=\."):
-        EpicRetriever.from_defaults(preferences=PREFERENCES, path=tmp_path / "me.epic", **settled(**{name: True}))  # type: ignore[arg-type]
+        EpicRetriever.from_defaults(preferences=PREFERENCES, path=tmp_path / "me.epic", **{name: True})  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -63,7 +63,9 @@ class Counting(EpicMemory):
 def memory_of(*preferences: str, items: Sequence[Item] = ITEMS, **options: Any) -> Counting:
     memory = Counting(
         preferences,
-        **{"encoder": HashEncoder(), "verifier": KeepAll({"strip": Stance.CONFLICTS}), "tau": 0.05, **options},
+        **settled(
+            **{"encoder": HashEncoder(), "verifier": KeepAll({"strip": Stance.CONFLICTS}), "tau": 0.05, **options}
+        ),
     )
     if items and preferences:
         memory.add(items)
