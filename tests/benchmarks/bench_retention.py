@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from common import parse, parser, read_jsonl
+from common import parse, parser, read_jsonl, settled
 from epic_apps.cli.sources import Sources
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import StaticEncoder
@@ -300,7 +300,7 @@ class ThroughTheFile:
         before: set[tuple[str, str]],
         made: Survived,
     ) -> None:
-        with EpicMemory.open(path, texts, settings=Settings(verifier=self.streams.verifier), **options) as memory:
+        with EpicMemory.open(path, texts, **settled(verifier=self.streams.verifier, **options)) as memory:
             for start in range(0, len(items), self.options.batch):
                 started = time.perf_counter()
                 made.evicted += memory.add(items[start : start + self.options.batch]).evicted

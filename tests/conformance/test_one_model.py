@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from epic_memory import Settings
+from helpers import settled
 
 pytest.importorskip("langchain")
 pytest.importorskip("llama_index.core")
@@ -44,9 +45,8 @@ def mind() -> Mind:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A memory that holds texts which nobody has judged, and a preference that a model has read."""
-    with EpicMemory.open(
-        tmp_path / "me.epic", [SEA], llm=Own(Mind()), settings=Settings(on_demand="off", tau=1.0)
-    ) as memory:
+    settings = Settings(on_demand="off", tau=1.0)
+    with EpicMemory.open(tmp_path / "me.epic", [SEA], llm=Own(Mind()), settings=settings) as memory:
         memory.add(TEXTS)
     return tmp_path / "me.epic"
 
@@ -92,7 +92,7 @@ def by_llamaindex(path: Path, llm: Any, **options: Any) -> list[str]:
 
 
 def by_core(path: Path, llm: Any, **options: Any) -> list[str]:
-    with EpicMemory.open(path, llm=llm, **options) as memory:
+    with EpicMemory.open(path, llm=llm, **settled(**options)) as memory:
         return [hit.instructions[0] if hit.instructions else "" for hit in memory.search(QUESTION)]
 
 

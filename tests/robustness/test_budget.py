@@ -26,7 +26,7 @@ from epic_memory.retention.budget import Budget, checked_budget
 from epic_memory.storage.sqlite import database
 from epic_memory.text.chunking import sentences
 from epic_memory.types import Alignment, Candidate
-from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll
+from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, settled
 
 WINE, TRAIN, GARDEN = "red wine", "night train", "green garden"
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -176,7 +176,7 @@ def stream(total: int, octets: int | tuple[int, ...], **options: Any) -> Iterato
 
 def opened(path: Path, budget: int | str | None = None, **options: Any) -> EpicMemory:
     given: dict[str, Any] = {"encoder": HashEncoder(64), "verifier": Quoting(), "tau": 0.05, **options}
-    return EpicMemory.open(path, settings=Settings(budget=budget), **given)
+    return EpicMemory.open(path, **settled(budget=budget, **given))
 
 
 def exported(memory: EpicMemory, folder: Path) -> list[dict[str, Any]]:

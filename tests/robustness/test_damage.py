@@ -20,7 +20,7 @@ from epic_memory.storage.memory_schema import MEMORY, TABLES
 from epic_memory.storage.sqlite.connection import Table
 from epic_memory.types import Stance
 from epic_rerank import learn, reranker_of
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, searching, settled
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
 
 DIMENSION = 64
@@ -48,7 +48,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "night train unsure",
     ]
     texts += [f"blue red sky over {n} hills and seas of {n}" for n in range(3)]
-    with EpicMemory.open(path, [WINE, TRAIN], settings=Settings(verifier=verifier_of(lm)), **options) as memory:
+    with EpicMemory.open(path, [WINE, TRAIN], **settled(verifier=verifier_of(lm), **options)) as memory:
         memory.add([Item(id=f"item {n}", text=text, metadata={"n": n % 3, "tag": "é"}) for n, text in enumerate(texts)])
         memory.add([Item(id="anew", text=f"{_LONG} for the second time"), "green meadows", "red wine nowine again"])
         shown = memory.search(QUERY, options=SearchOptions(chooser=reranker_of(memory)))
@@ -85,7 +85,7 @@ def copy(sound: Path, tmp_path: Path) -> Path:
 
 
 def opened(path: Path, **options: Any) -> EpicMemory:
-    return EpicMemory.open(path, **{"encoder": HashEncoder(DIMENSION), "verifier": KeepAll(), **options})
+    return EpicMemory.open(path, **settled(**{"encoder": HashEncoder(DIMENSION), "verifier": KeepAll(), **options}))
 
 
 def hits(memory: EpicMemory, query: str, **options: Any) -> list[Any]:
@@ -98,7 +98,7 @@ def hits(memory: EpicMemory, query: str, **options: Any) -> list[Any]:
             hit.tier,
             [(e, e.added) for e in hit.entries],
         )
-        for hit in memory.search(query, k=50, **options)
+        for hit in memory.search(query, k=50, **searching(**options))
     ]
 
 

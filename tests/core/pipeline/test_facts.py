@@ -19,7 +19,7 @@ from epic_memory.errors import BudgetError, DamagedError, InvalidInputError, LME
 from epic_memory.lm import Completion
 from epic_memory.pipeline.facts import LONGEST_FACT, MOST_FACTS
 from epic_memory.types.items import QUESTIONS
-from helpers import HashEncoder
+from helpers import HashEncoder, searching
 
 PREFERENCES = ["I avoid hotels with casinos."]
 CODE, NEW_CODE = "The door code is 4471.", "The door code is now 9902."
@@ -566,10 +566,10 @@ def test_a_fact_is_found_however_the_rest_is_searched(options: dict[str, Any]) -
     memory.facts.add(Item(text=CODE, metadata={"room": 1}))
     memory.facts.add("I work night shifts.")
     query = "What is the door code?"
-    assert [hit.item.text for hit in memory.search(query, **options).facts] == [CODE]
-    assert f"What is known of the user:\n- {CODE}" in memory.context(query, **options)
-    assert not memory.search("How do volcanoes form?", **options).facts
-    assert not memory.search(query, filter=Filter.eq("room", 2), **options).facts
+    assert [hit.item.text for hit in memory.search(query, **searching(**options)).facts] == [CODE]
+    assert f"What is known of the user:\n- {CODE}" in memory.context(query, **searching(**options))
+    assert not memory.search("How do volcanoes form?", **searching(**options)).facts
+    assert not memory.search(query, filter=Filter.eq("room", 2), **searching(**options)).facts
 
 
 def test_a_vector_finds_facts_too() -> None:

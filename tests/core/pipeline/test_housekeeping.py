@@ -31,7 +31,7 @@ from epic_memory.errors import (
 )
 from epic_memory.storage.tables.items import version_of
 from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
-from helpers import Clock, HashEncoder, KeepAll, method
+from helpers import Clock, HashEncoder, KeepAll, method, searching, settled
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
 
@@ -69,8 +69,8 @@ class Model(KeepAll):
 def memory(path: Path | None = None, preferences: Any = (WINE, SEA), **options: Any) -> EpicMemory:
     options = {"encoder": HashEncoder(), "verifier": Model(), **options}
     if path is None:
-        return EpicMemory(preferences, **options)
-    return EpicMemory.open(path, preferences, **options)
+        return EpicMemory(preferences, **settled(**options))
+    return EpicMemory.open(path, preferences, **settled(**options))
 
 
 def opened(path: Path, **options: Any) -> EpicMemory:
@@ -388,7 +388,7 @@ def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path) -> No
         first.add(OTHERS[:5])
         before = contents(first, tmp_path)
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": Model(), "namespace": "second"}
-    with EpicMemory.import_(tmp_path / "export.jsonl", path, **options) as second:
+    with EpicMemory.import_(tmp_path / "export.jsonl", path, **settled(**options)) as second:
         assert len(second.preferences) == 3 and second.namespace == "second"
     with opened(path) as first:
         assert contents(first, tmp_path) == before
@@ -421,7 +421,9 @@ def refused(export: Path, **options: Any) -> str:
     """Why an export is not imported; no file is left."""
     path = export.parent / "made.epic"
     with pytest.raises(EpicError) as error:
-        EpicMemory.import_(export, path, **{"encoder": HashEncoder(), "verifier": Model(), **options}).close()
+        EpicMemory.import_(
+            export, path, **settled(**{"encoder": HashEncoder(), "verifier": Model(), **options})
+        ).close()
     assert not path.exists() and files(export.parent) == ([export.name] if export.exists() else [])
     return str(error.value)
 
@@ -855,7 +857,7 @@ def ending(path: Path | None, clock: Clock, **options: Any) -> EpicMemory:
 
 def ids(held: EpicMemory, query: str = WINE, **options: Any) -> set[str]:
     """The ids of what is kept for a preference; the light tier has the rest."""
-    return {hit.item.id for hit in held.search(query, k=20, **options) if hit.entries}
+    return {hit.item.id for hit in held.search(query, k=20, **searching(**options)) if hit.entries}
 
 
 def test_a_preference_counts_until_its_time_is_over(clock: Clock) -> None:
