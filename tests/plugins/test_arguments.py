@@ -42,7 +42,7 @@ MEMORY = EpicMemory(["I avoid casinos."])
         ("li", "EpicRetriever", {"memory": MEMORY, "k": 3}, "takes no k=. Give similarity_top_k=."),
         (
             *("li", "EpicRetriever", {"memory": MEMORY, "similarity_cutoff": 0.3}),
-            "takes no similarity_cutoff=. Give min_score=.",
+            "takes no similarity_cutoff=. Give options=SearchOptions(min_score=...).",
         ),
         ("li", "EpicGraphRetriever", {"graph": MEMORY, "top_k": 3}, "takes no top_k=. Give similarity_top_k=."),
         ("li", "SteeredRetriever", {"index": 1}, "takes no index=. .*index.as_retriever()"),

@@ -19,6 +19,7 @@ import epic_langchain as lc
 import epic_llamaindex as li
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
+from helpers import searching
 
 CASINO = "I avoid hotels with casinos."
 TEXTS = ["A vegan stew with lentils for dinner.", "The hotel has a casino downstairs.", "James Watt built engines."]
@@ -41,12 +42,14 @@ def store() -> InMemoryVectorStore:
 
 
 MAKERS: dict[str, Callable[..., Any]] = {
-    "lc retriever": lambda **options: lc.EpicRetriever(memory=opened(), **options),
-    "lc graph retriever": lambda **options: lc.EpicGraphRetriever(graph=opened(), **options),
+    "lc retriever": lambda **options: lc.EpicRetriever(memory=opened(), **searching(**options)),
+    "lc graph retriever": lambda **options: lc.EpicGraphRetriever(graph=opened(), **searching(**options)),
     "lc steered": lambda **options: lc.SteeredRetriever(vectorstore=store(), preferences=[CASINO], **options),
-    "li retriever": lambda **options: li.EpicRetriever(opened(), **options),
-    "li from defaults": lambda **options: li.EpicRetriever.from_defaults(preferences=[CASINO], texts=TEXTS, **options),
-    "li graph retriever": lambda **options: li.EpicGraphRetriever(opened(), **options),
+    "li retriever": lambda **options: li.EpicRetriever(opened(), **searching(**options)),
+    "li from defaults": lambda **options: li.EpicRetriever.from_defaults(
+        preferences=[CASINO], texts=TEXTS, **searching(**options)
+    ),
+    "li graph retriever": lambda **options: li.EpicGraphRetriever(opened(), **searching(**options)),
     "li steered": lambda **options: li.SteeredRetriever(index(), [CASINO], **options),
 }
 

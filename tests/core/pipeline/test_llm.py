@@ -421,7 +421,7 @@ def test_what_came_before_the_model_is_judged_by_a_question_and_preferences_are_
 ) -> None:
     built_without(path)
     mind.stance = None if discards else Stance.CONFLICTS
-    options: dict[str, Any] = {"llm": Own(mind), "tau": -1.0, "on_demand": 60.0}
+    options: dict[str, Any] = {"llm": Own(mind), "settings": Settings(tau=-1.0, on_demand=60.0)}
     with EpicMemory.open(path, **options) as memory:
         assert memory.preferences.unread == PREFERENCES == list(memory.opening_report.unread)
         assert mind.asked == 0
@@ -441,8 +441,8 @@ def test_what_came_before_the_model_is_judged_by_a_question_and_preferences_are_
 
 def test_what_came_before_the_model_is_read_and_judged_within_the_budget(mind: Mind, path: Path, clock: Clock) -> None:
     built_without(path)
-    options: dict[str, Any] = {"llm": Own(mind, concurrency=1), "tau": -1.0, "on_demand": 60.0}
-    with EpicMemory.open(path, settings=Settings(model_budget=1), **options) as memory:
+    settings = Settings(tau=-1.0, on_demand=60.0, model_budget=1)
+    with EpicMemory.open(path, llm=Own(mind, concurrency=1), settings=settings) as memory:
         report = memory.add(["Another stew of beans."])
         assert mind.asked == 1 and "1 preferences wait" in str(report)
         memory.search(QUESTION)
