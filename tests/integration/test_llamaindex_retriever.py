@@ -521,7 +521,6 @@ def test_from_defaults_asks_the_models_it_is_given(tmp_path: Path) -> None:
         ({"documents": ["text"]}, "Expected nodes"),
         ({"documents": [Document(text="a")], "stance_policy": "none"}, "stance_policy"),
         ({"docstore": SimpleDocumentStore()}, "holds no nodes"),
-        ({"verifier": KeepAll()}, "Give embed_model= and llm="),
         ({"similarity_top_k": 0}, "similarity_top_k must be"),
         ({"tau": 2.0}, "tau"),
     ],
