@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("epic_memory", "epic_learn", "epic_graph", "epic_rerank", "epic_plugins", "epic_apps", "epic_eval")
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 27_950,
-    "lines of all packages": 58_050,
+    "lines of epic_memory": 28_200,
+    "lines of all packages": 58_300,
     "lines of tests": 67_500,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
