@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -16,14 +17,18 @@ from epic_memory.groups.facts import MemoryFacts
 from epic_memory.groups.file import MemoryFile
 from epic_memory.groups.preferences import MemoryPreferences
 
-SHARED = Path(__file__).parents[1] / "shared"
 BESIDE = ("epic_learn", "epic_graph", "epic_rerank", "epic_plugins", "epic_apps", "epic_eval")
 SURFACES = (EpicMemory, MemoryPreferences, MemoryFacts, MemoryProposals, MemoryFile)
-# What a tree holds is found there alone, not in another checkout that is installed.
-ALONE = """
+ABSENT = """
 import sys
-from pathlib import Path
-sys.path[:] = [here for here in sys.path if here == {tree!r} or not (Path(here) / "epic_memory").is_dir()]
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        package = name.partition(".")[0]
+        if package in {removed!r}:
+            raise ModuleNotFoundError(f"No module named {{package!r}}", name=package)
+
+sys.meta_path.insert(0, Absent())
 """
 USE = """
 from epic_memory import EpicMemory, SearchOptions, Settings
@@ -74,28 +79,17 @@ def test_an_asynchronous_twin_takes_what_the_synchronous_method_does(surface: ty
         assert inspect.iscoroutinefunction(known[name]) or inspect.isasyncgenfunction(known[name])
 
 
-def tree_without(removed: tuple[str, ...], tmp_path: Path) -> str:
-    tree = tmp_path / "shared"
-    tree.mkdir()
-    for package in SHARED.iterdir():
-        if (package / "__init__.py").is_file() and package.name not in removed:
-            (tree / package.name).symlink_to(package, target_is_directory=True)
-    return str(tree)
-
-
 @pytest.mark.parametrize("removed", BESIDE)
 def test_the_core_does_without_a_package_beside_it(removed: str, tmp_path: Path) -> None:
-    tree = tree_without((removed,), tmp_path)
-    code = ALONE.format(tree=tree) + USE.format(path=str(tmp_path / "me.epic"), removed=removed)
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env={"PYTHONPATH": tree}, capture_output=True, text=True, check=False)
+    code = ABSENT.format(removed=(removed,)) + USE.format(path=str(tmp_path / "me.epic"), removed=removed)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
 def test_the_core_passes_its_tests_alone(tmp_path: Path) -> None:
-    tree, tests = tree_without(BESIDE, tmp_path), Path(__file__).parent
-    (Path(tree) / "sitecustomize.py").write_text(ALONE.format(tree=tree), encoding="utf-8")
+    tests = Path(__file__).parent
+    (tmp_path / "sitecustomize.py").write_text(ABSENT.format(removed=BESIDE), encoding="utf-8")
     imported = "|".join((*BESIDE, "epic_langchain", "epic_llamaindex", "command_line"))
     # What uses another package by itself, or through a memory.
     others = re.compile(rf"^\s*(?:from|import) (?:{imported})\b|\.proposals\b|\"reranker\"", re.M)
@@ -103,8 +97,14 @@ def test_the_core_passes_its_tests_alone(tmp_path: Path) -> None:
         str(one) for one in (tests / "core").rglob("test_*.py") if not others.search(one.read_text(encoding="utf-8"))
     ]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-x", "-p", "no:cacheprovider", *own]
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        command, env={"PYTHONPATH": tree}, cwd=tests.parent, capture_output=True, text=True, check=False
+        command,
+        env={**os.environ, "PYTHONPATH": paths},
+        cwd=tests.parent,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:]
     assert len(own) > 40

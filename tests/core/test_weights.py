@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
+import epic_memory
 from epic_memory.types.weights import StageWeights, used
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT / "shared"
-FILES = sorted(SHARED.glob("epic_*/data/weights/*.json"))
+# The packages as they are imported, which may be installed elsewhere.
+PACKAGES = Path(epic_memory.__file__).parents[1]
+FILES = sorted(PACKAGES.glob("epic_*/data/weights/*.json"))
 ROOMS = (
     *(f"epic_memory/{room}" for room in ("encoders", "preferences", "steering", "verification", "pipeline")),
     "epic_memory/context.py",
@@ -87,9 +90,9 @@ STRUCTURAL = {
 
 def stages() -> dict[Path, type[StageWeights]]:
     """Every stage's dataclass, by its JSON."""
-    for path in SHARED.glob("epic_*/**/*.py"):
+    for path in PACKAGES.glob("epic_*/**/*.py"):
         if "(StageWeights)" in path.read_text(encoding="utf-8"):
-            importlib.import_module(".".join(path.relative_to(SHARED).with_suffix("").parts))
+            importlib.import_module(".".join(path.relative_to(PACKAGES).with_suffix("").parts))
     found, left = {}, [StageWeights]
     while left:
         one = left.pop()
@@ -122,7 +125,7 @@ def test_a_file_loads_and_says_what_chose_each_weight(path: Path) -> None:
 
 
 def test_weights_are_frozen_and_replaced_for_a_block_only() -> None:
-    stage = stages()[SHARED / "epic_memory/data/weights/ranking.json"]
+    stage = stages()[PACKAGES / "epic_memory/data/weights/ranking.json"]
     before = stage.shipped()
     with pytest.raises(AttributeError):
         before.same = 2.0  # type: ignore[attr-defined]
