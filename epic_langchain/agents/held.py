@@ -44,7 +44,7 @@ class Held:
 
     @cached_property
     def times(self) -> tuple[datetime, datetime]:
-        """When it was created and last updated."""
+        """Times at which it was created and last updated."""
         return moment_of(self.record, "created_at"), moment_of(self.record, "updated_at")
 
     def found(self) -> SearchItem:

@@ -35,7 +35,7 @@ from epic_memory.text.chunking import WordChunker
 from epic_plugins.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
 
 Access: TypeAlias = Literal["read", "propose", "write"]
-"""What an assistant may do: only read; propose changes, which the user accepts elsewhere; or change the memory itself.
+"""Rights of an assistant: only read; propose changes, which the user accepts elsewhere; or change the memory itself.
 """
 HOST = local.HOST
 """The only address that the server listens on."""

@@ -10,8 +10,8 @@ from epic_memory.lm import Message
 from epic_memory.lm.prompting import one_line, section
 
 Context: TypeAlias = Literal["content", "guided", "told"]
-"""What a model sees of a context: the texts alone; the texts with what the arm says beside them (preferences it puts
-first, guidance), as the paper's EPIC; or the texts with all of the user's preferences, for all arms alike.
+"""Parts of a context that a model sees: the texts alone; the texts with what the arm says beside them (preferences it
+puts first, guidance), as the paper's EPIC; or the texts with all of the user's preferences, for all arms alike.
 """
 CONTEXTS: tuple[Context, ...] = get_args(Context)
 MAX_TOKENS = 2_048

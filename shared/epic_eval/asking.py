@@ -38,7 +38,7 @@ class Request:
 
 @dataclass
 class Asking:
-    """What came of asking.
+    """Result of asking.
 
     Attributes:
         asked: Requests that were sent.

@@ -49,7 +49,7 @@ _Named = Annotated[str, Option(metavar="NAME", help="under which name its answer
 
 
 class Stage(str, Enum):
-    """What a model elsewhere is asked for."""
+    """Kinds of questions to a model elsewhere."""
 
     answers = "answers"
     judge = "judge"

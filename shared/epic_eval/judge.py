@@ -73,7 +73,7 @@ _AGAIN = "This is reading {number} of the same material. Judge it anew."
 
 @dataclass(frozen=True)
 class Judged:
-    """What the judge said of one answer.
+    """Judgement of one answer.
 
     Attributes:
         checks: Each check's majority; "undecided" where there is none, and `hallucinate` "no" where nothing was
@@ -220,7 +220,7 @@ class Judge:
         return first
 
     def asked(self, judgement: Judgement) -> bool:
-        """Whether the judge has said anything of an answer."""
+        """Return whether the judge has said anything of an answer."""
         return any(request.key(self.model) in self.journal for _, request in judgement.requests(self.votes))
 
     def judged(self, judgement: Judgement) -> Judged:

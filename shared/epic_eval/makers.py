@@ -65,7 +65,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """What a maker made.
+    """Result of a maker.
 
     Attributes:
         pairs: Valid ones.

@@ -31,7 +31,7 @@ class OwnQuestion:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a memory gave for a question.
+    """Results of a memory for a question.
 
     Attributes:
         passages: As in `retrieved.jsonl`, with `text` and `guidance`.
@@ -56,7 +56,7 @@ class Found:
 
 @dataclass
 class OwnReport:
-    """What was found for all questions.
+    """Results for all questions.
 
     Attributes:
         found: Question by question.

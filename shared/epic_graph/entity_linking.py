@@ -16,7 +16,7 @@ from epic_memory.types import FloatArray
 from epic_memory.types.weights import StageWeights
 
 MOST_SYNONYMS = 4
-"""How many synonyms an entity gets at most when it is added."""
+"""Most synonyms that an entity gets when it is added."""
 _AT_ONCE = 128
 _ROOM = 1.25
 _DEAD_SHARE = 0.2
@@ -28,7 +28,7 @@ Near: TypeAlias = list[tuple[int, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class EntityWeights(StageWeights):
-    """When names of entities are alike."""
+    """Bounds from which names of entities count as alike."""
 
     alike: float  # cosine from which a name of a query that the graph does not know is taken for one that it knows
 

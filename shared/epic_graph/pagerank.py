@@ -43,7 +43,7 @@ class Network:
 
     @property
     def edges(self) -> int:
-        """How many pairs of neighbours there are; counted anew each time."""
+        """Number of pairs of neighbours; counted anew each time."""
         pairs = np.concatenate([self._facts, self._synonyms]).astype(np.int64)
         return len(self._mentions) + len(np.unique(pairs[:, 0] * len(self._entities) + pairs[:, 1]))
 

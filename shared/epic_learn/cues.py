@@ -36,7 +36,7 @@ SAYINGS: tuple[Saying, ...] = ("nothing", "preference", "fact", "replace", "remo
 
 @dataclass(frozen=True, kw_only=True)
 class CueWeights(StageWeights):
-    """How sure a statement of a turn has to be, and how sure it is."""
+    """Bounds and values of the confidence in a statement of a turn."""
 
     least_known: float  # share of known words below which a clause is in another language
     sure: float  # chance from which a clause says something of the user

@@ -50,7 +50,7 @@ _WARNINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ContextWeights(StageWeights):
-    """Which preferences and hits a context tells."""
+    """Bounds by which a context leaves out preferences and hits."""
 
     any_chance: float  # chance from which the likeliest preference matters, so that preferences are listed at all
     least_chance: float  # least chance of one that is listed: one left out cannot be followed

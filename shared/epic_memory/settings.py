@@ -37,7 +37,7 @@ _COUNTS = ("verdict_cache", "retry_queue", "ledger", "not_kept", "floor")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a memory works; `dataclasses.replace` changes some of it for another memory.
+    """Settings of a memory; `dataclasses.replace` changes some of it for another memory.
 
         small = Settings(budget="1 MB", steering="off")
         memory = EpicMemory.open("me.epic", preferences, settings=small)
@@ -77,8 +77,8 @@ class Settings:
         budget: Bytes that the file never exceeds: a number, or text like "1 MB"; while a call writes, its journal may
             stand beside it. The file remembers the budget; "unlimited" lifts it. The other limits are lowered to what
             fits.
-        reserve: The file size up to which discarded items stay in the light tier, by their text only, the best first: a
-            number of bytes, or text like "1 MB", the default. The tier gives way to what is kept, is searched with it,
+        reserve: The file size up to which discarded items stay in the light tier, for their text only, the best
+            first: a number of bytes, or text like "1 MB", the default. The tier gives way to what is kept, is searched with it,
             and is compared with every new preference. 0 means no light tier, as in the paper. The file remembers it.
         retention: What goes first when the budget is reached: a `RetentionPolicy`; default `ByValue()`.
         floor: How many entries each preference keeps at least, within half of the budget.

@@ -9,7 +9,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.types.proposals import Proposals
 
 Proposing: TypeAlias = bool | Literal["auto"]
-"""Whether what the user says is proposed; "auto" accepts what is said plainly."""
+"""Mode of proposing: none, all that the user says, or "auto", which accepts what is said plainly."""
 
 AUTO = 0.9
 """The confidence from which "auto" accepts a proposal."""

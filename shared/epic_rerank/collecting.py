@@ -32,7 +32,7 @@ _BEGINNINGS = (b'{"kind": "candidates"', b'{"kind": "score"')
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """What retrieval found for a question, in its order: ids, texts for the prompt, and `features.features_of` them."""
+    """Results of retrieval for a question, in its order: ids, texts for the prompt, and `features.features_of` them."""
 
     ids: Sequence[str]
     texts: Sequence[str]

@@ -31,7 +31,7 @@ NAMES = (
     "matters",  # how much the preference it is held for matters to the query
     "words",  # share of the query's words that it has
     "length",  # logarithm of its number of words
-    "unverified",  # held by its text only
+    "unverified",  # kept for its text only
     "nearest",  # the largest cosine with another candidate
     "mean near",  # the mean cosine with the others
     "repeats",  # the largest cosine with a candidate of a better rank

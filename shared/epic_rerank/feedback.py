@@ -14,7 +14,7 @@ from epic_memory.types.validation import one_of
 from epic_rerank.reranker import SIGNALS, LearnedReranker, feedback_event
 
 Feedback: TypeAlias = Mapping[str, str | float]
-"""What a user did with hits, by the id of their item: one of `SIGNALS`, or a reward in [0, 1]."""
+"""Feedback of a user on hits, by the id of their item: one of `SIGNALS`, or a reward in [0, 1]."""
 
 # Rerankers that were read, with the version of the file's that each is.
 _read: WeakKeyDictionary[EpicMemory, dict[str, tuple[int | None, LearnedReranker]]] = WeakKeyDictionary()

@@ -17,10 +17,10 @@ from epic_rerank.policy import Floats, Lists, Pass, Weights, log_probability, sa
 from epic_rerank.training import Example, TrainingSettings, prior, train
 
 CANDIDATES = 20
-"""How many results of a search are reranked (N in the paper)."""
+"""Number of results of a search that are reranked (N in the paper)."""
 
 SIGNALS: Mapping[str, float] = {"used": 0.7, "copied": 0.9, "thumb": 1.0, "corrected": 0.0}
-"""What a user did with a hit, as a reward in [0, 1]."""
+"""Rewards in [0, 1] of what a user does with a hit."""
 
 FORMAT = 1
 _BEGINNING = b'{"kind": "epic-reranker"'
@@ -91,7 +91,7 @@ class LearnedReranker:
 
     @property
     def candidates(self) -> int:
-        """How many results of a search it chooses from."""
+        """Number of results of a search that it chooses from."""
         return CANDIDATES
 
     def choose(

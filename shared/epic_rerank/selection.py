@@ -139,7 +139,7 @@ class Adaptive:
 
     @property
     def candidates(self) -> int:
-        """How many results of a search are chosen from."""
+        """Number of results of a search that are chosen from."""
         return 0 if self.reranker is None else self.reranker.candidates
 
     def choose(

@@ -41,7 +41,7 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
-    """How a reranker is trained.
+    """Settings of a reranker's training.
 
     Attributes:
         epochs: Passes over the examples.

@@ -91,7 +91,7 @@ def run_demo(
             (report.seen, "texts came in"),
             (report.passed, "are near something she said (coarse filter)"),
             (stats.counts["items"], "were kept for a preference, each with the reason"),
-            (stats.counts["light"], "are held by their text only"),
+            (stats.counts["light"], "are kept for their text only"),
         ]
         yield table((">", ""), [(f"  {count}", what) for count, what in rows])
         yield f"  in {report.seconds:.1f} s; {stats.bytes['total'] / 1e6:.2f} MB in all"

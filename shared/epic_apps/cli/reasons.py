@@ -47,7 +47,7 @@ _SUITS = {
     Stance.NEUTRAL: "whether it suits you is open",
 }
 _OF_TIER = {
-    "light": "held by its text only; it is near your question",
+    "light": "kept for its text only; it is near your question",
     "fact": "you said so yourself",
     "fallback": "found outside this memory",
 }

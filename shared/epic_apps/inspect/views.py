@@ -33,7 +33,7 @@ _MOST_STEPS = 120
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What is held at one revision, without the texts.
+    """Contents at one revision, without the texts.
 
     Attributes:
         revision: The revision.

@@ -107,7 +107,7 @@ def note_in_words(note: str, held: bool) -> str:
     """Return the note of an explanation, without figures."""
     if not _FIGURE.search(note):
         return shown(note)
-    return "In the light tier, held by its text only." if held else "Not held."
+    return "In the light tier, kept for its text only." if held else "Not held."
 
 
 def change_of(proposal: Proposal) -> str:

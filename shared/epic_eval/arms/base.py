@@ -34,7 +34,7 @@ class Passage(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieved:
-    """What an arm found for one question.
+    """Result of an arm for one question.
 
     Attributes:
         passages: Best first.
@@ -52,7 +52,7 @@ class Retrieved:
 
 @dataclass(kw_only=True)
 class BuildCost:
-    """What building cost.
+    """Cost of building.
 
     Attributes:
         seconds: By part; the embedding of the corpus is not in it (`CorpusEncoder.seconds`).

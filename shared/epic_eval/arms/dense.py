@@ -16,9 +16,9 @@ from epic_memory.encoders import Encoder, embed
 
 Rows: TypeAlias = NDArray[np.int64]
 Select: TypeAlias = Callable[[Vectors, Vectors, int], Rows]
-"""Which rows are kept: of the passages' embeddings, the preferences', and how many the coarse filter keeps."""
+"""Rows that are kept: of the passages' embeddings, the preferences', and how many the coarse filter keeps."""
 Queries: TypeAlias = Callable[[str, Sequence[str], Encoder], Sequence[str]]
-"""Which texts are embedded for a question of a user with these preferences; their mean is searched for."""
+"""Texts that are embedded for a question of a user with these preferences; their mean is searched for."""
 
 _CANDIDATES = 100
 

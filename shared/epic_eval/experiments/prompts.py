@@ -1,4 +1,4 @@
-"""How well a language model verifies: our labelled pairs of a note and a preference, by the prompts of the package.
+"""Score of a language model that verifies: our labelled pairs of a note and a preference, by the package's prompts.
 
 Half of the pairs matter: the note supports the preference or conflicts with it, and some of its words decide that. A
 verifier is asked about notes as in a memory, each under its preferences, several notes in a call.
@@ -168,12 +168,12 @@ class Pair:
 
     @property
     def is_kept_right(self) -> bool:
-        """Whether it was kept, or not, as it should be; undecided is wrong."""
+        """Return whether the decision is right; undecided is wrong."""
         return self.decided and (self.stance is None) == (self.label.stance is None)
 
     @property
     def has_evidence(self) -> bool:
-        """Whether the sentence that shares most words with the evidence given is one that the label quotes."""
+        """Return whether the sentence that shares most words with the evidence given is one that the label quotes."""
         said = _words(self.evidence)
         spoken = [*([self.note.item.metadata["title"]] if "title" in self.note.item.metadata else [])]
         spoken += sentences(self.note.item.text)

@@ -29,7 +29,7 @@ _DEPTH = 100
 
 @dataclass
 class Point:
-    """What was measured after a batch: items so far, MiB, (persona, followed) and seconds of the update, by store."""
+    """Measurements after a batch: items so far, MiB, (persona, followed) and seconds of the update, by store."""
 
     seen: int
     size: dict[str, list[float]] = field(default_factory=dict)

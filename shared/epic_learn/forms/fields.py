@@ -115,7 +115,7 @@ class Form:
 
 @dataclass(frozen=True, kw_only=True)
 class FilledField:
-    """What was found for a field.
+    """Value of a field, with the item that it comes from.
 
     Attributes:
         field: The field.

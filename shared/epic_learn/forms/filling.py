@@ -41,7 +41,7 @@ _LONGEST = 1000
 _NOTHING = "nothing relevant is known"
 
 Sources: TypeAlias = Sequence[Item | Preference]
-"""What is held that may answer."""
+"""Facts and texts of the memory that may answer."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from epic_memory.types import Item
 from epic_memory.types.validation import local_time
 
 DAYS = 30
-"""How many days ahead are looked at by default."""
+"""Number of days ahead that are looked at by default."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,7 +93,7 @@ class LoadedCollection:
 
     @property
     def vectors(self) -> int:
-        """How many vectors there are."""
+        """Number of vectors."""
         return len(self.texts) + len(self.item_of)
 
     @property

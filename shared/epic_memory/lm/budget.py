@@ -103,7 +103,7 @@ class ModelBudget:
 
     @property
     def left(self) -> int:
-        """How many calls or tokens are left today."""
+        """Number of calls or tokens that are left today."""
         return self.limit if self.is_new_day else max(0, self.limit - self.used[self.unit])
 
     def check(self) -> None:

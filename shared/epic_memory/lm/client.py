@@ -42,7 +42,7 @@ class StructuredClient:
 
     @property
     def concurrency(self) -> int:
-        """How many calls may be made at once."""
+        """Most calls that may be made at once."""
         return max(1, int(getattr(self.lm, "concurrency", 1)))
 
     def session(self) -> AbstractAsyncContextManager[Any]:

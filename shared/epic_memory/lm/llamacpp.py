@@ -182,7 +182,7 @@ class LlamaCppLM(LimitedLM):
 
 
 class _Stop:
-    """When an answer is to end early: at a time, or once nobody waits for it."""
+    """End of an answer before it is complete: at a time, or once nobody waits for it."""
 
     def __init__(self, seconds: float) -> None:
         self.wanted = threading.Event()

@@ -20,7 +20,7 @@ from epic_memory.lm.llamacpp import checked_file, loaded, package, prompt_of, to
 from epic_memory.lm.openai_compatible import OpenAICompatibleLM
 
 Metric: TypeAlias = Callable[[str, str], float]
-"""How well an answer agrees with a reference, in [0, 1]."""
+"""Agreement of an answer with a reference, in [0, 1]."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ _EXPANDED_KEPT = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class CoarseWeights(StageWeights):
-    """How a preference that is expanded is compared."""
+    """Numbers of phrases by which an expanded preference is compared."""
 
     nearest_phrases: int  # how many of the nearest phrases that follow or break it count
     nearest_questions: int  # how many of the nearest questions for which it matters count

@@ -13,7 +13,7 @@ from epic_memory.storage.sizes import sizes
 from epic_memory.types import Item, MemoryEntry, Outline
 from epic_memory.types.reports import Explanation, Stats
 
-LIGHT = "In the light tier, held by its text only."
+LIGHT = "In the light tier, kept for its text only."
 """Reason given for an item of the light tier if it is not on record why it was not kept."""
 NOT_HELD = "Not held."
 FACT = "A fact of the user, which is held whatever the preferences are."

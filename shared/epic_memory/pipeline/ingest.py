@@ -253,7 +253,7 @@ def warn(report: BuildReport, session: Session) -> None:
         without = report.new > 0 and not session.space(look=False).preferences and (session.coarse or session.fine)
     if without:
         report.warnings.append(
-            "The memory has no preferences: what comes is held by its text as long as there is room, and found by its"
+            "The memory has no preferences: what comes is kept for its text as long as there is room, and found by its"
             " words. With preferences it keeps what matters, ranks by them and says how to use it:"
             " memory.preferences.add('...'), or memory.proposals.propose(messages), which reads them from"
             " conversations."
@@ -345,7 +345,7 @@ def _stale(session: Session, space: Namespace, chunks: Sequence[Item]) -> list[s
 
 
 class _LookedUp(NamedTuple):
-    """What the memory knows of some chunks, from one state of the file.
+    """Knowledge of the memory about some chunks, from one state of the file.
 
     Attributes:
         encoder, preferences, vectors: Those in force, with E(p), shape `(m, d)`.

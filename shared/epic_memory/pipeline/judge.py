@@ -18,7 +18,7 @@ from epic_memory.types import Alignment, BuildReport, Candidate, Decision, Float
 from epic_memory.types.verdicts import Judged
 
 JUDGED_AT_ONCE = 64
-"""How many items are judged before the first of them is handed out."""
+"""Number of items that are judged before the first of them is handed out."""
 
 
 def judge_batch(

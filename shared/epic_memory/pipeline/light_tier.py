@@ -1,4 +1,4 @@
-"""The light tier: what verification turned away, held by its text alone while the file is under its reserve.
+"""The light tier: what verification turned away, kept for its text alone while the file is under its reserve.
 
 What the first tier holds was verified, and has instructions. The rest is not lost as long as there is room: an item of
 the light tier takes its packed text and one small code. It is admitted best first, by its similarity to the nearest

@@ -35,7 +35,7 @@ from epic_memory.types.weights import StageWeights
 from epic_memory.verification.base import EMBEDDED
 
 FOUND = 8
-"""How many of the texts found are judged."""
+"""Most texts of a question's results that are judged."""
 _MOST_WAITING = 4
 _MOST_REMEMBERED = 50_000
 # How long verdicts wait for another process that writes.

@@ -47,7 +47,7 @@ class Background:
 
     @property
     def waiting(self) -> int:
-        """How many jobs have not begun."""
+        """Number of jobs that have not begun."""
         return self._jobs.qsize()
 
     def close(self) -> None:

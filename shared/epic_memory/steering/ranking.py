@@ -166,7 +166,7 @@ class Verdicts:
 
     @property
     def against(self) -> NDArray[np.bool_]:
-        """Which text conflicts with any preference, shape `(n,)`."""
+        """Return which texts conflict with any preference, shape `(n,)`."""
         against: NDArray[np.bool_] = np.any(self.stances[Stance.CONFLICTS], axis=1)
         return against
 

@@ -145,7 +145,7 @@ class Chosen(NamedTuple):
 
     @property
     def mattering(self) -> float:
-        """How much the heaviest matters to the query, in [0, 1]."""
+        """Relevance of the heaviest preference to the query, in [0, 1]."""
         return self.strength * max(self.weights, default=0.0)
 
 

@@ -67,7 +67,7 @@ class Namespace:
         rows_of: Entry rows, by item row.
         neutral_by: The number of the verifier that decided, by the rows of neutral entries.
         facts: Rows of the items that are facts of the user.
-        light_rows: Rows of the light tier: held by their text, without an entry, and no facts.
+        light_rows: Rows of the light tier: kept for their text, without an entry, and no facts.
         expired_items: Rows of the items whose time is over; they are in none of the others.
         stale: Whether the file may have changed since it was read.
     """
@@ -258,7 +258,7 @@ class Namespace:
         return self._bare
 
     def light(self, row: int) -> bool:
-        """Tell whether an item belongs to the light tier: held by its text, without an entry, and no fact."""
+        """Tell whether an item belongs to the light tier: kept for its text, without an entry, and no fact."""
         return row not in self.rows_of and row not in self.facts
 
     def _leave(self, rows: Sequence[int]) -> None:

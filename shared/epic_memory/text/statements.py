@@ -189,7 +189,7 @@ class Statement:
 
     @cached_property
     def values(self) -> frozenset[str]:
-        """What may be another value at another time, names apart."""
+        """Words that may have another value at another time, without names."""
         return self.when | self.numbers
 
     @cached_property

@@ -12,7 +12,7 @@ EditKind: TypeAlias = Literal["insert", "replace", "duplicate", "end"]
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """What adding one fact did.
+    """Effect of adding one fact.
 
     Attributes:
         kind: "insert", "replace" (the old fact went for it), "duplicate" (it was known, and nothing changed) or "end"

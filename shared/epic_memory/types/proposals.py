@@ -86,12 +86,12 @@ class Proposal:
 
     @property
     def about_preference(self) -> bool:
-        """Whether it is about a preference, not a fact."""
+        """Return whether it is about a preference, not a fact."""
         return self.kind.endswith("preference")
 
     @property
     def over(self) -> bool:
-        """Whether the time for which it would hold has passed."""
+        """Return whether the time for which it would hold has passed."""
         return self.expires_at is not None and self.expires_at.timestamp() <= time.time()
 
     @property

@@ -231,7 +231,7 @@ class BuildReport:
         if self.undecided:
             yield f"undecided       {self.undecided:>8}   no verdict yet"
         if self.light or self.no_room:
-            yield f"light tier      {self.light:>8} held by their text" + (
+            yield f"light tier      {self.light:>8} kept for their text" + (
                 f"   ({self.no_room} had no room)" if self.no_room else ""
             )
         if self.edits:

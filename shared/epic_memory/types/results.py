@@ -52,7 +52,7 @@ class MemoryEntry:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outline:
-    """What a memory holds without its texts, for lists, maps and measurements.
+    """Contents of a memory without the texts, for lists, maps and measurements.
 
     Attributes:
         items: Ids of the n held items of both tiers and of the facts, oldest first.
@@ -86,7 +86,7 @@ class Hit:
             of the topic, the evidence in the text for and against the preferences that matter, and the item's stances.
             Hits of a fallback come first, with scores of their own: compare scores only within one tier.
         entries: The item's matching entries, best first; empty for hits of a fallback.
-        tier: "memory", "light" (held by its text only), "fact" (a fact of the user) or "fallback".
+        tier: "memory", "light" (kept for its text only), "fact" (a fact of the user) or "fallback".
         earlier: Older facts that this one may replace, oldest first; they are not listed as hits.
     """
 
@@ -125,7 +125,7 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """How a list was chosen; `epic_rerank.learn` needs it.
+    """Order and features of a list that was chosen; `epic_rerank.learn` needs it.
 
     Attributes:
         features: Of all candidates in the order of retrieval, shape `(n, f)`; without columns if none was reranked.
@@ -161,7 +161,7 @@ class Chooser(Protocol):
 
     @property
     def candidates(self) -> int:
-        """How many it wants."""
+        """Number of results that it chooses from."""
         ...
 
     def choose(

@@ -15,7 +15,7 @@ from epic_memory.types.validation import one_of
 Keys: TypeAlias = Literal["both", "instruction"]
 """Keys that an item is found by: its text and its instructions, or its instructions alone, as in the paper."""
 Opening: TypeAlias = Literal["matter", "all", "none"]
-"""Which preferences a context opens with: those that matter to the query, all of the user's, or none, as in the paper.
+"""Preferences that a context opens with: those that matter to the query, all of the user's, or none, as in the paper.
 """
 
 
@@ -25,7 +25,7 @@ OVERRIDES = ("preferences", "steering", "stance_policy", "min_score")
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """How a search is done; `dataclasses.replace` changes some of it for another search.
+    """Options of a search; `dataclasses.replace` changes some of it for another search.
 
         careful = SearchOptions(stance_policy="only_supports", min_score=0.4)
         hits = memory.search("Where should I stay?", 3, options=careful)

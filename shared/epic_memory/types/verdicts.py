@@ -139,7 +139,7 @@ Stances: TypeAlias = Mapping[str | None, Stance]
 
 @dataclass(frozen=True, kw_only=True)
 class PenaltyWeights(StageWeights):
-    """What a text loses by its stance to a preference that matters."""
+    """Penalties of a text by its stance to a preference that matters."""
 
     neutral: float  # by each stance; what supports a preference loses nothing
     mixed: float  # by each stance; what supports a preference loses nothing

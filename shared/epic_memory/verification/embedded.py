@@ -73,7 +73,7 @@ class Sure(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What was fitted for an encoder.
+    """Fitted weights for an encoder.
 
     Attributes:
         relevance: Of `MEASURES`: whether a pair is kept.

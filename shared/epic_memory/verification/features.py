@@ -128,7 +128,7 @@ class Chunk:
 
     @cached_property
     def note(self) -> bool:
-        """Whether it is a note."""
+        """Return whether it is a note."""
         return len(self.text.split()) <= VerificationWeights.shipped().note and not _TITLED.match(self.text)
 
     @cached_property

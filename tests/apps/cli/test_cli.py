@@ -421,7 +421,7 @@ def test_explain_says_why_a_text_of_the_light_tier_was_not_kept(epic: Epic) -> N
     assert epic(*build).code == 0
     for number, text in enumerate(texts):
         said = epic("explain", "me.epic", f"n{number}").out
-        assert text in said and "held by its text only: coarse filter: below tau 0.250 (similarity " in said
+        assert text in said and "kept for its text only: coarse filter: below tau 0.250 (similarity " in said
         assert f"with '{PREFERENCES[0]}')" in said or f"with '{PREFERENCES[1]}')" in said
 
     epic("note", "me.epic", "I work night shifts.")
