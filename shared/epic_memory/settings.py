@@ -78,8 +78,9 @@ class Settings:
             stand beside it. The file remembers the budget; "unlimited" lifts it. The other limits are lowered to what
             fits.
         reserve: The file size up to which discarded items stay in the light tier, for their text only, the best
-            first: a number of bytes, or text like "1 MB", the default. The tier gives way to what is kept, is searched with it,
-            and is compared with every new preference. 0 means no light tier, as in the paper. The file remembers it.
+            first: a number of bytes, or text like "1 MB", the default. The tier gives way to what is kept, is searched
+            with it, and is compared with every new preference. 0 means no light tier, as in the paper. The file
+            remembers it.
         retention: What goes first when the budget is reached: a `RetentionPolicy`; default `ByValue()`.
         floor: How many entries each preference keeps at least, within half of the budget.
         verdict_cache: How many verdicts of a language model are kept, so that the same text under the same
