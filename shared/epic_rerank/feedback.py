@@ -70,7 +70,7 @@ def forget(memory: EpicMemory) -> bool:
 def learn(memory: EpicMemory, hits: Hits, feedback: Feedback) -> None:
     """Learn which hits help from what the user did with those of a search with a reranker as its chooser.
 
-        hits = memory.search("What should I cook tonight?", k=3, chooser=reranker_of(memory))
+        hits = memory.search("What should I cook tonight?", k=3, options=SearchOptions(chooser=reranker_of(memory)))
         learn(memory, hits, {hits[1].item.id: "used"})
 
     It learns numbers only. They are stored in the file, exported, and deleted by `forget`. Hits that the feedback does
@@ -88,7 +88,7 @@ def learn(memory: EpicMemory, hits: Hits, feedback: Feedback) -> None:
     if ranking is None or not ranking.features.shape[1] or len(hits) != len(ranking.order):
         raise InvalidInputError(
             "learn() needs the whole result of a search with a reranker:"
-            " hits = memory.search(query, chooser=reranker_of(memory))."
+            " hits = memory.search(query, options=SearchOptions(chooser=reranker_of(memory)))."
         )
     shown = [hit.item.id for hit in hits]
     if unknown := sorted(set(feedback) - set(shown)):
