@@ -88,7 +88,10 @@ def checked_options(options: object) -> SearchOptions:
         InvalidInputError: for anything else.
     """
     if not isinstance(options, SearchOptions):
-        raise InvalidInputError(f"options must be an epic_memory.SearchOptions, not {type(options).__name__}.")
+        raise InvalidInputError(
+            f"options must be an epic_memory.SearchOptions, not {type(options).__name__}. Write some such as"
+            " SearchOptions(min_score=0.3), or leave them out."
+        )
     return options
 
 
@@ -101,4 +104,8 @@ def _several(preferences: object) -> tuple[str | Preference, ...] | None:
         raise InvalidInputError(
             f"preferences must be a list of strings, or None for all; not {type(preferences).__name__}."
         )
-    return tuple(preferences)
+    several = tuple(preferences)
+    for each in several:
+        if not isinstance(each, (str, Preference)):
+            raise InvalidInputError(f"A preference is a text or a Preference, not {type(each).__name__}.")
+    return several
