@@ -21,14 +21,10 @@ OPTIONS = ("k", "filter", "namespace", "options", *OVERRIDES)
 
 
 def check_known(kwargs: Iterable[str], names: Sequence[str]) -> None:
-    """Refuse keyword arguments of a call that are none of the names.
-
-    Raises:
-        TypeError: naming the first.
-    """
-    unknown = [name for name in kwargs if name not in names]
-    if unknown:
-        raise TypeError(f"A call takes {', '.join(f'{name}=' for name in names)} here; not {unknown[0]!r}.")
+    """Refuse a keyword argument of a call that is none of the names, as Python does: by a `TypeError`."""
+    for unknown in kwargs:
+        if unknown not in names:
+            raise TypeError(f"A call takes {', '.join(f'{name}=' for name in names)} here; not {unknown!r}.")
 
 
 def per_call(config: RunnableConfig | None, kwargs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -139,8 +139,7 @@ class Filter:
 
     def __bool__(self) -> bool:
         raise InvalidInputError(
-            "A filter is neither true nor false: join filters with &, | and ~, not with and, or and not; `filter is"
-            " None` tells whether there is one."
+            "A filter is neither true nor false: join filters with &, | and ~, not with and, or, not."
         )
 
     def __invert__(self) -> Filter:

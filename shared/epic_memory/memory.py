@@ -103,10 +103,7 @@ class EpicMemory:
         settings: Settings = Settings(),
     ) -> None:
         if isinstance(preferences, (str, Path)) and str(preferences).endswith(".epic"):
-            name = str(preferences)
-            raise InvalidInputError(
-                f"{name!r} is a file, not preferences: EpicMemory.open({name!r}) opens or makes it."
-            )
+            raise InvalidInputError(f"{preferences} is a file, not preferences: open it by EpicMemory.open(...).")
         given = unique_preferences(preferences)
         self._settings = checked_settings(settings)
         check_no_file(self._settings)

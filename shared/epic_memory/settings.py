@@ -174,10 +174,8 @@ def checked_settings(settings: Settings | None) -> Settings:
     if settings is None:
         return Settings()
     if not isinstance(settings, Settings):
-        raise InvalidInputError(
-            f"settings must be an epic_memory.Settings, not {type(settings).__name__}. Write some such as"
-            ' Settings(budget="1 MB"), or leave them out.'
-        )
+        given = type(settings).__name__
+        raise InvalidInputError(f'settings are made by epic_memory.Settings(budget="1 MB", ...); {given} is none.')
     return settings
 
 

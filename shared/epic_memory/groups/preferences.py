@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, overload
 
@@ -36,14 +37,9 @@ class MemoryPreferences(Live[Preference]):
             return list(self._session.space().preferences)
 
     def __contains__(self, preference: object) -> bool:
-        if not isinstance(preference, (str, Preference)):
-            return False
-        with self._session.lock:
-            try:
-                self._session.space().find(preference)
-            except (UnknownPreferenceError, InvalidInputError):
-                return False
-        return True
+        with suppress(UnknownPreferenceError, InvalidInputError), self._session.lock:
+            return isinstance(preference, (str, Preference)) and self._session.space().find(preference) >= 0
+        return False
 
     def add(self, preference: str | Preference, *, progress: bool = False) -> BuildReport:
         """Add a preference; items already held are matched with it too.

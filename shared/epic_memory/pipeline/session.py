@@ -110,8 +110,7 @@ class Session:
 
     def __reduce__(self) -> Any:
         raise NotCopiedError(
-            "What shows an open memory can be neither pickled nor copied deeply. Take what it shows, such as"
-            " list(memory.preferences), or open the file again: EpicMemory.open(path)."
+            "What shows an open memory is not copied: take a list of it, or EpicMemory.open(path) again."
         )
 
     @property
