@@ -554,3 +554,10 @@ class EpicMemory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def checked_memory(memory: object) -> EpicMemory:
+    """Return the memory that a function is given, or raise `InvalidInputError` for anything else."""
+    if not isinstance(memory, EpicMemory):
+        raise InvalidInputError(f"memory must be an EpicMemory, not {type(memory).__name__}: EpicMemory.open(path).")
+    return memory

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, get_args
 
 from epic_memory.encoders import Encoder
@@ -23,7 +22,7 @@ from epic_memory.text.chunking import Chunker
 from epic_memory.text.tagging import Tagger
 from epic_memory.types import checked_text
 from epic_memory.types.modes import Mode, checked_mode
-from epic_memory.types.validation import checked_keep_rate, checked_tau, one_of
+from epic_memory.types.validation import checked_keep_rate, checked_tau, checked_whole, one_of
 from epic_memory.verification import Verifier
 from epic_memory.verification.base import base_verifier
 from epic_memory.verification.embedded import verifier_of
@@ -158,11 +157,8 @@ class Settings:
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInputError(f"{name} must be True or False, not {getattr(self, name)!r}.")
         for name in _COUNTS:
-            value = getattr(self, name)
-            if name in ("ledger", "not_kept") and value is None:
-                continue
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
-                raise InvalidInputError(f"{name} must be a whole number of at least 0, not {value!r}.")
+            if name not in ("ledger", "not_kept") or getattr(self, name) is not None:
+                checked_whole(getattr(self, name), name, 0)
 
 
 def checked_settings(settings: Settings | None) -> Settings:
