@@ -20,6 +20,13 @@ OPTIONS = ("k", "filter", "namespace", "options", *OVERRIDES)
 """The options of calls of all components."""
 
 
+def check_known(kwargs: Iterable[str], names: Sequence[str]) -> None:
+    """Refuse a keyword argument of a call that is none of the names, as Python does: by a `TypeError`."""
+    for unknown in kwargs:
+        if unknown not in names:
+            raise TypeError(f"A call takes {', '.join(f'{name}=' for name in names)} here; not {unknown!r}.")
+
+
 def per_call(config: RunnableConfig | None, kwargs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Return the options of a call: its keyword arguments, then those in `config["configurable"]`.
 
@@ -30,9 +37,7 @@ def per_call(config: RunnableConfig | None, kwargs: Mapping[str, Any], names: Se
         TypeError: for an unknown keyword argument.
         InvalidInputError: for a key "epic_..." that no component knows.
     """
-    unknown = [name for name in kwargs if name not in names]
-    if unknown:
-        raise TypeError(f"A call takes {', '.join(f'{name}=' for name in names)} here; not {unknown[0]!r}.")
+    check_known(kwargs, names)
     configurable = ensure_config(config).get("configurable") or {}
     # One config goes to all components of a chain: an option that only another one takes is no mistake.
     keys = {f"{PREFIX}{name}": name for name in OPTIONS}

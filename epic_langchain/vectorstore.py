@@ -13,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from typing_extensions import Self, override
 
-from epic_langchain.arguments import documents_of_texts, listed, records_of, with_ids
+from epic_langchain.arguments import check_known, documents_of_texts, listed, records_of, with_ids
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.searches import CollectionSource, Found, MemorySource, Search
 from epic_memory import EpicMemory, Preference
@@ -280,11 +280,14 @@ class EpicVectorStore(CollectionFile, VectorStore):
         filter: Any = None,
         preferences: Iterable[str | Preference] | None = None,
         steering: Mode | None = None,
+        **others: Any,
     ) -> Effects[Found]:
+        check_known(others, ("k", "filter", "preferences", "steering"))
         query = checked_string(query, "The query")
         return self._source.find(Search(query=query, k=k, filter=filter, preferences=preferences, steering=steering))
 
-    def _by_vector(self, vector: list[float], k: int, *, filter: Any = None) -> Effects[Found]:
+    def _by_vector(self, vector: list[float], k: int, *, filter: Any = None, **others: Any) -> Effects[Found]:
+        check_known(others, ("k", "filter"))
         if vector is None:
             raise InvalidInputError("A search by vector needs a vector, not None.")
         return self._source.find(Search(vector=vector, k=k, filter=filter))

@@ -113,7 +113,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             The memory decides within the run, which
             delays the end of the run: hardly with the embedded verifier; by its calls with a language model; by a few
             seconds of retries if the model's server is down (`LMVerifier(retries=0)` waits least). With False, offer
-            turns yourself when there is time: `memory.add_conversation(...)`.
+            turns yourself when there is time: `epic_learn.add_conversation(memory, ...)`.
         light: Whether a turn that fits no preference may stay in the memory's light tier, where a search finds it. By
             default it is not remembered. A sentence with a password, a key or a PIN never is.
         remember_tools: Whether the results of tools, and the assistant's messages that call them, are part of a turn;

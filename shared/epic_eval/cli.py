@@ -381,7 +381,7 @@ def own(
     questions: Annotated[str, Argument(metavar="QUESTIONS", help="JSON lines with `question`, perhaps `preference`")],
     model: Model,
     out: Annotated[str | None, Option(metavar="FOLDER", help="for the report, and for a model's answers")] = None,
-    encoder: Annotated[str, Option(help="the memory's")] = "static",
+    encoder: Annotated[str | None, Option(help="the memory's; default: the bundled one that made it")] = None,
     namespace: Annotated[str, Option(help="whose memory, in a file of several users")] = "default",
     k: _K = 5,
     votes: _Votes = 1,

@@ -71,6 +71,8 @@ class GraphMemory:
         settings: Settings | None = None,
     ) -> None:
         self.extractor, self._synonymy, self._walk = _checked(extractor, synonymy, damping, passage_weight)
+        if isinstance(preferences, EpicMemory):
+            raise InvalidInputError("A graph over a memory that you have is GraphMemory(memory=...).")
         if memory is None:
             memory = EpicMemory(preferences, encoder=encoder, llm=llm, settings=checked_settings(settings))
         elif not isinstance(memory, EpicMemory):

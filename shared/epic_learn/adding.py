@@ -7,7 +7,7 @@ from typing import Any
 
 from epic_learn.conversations import conversation_items, read_conversation
 from epic_learn.credentials import without_credentials
-from epic_memory.memory import EpicMemory
+from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.runtime.threads import in_thread
 from epic_memory.text.chunking import ConversationChunker
 from epic_memory.types import BuildReport
@@ -41,7 +41,7 @@ def add_conversation(
         InvalidInputError: for what holds no messages, or metadata that cannot be; and as `EpicMemory.add`.
     """
     conversation = without_credentials(read_conversation(messages))
-    report = memory.add(conversation_items(conversation, chunker, metadata), light=light)
+    report = checked_memory(memory).add(conversation_items(conversation, chunker, metadata), light=light)
     report.unusable = dict(+conversation.unusable)
     return report
 
@@ -56,6 +56,6 @@ async def aadd_conversation(
 ) -> BuildReport:
     """As `add_conversation`, without blocking the event loop."""
     conversation = without_credentials(await in_thread(read_conversation, messages))
-    report = await memory.aadd(conversation_items(conversation, chunker, metadata), light=light)
+    report = await checked_memory(memory).aadd(conversation_items(conversation, chunker, metadata), light=light)
     report.unusable = dict(+conversation.unusable)
     return report

@@ -158,6 +158,8 @@ def _overlap(one: str, other: str) -> bool:
 def add_proposals(session: Session, proposals: Iterable[Proposal], *, again: bool) -> Proposals:
     """Keep proposals of a caller's own as open; see `MemoryProposals.add`."""
     session.store.check_writable()
+    if not isinstance(proposals, (Proposal, Iterable)):
+        raise InvalidInputError(f"Give the proposals in a list, not as {type(proposals).__name__}.")
     given = [proposals] if isinstance(proposals, Proposal) else list(proposals)
     for proposal in given:
         if not isinstance(proposal, Proposal):

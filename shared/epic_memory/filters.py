@@ -137,6 +137,11 @@ class Filter:
     def __or__(self, other: Filter) -> Filter:
         return Filter("or", parts=(self, other))
 
+    def __bool__(self) -> bool:
+        raise InvalidInputError(
+            "A filter is neither true nor false: join filters with &, | and ~, not with and, or, not."
+        )
+
     def __invert__(self) -> Filter:
         return Filter("not", parts=(self,))
 

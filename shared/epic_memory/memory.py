@@ -55,7 +55,7 @@ from epic_memory.types import (
     checked_text,
 )
 from epic_memory.types.search_options import SearchOptions, checked_options
-from epic_memory.types.validation import checked_ids
+from epic_memory.types.validation import checked_ids, checked_path
 from epic_memory.types.verdicts import Judged
 from epic_memory.verification import Verifier
 from epic_memory.verification.embedded import verifier_of
@@ -102,6 +102,8 @@ class EpicMemory:
         llm: Any = None,
         settings: Settings = Settings(),
     ) -> None:
+        if isinstance(preferences, (str, Path)) and str(preferences).endswith(".epic"):
+            raise InvalidInputError(f"{preferences} is a file, not preferences: open it by EpicMemory.open(...).")
         given = unique_preferences(preferences)
         self._settings = checked_settings(settings)
         check_no_file(self._settings)
@@ -165,10 +167,10 @@ class EpicMemory:
             InvalidInputError: naming the line that is wrong, or if the export was cut; nothing is written then.
             StoreError: if a file cannot be read or written, or the namespace holds something.
         """
-        how = checked_settings(settings)
+        how, make = checked_settings(settings), partial(Store, checked_path(path))
         check_no_file(how)
-        begin = partial(take_over, read=read_export(Path(export)))
-        return cls._over(partial(Store, path), begin, encoder, llm, how, imports=True)
+        begin = partial(take_over, read=read_export(checked_path(export)))
+        return cls._over(make, begin, encoder, llm, how, imports=True)
 
     @classmethod
     def _over(
@@ -552,3 +554,10 @@ class EpicMemory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def checked_memory(memory: object) -> EpicMemory:
+    """Return the memory that a function is given, or raise `InvalidInputError` for anything else."""
+    if not isinstance(memory, EpicMemory):
+        raise InvalidInputError(f"memory must be an EpicMemory, not {type(memory).__name__}: EpicMemory.open(path).")
+    return memory

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
@@ -23,7 +22,7 @@ from epic_memory.text.chunking import Chunker
 from epic_memory.text.tagging import Tagger
 from epic_memory.types import checked_text
 from epic_memory.types.modes import Mode, checked_mode
-from epic_memory.types.validation import checked_keep_rate, checked_tau
+from epic_memory.types.validation import checked_keep_rate, checked_tau, checked_whole, one_of
 from epic_memory.verification import Verifier
 from epic_memory.verification.base import base_verifier
 from epic_memory.verification.embedded import verifier_of
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
     from epic_memory.lm.budget import ModelBudget
 
+_SWITCHES = ("coarse", "fine", "must_exist", "read_only", "reencode")
 _COUNTS = ("verdict_cache", "retry_queue", "ledger", "not_kept", "floor")
 
 
@@ -138,12 +138,9 @@ class Settings:
         if self.on_demand is not None:
             checked_on_demand(self.on_demand)
         checked_text(self.namespace, "The namespace")
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if name in ("ledger", "not_kept") and value is None:
-                continue
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
-                raise InvalidInputError(f"{name} must be a whole number of at least 0, not {value!r}.")
+        one_of("aspects", self.aspects, get_args(Reading))
+        one_of("expansions", self.expansions, get_args(Expanding))
+        self._check_switches_and_counts()
         checked_mode(self.steering)
         checked_budget(self.budget)
         checked_reserve(self.reserve)
@@ -156,6 +153,14 @@ class Settings:
         if self.retention is not None:
             checked_policy(self.retention)
 
+    def _check_switches_and_counts(self) -> None:
+        for name in _SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInputError(f"{name} must be True or False, not {getattr(self, name)!r}.")
+        for name in _COUNTS:
+            if name not in ("ledger", "not_kept") or getattr(self, name) is not None:
+                checked_whole(getattr(self, name), name, 0)
+
 
 def checked_settings(settings: Settings | None) -> Settings:
     """Return the settings that a caller gave, or the default ones.
@@ -166,7 +171,8 @@ def checked_settings(settings: Settings | None) -> Settings:
     if settings is None:
         return Settings()
     if not isinstance(settings, Settings):
-        raise InvalidInputError(f"settings must be an epic_memory.Settings, not {type(settings).__name__}.")
+        given = type(settings).__name__
+        raise InvalidInputError(f'settings are made by epic_memory.Settings(budget="1 MB", ...); {given} is none.')
     return settings
 
 

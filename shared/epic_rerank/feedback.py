@@ -7,7 +7,7 @@ from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from epic_memory.errors import InvalidInputError
-from epic_memory.memory import EpicMemory
+from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.runtime.threads import in_thread
 from epic_memory.types import Hits
 from epic_memory.types.validation import one_of
@@ -27,7 +27,7 @@ def reranker_of(memory: EpicMemory, *, namespace: str | None = None) -> LearnedR
         memory: The memory.
         namespace: Another user's memory in the same file.
     """
-    session, store = memory._session, memory._session.store
+    session, store = checked_memory(memory)._session, memory._session.store
     name = memory.namespace if namespace is None else namespace
     with session.lock, store.reading():
         known, version = _read.setdefault(memory, {}), store.learnt.version(name)
@@ -48,9 +48,9 @@ def set_reranker(memory: EpicMemory, reranker: LearnedReranker) -> None:
     Raises:
         InvalidInputError: if it was trained with another encoder.
     """
-    if reranker.encoder not in ("", memory.encoder.fingerprint):
+    if reranker.encoder not in ("", checked_memory(memory).encoder.fingerprint):
         raise InvalidInputError("This reranker was trained with another encoder. Train it again: epic rerank train.")
-    session, store = memory._session, memory._session.store
+    session, store = checked_memory(memory)._session, memory._session.store
     with session.lock, store.transaction():
         session.space()  # notices another process's encoder
         store.learnt.forget(memory.namespace)
@@ -59,7 +59,7 @@ def set_reranker(memory: EpicMemory, reranker: LearnedReranker) -> None:
 
 def forget(memory: EpicMemory) -> bool:
     """Forget what was learnt of feedback and by training, and return whether there was anything."""
-    session, store = memory._session, memory._session.store
+    session, store = checked_memory(memory)._session, memory._session.store
     with session.lock, store.transaction():
         session.space()
         before = store.learnt.forget(memory.namespace)
@@ -70,7 +70,7 @@ def forget(memory: EpicMemory) -> bool:
 def learn(memory: EpicMemory, hits: Hits, feedback: Feedback) -> None:
     """Learn which hits help from what the user did with those of a search with a reranker as its chooser.
 
-        hits = memory.search("What should I cook tonight?", k=3, chooser=reranker_of(memory))
+        hits = memory.search("What should I cook tonight?", k=3, options=SearchOptions(chooser=reranker_of(memory)))
         learn(memory, hits, {hits[1].item.id: "used"})
 
     It learns numbers only. They are stored in the file, exported, and deleted by `forget`. Hits that the feedback does
@@ -87,15 +87,14 @@ def learn(memory: EpicMemory, hits: Hits, feedback: Feedback) -> None:
     ranking = getattr(hits, "ranking", None)
     if ranking is None or not ranking.features.shape[1] or len(hits) != len(ranking.order):
         raise InvalidInputError(
-            "learn() needs the whole result of a search with a reranker:"
-            " hits = memory.search(query, chooser=reranker_of(memory))."
+            "Give all of search(query, options=SearchOptions(chooser=reranker_of(memory))) to learn()."
         )
     shown = [hit.item.id for hit in hits]
     if unknown := sorted(set(feedback) - set(shown)):
         raise InvalidInputError(f"The item {unknown[0]!r} is not among the hits that were shown.")
     signals = [_reward(feedback[item]) if item in feedback else 0.0 for item in shown]
     event = feedback_event(ranking, signals)
-    session, store = memory._session, memory._session.store
+    session, store = checked_memory(memory)._session, memory._session.store
     with session.lock:
         session.space()  # notices another process's encoder
         learnt = reranker_of(memory).learn([*store.learnt.events(memory.namespace), event])

@@ -34,7 +34,7 @@ class LearnedReranker:
     """A reranker that has learnt which results help, and in which order.
 
         reranker = LearnedReranker()
-        hits = memory.search("What should I cook tonight?", chooser=reranker)
+        hits = memory.search("What should I cook tonight?", options=SearchOptions(chooser=reranker))
 
     Untrained it changes nothing: the order of retrieval is its prior. It holds numbers only, no text, and asks no
     model.

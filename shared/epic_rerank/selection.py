@@ -122,7 +122,7 @@ def taken(query: str, hits: Sequence[Hit], vectors: Sequence[FloatArray], policy
 class Adaptive:
     """Chooser that returns as many hits as a question needs, at most k.
 
-        hits = memory.search("What should I cook tonight?", k=8, chooser=Adaptive())
+        hits = memory.search("What should I cook tonight?", k=8, options=SearchOptions(chooser=Adaptive()))
 
     Attributes:
         reranker: Orders the results first; None for the order of retrieval.

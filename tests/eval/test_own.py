@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,21 @@ def test_the_command_leaves_the_memory_alone(memory: Path, questions: Path, epic
     assert memory.read_bytes() == before
     refused(epic("eval", str(memory), str(questions) + "x"), "cannot be read")
     refused(epic("eval", str(memory.with_name("no.epic")), str(questions)), "no.epic")
+
+
+def test_the_command_leaves_the_encoder_to_the_file(
+    memory: Path, questions: Path, epic: Epic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, opened = [], EpicMemory.open
+
+    def noted(*args: Any, **options: Any) -> EpicMemory:
+        asked.append(options["encoder"])
+        return opened(*args, **options)
+
+    monkeypatch.setattr(EpicMemory, "open", noted)
+    assert epic("eval", str(memory), str(questions)).code == 0
+    assert epic("eval", str(memory), str(questions), "--encoder", "static").code == 0
+    assert asked == [None, "static"]
 
 
 def test_a_model_is_judged_with_the_memory_and_without(

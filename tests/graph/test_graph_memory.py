@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from epic_graph import GraphMemory
-from epic_memory import Filter, Item, SearchOptions, Stance
+from epic_memory import EpicMemory, Filter, Item, SearchOptions, Stance
 from epic_memory.errors import (
+    InvalidInputError,
     UnknownEntityError,
     UnknownPreferenceError,
 )
@@ -278,3 +279,8 @@ def test_the_light_tier_is_searched_where_nothing_known_is_named(path: Path) -> 
         assert graph.update().passages == 1
         assert graph.entities("second") == ["Oscar Reed"]
         assert exactly(graph) == exactly(again(path, tau=0.5))
+
+
+def test_a_memory_in_place_of_preferences_is_refused() -> None:
+    with EpicMemory() as memory, pytest.raises(InvalidInputError, match=r"GraphMemory\(memory=\.\.\.\)"):
+        GraphMemory(memory)  # type: ignore[arg-type]

@@ -708,3 +708,11 @@ def test_the_embedding_model_is_known() -> None:
     assert isinstance(default, EpicEmbeddings) and len(default.embed_query("red")) == default.encoder.dimension
     assert EpicVectorStore(words()).embeddings.embed_query("red") == words().vector("red").tolist()
     assert "RAM" in repr(EpicVectorStore())
+
+
+def test_an_unknown_argument_of_a_search_is_named_beside_those_there_are() -> None:
+    store = EpicVectorStore()
+    with pytest.raises(TypeError, match="takes k=, filter=, preferences=, steering= here; not 'min_score'"):
+        store.similarity_search("wine", min_score=0.3)
+    with pytest.raises(TypeError, match="takes k=, filter= here; not 'steering'"):
+        store.similarity_search_by_vector([1.0], steering="off")

@@ -331,3 +331,8 @@ class _Part:
 def test_a_message_by_itself_and_the_shapes_of_other_frameworks_are_read(messages: Any) -> None:
     turns = read_conversation(messages).turns
     assert [(turn.role, turn.text) for turn in turns] == [("user", "I love cheese.")]
+
+
+def test_the_name_of_a_file_is_no_memory() -> None:
+    with pytest.raises(InvalidInputError, match="memory must be an EpicMemory, not str"):
+        add_conversation("me.epic", "Ann: hello")  # type: ignore[arg-type]

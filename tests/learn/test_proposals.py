@@ -975,3 +975,8 @@ async def test_a_long_chat_takes_one_call_for_a_few_turns(memory: EpicMemory) ->
     lm, alm = make(), make()
     assert memory.proposals.propose(chat, lm=lm) == await memory.proposals.apropose(chat, lm=alm) == []
     assert lm.asked == alm.asked == 3
+
+
+def test_proposals_to_add_are_several(memory: EpicMemory) -> None:
+    with pytest.raises(InvalidInputError, match="Give the proposals in a list"):
+        memory.proposals.add(3)  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ def note(
 
     given = [line for text in texts for line in (standard_input().splitlines() if text == "-" else [text])]
     with file.open(model) as memory:
-        reports = [memory.facts.add(line, expires_at=until) for line in given if line]
+        reports = [memory.facts.add(line, expires_at=until) for line in given if line or "-" not in texts]
     for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
         warn(warning)
     edits = [edit for report in reports for edit in report.edits]

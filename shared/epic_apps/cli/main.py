@@ -93,7 +93,7 @@ def _run(arguments: list[str]) -> int:
 
 def _refusal(error: Any) -> str:
     """Return what is wrong with a command line, what may have been meant, and where the help is."""
-    message = error.format_message()
+    message = error.format_message().replace(": Value error, ", ": ")
     likely = getattr(error, "possibilities", None)
     if "Did you mean" in error.message:
         message = error.message

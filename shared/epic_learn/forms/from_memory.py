@@ -11,7 +11,7 @@ from epic_learn.forms.fields import FilledForm, Form
 from epic_learn.forms.filling import CANDIDATES, filled
 from epic_learn.forms.reminders import Due, due_among
 from epic_memory.lm.base import LanguageModel
-from epic_memory.memory import EpicMemory
+from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.pipeline.search import checked_search, search
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.settings import asked_model
@@ -69,7 +69,7 @@ def _filling(
     namespace: str | None,
     clock: Clock,
 ) -> Effects[FilledForm]:
-    session = memory._session
+    session = checked_memory(memory)._session
     lm = session.lm if lm is None else asked_model(lm)[0]
 
     def looked_up(question: str) -> Effects[Hits]:
@@ -94,4 +94,4 @@ def due(memory: EpicMemory, before: date | datetime | str | None = None, *, name
     Raises:
         InvalidInputError: for what is no day.
     """
-    return due_among(memory.items(namespace=namespace), before)
+    return due_among(checked_memory(memory).items(namespace=namespace), before)

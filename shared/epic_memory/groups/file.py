@@ -145,7 +145,7 @@ class MemoryFile:
     def not_kept(self) -> list[NotKept]:
         """Return the records of items that are not held, the newest first.
 
-        A uniform sample of what was discarded, and the last of what was evicted; `not_kept=` says how many of each.
+        A uniform sample of what was discarded, and the last of what was evicted: `Settings(not_kept=...)` of each.
         """
         with self._session.lock:
             return self._session.store.seen.records(self._session.namespace)

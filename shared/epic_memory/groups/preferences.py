@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, overload
 
 from epic_memory.context import ALLOWANCE, those_that_matter
+from epic_memory.errors import InvalidInputError, UnknownPreferenceError
 from epic_memory.groups.live import Live
 from epic_memory.pipeline.aspects import set_aspects, set_expansion
 from epic_memory.pipeline.preferences import add_preference, remove_preference, replace_preference
@@ -24,7 +26,7 @@ class MemoryPreferences(Live[Preference]):
         memory.preferences.add("I prefer slow travel by train.")
         print(len(memory.preferences), memory.preferences[0].text)
 
-    What takes a preference takes its text, its id or a `Preference`.
+    What takes a preference takes its text, its id or a `Preference`; so does `in`.
     """
 
     def __init__(self, session: Session) -> None:
@@ -33,6 +35,11 @@ class MemoryPreferences(Live[Preference]):
     def _read(self) -> list[Preference]:
         with self._session.lock:
             return list(self._session.space().preferences)
+
+    def __contains__(self, preference: object) -> bool:
+        with suppress(UnknownPreferenceError, InvalidInputError), self._session.lock:
+            return isinstance(preference, (str, Preference)) and self._session.space().find(preference) >= 0
+        return False
 
     def add(self, preference: str | Preference, *, progress: bool = False) -> BuildReport:
         """Add a preference; items already held are matched with it too.

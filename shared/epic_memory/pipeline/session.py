@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from epic_memory.encoders.base import Encoder, default_tau, described, taus_for_recall
-from epic_memory.errors import EncoderError, EncoderMismatchError, StoreError
+from epic_memory.errors import EncoderError, EncoderMismatchError, NotCopiedError, StoreError
 from epic_memory.pipeline.coarse_filter import Expanded
 from epic_memory.preferences.evidence import borrows
 from epic_memory.retention.budget import Budget, budget_in
@@ -107,6 +107,11 @@ class Session:
 
     def __post_init__(self) -> None:
         self._seen_change = self.store.changed_elsewhere()
+
+    def __reduce__(self) -> Any:
+        raise NotCopiedError(
+            "What shows an open memory is not copied: take a list of it, or EpicMemory.open(path) again."
+        )
 
     @property
     def tau(self) -> float:

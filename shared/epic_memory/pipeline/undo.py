@@ -46,7 +46,7 @@ def _checked(session: Session, number: int) -> Edit:
     edits = session.store.edits.all(session.namespace)
     edit = next((edit for edit in edits if edit.id == number), None)
     if edit is None:
-        raise UnknownItemError(f"There is no edit {number!r} to undo. memory.facts.edits() lists those that there are.")
+        raise UnknownItemError(f"There is no edit {number!r}: see memory.facts.edits(), `epic facts FILE --history`.")
     item = edit.item
     found = session.store.items.known(session.namespace, [item.id]).get(item.id)
     held = found is not None and found.item.fact and found.item.text == item.text

@@ -88,7 +88,8 @@ def checked_options(options: object) -> SearchOptions:
         InvalidInputError: for anything else.
     """
     if not isinstance(options, SearchOptions):
-        raise InvalidInputError(f"options must be an epic_memory.SearchOptions, not {type(options).__name__}.")
+        given = type(options).__name__
+        raise InvalidInputError(f"options are made by epic_memory.SearchOptions(min_score=0.3, ...); {given} is none.")
     return options
 
 
@@ -101,4 +102,7 @@ def _several(preferences: object) -> tuple[str | Preference, ...] | None:
         raise InvalidInputError(
             f"preferences must be a list of strings, or None for all; not {type(preferences).__name__}."
         )
-    return tuple(preferences)
+    for each in (several := tuple(preferences)):
+        if not isinstance(each, (str, Preference)):
+            raise InvalidInputError(f"A preference is a text or a Preference, not {type(each).__name__}.")
+    return several

@@ -547,6 +547,7 @@ def test_a_damaged_file_is_refused_and_left_alone(built: Epic, length: int) -> N
         (["bild"], "Did you mean 'build'?"),
         (["build"], "SOURCE"),
         (["ask"], "'FILE'"),
+        (["ask", "me.epic", "hotel", "--steering", "x"], "'--steering': 'x' is not one of 'signed', "),
         (["ask", "me.epic", "hotel", "--stance", "any"], "Did you mean --stances"),
     ],
 )

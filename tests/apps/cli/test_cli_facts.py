@@ -43,3 +43,10 @@ def test_a_memory_of_facts_is_not_empty(tmp_path: Path, capsys: pytest.CaptureFi
     assert "Nothing relevant in this memory" in capsys.readouterr().out
     assert main(["ask", path, "Which hotel should I book?"]) == 0
     assert "But you said: I avoid hotels with casinos." in capsys.readouterr().out
+
+
+def test_an_empty_fact_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "me.epic")
+    EpicMemory.open(path, []).close()
+    assert main(["note", path, ""]) == 2
+    assert "is empty" in capsys.readouterr().err

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import pickle
+from collections.abc import Callable, Container
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from epic_memory import (
     Verdict,
 )
 from epic_memory.encoders import default_encoder
-from epic_memory.errors import InvalidInputError, UnknownItemError, UnknownPreferenceError
+from epic_memory.errors import InvalidInputError, NotCopiedError, UnknownItemError, UnknownPreferenceError
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import ConversationChunker
 from epic_memory.types import Candidate
@@ -190,3 +192,63 @@ def test_mappings_are_neither_preferences_nor_items() -> None:
         EpicMemory({"diet": "I am vegan."})  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match=r"Item 0.*Write Item\(text="):
         EpicMemory(["I am vegan."]).add([{"text": "Lentil soup."}])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("name", ["coarse", "fine", "must_exist", "read_only", "reencode"])
+@pytest.mark.parametrize("value", ["no", None, 0])
+def test_a_switch_is_true_or_false(name: str, value: object) -> None:
+    with pytest.raises(InvalidInputError, match=f"{name} must be True or False"):
+        Settings(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["aspects", "expansions"])
+def test_settings_refuse_who_reads_preferences_at_once(name: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"{name} must be one of auto, "):
+        Settings(**{name: "someone"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [None, {"min_score": 0.3}, SearchOptions])
+def test_an_error_about_options_says_what_to_write(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"made by epic_memory.SearchOptions\(min_score=0.3, "):
+        memory_of().search("grapes", options=wrong)
+
+
+def test_an_error_about_settings_says_what_to_write() -> None:
+    with pytest.raises(InvalidInputError, match=r'made by epic_memory.Settings\(budget="1 MB", '):
+        EpicMemory([WINE], settings={"budget": "1 MB"})  # type: ignore[arg-type]
+
+
+def test_options_refuse_what_is_no_preference_at_once() -> None:
+    with pytest.raises(InvalidInputError, match="A preference is a text or a Preference, not int"):
+        SearchOptions(preferences=[WINE, 3])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("name", ["me.epic", Path("notes/me.epic")])
+def test_the_name_of_a_file_is_no_preference(name: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"EpicMemory\.open\("):
+        EpicMemory(name)
+
+
+@pytest.mark.parametrize(("read", "written"), [(3, "me.epic"), ("me.jsonl", None)])
+def test_import_needs_the_names_of_files(read: Any, written: Any) -> None:
+    with pytest.raises(InvalidInputError, match="The name of a file is needed"):
+        EpicMemory.import_(read, written)
+
+
+def test_a_preference_is_found_among_those_held_by_its_text_id_or_as_such() -> None:
+    with memory_of() as memory:
+        held: Container[object] = memory.preferences
+        (wine,) = memory.preferences
+        for same in (WINE, f" {WINE.upper()} ", wine.id, wine):  # another case is the same preference
+            assert same in held
+        for other in ("white wine", "", LONE, "a\0b", 3, None):
+            assert other not in held
+
+
+@pytest.mark.parametrize("group", ["preferences", "facts", "proposals", "file"])
+def test_what_shows_an_open_memory_says_why_it_is_not_copied(group: str) -> None:
+    with memory_of() as memory:
+        shown = getattr(memory, group)
+        for copied in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(NotCopiedError, match=r"EpicMemory\.open\(path\)"):
+                copied(shown)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,3 +144,9 @@ def test_a_file_of_a_reranker_is_checked(tmp_path: Path) -> None:
         path.write_text(wrong)
         with pytest.raises(InvalidInputError):
             LearnedReranker.load(path)
+
+
+@pytest.mark.parametrize("call", [reranker_of, forget, lambda given: set_reranker(given, LearnedReranker(encoder=""))])
+def test_the_name_of_a_file_is_no_memory_that_learns(call: Callable[[Any], object]) -> None:
+    with pytest.raises(InvalidInputError, match="memory must be an EpicMemory, not str"):
+        call("me.epic")

@@ -197,3 +197,10 @@ def test_a_filter_that_cannot_be_is_refused(make: Callable[[], Filter]) -> None:
 def test_an_unknown_operator_is_told_the_known_ones() -> None:
     with pytest.raises(InvalidInputError, match=r"eq, ne.*'like'"):
         Filter("like", "x", 1)
+
+
+def test_filters_are_joined_by_signs_and_not_by_words() -> None:
+    with pytest.raises(InvalidInputError, match="join filters with &"):
+        assert Filter.eq("x", 1) and Filter.eq("y", 2)
+    with pytest.raises(InvalidInputError, match="join filters with &"):
+        assert not Filter.eq("x", 1)
