@@ -47,8 +47,7 @@ class Settings:
         verifier: Fine verification; a name such as "ollama:qwen3:4b" is an `LMVerifier` with that model (`lm_of`).
             Default: the language model, if the memory has one, else `EmbeddedVerifier(encoder)`.
         tau: The coarse filter's threshold, a cosine in [-1, 1]; default: the one that belongs to the encoder.
-        keep_rate: Instead of tau, the share of the first items that shall pass, in (0, 1]; resolved to a tau once and
-            stored.
+        keep_rate: Instead of tau, the share of the first items to pass, in (0, 1]; made a tau once, which is stored.
         coarse_recall: Where a language model judges, which share of what matters is to pass the coarse filter, as
             measured for the encoder, in (0, 1]; None for the encoder's own tau.
         coarse, fine: Switch a stage off, for ablations.
@@ -58,10 +57,9 @@ class Settings:
             went with the preferences given first. Calls made then block: within an event loop, make the memory in a
             thread, or add preferences by `preferences.aadd`.
         expansions: Who says, once, what a new preference means in practice: questions for which it matters, what
-            follows it and what breaks it. "model" is the verifier's language model, in the same call that reads the
-            aspects; "bundled" borrows from a library that comes with the package, and asks no model; "off" does
-            without. "auto" is the model if there is one, else the library; with `aspects="parser"` the model is not
-            asked.
+            follows it and what breaks it. "model" is the verifier's language model, in the call that reads the
+            aspects; "bundled" borrows from a library in the package; "off" does without. "auto" is the model if there
+            is one, else the library; with `aspects="parser"` the model is not asked.
         expander: A language model that reads and expands preferences in place of the verifier's, such as
             `OllamaLM("qwen3:4b")` beside the embedded verifier.
         model_budget: How much the memory's language model may be asked a day: a number of calls, or text like "50000
@@ -78,9 +76,8 @@ class Settings:
             stand beside it. The file remembers the budget; "unlimited" lifts it. The other limits are lowered to what
             fits.
         reserve: The file size up to which discarded items stay in the light tier, for their text only, the best
-            first: a number of bytes, or text like "1 MB", the default. The tier gives way to what is kept, is searched
-            with it, and is compared with every new preference. 0 means no light tier, as in the paper. The file
-            remembers it.
+            first: bytes, or text like "1 MB", the default. It gives way to what is kept, is searched with it, and is
+            compared with every new preference. 0 means no light tier, as in the paper. The file remembers it.
         retention: What goes first when the budget is reached: a `RetentionPolicy`; default `ByValue()`.
         floor: How many entries each preference keeps at least, within half of the budget.
         verdict_cache: How many verdicts of a language model are kept, so that the same text under the same

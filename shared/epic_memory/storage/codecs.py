@@ -225,13 +225,15 @@ def _levels_of(octets: NDArray[np.uint8], *, small: bool) -> FloatArray:
     """Return the levels of codes, around zero."""
     count, length = octets.shape
     if small:
-        levels = np.empty((count, 2 * length), dtype=np.float32)
+        levels: FloatArray = np.empty((count, 2 * length), dtype=np.float32)
         levels[:, ::2], levels[:, 1::2] = octets & 15, octets >> 4
-        return np.subtract(levels, np.float32(7.5), out=levels)
+        levels -= np.float32(7.5)
+        return levels
     fives = octets.reshape(count, length // 5, 5)
     upper = (fives[..., 4:] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3
     whole = fives[..., :4] + (upper.astype(np.int16) << 8)
-    return (whole.reshape(count, 4 * length // 5) - np.int16(_ZERO)).astype(np.float32)
+    around_zero: FloatArray = (whole.reshape(count, 4 * length // 5) - np.int16(_ZERO)).astype(np.float32)
+    return around_zero
 
 
 def rounded(vectors: FloatArray, *, small: bool = False) -> FloatArray:
