@@ -276,20 +276,20 @@ def read(one: Used, text: str) -> None:
 
 
 ROOMS = ("context", "lm", "preferences", "text", "types", "verification")
-PACKAGES = ("epic_learn", "epic_graph")
+BESIDE = ("epic_learn", "epic_graph")
 
 
 def room(one: Used) -> str:
     package, _, rest = one.where.replace(":", ".").partition(".")
     name = rest.partition(".")[0]
-    if package in PACKAGES:
+    if package in BESIDE:
         return package
     return name if package == "epic_memory" and name in ROOMS else "others"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signals that end a call")
-@pytest.mark.parametrize("name", [*ROOMS, *PACKAGES, "others"])
+@pytest.mark.parametrize("name", [*ROOMS, *BESIDE, "others"])
 def test_a_pattern_is_done_with_any_text_in_a_moment(name: str) -> None:
     slow, tried = [], 0
     for one in used():
