@@ -23,7 +23,7 @@ from epic_memory.runtime.batching import storable
 from epic_memory.types import Hit, Item, Preference
 from epic_memory.types.proposals import Proposal, ProposalKind, plain
 
-_logger = logging.getLogger(__name__)
+_logger = logging.getLogger("epic_memory.tools")
 
 _MOST = 50
 _USUAL = 5

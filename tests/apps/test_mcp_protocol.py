@@ -163,8 +163,10 @@ def test_the_clients_own_model_judges_what_a_question_finds(tmp_path: Path, offe
     judged = [instruction_for(text, "I'm allergic to wool.")]
     assert server.returncode == 0
     assert found == [judged if offers == "an answer" else [""]] * 2
-    # What was answered is not asked again; what was refused may be allowed the next time.
-    assert len(client.asked) == {"an answer": 1, "a refusal": 2, "no model": 0}[offers]
+    # What was answered is not asked again; what was refused may be allowed the next time. The model reads the
+    # preference, too.
+    about = [asked for asked in client.asked if "merino" in str(asked)]
+    assert len(about) == {"an answer": 1, "a refusal": 2, "no model": 0}[offers]
     with EpicMemory.open(path) as memory:
         assert memory.stats().counts["entries"] == (offers == "an answer")
         assert memory.stats().counts["pending"] == 0

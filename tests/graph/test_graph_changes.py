@@ -37,7 +37,7 @@ from graph_helpers import (
     recounted,
     seen,
 )
-from helpers import Clock, DiscardAll, HashEncoder, KeepAll, UndecidedAll, settled
+from helpers import Clock, DiscardAll, HashEncoder, KeepAll, UndecidedAll, method, settled
 
 # what happens to it
 
@@ -70,9 +70,9 @@ CALLS = {
     "add": "add",
     "outside": "add",
     "forget": "forget",
-    "prefer": "add_preference",
-    "drop": "remove_preference",
-    "replace": "replace_preference",
+    "prefer": "preferences.add",
+    "drop": "preferences.remove",
+    "replace": "preferences.replace",
 }
 
 
@@ -84,7 +84,7 @@ def act(graph: GraphMemory, action: tuple[Any, ...], prefix: str = "") -> Any:
     elif kind == "forget":
         rest = [f"i{rest[0]}"]
     component = graph if kind == "add" or kind not in CALLS else graph.memory
-    return getattr(component, prefix + CALLS.get(kind, kind))(*rest)
+    return method(component, CALLS.get(kind, kind), twin=prefix == "a")(*rest)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -197,7 +197,7 @@ with opened(path, PREFERENCES) as memory:
                 assert room < size
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
             assert content_of(memory, folder) == expected
-            memory.verify()
+            memory.file.verify()
         else:
             break
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
@@ -208,7 +208,7 @@ with opened(path, PREFERENCES) as memory:
     after = content_of(memory, folder)
     assert set(after["items"]) > {{item.id for item in items(200, 5)}} & set(after["items"]) != set()
 with opened(path) as memory:
-    memory.verify()
+    memory.file.verify()
     assert content_of(memory, folder) == after
 assert [file.name for file in folder.iterdir()] == ["me.epic"]
 print("failed", failed)

@@ -55,13 +55,13 @@ def last_edit(memory: EpicMemory, kind: str) -> Any:
 WRITES: dict[str, Write] = {
     "insert a fact": lambda memory: memory.facts.add("I work night shifts."),
     "replace a fact": lambda memory: memory.facts.add(_NEW_CODE),
-    "end a fact": lambda memory: memory.facts.add("I sold my Skoda."),
+    "end a fact": lambda memory: memory.facts.add("I stopped playing the trumpet."),
     "undo an insertion": lambda memory: memory.facts.undo(last_edit(memory, "insert")),
     "undo a replacement": lambda memory: memory.facts.undo(last_edit(memory, "replace")),
     "undo an end": lambda memory: memory.facts.undo(last_edit(memory, "end")),
     "reject": lambda memory: memory.proposals.reject(WAITING["accept add_fact"].id),
     "accept other words": lambda memory: memory.proposals.accept(WAITING["accept add_fact"].id, "My sister is Ines."),
-    **{name: lambda memory, given=given: memory.accept(given.id) for name, given in WAITING.items()},
+    **{name: lambda memory, given=given: memory.proposals.accept(given.id) for name, given in WAITING.items()},
 }
 
 
@@ -69,9 +69,9 @@ def prepare(path: Path, budget: str | None) -> None:
     """Make a memory with preferences, items, facts, edits of each kind and open proposals."""
     with EpicMemory.open(path, [_COFFEE, _JAZZ], encoder=default_encoder(), settings=Settings(budget=budget)) as memory:
         memory.add(_PLAIN)
-        for fact in ("The bike lock is 1234.", "The bike lock is now 5678.", "I drive a red Fiat.", "I sold my Fiat."):
+        for fact in ("The bike lock is 1234.", "The bike lock is now 5678."):
             memory.facts.add(fact)
-        for fact in (_CODE, _HOME, "My car is a Skoda."):
+        for fact in ("I play the cello.", "I stopped playing the cello.", _CODE, _HOME, "I play the trumpet."):
             memory.facts.add(fact)
         kinds = {edit.kind for edit in memory.facts.edits()}
         assert kinds == {"insert", "replace", "end"}, memory.facts.edits()

@@ -62,6 +62,8 @@ def take_away(
         if row is None:
             return
         with session.changing(session.encoder, rows := CommittedRows(preferences=True)) as space:
+            # Of an expired preference nothing is in RAM, and items that only it held may come back.
+            rows.incomplete = reason is not None
             if reason is not None and preference not in space.expired:
                 return  # another process has added it anew
             items = store.entries.items_under(row)
@@ -70,8 +72,6 @@ def take_away(
             store.remove_preference(namespace, preference.id, keep_texts=session.reserve > 0)
             left = store.items.present(items)
             rows.gone_items = [item_row for item_row in items if item_row not in left]
-            # Of an expired preference nothing is in RAM, and items that only it held may come back.
-            rows.incomplete = reason is not None
             records = [
                 (one.digest, NotKept(item_id=one.item.id, text=one.item.text, stage="expired", reason=reason or ""))
                 for item_row, one in held.items()
