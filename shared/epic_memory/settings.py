@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
+from epic_memory.lm.base import LanguageModel
 from epic_memory.pipeline.aspects import Expanding, Reading, checked_expander, checked_expanding, checked_reading
 from epic_memory.pipeline.fallback import checked_fallback
 from epic_memory.pipeline.on_demand import checked_on_demand
@@ -28,7 +29,6 @@ from epic_memory.verification.base import base_verifier
 from epic_memory.verification.embedded import verifier_of
 
 if TYPE_CHECKING:
-    from epic_memory.lm.base import LanguageModel
     from epic_memory.lm.budget import ModelBudget
 
 _SWITCHES = ("coarse", "fine", "must_exist", "read_only", "reencode")

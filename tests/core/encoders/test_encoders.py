@@ -80,7 +80,11 @@ OURS, THEIRS = WordPiece(json.loads(DESCRIPTION)), Tokenizer.from_str(DESCRIPTIO
 LETTERS = st.characters(max_codepoint=0x5FF) | st.sampled_from("素食가한🙂…\u2028\u200bẞΣ")
 
 
-@given(text=st.text(LETTERS) | st.from_regex(r"[a-zA-Z'\[\]# é]{1,40}|.{0,9}\[(SEP|UNK)\].*"))
+# Of newer letters the package and Python may think otherwise.
+SPECIAL = st.from_regex(r"[a-zA-Z'\[\]# é]{1,40}|.{0,9}\[(SEP|UNK)\].*", alphabet=st.characters(max_codepoint=0x5FF))
+
+
+@given(text=st.text(LETTERS) | SPECIAL)
 def test_words_are_cut_as_the_package_tokenizers_cuts_them(text: str) -> None:
     assert OURS.encode([text], 10_000) == [THEIRS.encode(text, add_special_tokens=False).ids]
 
