@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
+from pydantic_core import core_schema
+
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
-from epic_memory.lm.base import LanguageModel
 from epic_memory.pipeline.aspects import Expanding, Reading, checked_expander, checked_expanding, checked_reading
 from epic_memory.pipeline.fallback import checked_fallback
 from epic_memory.pipeline.on_demand import checked_on_demand
@@ -29,6 +30,7 @@ from epic_memory.verification.base import base_verifier
 from epic_memory.verification.embedded import verifier_of
 
 if TYPE_CHECKING:
+    from epic_memory.lm.base import LanguageModel
     from epic_memory.lm.budget import ModelBudget
 
 _SWITCHES = ("coarse", "fine", "must_exist", "read_only", "reencode")
@@ -48,30 +50,23 @@ class Settings:
             Default: the language model, if the memory has one, else `EmbeddedVerifier(encoder)`.
         tau: The coarse filter's threshold, a cosine in [-1, 1]; default: the one that belongs to the encoder.
         keep_rate: Instead of tau, the share of the first items to pass, in (0, 1]; made a tau once, which is stored.
-        coarse_recall: Where a language model judges, which share of what matters is to pass the coarse filter, as
-            measured for the encoder, in (0, 1]; None for the encoder's own tau.
+        coarse_recall: Where a model judges, the share of what matters that is to pass, in (0, 1]; None for the own tau.
         coarse, fine: Switch a stage off, for ablations.
         steering: "signed", "paper" (Eq. 7-8) or "off"; `SearchOptions` can override it.
         aspects: What reads a new preference's likes and dislikes, once: the verifier's language model ("model"), which
-            takes one call, or a parser ("parser"); "auto" is the model if there is one. `opening_report` tells how it
-            went with the preferences given first. Calls made then block: within an event loop, make the memory in a
-            thread, or add preferences by `preferences.aadd`.
+            takes one call, or a parser ("parser"); "auto" is the model if there is one. Calls for the preferences given
+            first block: within an event loop, make the memory in a thread, or use `preferences.aadd`.
         expansions: Who says, once, what a new preference means in practice: questions for which it matters, what
             follows it and what breaks it. "model" is the verifier's language model, in the call that reads the
             aspects; "bundled" borrows from a library in the package; "off" does without. "auto" is the model if there
             is one, else the library; with `aspects="parser"` the model is not asked.
-        expander: A language model that reads and expands preferences in place of the verifier's, such as
-            `OllamaLM("qwen3:4b")` beside the embedded verifier.
-        model_budget: How much the memory's language model may be asked a day: a number of calls, or text like "50000
-            tokens". What is left over is undecided and waits for `retry`. The file counts.
-        on_demand: Where a language model judges, what becomes of texts that a question finds and that nobody has judged
-            under the preferences that matter to it: they are judged in the "background", for later answers; or within a
-            time such as "300 ms", which the answer waits; or not ("off"). Default: in the background with `llm`.
+        expander: A language model that reads and expands preferences in place of the verifier's.
+        model_budget: Calls of the language model a day, or text like "50000 tokens"; what is left over waits.
+        on_demand: When texts that a question finds and nobody has judged are judged by the language model: in the
+            "background", for later answers, the default with `llm`; within a time such as "300 ms"; or "off".
         chunker: Cuts each item before the coarse filter; default: an item is one chunk.
-        tagger: Gives tags to items, as metadata `tags_topics`, `tags_entities`, `tags_kind`, `tags_intent` and
-            `tags_preferences`, for filters: `epic_graph.PhraseTagger()`, `LMTagger(lm)`.
-        fallback: Asked when the memory holds nothing relevant to a query: a callable `(query, k)`, or an object with
-            `search(query, k)`.
+        tagger: Gives items tags for filters, as metadata `tags_topics` and others: `epic_graph.PhraseTagger()`.
+        fallback: Asked when nothing is relevant to a query: a callable `(query, k)`, or an object with `search`.
         budget: Bytes that the file never exceeds: a number, or text like "1 MB"; while a call writes, its journal may
             stand beside it. The file remembers the budget; "unlimited" lifts it. The other limits are lowered to what
             fits.
@@ -122,6 +117,11 @@ class Settings:
     must_exist: bool = False
     read_only: bool = False
     reencode: bool = False
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
+        """Have pydantic take settings as they are: they have checked themselves."""
+        return core_schema.is_instance_schema(cls)
 
     def __post_init__(self) -> None:
         if self.tau is not None and self.keep_rate is not None:
