@@ -23,7 +23,8 @@ from epic_apps.local import listening_socket
 from epic_apps.mcp import PATH, UserMemory, http_app, memory_server
 from epic_memory import EpicMemory, __version__
 from epic_memory.types import Stance
-from scripted import answer_to, instruction_for, read_prompt
+from minds import Mind
+from scripted import instruction_for
 
 TOKEN = "a-token-that-is-long-enough"
 HELLO = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "client", "version": "1"}}
@@ -150,10 +151,11 @@ def test_the_clients_own_model_judges_what_a_question_finds(tmp_path: Path, offe
         memory.add([text])
         assert memory.stats().counts["entries"] == 0
 
-    def conflicts(messages: Any) -> str:
-        return answer_to(read_prompt(messages), lambda chunk, preference: Stance.CONFLICTS)
-
-    answers = {"an answer": conflicts, "a refusal": lambda messages: None, "no model": None}
+    mind = Mind()
+    mind.stance = Stance.CONFLICTS
+    refusing = Mind()
+    refusing.well, refusing.fault = False, lambda: None
+    answers = {"an answer": mind, "a refusal": refusing, "no model": None}
     command = [sys.executable, "-m", "epic_apps", "mcp", str(path), "--llm", "client", "--on-demand", "60 s"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as server:
         client = Speaking(server, answers[offers])
@@ -163,10 +165,10 @@ def test_the_clients_own_model_judges_what_a_question_finds(tmp_path: Path, offe
     judged = [instruction_for(text, "I'm allergic to wool.")]
     assert server.returncode == 0
     assert found == [judged if offers == "an answer" else [""]] * 2
-    # What was answered is not asked again; what was refused may be allowed the next time. The model reads the
-    # preference, too.
-    about = [asked for asked in client.asked if "merino" in str(asked)]
-    assert len(about) == {"an answer": 1, "a refusal": 2, "no model": 0}[offers]
+    # What was answered is not asked again, and the model reads the preference once, when it has answered; what was
+    # refused may be allowed the next time.
+    about = ["judge" if "merino" in str(asked) else "read" for asked in client.asked]
+    assert about == {"an answer": ["judge", "read"], "a refusal": ["judge", "judge"], "no model": []}[offers]
     with EpicMemory.open(path) as memory:
         assert memory.stats().counts["entries"] == (offers == "an answer")
         assert memory.stats().counts["pending"] == 0

@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -80,8 +81,13 @@ OURS, THEIRS = WordPiece(json.loads(DESCRIPTION)), Tokenizer.from_str(DESCRIPTIO
 LETTERS = st.characters(max_codepoint=0x5FF) | st.sampled_from("素食가한🙂…\u2028\u200bẞΣ")
 
 
-# Of newer letters the package and Python may think otherwise.
-SPECIAL = st.from_regex(r"[a-zA-Z'\[\]# é]{1,40}|.{0,9}\[(SEP|UNK)\].*", alphabet=st.characters(max_codepoint=0x5FF))
+def known_to_both(text: str) -> str:
+    """Put a letter in place of what is new in Unicode: the package's tables are older than Python's."""
+    old = unicodedata.ucd_3_2_0
+    return "".join("x" if old.category(one) == "Cn" != unicodedata.category(one) else one for one in text)
+
+
+SPECIAL = st.from_regex(r"[a-zA-Z'\[\]# é]{1,40}|.{0,9}\[(SEP|UNK)\].*").map(known_to_both)
 
 
 @given(text=st.text(LETTERS) | SPECIAL)
