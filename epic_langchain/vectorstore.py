@@ -50,7 +50,7 @@ class EpicVectorStore(CollectionFile, VectorStore):
     Args:
         embedding: LangChain's `Embeddings`, an encoder of epic_memory or its name, such as "ollama/nomic-embed-text";
             default: the embedded encoder. The file remembers it.
-        path: The file, which is not a pickle; a memory may be in it, too. None for RAM.
+        path: A file of epic-memory, which a memory may share. None for RAM.
         preferences: The user's; without any, searches are by plain similarity. The file does not remember them.
         steering: "signed", "paper" (Eq. 7-8) or "off".
         must_exist: Refuse to make a new file.

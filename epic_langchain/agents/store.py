@@ -80,7 +80,7 @@ class EpicStore(CollectionFile, BaseStore):
     threads; a file also from several processes.
 
     Args:
-        path: The file, which is not a pickle; a memory and vector stores may be in it, too. None for RAM.
+        path: A file of epic-memory, which memories and vector stores may share. None for RAM.
         embedding: LangChain's `Embeddings`, an encoder of epic_memory or its name, such as "ollama/nomic-embed-text";
             default: the embedded encoder. The file remembers it.
         preferences: Steer searches that have a query: preferences, or, to serve many users, a function from the

@@ -142,3 +142,20 @@ def test_what_has_changed_is_recognised(first: str, second: str, kind: str) -> N
     memory.facts.add(first)
 
     assert [edit.kind for edit in memory.facts.add(second).edits] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "change"),
+    [
+        ("The team meeting is at 3", "The team meeting has moved to 4", "update_fact"),
+        ("The dentist is on 3 May.", "The dentist has been rescheduled to 5 May.", "update_fact"),
+        ("I drive a red Fiat.", "I sold my Fiat.", "end_fact"),
+    ],
+)
+def test_what_may_have_changed_is_held_beside_it_and_proposed(first: str, second: str, change: str) -> None:
+    memory = EpicMemory()
+    memory.facts.add(first)
+
+    assert [edit.kind for edit in memory.facts.add(second).edits] == ["insert"]
+    assert {fact.text for fact in memory.facts} == {first, second}
+    assert [(proposal.kind, proposal.old) for proposal in memory.proposals] == [(change, first)]
