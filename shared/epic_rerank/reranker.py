@@ -24,9 +24,8 @@ SIGNALS: Mapping[str, float] = {"used": 0.7, "copied": 0.9, "thumb": 1.0, "corre
 
 FORMAT = 1
 _BEGINNING = b'{"kind": "epic-reranker"'
-# Lists drawn from what was shown, for one feedback, and the largest weight that a rare list gives it.
+# Lists drawn from what was shown, for one feedback.
 _LISTS = 24
-_MOST_WEIGHT = 5.0
 _FEEDBACK = TrainingSettings(epochs=8, rate=0.005)
 
 
@@ -63,31 +62,19 @@ class LearnedReranker:
             return np.zeros(0)
         return prior(len(features)) + Pass(self.weights, features).scores
 
-    def rank(self, features: Floats, k: int, *, explore: float = 0.0) -> Ranking:
+    def rank(self, features: Floats, k: int) -> Ranking:
         """Choose the k best candidates in order.
 
         Args:
             features: As `features.features_of` makes them, shape `(n, f)`.
             k: How many, at least 1.
-            explore: 0 for the best list; more to draw one, at this temperature, so that others are tried, too.
         """
         scores = self.scores(features)
         k = min(k, len(scores))
         if not k:
             return Ranking(features=features, order=[], probabilities=[])
-        propensity = 1.0
-        if explore > 0.0:
-            drawn = sample(scores / explore, k, 1, np.random.default_rng())
-            propensity = float(np.exp(log_probability(scores / explore, drawn)[0]))
-            order = drawn[0]
-        else:
-            order = np.argsort(-scores, kind="stable")[:k]
-        return Ranking(
-            features=features,
-            order=order.tolist(),
-            probabilities=shares(scores)[order].tolist(),
-            propensity=max(propensity, 1e-12),
-        )
+        order = np.argsort(-scores, kind="stable")[:k]
+        return Ranking(features=features, order=order.tolist(), probabilities=shares(scores)[order].tolist())
 
     @property
     def candidates(self) -> int:
@@ -193,7 +180,7 @@ class LearnedReranker:
 
 
 def feedback_event(ranking: Ranking, signals: Sequence[float]) -> dict[str, Any]:
-    """Return what is kept of one feedback: features, the list shown, its propensity and the signals, as JSON.
+    """Return what is kept of one feedback: features, the list shown and the signals, as JSON.
 
     Args:
         ranking: How the list was chosen.
@@ -202,7 +189,6 @@ def feedback_event(ranking: Ranking, signals: Sequence[float]) -> dict[str, Any]
     return {
         "features": [[float(f"{value:.3g}") for value in row] for row in ranking.features],
         "order": ranking.order,
-        "propensity": float(f"{ranking.propensity:.6g}"),
         "signals": [float(signal) for signal in signals],
     }
 
@@ -211,14 +197,11 @@ def feedback_examples(events: Sequence[Mapping[str, Any]], seed: int = 0) -> lis
     """Make examples of feedback: other orders of what was shown, with the reward that each would have had.
 
     A hit is taken to be worth the same wherever it stands, less 1 / log2(rank + 1) for its place. What was not shown is
-    left out of account. A list that was shown by chance counts by the inverse of its propensity, normalised over the
-    events and at most 5 times.
+    left out of account.
     """
     generator = np.random.default_rng(seed)
-    weights = np.array([float(event["propensity"]) ** -0.5 for event in events])
-    weights = np.minimum(weights / weights.mean(), _MOST_WEIGHT) if len(weights) else weights
     made = []
-    for event, weight in zip(events, weights.tolist(), strict=True):
+    for event in events:
         shown, signals = list(event["order"]), np.array(event["signals"], dtype=np.float64)
         if len(shown) < 2 or float(signals.std()) < 1e-9:
             continue
@@ -237,7 +220,6 @@ def feedback_examples(events: Sequence[Mapping[str, Any]], seed: int = 0) -> lis
                 rewards=rewards,
                 drawn=log_probability(scores, lists),
                 among=among,
-                weight=weight,
             )
         )
     return made

@@ -28,7 +28,6 @@ class Example:
         rewards: Of the lists, shape `(m,)`; any scale, higher is better.
         drawn: The natural log-probability with which each list was drawn, shape `(m,)`.
         among: The candidates that lists were drawn from, bools of shape `(n,)`; None for all.
-        weight: How much the example counts, at least 0.
     """
 
     features: Floats
@@ -36,7 +35,6 @@ class Example:
     rewards: Floats
     drawn: Floats
     among: Floats | None = None
-    weight: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +86,7 @@ def score_gradient(example: Example, scores: Floats, settings: TrainingSettings)
     held = p > 0.0
     apart = np.zeros_like(p)
     apart[held] = np.log(p[held] / q[held])
-    return example.weight * (made - settings.divergence * p * (apart - float(p @ apart)))
+    return made - settings.divergence * p * (apart - float(p @ apart))
 
 
 class Adam:

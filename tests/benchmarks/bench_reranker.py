@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from common import interval, panels, save_figure, searching
-from epic_memory import EpicMemory, Hits, Item, SearchOptions, Settings
+from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_rerank import Example, LearnedReranker, TrainingSettings, forget, learn, reranker_of
 from epic_rerank.policy import log_probability, sample
 from epic_rerank.reranker import CANDIDATES
@@ -139,21 +139,13 @@ def share_used(memory: EpicMemory, questions: list[str], reranker: bool) -> np.n
     return np.array([np.mean([uses(hit.item.text) for hit in hits]) for hits in shown])
 
 
-def drawn(memory: EpicMemory, question: str) -> Hits:
-    """Return three of twenty hits, drawn by their scores, so that the reranker learns of others than the best, too."""
-    found = memory.search(question, 20, options=SearchOptions(chooser=reranker_of(memory), min_score=None))
-    assert found.ranking is not None
-    hit_of = dict(zip(found.ranking.order, found, strict=True))
-    ranking = reranker_of(memory).rank(found.ranking.features, 3, explore=0.3)
-    return Hits([hit_of[place] for place in ranking.order], ranking=ranking)
-
-
 def one_user(memory: EpicMemory, asked: list[str], held: list[str], events: int) -> tuple[np.ndarray, list[float]]:
     """Learn of events; return the shares of used hits, shape (points, questions), and the seconds of each event."""
     forget(memory)
     shares, seconds = [share_used(memory, held, reranker=True)], []
     for number in range(events):
-        hits = drawn(memory, asked[number % len(asked)])
+        options = SearchOptions(chooser=reranker_of(memory), min_score=None)
+        hits = memory.search(asked[number % len(asked)], 3, options=options)
         started = time.perf_counter()
         learn(memory, hits, {hit.item.id: "used" for hit in hits if uses(hit.item.text)})
         seconds.append(time.perf_counter() - started)
@@ -162,7 +154,7 @@ def one_user(memory: EpicMemory, asked: list[str], held: list[str], events: int)
     return np.array(shares), seconds
 
 
-def feedback(events: int, runs: int) -> tuple[Curve, float]:
+def feedback(events: int) -> tuple[Curve, float]:
     """Print the figures of the feedback; return the share of used hits by events, and that of retrieval."""
     cases = written("choices.jsonl")
     questions = list(dict.fromkeys(case["question"] for case in cases))
@@ -174,15 +166,13 @@ def feedback(events: int, runs: int) -> tuple[Curve, float]:
             [Item(id=f"{n}", text=option) for n, option in enumerate(o for c in cases for o in c["options"][:2])]
         )
         plain = share_used(memory, held, reranker=False)
-        every, taken = zip(*(one_user(memory, asked, held, events) for _ in range(runs)), strict=True)
-        shares = np.mean(every, axis=0)
+        shares, taken = one_user(memory, asked, held, events)
         curve = [point(25 * number, values) for number, values in enumerate(shares)]
-        learnt, ends = shares[-1], sorted(float(each[-1].mean()) for each in every)
+        learnt = shares[-1]
         low, high = interval(learnt - plain)
         print(f"one simulated user, {events} events: share of used hits among three on {len(held)} other questions")
         print(f"    retrieval {plain.mean():.3f}, learnt {learnt.mean():.3f}", end=" ")
-        print(f"{(learnt - plain).mean():+.3f} [{low:+.3f}, {high:+.3f}], mean of {runs} runs", end=" ")
-        print(f"({ends[0]:.3f} to {ends[-1]:.3f}); learning {1000 * np.median(taken):.0f} ms")
+        print(f"{(learnt - plain).mean():+.3f} [{low:+.3f}, {high:+.3f}]; learning {1000 * np.median(taken):.0f} ms")
         print("    by events: " + ", ".join(f"{count:.0f}: {share:.3f}" for count, share, _, _ in curve), flush=True)
         size = len(json.dumps(reranker_of(memory).as_object()))
         ranking = memory.search(held[0], 3, options=SearchOptions(chooser=reranker_of(memory), min_score=None)).ranking
@@ -193,7 +183,7 @@ def feedback(events: int, runs: int) -> tuple[Curve, float]:
             reranker.rank(ranking.features, 5)
             taken.append(time.perf_counter() - started)
         print(f"reranking {len(ranking.features)} candidates {1000 * np.median(taken):.3f} ms; the file {size:,} bytes")
-        for options in ({}, {"reranker": True}):
+        for options in ({}, {"chooser": reranker}):
             taken = []
             for question in held:
                 memory.search(question, 3, **searching(min_score=None, **options))
@@ -225,13 +215,12 @@ def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     made.add_argument("--only", choices=("choices", "feedback"), help="half of it")
     made.add_argument("--events", type=int, default=200, help="feedback events")
-    made.add_argument("--runs", type=int, default=3, help="of the feedback: what is explored is drawn anew in each")
     made.add_argument("--plot", metavar="FILE", help="draw what is learnt, by lists and by events seen")
     options = made.parse_args()
     if options.plot and options.only:
         made.error("--plot needs both halves")
     learnt = choices(bool(options.plot)) if options.only != "feedback" else None
-    used = feedback(options.events, options.runs) if options.only != "choices" else None
+    used = feedback(options.events) if options.only != "choices" else None
     if options.plot and learnt and used:
         draw(learnt, used, Path(options.plot))
 

@@ -76,7 +76,7 @@ STRUCTURAL = {
     "epic_rerank/collecting.py": {"_RESAMPLES"},
     "epic_rerank/policy.py": {"WIDTH"},
     # What an act of the user is worth is the meaning of the signal.
-    "epic_rerank/reranker.py": {"SIGNALS", "FORMAT", "_LISTS", "_MOST_WEIGHT"},
+    "epic_rerank/reranker.py": {"SIGNALS", "FORMAT", "_LISTS"},
     "epic_rerank/training.py": {"_CLIPPED_NORM", "_DECAY", "_SQUARE_DECAY"},
     "epic_graph/entity_linking.py": {"_ROOM", "_DEAD_SHARE"},
     "epic_graph/hipporag/instance.py": {"_BUSY"},

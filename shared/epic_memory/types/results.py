@@ -131,13 +131,11 @@ class Ranking:
         features: Of all candidates in the order of retrieval, shape `(n, f)`; without columns if none was reranked.
         order: The chosen candidates by number, best first.
         probabilities: Of each chosen one, the probability of coming first, in [0, 1].
-        propensity: The probability with which this list was shown, in (0, 1]: 1 unless it was drawn to explore.
     """
 
     features: NDArray[np.float64] = field(repr=False)
     order: list[int]
     probabilities: list[float]
-    propensity: float = 1.0
 
     def chosen(self, *parts: Sequence[Any]) -> Iterator[list[Any]]:
         """Yield each part, which has one value for each candidate, with those of the chosen ones in order."""

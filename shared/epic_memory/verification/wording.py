@@ -10,7 +10,8 @@ from epic_memory.types.preferences import Aspects
 
 # A longer list of liked or avoided phrases is not repeated in an instruction.
 _LONGEST_SIDE = 120
-_ARTICLES = frozenset({"a", "an", "the", "any"})
+# Words that stay with the phrase they precede: "avoids the bus", "avoids being photographed".
+_KEPT_BEFORE = frozenset({"a", "an", "the", "any", "being"})
 # A phrase that is a whole clause: "voting should be compulsory", but not "films that are long".
 _CLAUSE = re.compile(r"\b(?:should|must|is|are|was|were|has|have|had|can|will|would|disgusts?|makes?)\b", re.I)
 _RELATIVE = re.compile(r"\b(?:that|which|who|whose|where|when|if|while)\b", re.I)
@@ -104,7 +105,7 @@ def _phrased(verb: str, phrases: Sequence[str], scope: str, preference: str) -> 
 
 
 def _article(phrase: str, preference: str) -> str | None:
-    """Return a phrase with the article that it has in the preference, or None if it is not a noun there."""
+    """Return a phrase with the article or "being" that it has in the preference, or None if it is not a noun there."""
     phrase = phrase.strip().strip(".!")
     first = phrase.split()[0].lower() if phrase else ""
     last = phrase.lower().split()[-1] if first else ""
@@ -117,7 +118,7 @@ def _article(phrase: str, preference: str) -> str | None:
         return None
     place = preference.lower().find(phrase.lower())
     before = re.findall(r"[^\W_]+(?:['\u2019][a-z]+)?", preference[:place].lower())[-2:] if place > 0 else []
-    if before and before[-1] in _ARTICLES:
+    if before and before[-1] in _KEPT_BEFORE:
         return f"{before[-1]} {phrase}"
     if before and (before[-1] in _BEFORE_VERBS or (before[0] in ("i", "we") and before[-1] in _ADVERBS)):
         return None

@@ -184,6 +184,8 @@ def test_where_no_side_is_likely_the_guidance_is_neutral_and_names_the_preferenc
         ("I love quiet trails.", SUPPORTS, 'Suits the user, who wants quiet trails: "Q."'),
         ("I avoid crowds.", SUPPORTS, 'Suits the user, who avoids crowds: "Q."'),
         ("I avoid crowds.", CONFLICTS, 'Steer clear: the user avoids crowds. "Q."'),
+        ("I don't like being photographed.", CONFLICTS, 'Steer clear: the user avoids being photographed. "Q."'),
+        ("I love being outdoors.", SUPPORTS, 'Suits what the user said: "I love being outdoors." Here: "Q."'),
         ("I love quiet trails.", CONFLICTS, 'Steer clear: the user wants quiet trails. "Q."'),
         ("I avoid milk, cream and butter.", Stance.NEUTRAL, "The user avoids milk, cream or butter: check"),
         ("I avoid caffeine after lunch.", Stance.NEUTRAL, "The user avoids caffeine after lunch: check"),
