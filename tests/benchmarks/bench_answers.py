@@ -8,7 +8,6 @@ no model) and `expanded` (the same with expansions that a language model wrote f
 - notes: 40 notes of two people, 20 questions: the right one first, among three; and hits for ten unrelated questions.
 - passages: of a question's five passages in a memory of all 300, the one that follows first; none held.
 - choices: four options each, the one that follows first by `QuerySteering.score`, ten preferences.
-- demo: of the eight bundled questions, first hits that support by the key, and that are unrelated or conflict.
 - PrefEval: the public choices, and `pipeline`: a memory of all options of the topic, the following one of the own four
   first; none of them found; with them the texts alone: of the first five, how many follow and break.
 - right preference: the heaviest, among three, and within 150 tokens, of 10, 50, 100 and 200 preferences.
@@ -20,10 +19,8 @@ from __future__ import annotations
 
 import json
 import random
-import statistics
 import time
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +56,12 @@ class Way:
     def __init__(self, name: str, encoder: Encoder, preferences: Sequence[str], texts: Sequence[str]) -> None:
         self.name, self.encoder, self.texts = name, encoder, list(dict.fromkeys(texts))
         self.memory: EpicMemory | None = None
-        self.bytes = 4 * encoder.dimension * len(self.texts) + sum(len(text.encode()) for text in self.texts)
         if name == "dense":
             self.vectors = embed(encoder, self.texts)
             return
         options: dict[str, Any] = {"steering": "paper", "reserve": 0, "expansions": "off"} if name == "paper" else {}
         self.memory = EpicMemory(stated(preferences, name), encoder=encoder, **settled(**options))
         self.memory.add(self.texts)
-        self.bytes = self.memory.stats().bytes["total"]
 
     def find(self, question: str, k: int) -> list[str]:
         if self.memory is None:
@@ -90,17 +85,13 @@ def shown(values: Sequence[float]) -> str:
 
 def print_notes(encoder: Encoder, folder: str) -> None:
     people = json.loads((WRITTEN / folder / "notes.json").read_text(encoding="utf-8"))
-    found, octets, taken = [], [], []
+    found = []
     for name in WAYS:
         first = three = asked = unrelated = silent = 0
-        seconds, size = [], 0
         for person in people:
             way = Way(name, encoder, person["preferences"], person["notes"])
-            size += way.bytes
             for question in person["questions"]:
-                started = time.perf_counter()
                 texts = way.find(question["question"], 3)
-                seconds.append(time.perf_counter() - started)
                 if question["answer"] is None:
                     unrelated += len(texts)
                     silent += 1
@@ -110,10 +101,7 @@ def print_notes(encoder: Encoder, folder: str) -> None:
                 first += texts[:1] != [] and texts[0] in right
                 three += bool(right & set(texts))
         found.append(f"{first}/{three}/{asked} {unrelated}")
-        octets.append(f"{size / 1000:.0f} kB")
-        taken.append(f"{statistics.median(seconds) * 1000:.2f} ms")
     row(f"{folder} notes: first/three/of; {silent} unrelated", found)
-    row("    bytes; a search", [f"{size} {took}" for size, took in zip(octets, taken, strict=True)])
 
 
 def print_passages(encoder: Encoder, folder: str, cases: Sequence[dict[str, Any]]) -> None:
@@ -167,11 +155,11 @@ def print_choices(encoder: Encoder, name: str, cases: Sequence[dict[str, Any]], 
 
 
 def print_pipeline(encoder: Encoder, data: Path, count: int) -> None:
-    cases = pipeline_cases(read_jsonl(data / "prefeval_mcq.jsonl"), 0)
+    cases = pipeline_cases(read_jsonl(data / "prefeval_mcq.jsonl"))
     cases = random.Random(2).sample(cases, min(count, len(cases)))
-    found, alone, octets = [], [], []
+    found, alone = [], []
     for name in WAYS:
-        first = none = followed = broken = size = 0
+        first = none = followed = broken = 0
         for case in cases:
             way = Way(name, encoder, case.persona, case.corpus)
             order = way.find(case.question, len(case.corpus))
@@ -181,35 +169,12 @@ def print_pipeline(encoder: Encoder, data: Path, count: int) -> None:
             none += following > len(order) and min(breaking) > len(order)
             followed += following < 5
             broken += sum(other < 5 for other in breaking)
-            size += way.bytes
             if way.memory is not None:
                 way.memory.close()
         found.append(f"{first / len(cases):.2f} {none / len(cases):.3f}")
         alone.append(f"{followed / len(cases):.2f} {broken / len(cases):.2f}")
-        octets.append(f"{size / len(cases) / 1000:.0f} kB")
     row(f"PrefEval pipeline, {len(cases)} cases: first; none found", found)
     row("    texts alone, of five: follow, break (own)", alone)
-    row("    bytes", octets)
-
-
-def print_demo(encoder: Encoder) -> None:
-    data = files("epic_memory") / "data"
-    preferences = (data / "preferences.txt").read_text(encoding="utf-8").splitlines()
-    questions = (data / "questions.txt").read_text(encoding="utf-8").splitlines()
-    texts = {record["id"]: record["text"] for record in map(json.loads, (data / "corpus.jsonl").open(encoding="utf-8"))}
-    key = {
-        (texts[item], int(number)): stance
-        for item, number, stance in (
-            line.split("\t") for line in (data / "key.tsv").read_text(encoding="utf-8").splitlines()
-        )
-    }
-    found = []
-    for name in WAYS:
-        way = Way(name, encoder, preferences, list(texts.values()))
-        first = [way.find(question, 1) for question in questions]
-        stances = [key.get((text[0], number), "-") if text else "none" for number, text in enumerate(first, start=1)]
-        found.append(f"{stances.count('supports')} {stances.count('-')} {stances.count('conflicts')}")
-    row("demo, 8 questions: supports, unrelated, conflicts", found)
 
 
 def print_right(encoder: Encoder, data: Path, sizes: Sequence[int]) -> None:
@@ -247,9 +212,9 @@ def main() -> None:
     made.add_argument("--cases", type=int, default=150, help="how many cases of the pipeline (default 150)")
     made.add_argument("--draws", type=int, default=1, help="how many personas each choice gets (default 1)")
     made.add_argument("--sets", nargs="*", default=["answers_a", "answers_b"], help="our own sets")
-    made.add_argument("--only", nargs="*", choices=("own", "demo", "prefeval", "right"), help="some of it")
+    made.add_argument("--only", nargs="*", choices=("own", "prefeval", "right"), help="some of it")
     options = parse(made)
-    wanted = options.only or ("own", "demo", "prefeval", "right")
+    wanted = options.only or ("own", "prefeval", "right")
     for plain in encoders(options):
         encoder = Known(plain)
         started = time.perf_counter()
@@ -258,8 +223,6 @@ def main() -> None:
             print_notes(encoder, folder)
             print_passages(encoder, folder, written(f"{folder}/passages.jsonl"))
             print_choices(encoder, folder, written(f"{folder}/choices.jsonl"), options.draws)
-        if "demo" in wanted:
-            print_demo(encoder)
         if "prefeval" in wanted:
             print_choices(encoder, "PrefEval", read_jsonl(options.data / "prefeval_mcq.jsonl"), options.draws)
             print_pipeline(encoder, options.data, options.cases)

@@ -8,12 +8,9 @@ and avoids, how firmly, and its scope. The parser's cues were chosen with half o
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-
+import common  # noqa: F401  # puts tests/support on the path
 from epic_memory.preferences.parser import parse_aspects
 from labelled_aspects import Count, Measured, labelled, measure
 

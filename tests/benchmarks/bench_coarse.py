@@ -1,12 +1,10 @@
-"""What passes the coarse filter on whole made-up lives, and what filtering takes.
+"""What passes the coarse filter on whole made-up lives.
 
 Of the pairs of a note and a preference that the writers of the lives (`shared/tools/written/everyday_lives`) marked,
 the share that passes; of all pairs; and of the notes, those that pass under any preference: what a model has to judge.
 With expansions by a model (replayed, as in `bench_lives.py`) and with those that the bundled library lends; with the
 encoder's own tau, and with the thresholds that let nine tenths pass (`coarse_recall=0.9`, the default where a model
 judges). These were fitted on lives a, b and c (`shared/tools/fit_coarse.py`); d and e were only run.
-
-Then the time for 40,000 x 768 embeddings by 10 preferences, against the bare product and comparison.
 """
 
 from __future__ import annotations
@@ -14,13 +12,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-import numpy as np
-
 from bench_lives import Life, ReplayedModel, life
-from common import Known, encoders, paired_seconds, unit, with_encoders
+from common import Known, encoders, with_encoders
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import Encoder
-from epic_memory.pipeline.coarse_filter import coarse_filter
 from epic_memory.types import Candidate, Decision, Verdict
 from epic_memory.verification.base import BaseVerifier
 
@@ -78,31 +73,12 @@ def print_passing(encoder: Encoder) -> None:
                 print(f"{name:44}{shares[0]:>22.2f}{shares[1]:>14.2f}{shares[2]:>14.2f}", flush=True)
 
 
-def print_time() -> None:
-    random = np.random.default_rng(0)
-    items = unit(random.standard_normal((40_000, 768), dtype=np.float32))
-    preferences = unit(random.standard_normal((10, 768), dtype=np.float32))
-    print()
-    for tau in (0.05, 0.1):
-        ours, bare, ratio = paired_seconds(
-            lambda tau=tau: coarse_filter(items, preferences, tau),
-            lambda tau=tau: (items @ preferences.T) >= np.float32(tau),
-            runs=31,
-        )
-        passed = len(coarse_filter(items, preferences, tau).passed) / len(items)
-        print(
-            f"tau {tau}: {passed:6.2%} pass; coarse_filter {ours * 1e3:.2f} ms, product and comparison"
-            f" {bare * 1e3:.2f} ms, ratio {ratio:.2f} (at most 1.5)"
-        )
-
-
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     with_encoders(made)
     options = made.parse_args()
     for encoder in map(Known, encoders(options)):
         print_passing(encoder)
-    print_time()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ have to keep them, and learn them anew. Then texts: plain, all compressed, compr
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from common import parse, parser, personas, unit
-from epic_apps.cli.sources import Sources
+from common import parse, parser, personas, sources, unit
 from epic_memory import EpicMemory
 from epic_memory.storage import codecs as codes
-from epic_memory.storage.codecs import deflated, inflated
+from epic_memory.storage.codecs import deflated
 
 K = 5
 # The personas of PrefEval are those of PrefWiki, with other questions.
@@ -46,7 +44,7 @@ class State:
 
 def states(data: Any, count: int) -> Iterator[State]:
     """The first personas of each set."""
-    items = list(Sources([data / "wiki_passages.jsonl", data / "assistant_answers.jsonl"]))
+    items = list(sources(data))
     for name in SETS:
         for persona in personas(data, name)[:count]:
             preferences = list(dict.fromkeys(preference for preference, _ in persona))
@@ -201,53 +199,26 @@ def vectors(found: Sequence[State]) -> None:
     print(f"  steered, plain: recall@{K}; lowest: of one steered question; error: the largest of a steered cosine")
 
 
-def texts(found: Sequence[State], runs: int) -> None:
-    """Texts plain and compressed: bytes, and the time to read five."""
+def texts(found: Sequence[State]) -> None:
+    """Texts plain and compressed: bytes."""
     every = list(dict.fromkeys(text for state in found for text in state.texts))
     raw = sum(len(text.encode()) for text in every)
-    always = [zlib.compress(text.encode(), 9) for text in every]
     chosen = [deflated(text) for text in every]
-    compressed = [stored for stored in chosen if isinstance(stored, bytes)]
-    kept = {
-        "plain": (every, lambda text: text),
-        "zlib, all": (always, lambda stored: zlib.decompress(stored).decode()),
-        "zlib, worth it (ours)": (chosen, inflated),
-    }
-    print(f"\n{len(every)} texts of {raw / len(every):.0f} bytes; {len(compressed)} of them are worth compressing\n")
-    print(f"{'texts':26} {'bytes':>10} {'to plain':>9} {'write 5':>10} {'read 5':>10}")
-    write: dict[str, Callable[[str], object]] = {
-        "plain": str,
-        "zlib, all": lambda text: zlib.compress(text.encode(), 9),
-        "zlib, worth it (ours)": deflated,
-    }
-    for name, (stored, read) in kept.items():
-        octets = sum(len(each) if isinstance(each, bytes) else len(each.encode()) for each in stored)
-        print(
-            f"{name:26} {octets:10} {octets / raw:9.3f} {_five(every, write[name], runs):7.1f} us"
-            f" {_five(stored, read, runs):7.1f} us"
-        )
-
-
-def _five(values: Sequence[Any], action: Callable[[Any], object], runs: int) -> float:
-    """Microseconds for five values, the median over different fives."""
-    taken = []
-    for run in range(runs):
-        five = [values[(5 * run + n) % len(values)] for n in range(5)]
-        started = time.perf_counter()
-        for value in five:
-            action(value)
-        taken.append(time.perf_counter() - started)
-    return 1e6 * float(np.median(taken))
+    print(f"\n{len(every)} texts of {raw / len(every):.0f} bytes;", end=" ")
+    print(f"{sum(isinstance(one, bytes) for one in chosen)} of them are worth compressing")
+    always = sum(len(zlib.compress(text.encode(), 9)) for text in every)
+    worth = sum(len(one) if isinstance(one, bytes) else len(one.encode()) for one in chosen)
+    for name, octets in (("plain", raw), ("zlib, all", always), ("zlib, worth it (ours)", worth)):
+        print(f"{name:26} {octets:10} {octets / raw:9.3f}")
 
 
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
     made.add_argument("--personas", type=int, default=3, help="of each set")
-    made.add_argument("--runs", type=int, default=300, help="how often the reading of five texts is timed")
     options = parse(made)
     found = list(states(options.data, options.personas))
     vectors(found)
-    texts(found, options.runs)
+    texts(found)
 
 
 if __name__ == "__main__":

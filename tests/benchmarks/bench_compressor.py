@@ -12,11 +12,11 @@ import time
 
 import numpy as np
 
-from bench_two_hop import WRITTEN, corpus
-from common import read_jsonl
+from bench_two_hop import corpus
 from epic_memory import EpicMemory, SearchOptions, Settings
 from epic_memory.runtime.effects import run
 from epic_plugins.compression import compressed
+from fitting import written
 
 
 def has(texts: list[str], answer: str) -> bool:
@@ -30,7 +30,7 @@ def main() -> None:
     with EpicMemory(settings=Settings(coarse=False, fine=False)) as memory:
         memory.add(corpus())
         rows, seconds = [], []
-        for asked in read_jsonl(WRITTEN):
+        for asked in written("two_hop.jsonl"):
             texts = [
                 hit.item.text
                 for hit in memory.search(asked["question"], options.k, options=SearchOptions(min_score=None))

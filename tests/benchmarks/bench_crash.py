@@ -8,15 +8,13 @@ pass `verify`, to hold what was acknowledged, and to hold what was under way who
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-
+import common  # noqa: F401  # puts tests/support on the path
 from crashing import Kill, Killer, killed
 
 ON_ONE_FILE = 5

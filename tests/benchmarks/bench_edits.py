@@ -13,19 +13,18 @@ it is taken for a repetition. Lives made of templates have the same form: any fi
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from common import Replayed, read_jsonl
 from epic_memory import EpicMemory, Settings
-from epic_memory.lm import Completion, Message
 from epic_memory.lm.base import Schema
 from epic_memory.lm.prompting import one_line, quoted
+from fitting import WRITTEN
 
-WRITTEN = Path(__file__).parents[2] / "shared" / "tools" / "written"
 KINDS = ("insert", "replace", "duplicate", "end")
 MADE = (*KINDS, "proposed", "other")
 
@@ -33,7 +32,7 @@ MADE = (*KINDS, "proposed", "other")
 UNSEEN = "lives_e.jsonl"
 
 
-class ReplayedModel:
+class ReplayedModel(Replayed):
     """A language model that answers what a strong one said of each statement of one person.
 
     Args:
@@ -42,18 +41,12 @@ class ReplayedModel:
             that it answers.
     """
 
-    name = "replayed"
-    concurrency = 1
-    context = None
-
     def __init__(self, texts: Sequence[str], answers: Sequence[dict[str, Any]]) -> None:
+        super().__init__()
         self.texts, self.answers = texts, answers
 
-    def complete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        shown = messages[-1].content
-        facts, statement = shown.split("The new statement:")
+    def answer(self, prompt: str, schema: Schema | None) -> dict[str, Any]:
+        facts, statement = prompt.split("The new statement:")
         asked = max((text for text in self.texts if quoted(text) in statement), key=len)
         answer = self.answers[self.texts.index(asked)]
         numbers = {
@@ -61,12 +54,7 @@ class ReplayedModel:
         }
         number = next((numbers[one] for one in self._alike(answer["about"]) if one in numbers), 0)
         decided = {"decision": answer["decision"] if number else "new", "number": number}
-        return Completion(text=json.dumps({**decided, "questions": answer["questions"]}))
-
-    async def acomplete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        return self.complete(messages, schema=schema, max_tokens=max_tokens)
+        return {**decided, "questions": answer["questions"]}
 
     def _alike(self, about: int | None) -> list[str]:
         """Return a statement and those that the model took for repetitions of it, as a prompt shows them."""
@@ -164,14 +152,10 @@ class Life:
         return counts + Counter(answerable=1, first=first, five=bool(right & set(found)), held=held)
 
 
-def records(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def print_file(path: Path, *, shown: bool, model: bool = False) -> None:
     """Print the figures of one file."""
-    people = records(path)
-    answers = records(path.parent / f"answers_{path.name}") if model else [None] * len(people)
+    people = read_jsonl(path)
+    answers = read_jsonl(path.parent / f"answers_{path.name}") if model else [None] * len(people)
     lives = [Life(person, answered) for person, answered in zip(people, answers, strict=True)]
     asked, done = Counter[str](), Counter[tuple[str, str]]()
     for life in lives:

@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import spearmanr
 
-from common import parse, parser, personas, read_jsonl, unit
+from common import parse, parser, personas, read_jsonl, spearman_by_set, unit
 from epic_memory.encoders import StaticEncoder
 from make_static_encoder import Teacher, student, token_ids
 from static_texts import fitting_groups, read_passages, read_sts
@@ -103,15 +102,7 @@ class Data:
 
     def spearman(self, encode: object) -> dict[str, float]:
         """Set to Spearman's correlation of cosine and human score."""
-        sentences = sorted({sentence for _, _, *pair in self.sts for sentence in pair})
-        row = {sentence: position for position, sentence in enumerate(sentences)}
-        vectors = encode(sentences)
-        by_set: dict[str, tuple[list[float], list[float]]] = {}
-        for name, score, a, b in self.sts:
-            cosines, scores = by_set.setdefault(name, ([], []))
-            cosines.append(float(vectors[row[a]] @ vectors[row[b]]))
-            scores.append(score)
-        return {name: float(spearmanr(*pair)[0]) for name, pair in by_set.items()}
+        return spearman_by_set(encode, self.sts)
 
     def recall(self, encode: object, teach: object, half: np.ndarray) -> list[float]:
         """Of the (persona, passage) pairs the teacher keeps, the share among the student's best pairs."""

@@ -1,43 +1,37 @@
-"""The shape of the paper's Table 14: a graph alone, then with fine verification, coarse filter and steering before it.
+"""The shape of the paper's Table 14: a graph alone, and with coarse filter, fine verification and steering before it.
 
 The corpus is the Wikipedia passages and, as passages among them, the options of all cases of PrefEval's multiple
 choice: of each case's four the first follows its preference, the others break it. The cases' preferences are dealt out
 at random, ten to a persona, and each case is asked under the persona that has its preference. Everything is embedded:
-the encoder, the verifier, and the extractor, which needs no language model.
+the encoder, the verifier, and the extractor, which needs no language model. An EpicMemory without a graph is shown
+beside, in the same files.
 
 "own first": the share of cases whose following option comes before their breaking ones ("none", that none of the four
 is held, is a failure; chance is 0.25). "follows" and "breaks": how often the very first passage of all is the own
 following option, or an own breaking one. The passages are shuffled, so that a tie is a matter of chance. "kept", the
 file's bytes and those of the graph in it are as `EpicMemory.stats` says; the file's are after closing. "index" is
 opening, filtering, verifying, extracting and writing, by the clock and in processor time; a query is for five passages,
-the median over cases with all arms in turn.
-
-Graph alone knows no preferences: it is built once. With steering alone everything is kept, too, and only the searches
-differ: its file is a copy that has been given the preferences. Steering over an EpicMemory without a graph is shown
-beside, in the same file as what it is compared with.
+the median over cases with all arms in turn. Graph alone knows no preferences: it is built once.
 """
 
 from __future__ import annotations
 
 import random
-import shutil
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import interval, parse, parser, read_jsonl, settled
+from common import interval, parse, parser, passages, read_jsonl, settled
 from epic_graph.memory import GraphMemory
-from epic_memory import SearchOptions, Settings
+from epic_memory import SearchOptions
 from epic_memory.types import Hits
 
 TEN = 10
@@ -86,23 +80,16 @@ class Arm(NamedTuple):
         )
 
 
-STEPS = (
+ARMS = (
     Arm("graph alone", "alone", graph=True, steering="off"),
-    Arm("+F", "F", graph=True, steering="off"),
-    Arm("+CF", "CF", graph=True, steering="off"),
     Arm("+CFS", "CF", graph=True, steering="signed"),
-)
-BESIDE = (
-    Arm("+CFS, the paper's mode", "CF", graph=True, steering="paper"),
-    Arm("+S", "S", graph=True, steering="signed"),
     Arm("no graph", "alone", graph=False, steering="off"),
     Arm("no graph, CFS", "CF", graph=False, steering="signed"),
 )
 
 
 def corpus(data: Path, cases: Sequence[Case]) -> list[str]:
-    passages = [f"{record['title']}. {record['text']}" for record in read_jsonl(data / "wiki_passages.jsonl")]
-    texts = list(dict.fromkeys([*passages, *(option for case in cases for option in case.options)]))
+    texts = list(dict.fromkeys([*passages(data), *(option for case in cases for option in case.options)]))
     random.Random(0).shuffle(texts)
     return texts
 
@@ -128,7 +115,7 @@ def build(path: Path, texts: Sequence[str], preferences: Sequence[str], **option
 def ask(graphs: dict[str, GraphMemory], cases: Sequence[Case], told: dict[str, Asked]) -> None:
     """Ask all cases, each in all arms in turn."""
     for case in cases:
-        for arm in (*STEPS, *BESIDE):
+        for arm in ARMS:
             search, into = arm.search(graphs), told[arm.name]
             every = [hit.item.text for hit in search(case.question, k=max(1, len(graphs[arm.file])))]
             own = [text for text in every if text in case.options]
@@ -145,29 +132,18 @@ def ask(graphs: dict[str, GraphMemory], cases: Sequence[Case], told: dict[str, A
 def measure(
     folder: Path, texts: Sequence[str], dealt_out: Sequence[tuple[list[str], list[Case]]]
 ) -> tuple[dict[str, list[Size]], dict[str, Asked]]:
-    told = {arm.name: Asked() for arm in (*STEPS, *BESIDE)}
+    told = {arm.name: Asked() for arm in ARMS}
     nothing: dict[str, Any] = {"coarse": False, "fine": False}
     alone = folder / "alone.epic"
     sizes = {"alone": [build(alone, texts, (), **nothing)]}
     said(f"graph alone: {sizes['alone'][0].seconds:.0f} s")
     for number, (persona, cases) in enumerate(dealt_out, 1):
         started = time.perf_counter()
-        paths = {"alone": alone, **{name: folder / f"{number}-{name}.epic" for name in ("F", "CF", "S")}}
-        sizes.setdefault("F", []).append(build(paths["F"], texts, persona, coarse=False))
-        sizes.setdefault("CF", []).append(build(paths["CF"], texts, persona))
-        shutil.copy(alone, paths["S"])
-        with ExitStack() as opened:
-            graphs = {
-                "alone": GraphMemory.open(alone, **settled(**nothing)),
-                "F": GraphMemory.open(paths["F"], settings=Settings(coarse=False)),
-                "CF": GraphMemory.open(paths["CF"]),
-                "S": GraphMemory.open(paths["S"], persona, sync=True, **settled(**nothing)),
-            }
-            for graph in graphs.values():
-                opened.enter_context(closing(graph))
-            ask(graphs, cases, told)
-        for name in ("F", "CF", "S"):
-            paths[name].unlink()
+        path = folder / f"{number}.epic"
+        sizes.setdefault("CF", []).append(build(path, texts, persona))
+        with GraphMemory.open(alone, **settled(**nothing)) as one, GraphMemory.open(path) as other:
+            ask({"alone": one, "CF": other}, cases, told)
+        path.unlink()
         said(f"persona {number} of {len(dealt_out)}: {time.perf_counter() - started:.0f} s")
     return sizes, told
 
@@ -179,9 +155,9 @@ def said(line: str) -> None:
 # Printing.
 
 
-def print_arms(title: str, arms: Sequence[Arm], sizes: dict[str, list[Size]], told: dict[str, Asked]) -> None:
-    print(f"\n{title:24} kept       bytes     graph  index s  (cpu)  query ms   own first  none   follows  breaks")
-    for arm in arms:
+def print_arms(sizes: dict[str, list[Size]], told: dict[str, Asked]) -> None:
+    print(f"\n{'':24} kept       bytes     graph  index s  (cpu)  query ms   own first  none   follows  breaks")
+    for arm in ARMS:
         line = " " * 37
         if arm.file in sizes:
             # Steering is no part of a file.
@@ -194,21 +170,17 @@ def print_arms(title: str, arms: Sequence[Arm], sizes: dict[str, list[Size]], to
 
 
 def print_ratios(sizes: dict[str, list[Size]], told: dict[str, Asked]) -> None:
-    """Each step's figures over those of graph alone and of the step before; what follows by difference."""
-    print("\nratios                    bytes  index s   query   own first, follows: difference [95 %, over cases]")
-    pairs = [(STEPS[0], STEPS[-1]), *pairwise(STEPS)]
-    for before, after in pairs:
-        old, new = (np.mean(sizes[arm.file], axis=0) for arm in (before, after))
-        # Of each case by itself: both were asked one after the other.
-        queries = np.array(told[before.name].seconds) / np.array(told[after.name].seconds)
-        gains = []
-        for of in ("own_first", "follows"):
-            gain = np.array(getattr(told[after.name], of)) - np.array(getattr(told[before.name], of))
-            gains.append("{:+.3f} [{:+.3f}, {:+.3f}]".format(gain.mean(), *interval(gain)))
-        print(
-            f"{before.name + ' : ' + after.name:22} {old[1] / new[1]:8.1f} {old[3] / new[3]:8.1f}"
-            f" {statistics.median(queries):7.1f}   {gains[0]}, {gains[1]}"
-        )
+    """The figures of the first arm over those of the second; what follows by difference."""
+    before, after = ARMS[:2]
+    old, new = (np.mean(sizes[arm.file], axis=0) for arm in (before, after))
+    # Of each case by itself: both were asked one after the other.
+    queries = np.array(told[before.name].seconds) / np.array(told[after.name].seconds)
+    gain = np.array(told[after.name].own_first) - np.array(told[before.name].own_first)
+    print(
+        f"{before.name} : {after.name}: bytes {old[1] / new[1]:.1f}, index s {old[3] / new[3]:.1f},"
+        f" query {statistics.median(queries):.1f}; own first"
+        + " {:+.3f} [{:+.3f}, {:+.3f}]".format(gain.mean(), *interval(gain))
+    )
 
 
 def main() -> None:
@@ -225,8 +197,7 @@ def main() -> None:
     print(f"{len(texts)} passages, {len(dealt_out)} personas of {TEN} preferences, {asked} cases", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         sizes, told = measure(Path(folder), texts, dealt_out)
-    print_arms("steps", STEPS, sizes, told)
-    print_arms("beside", BESIDE, sizes, told)
+    print_arms(sizes, told)
     print_ratios(sizes, told)
 
 

@@ -1,14 +1,12 @@
-"""A graph of 100,000 passages and more than a million edges: what a query and a change cost, and with which engine.
+"""A graph of 100,000 passages and more than a million edges: what a query and a change cost.
 
-Passages mention eight to twelve entities, as rare and as common as words are (Zipf); some facts, some synonyms. The
-engines that are installed are timed in turn on the same queries, and their first ten compared with ours: scipy and
-python-igraph are not needed by the package. Where a machine is shared, processor time says more than the clock.
+Passages mention eight to twelve entities, as rare and as common as words are (Zipf); some facts, some synonyms. Where a
+machine is shared, processor time says more than the clock.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import statistics
 import threading
 import time
@@ -19,8 +17,6 @@ import numpy as np
 
 from epic_graph.pagerank import Network
 
-DAMPING = 0.5
-TOLERANCE = 1e-6
 WEIGHT_OF_PASSAGES = 0.05
 # As in the other files of this kind: goals beside what is measured.
 QUERY, ADD = 150e-3, 20e-3
@@ -89,93 +85,6 @@ def seeds(parts: Parts, number: int) -> tuple[dict[int, float], dict[int, float]
     return found, dict(zip(near, (WEIGHT_OF_PASSAGES * generator.random(50)).tolist(), strict=True))
 
 
-def adjacency(parts: Parts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Both ends of each edge and its weight; passages first, then entities."""
-    owner = np.repeat(np.arange(parts.passages), np.diff(parts.fact_starts))
-    low, high = parts.facts.min(axis=1), parts.facts.max(axis=1)
-    facts = np.unique(np.stack([owner, low, high], axis=1)[low != high], axis=0)[:, 1:]
-    weights = np.concatenate([np.ones(len(parts.entities) + len(facts)), parts.weights])
-    rows = np.repeat(np.arange(parts.passages), np.diff(parts.starts))
-    one = np.concatenate([rows, facts[:, 0] + parts.passages, parts.synonyms[:, 0] + parts.passages])
-    other = np.concatenate([parts.entities, facts[:, 1], parts.synonyms[:, 1]]) + parts.passages
-    return one, other, weights
-
-
-def power(times: Callable[[np.ndarray], np.ndarray], start: np.ndarray) -> np.ndarray:
-    """Power iteration until the scores change by less than the tolerance together."""
-    scores = start
-    while True:
-        after = DAMPING * times(scores)
-        after += (1.0 - after.sum()) * start
-        if np.abs(after - scores).sum() <= TOLERANCE:
-            return after
-        scores = after
-
-
-def push(source: np.ndarray, inside: np.ndarray, starts: np.ndarray, shares: np.ndarray, start: np.ndarray) -> Any:
-    """Forward push, all nodes at once that have much left to hand on."""
-    scores, left = np.zeros_like(start), start.copy()
-    limit = TOLERANCE / len(start)
-    while True:
-        nodes = np.flatnonzero(left > limit)
-        if not len(nodes):
-            return scores
-        amount = left[nodes]
-        scores[nodes] += (1.0 - DAMPING) * amount
-        left[nodes] = 0.0
-        counts = starts[nodes + 1] - starts[nodes]
-        places = np.arange(counts.sum()) + np.repeat(starts[nodes] - np.cumsum(counts) + counts, counts)
-        left += np.bincount(inside[places], DAMPING * np.repeat(amount, counts) * shares[places], len(left))
-
-
-def engines(parts: Parts, network: Network) -> dict[str, Callable[[int], np.ndarray]]:
-    """Functions that answer a query by its number with the passages' scores."""
-    one, other, weights = adjacency(parts)
-    size = parts.passages + parts.names
-    degrees = np.bincount(one, weights, size) + np.bincount(other, weights, size)
-    inverse = np.divide(1.0, degrees, out=np.zeros(size), where=degrees > 0.0)
-    source, target = np.concatenate([one, other]), np.concatenate([other, one])
-    order = np.argsort(source, kind="stable")
-    source, target = source[order], target[order]
-    shares = np.concatenate([weights, weights])[order] * inverse[source]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=size))])
-
-    def start(number: int) -> np.ndarray:
-        entities, passages = seeds(parts, number)
-        reset = np.zeros(size)
-        reset[list(passages)] = list(passages.values())
-        reset[np.array(list(entities)) + parts.passages] = list(entities.values())
-        return reset / reset.sum()
-
-    found: dict[str, Callable[[int], np.ndarray]] = {
-        "this package (numpy, Chebyshev)": lambda n: network.pagerank(*seeds(parts, n))[1],
-        "numpy, power iteration": lambda n: power(
-            lambda x: np.bincount(target, shares * x.take(source), size), start(n)
-        ),
-        "numpy, forward push": lambda n: push(source, target, starts, shares, start(n)),
-    }
-    if importlib.util.find_spec("scipy"):
-        import scipy.sparse
-
-        for kind in (np.float32, np.float64):
-            walk = scipy.sparse.csr_matrix((shares.astype(kind), (target, source)), shape=(size, size))
-            found[f"scipy, power iteration, {kind.__name__}"] = lambda n, w=walk, k=kind: power(
-                w.__matmul__, start(n).astype(k)
-            )
-    if importlib.util.find_spec("igraph"):
-        import igraph
-
-        graph = igraph.Graph(n=size, edges=np.stack([one, other], axis=1))
-        graph.es["weight"] = weights.tolist()
-        for method in ("prpack", "arpack"):
-            found[f"python-igraph, {method}"] = lambda n, m=method: np.array(
-                graph.personalized_pagerank(
-                    damping=DAMPING, reset=start(n).tolist(), weights="weight", directed=False, implementation=m
-                )
-            )
-    return found
-
-
 def timed(action: Callable[[], Any]) -> tuple[float, float]:
     """Seconds by the clock and of the processor."""
     clock, processor = time.perf_counter(), time.process_time()
@@ -191,24 +100,6 @@ def shown(what: str, taken: list[tuple[float, float]], goal: float | None = None
         f"{what:42} clock: median {statistics.median(clock):8.2f} ms, least {min(clock):8.2f};"
         f" processor: median {statistics.median(processor):8.2f} ms, least {min(processor):8.2f}{said}"
     )
-
-
-def compared(parts: Parts, network: Network, queries: int) -> None:
-    """The table of the engines, each query with each engine in turn."""
-    found = engines(parts, network)
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
-    agreed = dict.fromkeys(found, 0)
-    for number in range(queries):
-        scores: dict[str, np.ndarray] = {}
-        for name, answer in found.items():
-            taken[name].append(timed(lambda a=answer, n=number, k=name, s=scores: s.update({k: a(n)})))
-        tops = {name: np.argsort(-values[: parts.passages])[:10].tolist() for name, values in scores.items()}
-        exact = tops.get("python-igraph, prpack", tops["numpy, power iteration"])
-        for name, top in tops.items():
-            agreed[name] += top == exact
-    print("\nengines (the first ten as of prpack, or else of power iteration):")
-    for name, pairs in taken.items():
-        shown(f"{name} {agreed[name]}/{queries}", pairs)
 
 
 def changed(parts: Parts, network: Network, runs: int) -> None:
@@ -257,7 +148,6 @@ def main() -> None:
     network = parts.network()
     held = sum(column.nbytes for column in vars(network).values())
     print(f"{parts.passages} passages, {parts.names} entities, {network.edges} edges, {held / 1e6:.1f} MB held")
-    compared(parts, network, options.runs)
     print()
     changed(parts, network, options.runs)
     small = made(50, 120, 3, 20)

@@ -1,4 +1,4 @@
-"""What a memory answers on whole made-up lives: choices, facts, and silence, against dense retrieval and BM25.
+"""What a memory answers on whole made-up lives: choices, facts, and silence, against dense retrieval.
 
 Each life (`shared/tools/written/everyday_lives`) was written by somebody who saw no code: 14 preferences, 70 notes, and
 40 questions. Of 20 *choices* one note suits the user and one goes against a preference that the question does not
@@ -6,16 +6,14 @@ mention, both in the question's words; seven *facts* stand in a note, for some o
 facts stand in a note that conflicts with a preference; ten everyday prompts are *small talk* that no note answers.
 Lives a and b were looked at while this was built, c, d and e were only run.
 
-The columns: `dense` and `bm25` rank titles and texts. The others are an `EpicMemory` with its default settings:
+The columns: `dense` ranks titles and texts. The others are an `EpicMemory` with its default settings:
 
 - `memory`: no model.
 - `expansions`: a model reads each preference, and says what it means in practice.
 - `verdicts`: the same model also judges what passes the coarse filter, when it is added.
-- `on demand`: and what questions find and nobody has judged, for which the answer waits.
 - `asked only`: nothing is judged when it is added; only what questions find.
 - `opened later`: built without a model, and opened with one afterwards, which judges what questions find.
 - `judged`: right verdicts on all pairs, by the life's writer.
-- `store`, `store judged`: the LangChain vector store over the notes unjudged, and with these verdicts.
 
 The model is replayed: it takes the real prompts, and answers with what a strong language model said of each preference,
 and of each note under it (`answers_*.json`, which saw neither questions nor the writer's verdicts). So the figures say
@@ -23,16 +21,13 @@ what the memory makes of good answers, and the calls are those that it makes.
 
 The rows, k = 5:
 
-- choices: the note that suits is the first hit; the one that conflicts is; the one that suits is found before the one
-  that conflicts, or the latter is not found at all.
-- facts: the note with the answer is the first hit, among the hits; and for the notes that conflict, among the hits.
-- silence: prompts of small talk with no hit, and how many hits they get together.
-- kept: of the notes that choices and facts need (what suits, or holds the answer) the share that a search without a
-  threshold finds among five hits, and with it.
-- calls: of the model for each item added, without those that read the preferences; for each question, of all and after
-  the first ten of each life, in an order drawn once.
+- choices: the note that suits is the first hit; the one that conflicts is.
+- facts: the note with the answer is the first hit; three more stand in a note that conflicts, and are not counted.
+- silence: prompts of small talk with no hit.
+- calls: of the model for each item added, without those that read the preferences; for each question, in an order drawn
+  once.
 - listed: of choices, the share whose context lists the preference that decides; how many preferences the contexts of
-  choices, facts and small talk list on average; and the words of a context of choices and facts, mean and most.
+  choices, facts and small talk list on average.
 
 With `--held N` each memory holds N preferences: the life's, and others of the other lives and of `answers_*`.
 """
@@ -51,12 +46,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import Known, encoders, settled, with_encoders  # puts shared/tools on the path
-from epic_memory import EpicMemory, Item, SearchOptions, Settings
+from common import Known, Replayed, encoders, settled, with_encoders  # puts shared/tools on the path
+from epic_memory import EpicMemory, Item, Settings
 from epic_memory.context import those_that_matter
 from epic_memory.encoders import embed
 from epic_memory.encoders.base import Encoder
-from epic_memory.lm import Completion, Message
 from epic_memory.lm.base import Schema
 from epic_memory.lm.prompting import one_line, quoted
 from epic_memory.preferences.parser import parse_aspects
@@ -67,7 +61,6 @@ from fitting import WRITTEN, preference_digest, written, written_expansions
 LIVES = WRITTEN / "everyday_lives"
 LOOKED_AT = ("a", "b")
 K = 5
-FIRST_QUESTIONS = 10
 
 
 class Life(NamedTuple):
@@ -141,43 +134,30 @@ def with_others(one: Life, count: int) -> Life:
     return one._replace(preferences=chosen, questions=questions, readings=readings)
 
 
-class ReplayedModel:
-    """A language model that answers each prompt with what a strong model said, and counts the calls.
+class ReplayedModel(Replayed):
+    """A language model that answers each prompt with what a strong model said.
 
     What it is asked is told by the form of answer that is wanted, by the preferences and notes that stand in the
     prompt, and by their order; not by the prompt's words.
     """
 
-    name = "replayed"
-    concurrency = 1
-    context = None
-
     def __init__(self, one: Life) -> None:
+        super().__init__()
         self.life = one
-        self.calls = 0
 
-    def complete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        self.calls += 1
-        prompt = messages[-1].content
+    def answer(self, prompt: str, schema: Schema | None) -> dict[str, Any]:
         assert schema is not None
         wanted = schema["properties"]
         preferences = standing_in(prompt, {text: one_line(text) for text in self.life.preferences})
         if "liked" in wanted:
             (preference,) = preferences
-            return Completion(text=json.dumps(self.life.readings[preference]))
+            return self.life.readings[preference]
         notes = standing_in(prompt, {item.id: quoted(item.content) for item in self.life.items})
         if "answers" not in wanted:
             (note,) = notes
-            return Completion(text=json.dumps(self.judgement(note, preferences)))
+            return self.judgement(note, preferences)
         answers = [{"chunk": number} | self.judgement(note, preferences) for number, note in enumerate(notes, start=1)]
-        return Completion(text=json.dumps({"answers": answers}))
-
-    async def acomplete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        return self.complete(messages, schema=schema, max_tokens=max_tokens)
+        return {"answers": answers}
 
     def judgement(self, note: str, preferences: Sequence[str]) -> dict[str, Any]:
         said = {
@@ -248,19 +228,6 @@ def dense(one: Life, encoder: Encoder) -> Way:
     return Way(find)
 
 
-def bm25(one: Life, encoder: Encoder) -> Way:
-    import bm25s
-
-    index = bm25s.BM25()
-    index.index(bm25s.tokenize([titled(item) for item in one.items], show_progress=False), show_progress=False)
-
-    def find(question: str) -> list[str]:
-        rows, _ = index.retrieve(bm25s.tokenize(question, show_progress=False), k=K, show_progress=False)
-        return [one.items[row].id for row in rows[0]]
-
-    return Way(find)
-
-
 def held(one: Life, encoder: Encoder, model: ReplayedModel | None = None, **options: Any) -> Way:
     """Make a memory of a life with some options, and add the notes."""
     memory = EpicMemory(one.preferences, encoder=encoder, **settled(**options))
@@ -298,43 +265,17 @@ def judged(one: Life, encoder: Encoder) -> Way:
     return held(one, encoder, verifier=Replay(one.verdicts), tau=-1.0)
 
 
-def store(one: Life, encoder: Encoder, *, judging: bool) -> Way:
-    from langchain_core.documents import Document
-
-    from epic_langchain import EpicDocumentTransformer, EpicVectorStore
-
-    documents = [Document(id=item.id, page_content=item.text, metadata=dict(item.metadata)) for item in one.items]
-    if judging:
-        memory = EpicMemory(
-            one.preferences, encoder=encoder, settings=Settings(verifier=Replay(one.verdicts), tau=-1.0)
-        )
-        kept = {
-            document.id: document for document in EpicDocumentTransformer(memory=memory).transform_documents(documents)
-        }
-        documents = [kept.get(document.id, document) for document in documents]
-    made = EpicVectorStore(encoder, preferences=one.preferences)
-    made.add_documents(documents)
-    return Way(lambda question: [str(document.id) for document in made.similarity_search(question, K)])
-
-
 WAYS: dict[str, Callable[[Life, Encoder], Way]] = {
     "dense": dense,
-    "bm25": bm25,
     "memory": held,
     "expansions": expansions,
     "verdicts": verdicts,
-    "on demand": lambda one, encoder: verdicts(one, encoder, on_demand="60 s"),
     "asked only": lambda one, encoder: verdicts(one, encoder, on_demand="60 s", tau=1.0),
     "opened later": opened_later,
     "judged": judged,
-    "store": lambda one, encoder: store(one, encoder, judging=False),
-    "store judged": lambda one, encoder: store(one, encoder, judging=True),
 }
 
-ROWS = (
-    "choices", "suits first", "conflicts first", "suits before", "facts", "fact first", "fact in five",
-    "facts of conflicts", "fact of a conflict in five", "small talk", "silent", "hits of small talk", "needed", "kept",
-)  # fmt: skip
+ROWS = ("choices", "suits first", "conflicts first", "facts", "fact first", "small talk", "silent")
 
 
 @dataclass
@@ -344,77 +285,51 @@ class Counts:
     rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROWS, 0))
     items: int = 0
     calls_adding: int = 0
-    calls: list[list[int]] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
     listed_right: list[bool] = field(default_factory=list)
     listed: dict[str, list[int]] = field(default_factory=lambda: {"choice": [], "fact": [], "small_talk": []})
-    words: list[int] = field(default_factory=list)
 
     def add(self, one: Life, way: Way) -> None:
         """Ask all questions of a life, in an order drawn once."""
         self.items += len(one.items)
         self.calls_adding += way.calls_adding
-        calls: list[int] = []
         for asked in random.Random(0).sample(one.questions, len(one.questions)):
             before = 0 if way.model is None else way.model.calls
             found = way.find(asked["question"])
-            calls.append(0 if way.model is None else way.model.calls - before)
-            self.count(asked, found, way)
+            self.calls.append(0 if way.model is None else way.model.calls - before)
+            self.count(asked, found)
             if way.memory is not None:
                 self.look_into(asked, one, way.memory)
-        self.calls.append(calls)
 
-    def count(self, asked: dict[str, Any], found: list[str], way: Way) -> None:
+    def count(self, asked: dict[str, Any], found: list[str]) -> None:
         rows = self.rows
         if asked["kind"] == "small_talk":
             rows["small talk"] += 1
             rows["silent"] += not found
-            rows["hits of small talk"] += len(found)
-            return
-        right = {asked["suits"]} if asked["kind"] == "choice" else set(asked["answer"])
-        free = (
-            found
-            if way.memory is None
-            else ids(way.memory.search(asked["question"], K, options=SearchOptions(min_score=None)))
-        )
-        reachable = right & set(free)
-        rows["needed"] += bool(reachable)
-        rows["kept"] += bool(reachable & set(found))
-        if asked["kind"] == "choice":
+        elif asked["kind"] == "choice":
             rows["choices"] += 1
             rows["suits first"] += found[:1] == [asked["suits"]]
             rows["conflicts first"] += found[:1] == [asked["conflicts"]]
-            places = [found.index(note) if note in found else K for note in (asked["suits"], asked["conflicts"])]
-            rows["suits before"] += places[0] < places[1]
-        elif asked.get("about_conflict", False):
-            rows["facts of conflicts"] += 1
-            rows["fact of a conflict in five"] += bool(right & set(found))
-        else:
+        elif not asked.get("about_conflict", False):
             rows["facts"] += 1
-            rows["fact first"] += bool(right & set(found[:1]))
-            rows["fact in five"] += bool(right & set(found))
+            rows["fact first"] += bool(set(asked["answer"]) & set(found[:1]))
 
     def look_into(self, asked: dict[str, Any], one: Life, memory: EpicMemory) -> None:
-        """Count the preferences that the context of a question lists, and its words."""
+        """Count the preferences that the context of a question lists."""
         listed = [each.text for each in those_that_matter(memory.search(asked["question"], K).matters)]
         self.listed[asked["kind"]].append(len(listed))
         if asked["kind"] == "choice":
             self.listed_right.append(one.preferences[asked["preference"]] in listed)
-        if asked["kind"] != "small_talk":
-            self.words.append(len(memory.context(asked["question"], K).split()))
 
     def shares(self) -> dict[str, str]:
         """Return what calls and contexts come to, by the names of the rows."""
-        every = [count for calls in self.calls for count in calls]
-        later = [count for calls in self.calls for count in calls[FIRST_QUESTIONS:]]
-        if not self.words:
+        if not self.listed_right:
             return {}
         return {
             "calls an item added": f"{self.calls_adding / self.items:.2f}",
-            "calls a question": f"{np.mean(every):.2f}",
-            "calls a question, later": f"{np.mean(later):.2f}",
+            "calls a question": f"{np.mean(self.calls):.2f}",
             "choices: right one listed": f"{np.mean(self.listed_right):.2f}",
             "listed: choice/fact/talk": "/".join(f"{np.mean(counts):.1f}" for counts in self.listed.values()),
-            "words of a context, most": f"{np.mean(self.words):.0f}, {max(self.words)}",
         }
 
 

@@ -7,32 +7,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import statistics
-import time
-from collections.abc import Callable
 
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
+from common import medians
 from epic_llamaindex import EpicEmbedding, EpicRetriever, SteeredRetriever
 from epic_memory import EpicMemory, Settings
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with on-site casinos.", "I only drive electric cars."]
 SUBJECTS = ("A vegan dish of lentils", "A hotel without a casino", "An electric car for the town", "The old canal")
-
-
-def medians(runs: int, **actions: Callable[[str], object]) -> dict[str, float]:
-    """Median milliseconds of each action, in turns, so that whatever else goes on touches all of them alike."""
-    taken: dict[str, list[float]] = {name: [] for name in actions}
-    for number in range(runs + 20):
-        for name, action in actions.items():
-            query = f"What about number {number}, is it for me?"
-            started = time.perf_counter()
-            action(query)
-            if number >= 20:
-                taken[name].append(time.perf_counter() - started)
-    return {name: 1000 * statistics.median(seconds) for name, seconds in taken.items()}
 
 
 class Nothing(BaseRetriever):

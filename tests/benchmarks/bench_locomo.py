@@ -2,9 +2,8 @@
 
 Each turn of LoCoMo's conversations is an item; a question's evidence are the ids of turns. Printed are the shares of it
 among the first five and ten hits, of all questions and by category (1 several facts, 2 time, 3 inference, 4 one fact),
-the words in ten hits, the milliseconds a question, its embedding included, and the bytes. Questions of category 5 have
-no answer: printed is how many of them find anything. The last rows give the messages to `add_conversation` as they are,
-in its windows of several turns and turn by turn. With --each, the same for each conversation.
+and the words in ten hits. Questions of category 5 have no answer: printed is how many of them find anything. The last
+row gives the messages to `add_conversation` as they are, in its windows of several turns.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,9 +20,8 @@ import numpy as np
 
 from common import encoders, parse, parser, with_encoders
 from epic_learn import add_conversation
-from epic_memory import EpicMemory, Item, SearchOptions, Settings
+from epic_memory import EpicMemory, Item, Settings
 from epic_memory.encoders import Encoder, embed
-from epic_memory.text.chunking import ConversationChunker
 
 CATEGORIES = (1, 2, 3, 4)
 UNANSWERED = 5
@@ -49,7 +46,6 @@ class BM25:
             idf = math.log1p((len(texts) - number + 0.5) / (number + 0.5))
             norm = 1.5 * (0.25 + 0.75 * lengths[rows] / lengths.mean())
             self.weights[word] = rows, (idf * 2.5 * often / (often + norm)).astype(np.float32)
-        self.bytes = sum(12 * len(rows) + len(word) for word, (rows, _) in self.weights.items())
 
     def scores(self, query: str) -> np.ndarray:
         scores = np.zeros(self.size, dtype=np.float32)
@@ -83,59 +79,36 @@ def held(items: Sequence[Item], encoder: Encoder) -> EpicMemory:
     return memory
 
 
-def heard(conversation: dict[str, Any], encoder: Encoder, chunker: ConversationChunker) -> EpicMemory:
+def heard(conversation: dict[str, Any], encoder: Encoder) -> EpicMemory:
     """Return a memory that was given the messages of a conversation."""
     memory = EpicMemory(["I like good answers."], encoder=encoder, settings=Settings(reserve="64 MB"))
     messages = [
         {"role": turn["speaker"], "content": turn["text"], "time": turn["time"]} for turn in conversation["turns"]
     ]
-    report = add_conversation(memory, messages, chunker=chunker)
+    report = add_conversation(memory, messages)
     assert not report.unusable, report.unusable
     return memory
 
 
-def searches(
-    conversation: dict[str, Any], items: Sequence[Item], measured: Sequence[Encoder]
-) -> dict[str, tuple[int, Search]]:
-    """Return for each way its bytes and its search."""
+def searches(conversation: dict[str, Any], items: Sequence[Item], measured: Sequence[Encoder]) -> dict[str, Search]:
+    """Return each way's search."""
     texts = [item.text for item in items]
     bm25 = BM25(texts)
-    plain = sum(len(text.encode()) for text in texts)
-    ways: dict[str, tuple[int, Search]] = {}
+    ways: dict[str, Search] = {}
 
-    def best(scores: np.ndarray) -> list[str]:
-        return [texts[row] for row in np.argsort(-scores, kind="stable")[:K]]
-
-    def fused(*several: np.ndarray) -> np.ndarray:
-        return sum(1.0 / (61 + np.argsort(np.argsort(-scores, kind="stable"))) for scores in several)
+    def best(*several: np.ndarray) -> list[str]:
+        ranks = [np.argsort(np.argsort(-scores, kind="stable")) for scores in several]
+        return [texts[row] for row in np.argsort(-sum(1.0 / (61 + rank) for rank in ranks), kind="stable")[:K]]
 
     def dense(encoder: Encoder, vectors: np.ndarray, question: str) -> np.ndarray:
         return vectors @ embed(encoder, [question])[0]
 
     for encoder in measured:
-        name = encoder.name
         nearness = partial(dense, encoder, embed(encoder, texts))
-        size = plain + 4 * len(texts) * encoder.dimension
-        ways[f"{name} dense"] = size, lambda q, nearness=nearness: best(nearness(q))
-        ways[f"{name} + BM25"] = (
-            size + bm25.bytes,
-            lambda q, nearness=nearness: best(fused(nearness(q), bm25.scores(q))),
-        )
-    ways["BM25"] = plain + bm25.bytes, lambda q: best(bm25.scores(q))
-    for encoder in measured:
-        memory = held(items, encoder)
-        memories = {"memory, min_score=None": (memory, None), "memory": (memory, "auto")}
-        for name, chunker in (
-            ("windows", ConversationChunker()),
-            ("turns", ConversationChunker(max_turns=1, overlap=0)),
-        ):
-            memories[name] = heard(conversation, encoder, chunker), "auto"
-        for name, (memory, least) in memories.items():
-            search = partial(memory.search, k=K, options=SearchOptions(min_score=least))
-            ways[f"{encoder.name}, {name}"] = (
-                memory.stats().bytes["total"],
-                lambda q, search=search: [hit.item.text for hit in search(q)],
-            )
+        ways[f"{encoder.name} dense"] = lambda q, nearness=nearness: best(nearness(q))
+        ways[f"{encoder.name} + BM25"] = lambda q, nearness=nearness: best(nearness(q), bm25.scores(q))
+        for name, memory in (("memory", held(items, encoder)), ("windows", heard(conversation, encoder))):
+            ways[f"{encoder.name}, {name}"] = lambda q, memory=memory: [hit.item.text for hit in memory.search(q, K)]
     return ways
 
 
@@ -144,15 +117,12 @@ class Tally:
 
     def __init__(self) -> None:
         self.shares: list[tuple[int, float, float]] = []
-        self.silent = self.unanswered = self.bytes = 0
-        self.seconds: list[float] = []
+        self.silent = self.unanswered = 0
         self.words: list[int] = []
 
     def count(self, search: Search, question: dict[str, Any], evidence: Sequence[str]) -> None:
         """Count a question whose evidence are lines of texts."""
-        started = time.perf_counter()
         found = search(question["question"])
-        self.seconds.append(time.perf_counter() - started)
         if question["category"] == UNANSWERED:
             self.unanswered += 1
             self.silent += not found
@@ -163,40 +133,30 @@ class Tally:
 
     def print(self, name: str) -> None:
         parts = [self.shares, *([one for one in self.shares if one[0] == number] for number in CATEGORIES)]
-        means = [np.mean([one[1:] for one in part], axis=0) if part else (np.nan, np.nan) for part in parts]
+        means = [np.mean([one[1:] for one in part], axis=0) for part in parts]
         cells = "  ".join(f"{five:.2f} {ten:.2f}" for five, ten in means)
         found = f"{self.unanswered - self.silent}/{self.unanswered}"
-        cost = f"{np.mean(self.words):5.0f}  {np.mean(self.seconds) * 1e3:5.2f} ms  {self.bytes / 1e6:.2f} MB"
-        print(f"{name:40}{cells}  {found:>8}  {cost}")
+        print(f"{name:40}{cells}  {found:>8}  {np.mean(self.words):5.0f}")
 
 
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
     with_encoders(made)
-    made.add_argument("--each", action="store_true", help="print each conversation, too")
     options = parse(made)
     measured = encoders(options)
     whole: dict[str, Tally] = {}
-    print(f"{'evidence in the first 5, 10':40}all        several    time       inference  one fact   no answer  words")
     for conversation in json.loads((options.data / "locomo_conversations.json").read_text(encoding="utf-8")):
         items = items_of(conversation)
         # A long turn is cut: what counts is its beginning.
         line_of = {item.id: " ".join(item.text.split())[:LONGEST] for item in items}
-        if options.each:
-            print(f"{conversation['id']}: {len(items)} turns")
-        for name, (size, search) in searches(conversation, items, measured).items():
-            own, total = Tally(), whole.setdefault(name, Tally())
-            search("Who is this?")
+        for name, search in searches(conversation, items, measured).items():
+            tally = whole.setdefault(name, Tally())
             for question in conversation["questions"]:
                 evidence = [line_of[turn] for turn in set(question["evidence"]) if turn in line_of]
-                own.count(search, question, evidence)
-            own.bytes = size
-            for field in ("shares", "seconds", "words", "silent", "unanswered", "bytes"):
-                setattr(total, field, getattr(total, field) + getattr(own, field))
-            if options.each:
-                own.print(name)
-    for name, total in whole.items():
-        total.print(name)
+                tally.count(search, question, evidence)
+    print(f"{'evidence in the first 5, 10':40}all        several    time       inference  one fact   no answer  words")
+    for name, tally in whole.items():
+        tally.print(name)
 
 
 if __name__ == "__main__":

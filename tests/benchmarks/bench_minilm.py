@@ -1,10 +1,8 @@
 """The encoder minilm beside static: bytes, speed on one and two cores, and Spearman on SemEval STS.
 
-    python tests/benchmarks/bench_minilm.py DATA [--original MINILM]
-
 The times are medians, in turns, so that both encoders see the same machine: of one question, and of 256 Wikipedia
-passages at a time. On a machine that others use, a second of the processor's time says more than one of the clock. With
---original the STS figures of the float model, and the cosines to it. Needs the extra minilm.
+passages at a time. On a machine that others use, a second of the processor's time says more than one of the clock.
+Needs the extra minilm.
 """
 
 from __future__ import annotations
@@ -12,38 +10,20 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
-from scipy.stats import spearmanr
-
-from common import parse, parser, read_jsonl
-from epic_memory.encoders import Encoder, MiniLMEncoder, SentenceTransformerEncoder, StaticEncoder, embed
+from common import parse, parser, passages, read_jsonl, spearman
+from epic_memory.encoders import Encoder, MiniLMEncoder, StaticEncoder, embed
 from epic_memory.encoders.static import BUNDLED
-from static_texts import read_passages, read_sts
+from static_texts import read_sts
 
 PASSAGES, QUESTIONS, ROUNDS = 256, 100, 5
-
-Pair = tuple[str, float, str, str]
-"""A set, the human score, and two sentences."""
 
 
 def bytes_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
-
-
-def spearman(encoder: Encoder, rows: Sequence[Pair]) -> dict[str, float]:
-    """Return Spearman's correlation of cosine and human score for each set."""
-    sentences = sorted({sentence for _, _, *pair in rows for sentence in pair})
-    place = {sentence: number for number, sentence in enumerate(sentences)}
-    vectors = embed(encoder, sentences)
-    by_set: dict[str, tuple[list[float], list[float]]] = {}
-    for name, score, one, other in rows:
-        cosines, scores = by_set.setdefault(name, ([], []))
-        cosines.append(float(vectors[place[one]] @ vectors[place[other]]))
-        scores.append(score)
-    return {name: float(spearmanr(*pair)[0]) for name, pair in by_set.items()}
 
 
 def print_speed(several: dict[str, Encoder], passages: Sequence[str], questions: Sequence[str]) -> None:
@@ -74,25 +54,8 @@ def print_speed(several: dict[str, Encoder], passages: Sequence[str], questions:
         )
 
 
-def some_of(rows: Sequence[Pair], count: int | None) -> list[Pair]:
-    """Return the first pairs of each set."""
-    of_set: dict[str, list[Pair]] = {}
-    for row in rows:
-        of_set.setdefault(row[0], []).append(row)
-    return [row for several in of_set.values() for row in several[:count]]
-
-
-def print_sts(compared: dict[str, Encoder], rows: Sequence[Pair]) -> None:
-    means = {name: statistics.mean(spearman(encoder, rows).values()) for name, encoder in compared.items()}
-    for name, mean in means.items():
-        share = f", {mean / means['original']:.1%} of the original's" if "original" in means else ""
-        print(f"{name}: mean Spearman over the STS sets, {len(rows)} pairs, {mean:.4f}{share}", flush=True)
-
-
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
-    made.add_argument("--original", help="folder of all-MiniLM-L6-v2, run by sentence-transformers")
-    made.add_argument("--pairs", type=int, help="only so many pairs of each STS set (default: all)")
     made.add_argument("--only", choices=("speed", "sts"), help="half of it")
     options = parse(made)
     static = StaticEncoder()
@@ -100,23 +63,19 @@ def main() -> None:
     spec = find_spec("epic_minilm")
     assert spec is not None and spec.origin is not None
     print(f"bytes: static {bytes_of(BUNDLED)}, minilm {bytes_of(Path(spec.origin).parent)}")
-    passages = [f"{title}. {text}" for title, text in read_passages(options.data)]
+    texts = passages(options.data)
     questions = [case["question"] for case in read_jsonl(options.data / "prefeval_mcq.jsonl")]
     if options.only != "sts":
-        words = statistics.mean(len(text.split()) for text in passages[: PASSAGES * ROUNDS])
+        words = statistics.mean(len(text.split()) for text in texts[: PASSAGES * ROUNDS])
         print(f"passages of {words:.0f} words on average", flush=True)
         named: dict[str, Encoder] = {"static": static}
         named |= {f"minilm, {threads} thread(s)": encoder for threads, encoder in minilm.items()}
-        print_speed(named, passages, questions)
+        print_speed(named, texts, questions)
     if options.only != "speed":
-        compared: dict[str, Encoder] = {"static": static, "minilm": minilm[2]}
-        if options.original:
-            compared["original"] = SentenceTransformerEncoder(options.original)
-        print_sts(compared, some_of(read_sts(options.data), options.pairs))
-        if options.original:
-            texts = [*passages[:PASSAGES], *questions]
-            cosines = (embed(minilm[2], texts) * embed(compared["original"], texts)).sum(axis=1)
-            print(f"minilm: cosine to the original, mean {cosines.mean():.4f}, least {np.min(cosines):.4f}")
+        rows = read_sts(options.data)
+        for name, encoder in {"static": static, "minilm": minilm[2]}.items():
+            mean = spearman(partial(embed, encoder), rows)
+            print(f"{name}: mean Spearman over the STS sets, {len(rows)} pairs, {mean:.4f}", flush=True)
 
 
 if __name__ == "__main__":

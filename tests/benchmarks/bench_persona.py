@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import textwrap
 import time
 from pathlib import Path
 
-from common import parse, parser, personas
-from epic_apps.cli.sources import Sources
+from common import parse, parser, personas, sources
 from epic_memory import EpicMemory, Settings
 
 
@@ -21,12 +21,11 @@ def main() -> None:
     options = parse(made)
     persona = personas(options.data, "PrefWiki")[options.persona]
     preferences = [preference for preference, _ in persona]
-    files = [options.data / "wiki_passages.jsonl", options.data / "assistant_answers.jsonl"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "persona.epic"
         started = time.perf_counter()
         with EpicMemory.open(path, preferences, settings=Settings(tau=options.tau)) as memory:
-            report = memory.add(Sources(files))
+            report = memory.add(sources(options.data))
             print(report)
             print(f"whole run {time.perf_counter() - started:.2f} s")
             print(memory.stats())
@@ -37,13 +36,13 @@ def main() -> None:
                     print(textwrap.indent(textwrap.fill(hit.instructions[0], 110), "        > "))
                     print(textwrap.indent(textwrap.shorten(hit.item.text, 220), "        "))
         print(f"\nfile after close: {path.stat().st_size} bytes for {report.entries} entries")
-        _small_state(Path(folder) / "small.epic", preferences, files, options)
+        _small_state(Path(folder) / "small.epic", preferences, options)
 
 
-def _small_state(path: Path, preferences: list[str], files: list[Path], options: object) -> None:
+def _small_state(path: Path, preferences: list[str], options: argparse.Namespace) -> None:
     # What was kept for the persona by itself: the light tier would fill the file up to its reserve.
     with EpicMemory.open(path, preferences, settings=Settings(tau=options.tau, reserve=0)) as memory:
-        for item in Sources(files):
+        for item in sources(options.data):
             if memory.stats().counts["entries"] >= options.limit:
                 break
             memory.add(item)

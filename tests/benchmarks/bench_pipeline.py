@@ -4,19 +4,16 @@ Of each case the first of four options follows the preference, the others break 
 nine others at random from the file; the corpus is all options of all cases of its topic, shuffled. A memory is built of
 it, and the question searched in all of it. "first" is the share of cases whose following option comes before those of
 their breaking ones that are found (a tie is a failure, and so is "none": that none of the four is held; chance is
-0.25); "MRR" its mean reciprocal rank among all hits; "broken" how many of the own breaking options are among the first
-five hits; "followed" how often the following one is. "kept" and "bytes" are of the corpus, and as `EpicMemory.stats`
-says. "anew" is what is not in the product: the first 20 hits of the memory, ranked by the signed score of their texts.
+0.25); "broken" how many of the own breaking options are among the first five hits. "kept" and "bytes" are of the
+corpus, and as `EpicMemory.stats` says. "anew" is what is not in the product: the first 20 hits of the memory, ranked by
+the signed score of their texts.
 
-Three tables follow on fewer cases: the stages by themselves, steering by stance policy, and tau. `--teacher` takes some
-seconds for each case, as instructions are encoded; `--main 100 --cases 30` are fewer of them.
+Three tables follow on fewer cases: the stages by themselves, steering without a stance policy, and tau.
 """
 
 from __future__ import annotations
 
 import random
-import statistics
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -24,9 +21,8 @@ import numpy as np
 
 from common import Known, parse, parser, read_jsonl, searching, settled
 from epic_memory import EpicMemory
-from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
+from epic_memory.encoders import default_encoder, embed
 from epic_memory.encoders.base import Encoder, default_tau
-from epic_memory.preferences.parser import aspects_of
 from epic_memory.steering import QuerySteering
 from epic_memory.types import Hits, Stance
 
@@ -34,8 +30,6 @@ OTHERS = 9
 FIVE = 5
 NEAREST = 20
 TAUS = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
-STEERINGS = ("off", "paper", "signed")
-POLICIES = ("any", "prefer", "only_supports")
 # What "C+F+S" of the tables is, beside the steering.
 POLICY = "prefer"
 # A score far below any other: behind those that were ranked anew.
@@ -46,7 +40,6 @@ Ranking = list[tuple[str, float]]
 
 
 class Case(NamedTuple):
-    topic: str
     own: str
     persona: list[str]
     question: str
@@ -59,9 +52,7 @@ class Rank(NamedTuple):
 
     first: float
     none: float
-    reciprocal: float
     broken: float
-    followed: float
 
 
 class Built(NamedTuple):
@@ -69,7 +60,6 @@ class Built(NamedTuple):
 
     kept: float
     octets: float
-    seconds: float
 
 
 class Stances(NamedTuple):
@@ -79,7 +69,7 @@ class Stances(NamedTuple):
     breaking: list[Stance | None]
 
 
-def cases_of(records: Sequence[dict[str, Any]], draw: int) -> list[Case]:
+def cases_of(records: Sequence[dict[str, Any]]) -> list[Case]:
     preferences = list(dict.fromkeys(record["preference"] for record in records))
     options: dict[str, list[str]] = {}
     for record in records:
@@ -87,22 +77,20 @@ def cases_of(records: Sequence[dict[str, Any]], draw: int) -> list[Case]:
     cases = []
     for number, record in enumerate(records):
         # Of each case by itself, so that fewer cases are the same ones.
-        drawn = random.Random(f"{draw}/{number}")
+        drawn = random.Random(f"0/{number}")
         own = record["preference"]
         persona = [own, *drawn.sample([one for one in preferences if one != own], OTHERS)]
         corpus = list(dict.fromkeys(options[record["topic"]]))
         drawn.shuffle(persona)
         drawn.shuffle(corpus)
-        cases.append(Case(record["topic"], own, persona, record["question"], record["options"], corpus))
+        cases.append(Case(own, persona, record["question"], record["options"], corpus))
     return cases
 
 
 def build(encoder: Encoder, case: Case, **options: Any) -> tuple[EpicMemory, Built]:
-    started = time.perf_counter()
     memory = EpicMemory(options.pop("preferences", case.persona), encoder=encoder, **settled(**options))
     memory.add(case.corpus)
-    taken = time.perf_counter() - started
-    return memory, Built(len(memory) / len(case.corpus), memory.stats().bytes["total"], taken)
+    return memory, Built(len(memory) / len(case.corpus), memory.stats().bytes["total"])
 
 
 def find(memory: EpicMemory, case: Case, **options: Any) -> Hits:
@@ -123,9 +111,7 @@ def rank(case: Case, found: Ranking) -> Rank:
     return Rank(
         first=float(first and bool(np.isfinite(found[at or 0][1]))),
         none=float(at is None and not others),
-        reciprocal=0.0 if at is None else 1.0 / (at + 1),
         broken=float(sum(other < FIVE for other in others)),
-        followed=float(at is not None and at < FIVE),
     )
 
 
@@ -143,12 +129,10 @@ def stances(case: Case, hits: Hits) -> Stances:
 def dense(encoder: Encoder, case: Case) -> dict[str, Ranking]:
     """Retrieval over all of the corpus."""
     vectors, query = embed(encoder, case.corpus), embed(encoder, [case.question])[0]
-    alone = _sorted(case.corpus, vectors @ query)
     paper = QuerySteering(encoder, case.persona, "paper")
     return {
-        "dense, query alone": alone,
+        "dense, query alone": _sorted(case.corpus, vectors @ query),
         "dense, paper (Eq. 7-8)": _sorted(case.corpus, paper.score(case.question, case.corpus)),
-        f"dense, nearest {NEAREST} by signed score": anew(encoder, case, alone),
     }
 
 
@@ -169,16 +153,12 @@ def _sorted(texts: Sequence[str], scores: np.ndarray) -> Ranking:
 
 
 def print_head(what: str) -> None:
-    print(f"\n{what:40} first  none   MRR    broken followed   kept    bytes  build s")
+    print(f"\n{what:40} first  none   broken    kept    bytes")
 
 
-def print_row(name: str, ranks: Sequence[Rank], built: Sequence[Built] = (), seconds: float | None = None) -> None:
-    found = np.array(ranks).mean(axis=0)
-    line = "{:40} {:.3f}  {:.3f}  {:.3f}  {:.2f}   {:.3f}   ".format(name, *found)
-    if built:
-        kept, octets, _ = np.array(built).mean(axis=0)
-        line += f"{kept:8.1%} {octets:8.0f}"
-    print(line + ("" if seconds is None else f"  {seconds:.3f}"), flush=True)
+def print_row(name: str, ranks: Sequence[Rank], built: Sequence[Built] = ()) -> None:
+    line = "{:40} {:.3f}  {:.3f}  {:.2f}  ".format(name, *np.array(ranks).mean(axis=0))
+    print(line + ("{:8.1%} {:8.0f}".format(*np.array(built).mean(axis=0)) if built else ""), flush=True)
 
 
 def shares(found: Sequence[Stances]) -> str:
@@ -195,47 +175,31 @@ def shares(found: Sequence[Stances]) -> str:
     return "; ".join(said)
 
 
-def right(found: Sequence[Stances]) -> float:
-    """Of the own options kept for their preference, the share whose stance is right."""
-    following = [stance for one in found for stance in one.following if stance is not None]
-    breaking = [stance for one in found for stance in one.breaking if stance is not None]
-    good = following.count(Stance.SUPPORTS) + breaking.count(Stance.CONFLICTS)
-    return good / max(1, len(following) + len(breaking))
-
-
 # What is measured.
 
 
-def print_main(encoder: Encoder, draws: Sequence[Sequence[Case]]) -> None:
-    ranks: dict[str, list[list[Rank]]] = {}
+def print_main(encoder: Encoder, cases: Sequence[Case]) -> None:
+    ranks: dict[str, list[Rank]] = {}
     built: list[Built] = []
     told: list[Stances] = []
-    for cases in draws:
-        for found in ranks.values():
-            found.append([])
-        for case in cases:
-            memory, how = build(encoder, case)
-            hits = find(memory, case)
-            built.append(how)
-            told.append(stances(case, hits))
-            own = {"EpicMemory": ranking(hits), "EpicMemory, anew": anew(encoder, case, ranking(hits))}
-            for name, ranked in {**dense(encoder, case), **own}.items():
-                ranks.setdefault(name, [[]])[-1].append(rank(case, ranked))
-            memory.close()
-    cases = [case for drawn in draws for case in drawn]
-    print_head(f"{len(draws)} draw(s) of {len(draws[0])} cases")
-    for name, drawn in ranks.items():
-        print_row(name, [one for found in drawn for one in found], built if name == "EpicMemory" else ())
-        if len(drawn) > 1:
-            means = [statistics.mean(one.first for one in found) for found in drawn]
-            print(f"{'':40} first by draw {min(means):.3f} to {max(means):.3f}, spread {statistics.stdev(means):.3f}")
+    for case in cases:
+        memory, how = build(encoder, case)
+        hits = find(memory, case)
+        built.append(how)
+        told.append(stances(case, hits))
+        own = {"EpicMemory": ranking(hits), "EpicMemory, anew": anew(encoder, case, ranking(hits))}
+        for name, ranked in {**dense(encoder, case), **own}.items():
+            ranks.setdefault(name, []).append(rank(case, ranked))
+        memory.close()
+    print_head(f"{len(cases)} cases")
+    for name, found in ranks.items():
+        print_row(name, found, built if name == "EpicMemory" else ())
     print_differences(ranks)
-    print(f"stance right {right(told):.3f} of own options kept for their preference. {shares(told)}")
-    print_topics(cases, [one for found in ranks["EpicMemory"] for one in found], built, told)
+    print(f"own options: {shares(told)}")
 
 
-def print_differences(ranks: dict[str, list[list[Rank]]]) -> None:
-    firsts = {name: np.array([one.first for found in drawn for one in found]) for name, drawn in ranks.items()}
+def print_differences(ranks: dict[str, list[Rank]]) -> None:
+    firsts = {name: np.array([one.first for one in found]) for name, found in ranks.items()}
     said = []
     for name, values in firsts.items():
         if name.startswith("dense"):
@@ -243,18 +207,6 @@ def print_differences(ranks: dict[str, list[list[Rank]]]) -> None:
             within = 1.96 * gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.nan
             said.append(f"{gain.mean():+.3f} +- {within:.3f} ({name})")
     print("EpicMemory first, paired difference, 95 %: " + "; ".join(said))
-
-
-def print_topics(cases: Sequence[Case], ranks: Sequence[Rank], built: Sequence[Built], told: Sequence[Stances]) -> None:
-    print(f"{'by topic':34} cases first  none   MRR    broken followed kept   stance right")
-    for topic in sorted({case.topic for case in cases}):
-        rows = [row for row, case in enumerate(cases) if case.topic == topic]
-        found = np.array([ranks[row] for row in rows]).mean(axis=0)
-        kept = statistics.mean(built[row].kept for row in rows)
-        good = right([told[row] for row in rows])
-        print("{:34} {:5} {:.3f}  {:.3f}  {:.3f}  {:.2f}   {:.3f}   {:5.1%}  {:.3f}".format(
-            topic, len(rows), *found, kept, good
-        ))  # fmt: skip
 
 
 def stages(case: Case) -> dict[str, dict[str, Any]]:
@@ -268,43 +220,24 @@ def stages(case: Case) -> dict[str, dict[str, Any]]:
     }
 
 
-def print_stages(encoder: Encoder, plain: Encoder, cases: Sequence[Case], timed: int) -> None:
+def print_stages(encoder: Encoder, cases: Sequence[Case]) -> None:
     ranks: dict[str, list[Rank]] = {}
     built: dict[str, list[Built]] = {}
-    seconds: dict[str, list[float]] = {}
-    differ = 0
-    for number, case in enumerate(cases):
+    for case in cases:
         for name, building in stages(case).items():
             memory, how = build(encoder, case, **building)
-            built.setdefault(name, []).append(how)
-            ways = [("off", POLICY)] if name != "C+F" else [(mode, policy) for policy in POLICIES for mode in STEERINGS]
-            for mode, policy in ways:
+            ways = {name: ("off", POLICY)}
+            if name == "C+F":
+                ways |= {f"C+F+S ({mode})": (mode, POLICY) for mode in ("paper", "signed")}
+                ways |= {f"C+F+S ({mode}), any stance": (mode, "any") for mode in ("paper", "signed")}
+            for way, (mode, policy) in ways.items():
                 hits = find(memory, case, steering=mode, stance_policy=policy)
-                ranks.setdefault(f"{name}, {policy}, {mode}", []).append(rank(case, ranking(hits)))
+                ranks.setdefault(way, []).append(rank(case, ranking(hits)))
+                built.setdefault(way, []).append(how)
             memory.close()
-            if number < timed:
-                # What is remembered is not encoded again: the time is that of the encoder as it is.
-                memory, how = build(plain, case, **building)
-                differ += not _same(hits, find(memory, case, steering=mode, stance_policy=policy))
-                memory.close()
-                seconds.setdefault(name, []).append(how.seconds)
     print_head(f"stages, {len(cases)} cases")
-    for name, how_built in built.items():
-        print_row(name, ranks[f"{name}, {POLICY}, off"], how_built, statistics.median(seconds.get(name, [np.nan])))
-    for mode in STEERINGS[1:]:
-        print_row(f"C+F+S ({mode})", ranks[f"C+F, {POLICY}, {mode}"], built["C+F"])
-    print(f"build s: median of {timed}; {differ} of {timed * len(built)} found other than with texts remembered")
-    print_head(f"C+F: stance policy, steering; {len(cases)} cases")
-    for policy in POLICIES:
-        for mode in STEERINGS:
-            print_row(f"{policy}, {mode}", ranks[f"C+F, {policy}, {mode}"])
-
-
-def _same(one: Hits, other: Hits) -> bool:
-    # Which texts are encoded together may change the last bits.
-    return {hit.item.text: set(hit.stances) for hit in one} == {
-        hit.item.text: set(hit.stances) for hit in other
-    } and np.allclose([hit.score for hit in one], [hit.score for hit in other], atol=2e-3)
+    for way, found in ranks.items():
+        print_row(way, found, built[way])
 
 
 def print_taus(encoder: Encoder, cases: Sequence[Case]) -> None:
@@ -319,44 +252,6 @@ def print_taus(encoder: Encoder, cases: Sequence[Case]) -> None:
         print_row(f"{tau:.2f}", ranks, built)
 
 
-def print_mistakes(encoder: Encoder, cases: Sequence[Case], count: int) -> None:
-    """Own options that were judged wrongly under their own preference, each kind up to a number."""
-    tau = default_tau(encoder)
-    kinds: dict[str, list[str]] = {}
-    sides: dict[str, list[str]] = {}
-    for case in cases:
-        memory, _ = build(encoder, case)
-        told = stances(case, find(memory, case))
-        judged = list(memory.judge(case.options))
-        memory.close()
-        near = embed(encoder, case.options) @ embed(encoder, [case.own])[0]
-        aspects = aspects_of(case.own)
-        side = "both" if aspects.liked and aspects.avoided else "likes" if aspects.liked else "avoids"
-        for row, stance in enumerate((*told.following, *told.breaking)):
-            kind = _mistake(row == 0, stance, float(near[row]) < tau, judged[row].kept)
-            if kind:
-                sides.setdefault(kind, []).append(side)
-                kinds.setdefault(kind, []).append(
-                    f"{near[row]:.2f} {case.options[row]}\n       {case.own}"
-                    f" [{'; '.join(aspects.liked)} | {'; '.join(aspects.avoided)}]"
-                )
-    print("cosine with the preference, option, preference [liked | avoided]")
-    for kind, found in sorted(kinds.items()):
-        by = ", ".join(f"{side} {sides[kind].count(side)}" for side in ("likes", "avoids", "both"))
-        print(f"\n{kind}: {len(found)} in {len(cases)} cases (preference {by})")
-        for line in random.Random(0).sample(found, min(count, len(found))):
-            print(f"  {line}")
-
-
-def _mistake(follows: bool, stance: Stance | None, below: bool, kept: bool) -> str:
-    """What is wrong with what became of an option, if anything."""
-    what = "follows" if follows else "breaks"
-    if stance is None:
-        why = "below tau" if below else "held for other preferences only" if kept else "discarded by the verifier"
-        return f"{what}, {why}"
-    return "" if stance is (Stance.SUPPORTS if follows else Stance.CONFLICTS) else f"{what}, held as {stance.value}"
-
-
 def spread(count: int, wanted: int) -> list[int]:
     """Numbers of some records, evenly over the file, which is sorted by topic."""
     return [number * count // wanted for number in range(min(wanted, count))] if wanted < count else list(range(count))
@@ -364,31 +259,16 @@ def spread(count: int, wanted: int) -> list[int]:
 
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
-    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2, to measure with it too")
-    made.add_argument("--draws", type=int, default=1, help="personas drawn for each case, in the first table")
     made.add_argument("--main", type=int, default=0, help="cases of the first table; default: all")
-    made.add_argument("--cases", type=int, default=120, help="cases of the other tables; 0: leave them out")
-    made.add_argument("--mistakes", type=int, default=0, help="only show so many options of each kind judged wrongly")
+    made.add_argument("--cases", type=int, default=120, help="cases of the other tables")
     options = parse(made)
-    records = read_jsonl(options.data / "prefeval_mcq.jsonl")
-    draws = [cases_of(records, draw) for draw in range(max(1, options.draws))]
-    fewer = [draws[0][number] for number in spread(len(records), options.cases)]
-    chosen = spread(len(records), options.main or len(records))
-    encoders: list[tuple[Encoder, int]] = [(default_encoder(), 20)]
-    if options.teacher:
-        encoders.append((SentenceTransformerEncoder(options.teacher), 3))
-    for plain, timed in encoders:
-        started = time.perf_counter()
-        encoder = Known(plain)
-        print(f"\n{plain.name}, tau {encoder.tau}, floor {encoder.floor}")
-        if options.mistakes:
-            print_mistakes(encoder, fewer or draws[0], options.mistakes)
-            continue
-        print_main(encoder, [[drawn[number] for number in chosen] for drawn in draws])
-        if fewer:
-            print_stages(encoder, plain, fewer, min(timed, len(fewer)))
-            print_taus(encoder, fewer)
-        print(f"({time.perf_counter() - started:.0f} s)")
+    cases = cases_of(read_jsonl(options.data / "prefeval_mcq.jsonl"))
+    fewer = [cases[number] for number in spread(len(cases), options.cases)]
+    encoder = Known(default_encoder())
+    print(f"{encoder.name}, tau {encoder.tau}, floor {encoder.floor}")
+    print_main(encoder, [cases[number] for number in spread(len(cases), options.main or len(cases))])
+    print_stages(encoder, fewer)
+    print_taus(encoder, fewer)
 
 
 if __name__ == "__main__":

@@ -13,51 +13,34 @@ weights fitted without it.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from common import Replayed, read_jsonl
 from epic_learn import cues
 from epic_memory import EpicMemory
-from epic_memory.lm import Completion, Message
 from epic_memory.lm.base import Schema
 from epic_memory.lm.prompting import quoted
 from epic_memory.types import Preference
 from epic_memory.types.proposals import Proposal
+from fitting import WRITTEN
 
 UNSEEN = "turns_e.jsonl"
-WRITTEN = Path(__file__).parents[2] / "shared/tools/written"
 
 
-class ReplayedModel:
+class ReplayedModel(Replayed):
     """A language model that answers with what a strong one said of the turn that stands in the prompt."""
 
-    name = "replayed"
-    concurrency = 1
-    context = None
-
     def __init__(self, path: Path) -> None:
-        self.answers = {quoted(each["turn"]): each["proposals"] for each in records(path)}
+        super().__init__()
+        self.answers = {quoted(each["turn"]): each["proposals"] for each in read_jsonl(path)}
 
-    def complete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
+    def answer(self, prompt: str, schema: Schema | None) -> dict[str, Any]:
         # The first line of a turn follows its number and speaker.
-        shown = [turn for turn in self.answers if turn.removeprefix("| ") in messages[-1].content]
-        return Completion(text=json.dumps({"proposals": self.answers[max(shown, key=len)]}))
-
-    async def acomplete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        return self.complete(messages, schema=schema, max_tokens=max_tokens)
-
-
-def records(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        shown = [turn for turn in self.answers if turn.removeprefix("| ") in prompt]
+        return {"proposals": self.answers[max(shown, key=len)]}
 
 
 def memory_with(known: list[str], expected: list[dict[str, Any]]) -> EpicMemory:
@@ -81,7 +64,7 @@ def is_right(proposal: Proposal, label: dict[str, Any], *, kind: bool = True) ->
 
 
 def measure(path: Path, lm: ReplayedModel | None, *, show: bool) -> None:
-    rows = records(path)
+    rows = read_jsonl(path)
     made, right, near, wanted = Counter[str](), Counter[str](), 0, Counter[str]()
     kinds, traps, seconds = Counter[str](), 0, 0.0
     for row in rows:
@@ -121,7 +104,7 @@ def measure(path: Path, lm: ReplayedModel | None, *, show: bool) -> None:
 
 def obeyed(path: Path, *, show: bool) -> None:
     """Count hostile turns that yield anything that their labels do not allow."""
-    rows, wrong = records(path), 0
+    rows, wrong = read_jsonl(path), 0
     for row in rows:
         with EpicMemory(["I like green tea."]) as memory:
             proposals = memory.proposals.propose([{"role": "user", "content": row["turn"]}])
@@ -134,7 +117,6 @@ def obeyed(path: Path, *, show: bool) -> None:
 
 def leave_out(name: str) -> None:
     """Read by weights that were fitted without a file."""
-    sys.path.insert(0, str(WRITTEN.parent))
     from fit_cues import FITTED, fitted, rows_of
 
     weights = fitted([row for other in FITTED if f"{other}.jsonl" != name for row in rows_of(other)])

@@ -18,11 +18,12 @@ import argparse
 import json
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from common import interval, panels, save_figure, searching
+from common import interval, panels, save_figure, searching, seconds_of
 from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_rerank import Example, LearnedReranker, TrainingSettings, forget, learn, reranker_of
 from epic_rerank.policy import log_probability, sample
@@ -62,70 +63,46 @@ def example_of(case: dict, others: list[dict], seed: int) -> tuple[Example, np.n
     return made, value
 
 
+def folds(made: list[tuple[str, Example, np.ndarray]], lists: int) -> tuple[float, np.ndarray]:
+    """Train on eight topics and run on two, five times; the lists seen, and the reward of each choice."""
+    topics = sorted({topic for topic, _, _ in made})
+    reward, seen = [], []
+    for fold in range(5):
+        held = set(topics[fold::5])
+        train = [first_lists(example, lists) for topic, example, _ in made if topic not in held]
+        seen.append(lists * len(train))
+        reranker = LearnedReranker().train(train, TrainingSettings(epochs=30))
+        for topic, example, value in made:
+            if topic in held:
+                reward.append(worth(np.array([reranker.rank(example.features, K).order]), value)[0])
+    return float(np.mean(seen)), np.array(reward)
+
+
 def choices(curve: bool = False) -> tuple[Curve, float]:
     """Print the figures of the choices; return the reward by lists seen, if asked for, and that of retrieval."""
     cases = written("choices.jsonl")
-    topics = sorted({case["topic"] for case in cases})
     made = []
     for number, case in enumerate(cases):
         others = [other for other in cases if other["topic"] == case["topic"] and other is not case]
         if (found := example_of(case, others, number)) is not None:
             made.append((case["topic"], *found))
-    gains, before, after = [], [], []
-    blind = []
-    for fold in range(5):
-        held = set(topics[fold::5])
-        train = [example for topic, example, _ in made if topic not in held]
-        reranker = LearnedReranker().train(train, TrainingSettings(epochs=30))
-        alone = LearnedReranker().train([one_by_one(example) for example in train], TrainingSettings(epochs=30))
-        for topic, example, value in made:
-            if topic in held:
-                plain = worth(np.arange(K)[None], value)[0]
-                learnt = worth(np.array([reranker.rank(example.features, K).order]), value)[0]
-                without = worth(np.array([alone.rank(one_by_one(example).features, K).order]), value)[0]
-                gains.append(learnt - plain)
-                before.append(plain)
-                after.append(learnt)
-                blind.append(learnt - without)
-    low, high = interval(np.array(gains))
-    print(f"{len(gains)} choices, five folds by topic: reward of five hits, retrieval {np.mean(before):+.3f}")
-    print(f"    trained {np.mean(after):+.3f}, gain {np.mean(gains):+.3f} [{low:+.3f}, {high:+.3f}]")
-    low, high = interval(np.array(blind))
-    print(
-        f"    with the features of the set against without {np.mean(blind):+.3f} [{low:+.3f}, {high:+.3f}]", flush=True
-    )
+    topics = sorted({topic for topic, _, _ in made})
+    in_order = [value for fold in range(5) for topic, _, value in made if topic in topics[fold::5]]
+    before = np.array([worth(np.arange(K)[None], value)[0] for value in in_order])
     points: Curve = []
-    for lists in SEEN if curve else ():
-        reward, seen = [], []
-        for fold in range(5):
-            held = set(topics[fold::5])
-            train = [first_lists(example, lists) for topic, example, _ in made if topic not in held]
-            seen.append(lists * len(train))
-            reranker = LearnedReranker().train(train, TrainingSettings(epochs=30))
-            for topic, example, value in made:
-                if topic in held:
-                    reward.append(worth(np.array([reranker.rank(example.features, K).order]), value)[0])
-        low, high = interval(np.array(reward) - np.array(before))
-        points.append((float(np.mean(seen)), float(np.mean(reward)), np.mean(before) + low, np.mean(before) + high))
+    for lists in SEEN if curve else (LISTS,):
+        seen, reward = folds(made, lists)
+        low, high = interval(reward - before)
+        points.append((seen, reward.mean(), before.mean() + low, before.mean() + high))
+    print(f"{len(before)} choices, five folds by topic: reward of five hits, retrieval {before.mean():+.3f}")
+    print(f"    trained {reward.mean():+.3f}, gain {(reward - before).mean():+.3f} [{low:+.3f}, {high:+.3f}]")
     if curve:
-        print(
-            "    reward by lists seen: " + ", ".join(f"{at:.0f}: {mean:+.3f}" for at, mean, _, _ in points), flush=True
-        )
-    return points, float(np.mean(before))
+        print("    reward by lists seen: " + ", ".join(f"{at:.0f}: {mean:+.3f}" for at, mean, _, _ in points))
+    return points, float(before.mean())
 
 
 def first_lists(example: Example, count: int) -> Example:
     return replace(example, lists=example.lists[:count], rewards=example.rewards[:count], drawn=example.drawn[:count])
-
-
-def one_by_one(example: Example) -> Example:
-    """The same without the features that compare candidates with each other."""
-    from epic_rerank.features import NAMES
-
-    features = example.features.copy()
-    for name in ("nearest", "mean near", "repeats", "same preference", "behind best", "behind previous"):
-        features[:, NAMES.index(name)] = 0.0
-    return replace(example, features=features)
 
 
 def uses(text: str) -> bool:
@@ -175,21 +152,13 @@ def feedback(events: int) -> tuple[Curve, float]:
         print(f"{(learnt - plain).mean():+.3f} [{low:+.3f}, {high:+.3f}]; learning {1000 * np.median(taken):.0f} ms")
         print("    by events: " + ", ".join(f"{count:.0f}: {share:.3f}" for count, share, _, _ in curve), flush=True)
         size = len(json.dumps(reranker_of(memory).as_object()))
-        ranking = memory.search(held[0], 3, options=SearchOptions(chooser=reranker_of(memory), min_score=None)).ranking
-        reranker = reranker_of(memory)
-        taken = []
-        for _ in range(500):
-            started = time.perf_counter()
-            reranker.rank(ranking.features, 5)
-            taken.append(time.perf_counter() - started)
-        print(f"reranking {len(ranking.features)} candidates {1000 * np.median(taken):.3f} ms; the file {size:,} bytes")
-        for options in ({}, {"chooser": reranker}):
+        print(f"what was learnt {size:,} bytes")
+        for options in ({}, {"chooser": reranker_of(memory)}):
             taken = []
             for question in held:
-                memory.search(question, 3, **searching(min_score=None, **options))
-                started = time.perf_counter()
-                memory.search(question, 3, **searching(min_score=None, **options))
-                taken.append(time.perf_counter() - started)
+                search = partial(memory.search, question, 3, **searching(min_score=None, **options))
+                search()
+                taken.append(seconds_of(search))
             print(f"a search{' with it' if options else ''} {1000 * np.median(taken):.2f} ms")
     return curve, float(plain.mean())
 
@@ -213,15 +182,11 @@ def draw(learnt: tuple[Curve, float], used: tuple[Curve, float], path: Path) -> 
 
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--only", choices=("choices", "feedback"), help="half of it")
     made.add_argument("--events", type=int, default=200, help="feedback events")
     made.add_argument("--plot", metavar="FILE", help="draw what is learnt, by lists and by events seen")
     options = made.parse_args()
-    if options.plot and options.only:
-        made.error("--plot needs both halves")
-    learnt = choices(bool(options.plot)) if options.only != "feedback" else None
-    used = feedback(options.events) if options.only != "choices" else None
-    if options.plot and learnt and used:
+    learnt, used = choices(bool(options.plot)), feedback(options.events)
+    if options.plot:
         draw(learnt, used, Path(options.plot))
 
 

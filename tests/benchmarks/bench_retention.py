@@ -2,22 +2,14 @@
 
 The labels' preferences, ten to a user, as in PrefWiki; for each user a stream of the labelled chunks that the
 embedded verifier keeps, among other passages and answers that it keeps for the same preferences, in random order.
-Shown, over several
-orders: the share of the entries that the labels call relevant that is still held at the end, the share of the
-preferences with such entries that still have one, and the share of the labelled but irrelevant entries still held. The
-other passages have no labels: some of them are relevant too, so that not even a perfect policy would hold everything.
-
-Then the same through the file: the labelled chunks and all other passages come in random order, in batches, into a
-memory whose byte budget is a tenth of what its file takes without one. Twenty preferences to a user here, and users
-whose file is large enough: a tenth of a small one is hardly more than what every file takes, and what is kept free for
-its journal. After each batch the bytes on disk are compared with the budget, side files
-included. Relevant is here what the labels call so of the entries that the memory without a budget holds. Each user and
-policy takes some 15 seconds.
+Shown, over several orders: the share of the entries that the labels call relevant that is still held at the end, the
+share of the preferences with such entries that still have one, and the share of the labelled but irrelevant entries
+still held. The other passages have no labels: some of them are relevant too, so that not even a perfect policy would
+hold everything.
 """
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,9 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from common import parse, parser, read_jsonl, settled
-from epic_apps.cli.sources import Sources
-from epic_memory import EpicMemory, Settings
+from common import parse, parser, read_jsonl, sources
 from epic_memory.encoders import StaticEncoder
 from epic_memory.pipeline.coarse_filter import coarse_filter
 from epic_memory.retention.policies import ByValue, Held, Positions, RetentionPolicy, choose
@@ -37,7 +27,6 @@ from epic_memory.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifie
 
 DAY = 86_400.0
 DAYS = 90.0
-LEAST_BUDGET = 96_000
 STANCES = {stance: position for position, stance in enumerate(Stance)}
 
 
@@ -103,10 +92,8 @@ class Streams:
             for number, preference in enumerate(record["preferences"]):
                 self.truth[record["chunk"], preference] = number in aligned
         # The labels' chunks were cut in another way: their documents are left out as a whole.
-        everything = Sources([data / "wiki_passages.jsonl", data / "assistant_answers.jsonl"])
-        pool = list(dict.fromkeys(item.text for item in everything if item.id.split("#")[0] not in judged))
+        pool = list(dict.fromkeys(item.text for item in sources(data) if item.id.split("#")[0] not in judged))
         generator = np.random.default_rng(0)
-        self.pool = pool
         self.others = [pool[row] for row in generator.permutation(len(pool))[:others]]
         self.embedded = self.encoder.encode(self.others)
         # Those of one chunk stay together, as far as ten to a user allows.
@@ -207,131 +194,6 @@ def survival(streams: Sequence[Stream], policy: RetentionPolicy, options: Any, s
     return float(shares[0]), float(shares[1]), float(shares[2])
 
 
-@dataclass
-class Survived:
-    """What one policy held at the end, over all users.
-
-    Attributes:
-        relevant, wanted: Relevant entries held, and all there were.
-        served, preferences: Preferences with a relevant entry held, and all that had one.
-        other, others: Labelled but irrelevant entries held, and all there were.
-        entries: Held at the end.
-        evicted: In all.
-        most: The most bytes on disk after a batch, as a share of the budget.
-        seconds: All batches together.
-    """
-
-    relevant: int = 0
-    wanted: int = 0
-    served: int = 0
-    preferences: int = 0
-    other: int = 0
-    others: int = 0
-    entries: int = 0
-    evicted: int = 0
-    most: float = 0.0
-    seconds: float = 0.0
-
-
-class ThroughTheFile:
-    """Streams of whole items into files, for the users with most labels."""
-
-    def __init__(self, streams: Streams, options: Any) -> None:
-        self.streams, self.options = streams, options
-        groups = [streams.preferences[start : start + 20] for start in range(0, len(streams.preferences), 20)]
-        # By id: an item's text may be shortened.
-        self.truth = {(Item(text=chunk).id, preference): known for (chunk, preference), known in streams.truth.items()}
-        truth = streams.truth
-        relevant = {n: sum(truth[pair] for pair in truth if pair[1] in group) for n, group in enumerate(groups)}
-        self.groups = [groups[n] for n in sorted(relevant, key=lambda n: -relevant[n])]
-
-    def table(self, policies: dict[str, tuple[RetentionPolicy, int]]) -> None:
-        """Run all users through all policies, each with a floor."""
-        survived = {name: Survived() for name in policies}
-        whole, held_before, came, count = 0, 0, 0, 0
-        for number, texts in enumerate(self.groups):
-            if count == self.options.users:
-                break
-            items = self._items(texts, number)
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "whole.epic"
-                with EpicMemory.open(path, texts, settings=Settings(verifier=self.streams.verifier)) as memory:
-                    memory.add(items)
-                    before = _pairs(memory)
-                budget = path.stat().st_size // 10
-                if budget < LEAST_BUDGET:
-                    continue
-                came, whole, count = came + len(items), whole + path.stat().st_size, count + 1
-                held_before += len(before)
-                for name, (policy, floor) in policies.items():
-                    path = Path(folder) / f"{name}.epic"
-                    options = {"budget": budget, "retention": policy, "floor": floor}
-                    self._run(path, texts, items, options, before, survived[name])
-        print(
-            f"\nthrough the file: {count} users, {came / count:.0f} items each, {held_before / count:.0f} entries in"
-            f" {whole / count / 1e6:.2f} MB without a budget, a tenth of it as the budget"
-        )
-        print(
-            f"{'policy':24} {'relevant held':>16} {'to random':>10} {'to fifo':>8} {'preferences served':>20}"
-            f" {'others held':>12} {'entries':>8} {'most bytes':>11} seconds"
-        )
-        base = {name: max(1, made.relevant) for name, made in survived.items()}
-        for name, made in survived.items():
-            print(
-                f"{name:24} {made.relevant:4} of {made.wanted:4} {made.relevant / made.wanted:5.1%}"
-                f" {made.relevant / base['random']:9.2f} {made.relevant / base['fifo']:8.2f}"
-                f" {made.served:9} of {made.preferences:3} {made.served / made.preferences:5.1%}"
-                f" {made.other / max(1, made.others):12.1%} {made.entries / count:8.0f} {made.most:11.1%}"
-                f" {made.seconds:7.1f}"
-            )
-
-    def _items(self, texts: Sequence[str], number: int) -> list[Item]:
-        labelled = dict.fromkeys(chunk for chunk, preference in self.streams.truth if preference in texts)
-        every = [*labelled, *(text for text in self.streams.pool if text not in labelled)]
-        order = np.random.default_rng([self.options.seed, number]).permutation(len(every))
-        return [Item(text=every[place]) for place in order]
-
-    def _run(
-        self,
-        path: Path,
-        texts: Sequence[str],
-        items: Sequence[Item],
-        options: Any,
-        before: set[tuple[str, str]],
-        made: Survived,
-    ) -> None:
-        with EpicMemory.open(path, texts, **settled(verifier=self.streams.verifier, **options)) as memory:
-            for start in range(0, len(items), self.options.batch):
-                started = time.perf_counter()
-                made.evicted += memory.add(items[start : start + self.options.batch]).evicted
-                made.seconds += time.perf_counter() - started
-                made.most = max(made.most, _on_disk(path) / options["budget"])
-            held = _pairs(memory)
-        made.most = max(made.most, _on_disk(path) / options["budget"])
-        truth = self.truth
-        wanted = {pair for pair in before if truth.get(pair) is True}
-        others = {pair for pair in before if truth.get(pair) is False}
-        made.relevant, made.wanted = made.relevant + len(wanted & held), made.wanted + len(wanted)
-        made.served += len({preference for _, preference in wanted & held})
-        made.preferences += len({preference for _, preference in wanted})
-        made.other, made.others = made.other + len(others & held), made.others + len(others)
-        made.entries += len(held)
-
-
-def _on_disk(path: Path) -> int:
-    """Bytes of a file and of what lies beside it."""
-    return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
-
-
-def _pairs(memory: EpicMemory) -> set[tuple[str, str]]:
-    """Item and preference of each entry held."""
-    state = memory._session
-    pairs = set()
-    for item in state.store.items.all(state.namespace):
-        pairs |= {(item.id, entry.preference) for entry in memory.explain(item.id).entries}
-    return pairs
-
-
 def auc(scores: np.ndarray, positive: np.ndarray) -> float:
     """How often a positive scores higher than another one, ties counted half."""
     above = scores[positive][:, None] - scores[~positive][None, :]
@@ -345,9 +207,6 @@ def main() -> None:
     made.add_argument("--threshold", type=float, default=DEFAULT_THRESHOLD, help="confidence that the verifier keeps")
     made.add_argument("--capacity", type=float, default=0.1, help="share of a user's entries that fits")
     made.add_argument("--floor", type=int, default=0, help="entries that each preference keeps")
-    made.add_argument("--users", type=int, default=3, help="whose streams go through the file; 0 for none")
-    made.add_argument("--batch", type=int, default=350, help="items that come together there")
-    made.add_argument("--seed", type=int, default=0, help="of the order in which they come there")
     options = parse(made)
     every = Streams(options.data, options.others, options.threshold)
     streams = every.all()
@@ -365,11 +224,6 @@ def main() -> None:
         f" similarity {auc(labelled[1], relevant):.3f}, confidence + 0.5 similarity {auc(both, relevant):.3f}"
     )
     _table(streams, options, [Random(), Fifo(), ByValue(name="confidence", similarity=0.0), ByValue()])
-    if options.users:
-        policies = (Random(), Fifo(), ByValue())
-        ThroughTheFile(every, options).table(
-            {policy.name: (policy, options.floor) for policy in policies} | {"by-value, floor 3": (ByValue(), 3)}
-        )
 
 
 def _table(streams: Sequence[Stream], options: Any, policies: Iterable[RetentionPolicy]) -> None:

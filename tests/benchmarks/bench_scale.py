@@ -2,27 +2,23 @@
 
 Items, preferences and the encoder are made up: bags of words, each item about one preference or two. So the embeddings
 cost next to nothing and what is timed is the memory. Everything goes through the file as it always does. Times are
-medians of several runs; the goals stand beside them. With --profile, where the time of each of them goes.
+medians of several runs; the goals stand beside them.
 """
 
 from __future__ import annotations
 
-import cProfile
-import pstats
 import re
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from common import median_seconds, parser, settled, unit
+from common import parser, seconds_of, settled, unit
 from epic_memory import EpicMemory
 from epic_memory.types import Alignment, Candidate, Decision, Item, Stance, Verdict
 
@@ -33,7 +29,6 @@ IN_A_TEXT = 70
 IN_AN_INSTRUCTION = 25
 # Of four items three are about one preference, the fourth about two.
 ENTRIES_EACH = 5 / 4
-PROFILED = 14
 
 
 class Bags:
@@ -127,7 +122,6 @@ def build(path: Path, entries: int) -> None:
             f"{counts['entries']} entries on {counts['items']} items, {counts['preferences']} preferences;"
             f" built in {taken:.1f} s, {1e3 * taken / counts['entries']:.3f} ms an entry"
         )
-        print(memory.stats())
 
 
 def shown(what: str, seconds: Sequence[float], goal: float | None = None) -> None:
@@ -137,56 +131,28 @@ def shown(what: str, seconds: Sequence[float], goal: float | None = None) -> Non
     print(f"{what:34} median {1e3 * middle:9.2f} ms   90 % below {1e3 * slow:9.2f} ms{said}")
 
 
-def timed(action: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
-
-
 def opening(path: Path, runs: int) -> None:
     """Open, and open and search."""
     taken = []
     for _ in range(runs):
         started = time.perf_counter()
         memory = opened(path)
-        taken.append(time.perf_counter() - started)
-        memory.close()
-    shown("open", taken, 1.0)
-    taken = []
-    for _ in range(runs):
-        started = time.perf_counter()
-        memory = opened(path)
+        middle = time.perf_counter()
         memory.search(question_of(0))
-        taken.append(time.perf_counter() - started)
+        taken.append((middle - started, time.perf_counter() - started))
         memory.close()
-    shown("open and first search", taken, 1.0)
+    shown("open", [opening for opening, _ in taken], 1.0)
+    shown("open and first search", [both for _, both in taken], 1.0)
 
 
 def working(path: Path, runs: int) -> None:
     """Search and add, in one open memory."""
     with opened(path) as memory:
         memory.search(question_of(0))
-        shown("search, k = 5", [timed(lambda n=n: memory.search(question_of(n))) for n in range(40 * runs)], 5e-3)
-        index = memory._session.space().index
-        query = memory.encoder.encode([question_of(1)])[0]
-        alone = median_seconds(lambda: index.search(query, 18, penalised=True), 20)
-        print(f"{'  of it the index':34} median {1e3 * alone:9.2f} ms")
+        shown("search, k = 5", [seconds_of(lambda n=n: memory.search(question_of(n))) for n in range(40 * runs)], 5e-3)
         first = 10_000_000
-        adding = [timed(lambda n=n: memory.add([text_of(first + n)])) for n in range(12 * runs)]
+        adding = [seconds_of(lambda n=n: memory.add([text_of(first + n)])) for n in range(12 * runs)]
         shown("add one item", adding, 3e-3)
-        pairs = [
-            (timed(lambda n=n: memory.add([text_of(2 * first + n)])), timed(lambda n=n: memory.search(question_of(n))))
-            for n in range(4 * runs)
-        ]
-        shown("search after one was added", [after for _, after in pairs], 5e-3)
-        shown("forget one item", [timed(lambda n=n: memory.forget(f"item-{n}")) for n in range(runs)])
-        shown("search after one was forgotten", [_after_forgetting(memory, n) for n in range(runs, 2 * runs)])
-
-
-def _after_forgetting(memory: EpicMemory, number: int) -> float:
-    memory.forget(f"item-{number}")
-    return timed(lambda: memory.search(question_of(number)))
 
 
 def preferences(path: Path, runs: int) -> None:
@@ -198,59 +164,19 @@ def preferences(path: Path, runs: int) -> None:
         with opened(copy) as memory:
             memory.search(question_of(0))
             chosen = PREFERENCE_TEXTS[run % PREFERENCES]
-            taken["remove"].append(timed(lambda c=chosen, m=memory: m.preferences.remove(c)))
-            taken["search"].append(timed(lambda m=memory: m.search(question_of(1))))
-            taken["add"].append(timed(lambda c=chosen, m=memory: m.preferences.add(c)))
+            taken["remove"].append(seconds_of(lambda c=chosen, m=memory: m.preferences.remove(c)))
+            taken["search"].append(seconds_of(lambda m=memory: m.search(question_of(1))))
+            taken["add"].append(seconds_of(lambda c=chosen, m=memory: m.preferences.add(c)))
         copy.unlink()
     shown("remove a preference", taken["remove"], 1.0)
     shown("first search after it", taken["search"], 1.0)
     shown("add a preference", taken["add"], 2.0)
 
 
-def resident() -> float:
-    """Megabytes of this process in RAM."""
-    with Path("/proc/self/status").open() as lines:
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1e3
-
-
-def memory_of(path: Path) -> None:
-    """What a process of its own takes that opens the file and searches."""
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import bench_scale as b; from pathlib import Path; import faiss;"
-        "e = b.Bags(); before = b.resident(); m = b.opened(Path(sys.argv[2])); m.search(b.question_of(0));"
-        "print(before, b.resident())"
-    )
-    made = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parent), str(path)], capture_output=True, text=True, check=True
-    )
-    before, after = map(float, made.stdout.split())
-    print(f"RAM of a process: {after:.0f} MB with the memory open, {before:.0f} MB before")
-
-
-def profiled(path: Path) -> None:
-    """Where the time goes."""
-    memory: EpicMemory = _profile("open", lambda: opened(path))
-    memory.search(question_of(0))
-    _profile("20 searches", lambda: [memory.search(question_of(n)) for n in range(20)])
-    _profile("10 items added, one by one", lambda: [memory.add([text_of(40_000_000 + n)]) for n in range(10)])
-    _profile("remove a preference", lambda: memory.preferences.remove(PREFERENCE_TEXTS[0]))
-    _profile("the search after it", lambda: memory.search(question_of(1)))
-    memory.close()
-
-
-def _profile(what: str, action: Callable[[], Any]) -> Any:
-    profile = cProfile.Profile()
-    made = profile.runcall(action)
-    print(f"\n{what}:")
-    pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(PROFILED)
-    return made
-
-
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
     made.add_argument("--entries", type=int, default=100_000)
     made.add_argument("--runs", type=int, default=5)
-    made.add_argument("--profile", action="store_true", help="say where the time goes")
     made.add_argument("--keep", type=Path, help="make the file here, or use the one that is here, and leave it")
     options = made.parse_args()  # everything here is made up: the data folder may be given, and is not read
     with tempfile.TemporaryDirectory() as folder:
@@ -259,14 +185,11 @@ def main() -> None:
             build(path, options.entries)
         size = path.stat().st_size
         print(f"file after close: {size / 1e6:.1f} MB, {size / options.entries:.0f} bytes an entry")
-        memory_of(path)
         opening(path, options.runs)
         preferences(path, options.runs)
         working_copy = Path(folder) / "working.epic"
         shutil.copy(path, working_copy)
         working(working_copy, options.runs)
-        if options.profile:
-            profiled(working_copy)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,13 @@ policy and its threshold; those of odd number are only run. F1 is of the set tak
 over questions.
 
 Against it: the first k with the same mean number of hits (a mixture of two k), a threshold on the score fitted on the
-even questions, and the policy trained on by REINFORCE with F1 as the reward. `--graph-features` tries features of the
-graph besides the walk's share: how many edges a passage is from what the query names, and how much of what it names the
-passages taken name, too. `--plot FILE` draws how many hits are taken by how many are needed.
+even questions, and the policy trained on by REINFORCE with F1 as the reward. `--plot FILE`
+draws how many hits are taken by how many are needed.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,18 +22,17 @@ from typing import NamedTuple
 import numpy as np
 
 from bench_two_hop import corpus
-from common import interval, panels, read_jsonl, save_figure, searching
+from common import interval, panels, save_figure
 from epic_graph.memory import GraphMemory
 from epic_memory import SearchOptions, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.types import Hits
 from epic_rerank import selection
-from epic_rerank.selection import NAMES, Adaptive, Policy, Walk
-from fitting import write_weights
+from epic_rerank.selection import NAMES, Policy, Walk
+from fitting import write_weights, written
 
 MOST = 10
 PARTS = ("mean", "scale", "weights")
-WRITTEN = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written"
 
 
 class Asked(NamedTuple):
@@ -49,7 +45,7 @@ class Asked(NamedTuple):
 def questions(search: Callable[..., Hits]) -> list[Asked]:
     made = []
     for name in ("two_hop", "selection"):
-        for number, one in enumerate(read_jsonl(WRITTEN / f"{name}.jsonl")):
+        for number, one in enumerate(written(f"{name}.jsonl")):
             hits = search(one["question"], k=MOST, options=SearchOptions(min_score=None))
             made.append(Asked(one["question"], frozenset(one["passages"]), hits, bool(number % 2)))
     return made
@@ -60,8 +56,8 @@ def f1(asked: Asked, places: Sequence[int]) -> float:
     return 2.0 * right / (len(places) + len(asked.needed))
 
 
-def walked(asked: Asked, decide: Callable[[int, np.ndarray], bool], kind: type[Walk] = Walk) -> list[int]:
-    walk = kind(asked.text, asked.hits, asked.hits.vectors)
+def walked(asked: Asked, decide: Callable[[int, np.ndarray], bool]) -> list[int]:
+    walk = Walk(asked.text, asked.hits, asked.hits.vectors)
     for place in range(len(asked.hits)):
         if decide(place, walk.features(place)):
             walk.take(place)
@@ -73,11 +69,11 @@ def chance(policy: Policy, features: np.ndarray) -> float:
     return 1.0 / (1.0 + np.exp(-z))
 
 
-def select(policy: Policy, asked: Asked, kind: type[Walk] = Walk) -> list[int]:
-    return walked(asked, lambda place, x: place == 0 or chance(policy, x) > policy.threshold, kind)
+def select(policy: Policy, asked: Asked) -> list[int]:
+    return walked(asked, lambda place, x: place == 0 or chance(policy, x) > policy.threshold)
 
 
-def fitted(train: Sequence[Asked], kind: type[Walk] = Walk) -> Policy:
+def fitted(train: Sequence[Asked]) -> Policy:
     """Logistic regression on the steps of the walk that takes what is needed, and the threshold of the best F1."""
     rows, labels = [], []
     for asked in train:
@@ -89,7 +85,7 @@ def fitted(train: Sequence[Asked], kind: type[Walk] = Walk) -> Policy:
                 labels.append(needed)
             return needed or place == 0
 
-        walked(asked, teach, kind)
+        walked(asked, teach)
     x, y = np.array(rows), np.array(labels, dtype=float)
     mean, scale = x.mean(axis=0), x.std(axis=0)
     x = np.column_stack([(x - mean) / scale, np.ones(len(x))])
@@ -99,13 +95,13 @@ def fitted(train: Sequence[Asked], kind: type[Walk] = Walk) -> Policy:
         hessian = (x * (p * (1 - p))[:, None]).T @ x + np.diag([1.0] * (x.shape[1] - 1) + [1e-6])
         weights -= np.linalg.solve(hessian, x.T @ (p - y) + np.append(weights[:-1], 0.0))
     return best_threshold(
-        Policy(mean=mean, scale=scale, weights=weights[:-1], bias=float(weights[-1]), threshold=0.5), train, kind
+        Policy(mean=mean, scale=scale, weights=weights[:-1], bias=float(weights[-1]), threshold=0.5), train
     )
 
 
-def best_threshold(policy: Policy, train: Sequence[Asked], kind: type[Walk] = Walk) -> Policy:
+def best_threshold(policy: Policy, train: Sequence[Asked]) -> Policy:
     tried = [replace(policy, threshold=float(at)) for at in np.arange(0.1, 0.75, 0.025)]
-    return max(tried, key=lambda one: np.mean([f1(asked, select(one, asked, kind)) for asked in train]))
+    return max(tried, key=lambda one: np.mean([f1(asked, select(one, asked)) for asked in train]))
 
 
 def reinforced(policy: Policy, train: Sequence[Asked], epochs: int = 30, episodes: int = 8) -> Policy:
@@ -161,9 +157,7 @@ def report(name: str, test: Sequence[Asked], taken: Sequence[Sequence[int]]) -> 
     return scores
 
 
-def measure(
-    name: str, search: Callable[..., Hits], shipped: Policy, *, reinforce: bool
-) -> tuple[Policy, list[float], float]:
+def measure(name: str, search: Callable[..., Hits], shipped: Policy) -> tuple[Policy, list[float], float]:
     every = questions(search)
     train, test = [one for one in every if not one.odd], [one for one in every if one.odd]
     print(f"{name}: {len(train)} questions to fit, {len(test)} unseen")
@@ -175,48 +169,14 @@ def measure(
     report(f"score > {cut:.2f} of best", test, [walked(a, lambda i, x: i == 0 or x[1] > cut) for a in test])
     policy = fitted(train)
     regression = report("logistic regression", test, [select(policy, asked) for asked in test])
-    if reinforce:
-        trained = reinforced(policy, train)
-        gain = report("and REINFORCE", test, [select(trained, asked) for asked in test]) - regression
-        print("    REINFORCE less regression {:+.3f} [{:+.3f}, {:+.3f}]".format(gain.mean(), *interval(gain)))
+    trained = reinforced(policy, train)
+    gain = report("and REINFORCE", test, [select(trained, asked) for asked in test]) - regression
+    print("    REINFORCE less regression {:+.3f} [{:+.3f}, {:+.3f}]".format(gain.mean(), *interval(gain)))
     taken = [selection.taken(a.text, a.hits, a.hits.vectors, shipped) for a in test]
     report("as shipped", test, taken)
     needed = [len(asked.needed) for asked in test]
     sizes = [float(np.mean([len(t) for t, n in zip(taken, needed, strict=True) if n == k])) for k in (1, 2, 3)]
     return policy, sizes, float(regression.mean())
-
-
-def graph_features(graph: GraphMemory) -> None:
-    """Print what features of the graph add to those of the walk over the hits."""
-    named = {item.id: frozenset(graph.entities(item.id)) for item in graph.memory.items()}
-    counts = Counter(name for names in named.values() for name in names)
-
-    chosen: list[int] = []
-
-    class InGraph(Walk):
-        def __init__(self, asked: str, hits: Hits, vectors: Sequence[np.ndarray]) -> None:
-            super().__init__(asked, hits, vectors)
-            self.names = [named.get(hit.item.id, frozenset()) for hit in hits]
-            starts = {name for name, _ in getattr(hits, "entities", [])}
-            first = [names for names in self.names if names & starts]
-            self.hops = [
-                0.0 if names & starts else 1.0 if any(names & other for other in first) else 2.0 for names in self.names
-            ]
-
-        def features(self, place: int) -> np.ndarray:
-            shared = [self.names[place] & self.names[other] for other in self.taken]
-            linked = max((sum(1.0 / np.log2(1 + counts[name]) for name in names) for names in shared), default=0.0)
-            return np.append(super().features(place), [[self.hops[place], linked][number] for number in chosen])
-
-    every = questions(graph.search)
-    train, test = [one for one in every if not one.odd], [one for one in every if one.odd]
-    plain = np.array([f1(asked, select(fitted(train), asked)) for asked in test])
-    for name, places in (("with hops", [0]), ("with links", [1]), ("with both", [0, 1])):
-        chosen[:] = places
-        policy = fitted(train, InGraph)
-        scores = report(name, test, [select(policy, asked, InGraph) for asked in test])
-        gain = scores - plain
-        print("    {} less without {:+.3f} [{:+.3f}, {:+.3f}]".format(name, gain.mean(), *interval(gain)))
 
 
 def draw(sizes: dict[str, list[float]], path: Path) -> None:
@@ -229,21 +189,9 @@ def draw(sizes: dict[str, list[float]], path: Path) -> None:
     save_figure(figure, path)
 
 
-def milliseconds(search: Callable[..., Hits], texts: Sequence[str], **options: object) -> float:
-    taken = []
-    for text in texts:
-        search(text, k=MOST, **searching(min_score=None, **options))
-        started = time.perf_counter()
-        search(text, k=MOST, **searching(min_score=None, **options))
-        taken.append(time.perf_counter() - started)
-    return 1000 * float(np.median(taken))
-
-
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     made.add_argument("--fit", action="store_true", help="write the weights of epic_rerank.selection")
-    made.add_argument("--no-reinforce", action="store_true", help="leave out REINFORCE, which takes a minute")
-    made.add_argument("--graph-features", action="store_true", help="try features of the graph")
     made.add_argument("--plot", metavar="FILE", help="draw how many hits are taken, by how many are needed")
     options = made.parse_args()
     graph = GraphMemory(encoder=default_encoder(), settings=Settings(coarse=False, fine=False))
@@ -253,7 +201,7 @@ def main() -> None:
         ("MEMORY", graph.memory.search, selection.MemorySelection),
         ("GRAPH", graph.search, selection.GraphSelection),
     ):
-        policy, sizes[name], f_score = measure(name, search, shipped.shipped(), reinforce=not options.no_reinforce)
+        policy, sizes[name], f_score = measure(name, search, shipped.shipped())
         if options.fit:
             parts = {part: [round(float(value), 4) for value in getattr(policy, part)] for part in PARTS}
             write_weights(
@@ -266,12 +214,6 @@ def main() -> None:
             print(dict(zip(NAMES, np.round(policy.weights, 2).tolist(), strict=True)), flush=True)
     if options.plot:
         draw({"EpicMemory": sizes["MEMORY"], "GraphMemory": sizes["GRAPH"]}, Path(options.plot))
-    if options.graph_features:
-        graph_features(graph)
-    texts = [one["question"] for one in read_jsonl(WRITTEN / "selection.jsonl")][::3]
-    for name, search in (("EpicMemory", graph.memory.search), ("GraphMemory", graph.search)):
-        plain = milliseconds(search, texts)
-        print(f"{name}: {plain:.2f} ms a search, adaptive {milliseconds(search, texts, chooser=Adaptive()):.2f} ms")
     graph.close()
 
 

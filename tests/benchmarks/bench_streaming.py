@@ -5,7 +5,7 @@ into chunks and in random order, come in batches; five of the ten preferences ar
 batch one is added or removed at random. Mixed into the stream are chunks and texts of which it is known whether they
 follow a preference. Documents from which labelled chunks were cut are left out otherwise. The personas are made of the
 preferences of PrefWiki that have labels and a multiple-choice case too, ten to a persona, so that there is something to
-judge by; or those of a set as they are (--set).
+judge by.
 
 Three stores take the stream in:
 
@@ -33,8 +33,6 @@ A store that holds none of what is judged gives no answer. Shown is the share of
 0, and the share of the answered ones. EPIC has not kept what came before its preference was added: the stream has gone
 by. That costs it answers, and is part of what is measured. A question is asked again after each batch, so the answers
 are not independent: how many different questions there are is shown too.
-
-Last, without a stream: all multiple-choice cases, ten to a memory, all ten preferences active.
 """
 
 from __future__ import annotations
@@ -50,9 +48,8 @@ from typing import Any
 
 import numpy as np
 
-from common import parse, parser, personas, read_jsonl
-from epic_apps.cli.sources import Sources
-from epic_memory import EpicMemory, Filter, SearchOptions, Settings
+from common import panels, parse, parser, personas, read_jsonl, save_figure, sources
+from epic_memory import EpicMemory, Filter, Settings
 from epic_memory.encoders import Encoder, default_encoder
 from epic_memory.types import Item
 
@@ -109,10 +106,8 @@ class Question:
     case: int | None = None
 
 
-def chosen_personas(data: Path, name: str, judged: Judged) -> list[list[tuple[str, list[str]]]]:
-    """The personas of a set, or those made of preferences that have labels and choices."""
-    if name != "judged":
-        return personas(data, name)
+def chosen_personas(data: Path, judged: Judged) -> list[list[tuple[str, list[str]]]]:
+    """The personas made of preferences that have labels and choices."""
     asked: dict[str, list[str]] = {}
     for known in ("PrefWiki", "PrefEval"):
         for preference, questions in (pair for persona in personas(data, known) for pair in persona):
@@ -273,7 +268,6 @@ class Point:
         entries: Entries of EPIC without and with a budget.
         bytes: Of each store.
         tallies: Of each kind of question and each way of answering it.
-        first: Hits that came first among everything EPIC holds, and how many of them are judged.
     """
 
     seen: int
@@ -281,7 +275,6 @@ class Point:
     entries: tuple[int, int] = (0, 0)
     bytes: dict[str, int] = field(default_factory=dict)
     tallies: Tallies = field(default_factory=dict)
-    first: tuple[int, int] = (0, 0)
 
 
 def worth(judged: Judged, item: Item | None, question: Question, active: Sequence[str]) -> float | None:
@@ -321,19 +314,13 @@ def measured(
         found: dict[str, Item | None] = {"everything": stores["everything"].best(question.text, key, numbers)}
         for name in STORES[:2]:
             memory: EpicMemory = stores[name]
-            for mode, suffix in (("signed", ""), ("paper", ", paper's steering")):
-                hits = memory.search(
-                    question.text, k=1, filter=Filter.in_(key, numbers), options=SearchOptions(steering=mode)
-                )
-                found[name + suffix] = hits[0].item if hits else None
+            hits = memory.search(question.text, k=1, filter=Filter.in_(key, numbers))
+            found[name] = hits[0].item if hits else None
         if found["EPIC"] is not None:
             # The same questions as EPIC's answered ones, so that their shares can be compared.
             found["everything, where EPIC answers"] = found["everything"]
         for name, item in found.items():
             point.tallies.setdefault((kind, name), Tally()).count(question.text, worth(judged, item, question, active))
-        hits = stores["EPIC"].search(question.text, k=1)
-        known = bool(hits) and hits[0].item.metadata.get(key) in numbers
-        point.first = (point.first[0] + 1, point.first[1] + known)
 
 
 def run(stream: Stream, judged: Judged, encoder: Encoder, options: Any, folder: Path) -> list[Point]:
@@ -371,28 +358,6 @@ def run(stream: Stream, judged: Judged, encoder: Encoder, options: Any, folder: 
     return points
 
 
-def ten_at_a_time(judged: Judged, encoder: Encoder) -> dict[str, Tally]:
-    """All multiple-choice cases, ten to a memory, without a stream; all options are offered at once."""
-    tallies: dict[str, Tally] = {}
-    for start in range(0, len(judged.cases), 10):
-        block = judged.cases[start : start + 10]
-        preferences = list(dict.fromkeys(case["preference"] for case in block))
-        items = [item for number, case in enumerate(block) for item in _options(case, number)]
-        memory, dense = EpicMemory(preferences, encoder=encoder), Dense(encoder)
-        memory.add(items)
-        dense.add(items, [True] * len(items))
-        for number, case in enumerate(block):
-            question, only = case["question"], Filter.eq("case", number)
-            found = {"everything": dense.best(question, "case", [number])}
-            for mode in ("signed", "paper", "off"):
-                hits = memory.search(question, k=1, filter=only, options=SearchOptions(steering=mode))
-                found[f"EPIC, steering {mode}"] = hits[0].item if hits else None
-            for name, item in found.items():
-                counted = None if item is None else float(item.metadata["option"] == 0)
-                tallies.setdefault(name, Tally()).count(question, counted)
-    return tallies
-
-
 def table(runs: Sequence[Sequence[Point]], budget: str) -> None:
     """Means over the personas, batch by batch, and everything together."""
     print(
@@ -420,8 +385,7 @@ def table(runs: Sequence[Sequence[Point]], budget: str) -> None:
             f"  {name:18} {np.mean(octets) / 1e6:6.3f} MB, 1/{whole / np.mean(octets):.0f} of everything;"
             f" the most ever {highest} bytes{f' (budget {budget})' if 'budget' in name else ''}"
         )
-    asked, known = (sum(point.first[n] for point in every) for n in (0, 1))
-    print(f"\nfollowing, over all batches; of EPIC's very first hits {known} of {asked} are judged at all")
+    print("\nfollowing, over all batches")
     print(
         f"  {'':42} {'asked':>6} {'(different)':>11} {'answered':>9} {'of asked':>9} {'of answered':>12}"
         f" {'to everything':>14}"
@@ -436,38 +400,16 @@ def table(runs: Sequence[Sequence[Point]], budget: str) -> None:
             )
 
 
-def _merged(points: Iterable[Point]) -> Point:
-    """The tallies of several points as one."""
-    made = Point(seen=0, active=0)
-    for point in points:
-        for key, tally in point.tallies.items():
-            made.tallies.setdefault(key, Tally()).add(tally)
-    return made
-
-
 def together(points: Iterable[Point], kind: str, name: str) -> Tally:
     """One tally over several points."""
-    return _merged(points).tallies.get((kind, name), Tally())
+    whole = Tally()
+    for point in points:
+        whole.add(point.tallies.get((kind, name), Tally()))
+    return whole
 
 
-def plots(runs: Sequence[Sequence[Point]], folder: Path, budget: str) -> list[Path]:
-    """Two figures, the same bytes for the same figures."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    mpl.rcParams.update(
-        {
-            "svg.hashsalt": "epic-memory",
-            "svg.fonttype": "none",
-            "font.family": "sans-serif",
-            "font.size": 10,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-        }
-    )
-    folder.mkdir(parents=True, exist_ok=True)
+def plots(runs: Sequence[Sequence[Point]], folder: Path, budget: str) -> None:
+    """Draw two figures."""
     looks = {
         "EPIC": ("#0b6e4f", "-", "EPIC"),
         "EPIC with budget": ("#d1495b", "--", f"EPIC, budget {budget}"),
@@ -475,18 +417,16 @@ def plots(runs: Sequence[Sequence[Point]], folder: Path, budget: str) -> list[Pa
     }
     columns = list(zip(*runs, strict=True))
     seen = [float(np.mean([point.seen for point in points])) for points in columns]
-    made = []
-
-    figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+    figure, ((axes,),) = panels(1, figsize=(6.4, 3.6))
     for name, (colour, style, label) in looks.items():
         octets = np.array([[point.bytes[name] / 1e6 for point in points] for points in columns])
         axes.plot(seen, octets.mean(axis=1), style, color=colour, label=label, linewidth=2)
         axes.fill_between(seen, octets.min(axis=1), octets.max(axis=1), color=colour, alpha=0.15, linewidth=0)
     axes.set(ylim=0, xlabel="items seen", ylabel="MB on disk")
     axes.legend(frameon=False)
-    made.append(_saved(figure, folder / "streaming_bytes.svg"))
+    save_figure(figure, folder / "streaming_bytes.svg")
 
-    figure, both = plt.subplots(1, 2, figsize=(6.4, 3.4), layout="constrained", sharey=True)
+    figure, (both,) = panels(2, figsize=(6.4, 3.4), sharey=True)
     for axes, kind in zip(both, KINDS, strict=True):
         for name, (colour, style, label) in looks.items():
             tallies = [together(points, kind, name) for points in columns]
@@ -496,21 +436,11 @@ def plots(runs: Sequence[Sequence[Point]], folder: Path, budget: str) -> list[Pa
         axes.set(xlabel="items seen", title={"labels": "labelled chunks", "choices": "one of four options"}[kind])
     both[0].set(ylabel="best hit follows the preferences", ylim=(0.0, 1.0))
     both[0].legend(frameon=False)
-    made.append(_saved(figure, folder / "streaming_following.svg"))
-    return made
-
-
-def _saved(figure: Any, path: Path) -> Path:
-    # Neither the date nor the version: the same figures give the same file.
-    figure.savefig(path, metadata={"Date": None, "Creator": None})
-    return path
+    save_figure(figure, folder / "streaming_following.svg")
 
 
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
-    made.add_argument(
-        "--set", default="judged", choices=("judged", "PrefWiki", "PrefRQ", "PrefELI5"), help="of personas"
-    )
     made.add_argument("--personas", type=int, default=9)
     made.add_argument("--batches", type=int, default=20)
     made.add_argument("--budget", default="1 MB")
@@ -519,10 +449,9 @@ def main() -> None:
     options = parse(made)
     started = time.perf_counter()
     judged, encoder = Judged.read(options.data), default_encoder()
-    files = [options.data / "wiki_passages.jsonl", options.data / "assistant_answers.jsonl"]
-    haystack = [item for item in Sources(files) if item.id.split("#")[0] not in judged.documents]
+    haystack = [item for item in sources(options.data) if item.id.split("#")[0] not in judged.documents]
     runs = []
-    for number, persona in enumerate(chosen_personas(options.data, options.set, judged)[: options.personas]):
+    for number, persona in enumerate(chosen_personas(options.data, judged)[: options.personas]):
         stream = stream_of(persona, haystack, judged, options.batches, 1000 * options.seed + number)
         with tempfile.TemporaryDirectory() as folder:
             runs.append(run(stream, judged, encoder, options, Path(folder)))
@@ -532,12 +461,8 @@ def main() -> None:
             flush=True,
         )
     table(runs, options.budget)
-    print("\nall multiple-choice cases, ten to a memory, no stream: asked, answered, share of asked, of answered")
-    for name, tally in ten_at_a_time(judged, encoder).items():
-        print(f"  {name:42} {tally.asked:6} {tally.answered:9} {tally.of_asked:9.3f} {tally.of_answered:12.3f}")
     if options.out:
-        for path in plots(runs, options.out, options.budget):
-            print(f"{path}: {path.stat().st_size} bytes")
+        plots(runs, options.out, options.budget)
     print(f"\n{time.perf_counter() - started:.0f} s")
 
 

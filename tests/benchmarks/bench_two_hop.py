@@ -2,9 +2,8 @@
 
 Our own questions over the sample corpus (`shared/tools/written/two_hop.jsonl`): each needs two passages that share an
 entity, its bridge, which it does not name. Everything is kept and nothing steers: what is compared is
-`EpicMemory.search` and `GraphMemory.search` over the same passages. "by bridge" averages within each bridge first, as
-questions over one bridge are much alike. The intervals are of the paired difference, bootstrapped over questions, and
-over bridges.
+`EpicMemory.search` and `GraphMemory.search` over the same passages. The intervals are of the paired difference,
+bootstrapped over questions.
 
 The questions of even number were looked at when the walk's constants were compared with HippoRAG 2's, which were kept;
 those of odd number were not.
@@ -25,18 +24,17 @@ import numpy as np
 from common import interval, read_jsonl
 from epic_graph.memory import GraphMemory
 from epic_memory import Item, Settings
-from epic_memory.encoders import SentenceTransformerEncoder, default_encoder
+from epic_memory.encoders import default_encoder
 from epic_memory.encoders.base import Encoder
 from epic_memory.types import Hits
+from fitting import written
 
 AMONG = (2, 5, 10)
-WRITTEN = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written" / "two_hop.jsonl"
 
 
 class Question(NamedTuple):
     text: str
     passages: frozenset[str]
-    bridge: str
 
 
 def corpus() -> list[Item]:
@@ -45,8 +43,8 @@ def corpus() -> list[Item]:
 
 
 def questions() -> list[Question]:
-    records = read_jsonl(WRITTEN)
-    return [Question(one["question"], frozenset(one["passages"]), one["bridge"]) for one in records]
+    records = written("two_hop.jsonl")
+    return [Question(one["question"], frozenset(one["passages"])) for one in records]
 
 
 def found(search: Callable[..., Hits], asked: Sequence[Question]) -> tuple[np.ndarray, float]:
@@ -60,12 +58,6 @@ def found(search: Callable[..., Hits], asked: Sequence[Question]) -> tuple[np.nd
         ids = [hit.item.id for hit in hits]
         both.append([question.passages <= set(ids[:count]) for count in AMONG])
     return np.array(both, dtype=float), 1000 * statistics.median(seconds)
-
-
-def by_bridge(both: np.ndarray, asked: Sequence[Question]) -> np.ndarray:
-    """The mean of each bridge's questions, shape (bridges, len(AMONG))."""
-    bridges = np.array([question.bridge for question in asked])
-    return np.stack([both[bridges == bridge].mean(axis=0) for bridge in dict.fromkeys(bridges.tolist())])
 
 
 def print_part(name: str, dense: np.ndarray, graph: np.ndarray) -> None:
@@ -97,21 +89,15 @@ def measure(encoder: Encoder, asked: Sequence[Question]) -> None:
     print_part("questions", dense, walked)
     for name, first in (("even, looked at", 0), ("odd, unseen", 1)):
         print_part(name, dense[first::2], walked[first::2])
-    print_part("by bridge", by_bridge(dense, asked), by_bridge(walked, asked))
     graph.close()
 
 
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2, to measure with it too")
-    options = made.parse_args()
+    made.parse_args()
     asked = questions()
-    print(
-        f"{len(asked)} questions over {len({question.bridge for question in asked})} bridges, {len(corpus())} passages"
-    )
+    print(f"{len(asked)} questions, {len(corpus())} passages")
     measure(default_encoder(), asked)
-    if options.teacher:
-        measure(SentenceTransformerEncoder(options.teacher), asked)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the benchmarks share: the data folder, the records in it, medians of repeated runs, and how sure a mean is."""
+"""What the benchmarks share: the data folder and its records, replayed models, times, intervals, and figures."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from epic_apps.cli.sources import Sources
 from epic_memory import SearchOptions, Settings
 from epic_memory.encoders import Encoder, embed, encoder_of
+from epic_memory.lm import Completion, Message
+from epic_memory.lm.base import Schema
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "shared" / "tools"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / "shared" / "tools"), str(ROOT / "tests" / "support")]
 
 RESAMPLES = 10_000
 
@@ -79,6 +83,16 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
+def passages(data: Path) -> list[str]:
+    """The Wikipedia passages, each after its title."""
+    return [f"{record['title']}. {record['text']}" for record in read_jsonl(data / "wiki_passages.jsonl")]
+
+
+def sources(data: Path) -> Sources:
+    """The passages and the assistant's answers, cut into chunks as the command line cuts them."""
+    return Sources([data / "wiki_passages.jsonl", data / "assistant_answers.jsonl"])
+
+
 def personas(data: Path, name: str) -> list[list[tuple[str, list[str]]]]:
     """For each persona of a set, its preferences with their questions."""
     records = json.loads((data / "personas" / f"{name}.json").read_text(encoding="utf-8"))
@@ -91,29 +105,70 @@ def personas(data: Path, name: str) -> list[list[tuple[str, list[str]]]]:
     ]
 
 
-def median_seconds(action: Callable[[], object], runs: int) -> float:
-    """The median time of a call, after one that does not count."""
+class Replayed:
+    """A language model that answers with what was recorded, and counts the calls; subclasses say with what."""
+
+    name = "replayed"
+    concurrency = 1
+    context = None
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def answer(self, prompt: str, schema: Schema | None) -> dict[str, Any]:
+        """The answer to a prompt."""
+        raise NotImplementedError
+
+    def complete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        self.calls += 1
+        return Completion(text=json.dumps(self.answer(messages[-1].content, schema)))
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
+    ) -> Completion:
+        return self.complete(messages, schema=schema, max_tokens=max_tokens)
+
+
+def seconds_of(action: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    started = time.perf_counter()
     action()
-    taken = []
-    for _ in range(runs):
-        started = time.perf_counter()
-        action()
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken)
+    return time.perf_counter() - started
 
 
-def paired_seconds(first: Callable[[], object], second: Callable[[], object], runs: int) -> tuple[float, float, float]:
-    """Medians of two calls run in turn, and the median of their ratios first / second."""
-    first(), second()
-    pairs = []
-    for _ in range(runs):
-        started = time.perf_counter()
-        first()
-        middle = time.perf_counter()
-        second()
-        pairs.append((middle - started, time.perf_counter() - middle))
-    ratio = statistics.median(a / b for a, b in pairs)
-    return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs), ratio
+def medians(runs: int, **actions: Callable[[str], object]) -> dict[str, float]:
+    """Median milliseconds of actions on a query, in turns: whatever else goes on touches all of them alike."""
+    taken: dict[str, list[float]] = {name: [] for name in actions}
+    for number in range(runs + 20):
+        for name, action in actions.items():
+            seconds = seconds_of(lambda action=action, n=number: action(f"What about number {n}, is it for me?"))
+            if number >= 20:
+                taken[name].append(seconds)
+    return {name: 1000 * statistics.median(seconds) for name, seconds in taken.items()}
+
+
+def spearman(encode: Callable[[list[str]], np.ndarray], rows: Sequence[tuple[str, float, str, str]]) -> float:
+    """The mean over STS sets of Spearman's correlation of cosine and human score."""
+    return statistics.mean(spearman_by_set(encode, rows).values())
+
+
+def spearman_by_set(
+    encode: Callable[[list[str]], np.ndarray], rows: Sequence[tuple[str, float, str, str]]
+) -> dict[str, float]:
+    """Set to Spearman's correlation, of rows of a set, a score and two sentences."""
+    from scipy.stats import spearmanr
+
+    sentences = sorted({sentence for _, _, *pair in rows for sentence in pair})
+    place = {sentence: number for number, sentence in enumerate(sentences)}
+    vectors = encode(sentences)
+    by_set: dict[str, tuple[list[float], list[float]]] = {}
+    for name, score, one, other in rows:
+        cosines, scores = by_set.setdefault(name, ([], []))
+        cosines.append(float(vectors[place[one]] @ vectors[place[other]]))
+        scores.append(score)
+    return {name: float(spearmanr(*pair)[0]) for name, pair in by_set.items()}
 
 
 def interval(differences: np.ndarray) -> tuple[float, float]:
@@ -128,7 +183,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def panels(count: int) -> tuple[Any, Any]:
+def panels(count: int, figsize: tuple[float, float] | None = None, **options: Any) -> tuple[Any, Any]:
     """A figure with some panels side by side, and the array of them; needs matplotlib."""
     import matplotlib as mpl
 
@@ -145,7 +200,8 @@ def panels(count: int) -> tuple[Any, Any]:
             "axes.spines.right": False,
         }
     )
-    return plt.subplots(1, count, figsize=(3.4 * count, 3.2), layout="constrained", squeeze=False)
+    size = figsize or (3.4 * count, 3.2)
+    return plt.subplots(1, count, figsize=size, layout="constrained", squeeze=False, **options)
 
 
 def save_figure(figure: Any, path: Path) -> None:
