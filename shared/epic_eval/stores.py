@@ -32,6 +32,11 @@ class Peer(Protocol):
         ...
 
 
+class _Written(Peer):
+    def close(self) -> None:
+        """Everything is on disk already, or nothing ever is."""
+
+
 def encode(texts: Sequence[str]) -> list[list[float]]:
     """Return the embeddings that all stores are given, of the static encoder."""
     from epic_memory.encoders import default_encoder
@@ -40,11 +45,11 @@ def encode(texts: Sequence[str]) -> list[list[float]]:
     return made
 
 
-class _Epic:
-    def __init__(self, folder: Path, **settings: Any) -> None:
+class _Epic(Peer):
+    def __init__(self, folder: Path, preferences: Sequence[str] = (), **settings: Any) -> None:
         from epic_memory import EpicMemory, Settings
 
-        self.memory = EpicMemory.open(folder / "me.epic", settings=Settings(**settings))
+        self.memory = EpicMemory.open(folder / "me.epic", preferences, settings=Settings(**settings))
 
     def add(self, texts: Sequence[str]) -> None:
         self.memory.add(texts)
@@ -56,22 +61,17 @@ class _Epic:
         self.memory.close()
 
 
-class _Everything(_Epic):
-    """Our file as a store of everything, which asks no preferences: what the peers are."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, coarse=False, fine=False, reserve=0)
+def _everything(folder: Path) -> Peer:
+    """Return our file as a store of everything, which asks no preferences: what the peers are."""
+    return _Epic(folder, coarse=False, fine=False, reserve=0)
 
 
-class _Preferences(_Epic):
-    """Our file as it comes, with ten preferences."""
-
-    def __init__(self, folder: Path) -> None:
-        preferences = (folder.parent / "preferences.txt").read_text(encoding="utf-8").splitlines()
-        super().__init__(folder, preferences=preferences)
+def _ten_preferences(folder: Path) -> Peer:
+    """Return our file as it comes, with ten preferences."""
+    return _Epic(folder, (folder.parent / "preferences.txt").read_text(encoding="utf-8").splitlines())
 
 
-class _Faiss:
+class _Faiss(_Written):
     def __init__(self, folder: Path) -> None:
         import faiss
 
@@ -92,11 +92,8 @@ class _Faiss:
 
         return [self.texts[row] for row in self.index.search(np.array(encode([query]), dtype=np.float32), K)[1][0]]
 
-    def close(self) -> None:
-        """Everything is written."""
 
-
-class _Chroma:
+class _Chroma(_Written):
     def __init__(self, folder: Path) -> None:
         import chromadb
         from chromadb.config import Settings
@@ -114,11 +111,8 @@ class _Chroma:
         found = self.collection.query(query_embeddings=encode([query]), n_results=K)
         return list(found["documents"][0])
 
-    def close(self) -> None:
-        """Everything is written."""
 
-
-class _LanceDB:
+class _LanceDB(_Written):
     def __init__(self, folder: Path) -> None:
         import lancedb
 
@@ -133,11 +127,8 @@ class _LanceDB:
     def search(self, query: str) -> Sequence[str]:
         return [row["text"] for row in self.table.search(encode([query])[0]).limit(K).to_list()]
 
-    def close(self) -> None:
-        """Everything is written."""
 
-
-class _LangMem:
+class _LangMem(_Written):
     def __init__(self, folder: Path) -> None:
         from langgraph.store.memory import InMemoryStore
         from langmem import create_manage_memory_tool, create_search_memory_tool
@@ -154,11 +145,8 @@ class _LangMem:
         found = json.loads(self._search.invoke({"query": query, "limit": K}))
         return [str(each["value"]["content"]) for each in found]
 
-    def close(self) -> None:
-        """This store keeps nothing on disk."""
 
-
-class _LlamaIndexBlock:
+class _LlamaIndexBlock(_Written):
     def __init__(self, folder: Path) -> None:
         import chromadb
         from chromadb.config import Settings
@@ -195,9 +183,6 @@ class _LlamaIndexBlock:
 
         return [str(asyncio.run(self._block.aget([ChatMessage(role="user", content=query)])))]
 
-    def close(self) -> None:
-        """Everything is written."""
-
 
 class _Scripted:
     """A language model in mem0's place for one, which keeps every message as it is: what mem0 itself costs with one."""
@@ -214,7 +199,7 @@ class _Scripted:
         return json.dumps({"memory": [{"id": "0", "text": new.strip().removeprefix("user: ")}]})
 
 
-class _Mem0:
+class _Mem0(Peer):
     infer = False
 
     def __init__(self, folder: Path) -> None:
@@ -269,8 +254,8 @@ class Known:
 
 
 PEERS: dict[str, Known] = {
-    OURS: Known(_Everything, "epic-memory", "epic_memory.memory"),
-    "EPIC, ten preferences": Known(_Preferences, "epic-memory", "epic_memory.memory"),
+    OURS: Known(_everything, "epic-memory", "epic_memory.memory"),
+    "EPIC, ten preferences": Known(_ten_preferences, "epic-memory", "epic_memory.memory"),
     "FAISS flat": Known(_Faiss, "faiss-cpu", "faiss"),
     "Chroma": Known(_Chroma, "chromadb", "chromadb"),
     "LanceDB": Known(_LanceDB, "lancedb", "lancedb"),

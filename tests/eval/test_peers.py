@@ -35,9 +35,10 @@ def test_texts_are_turns_and_passages_and_questions_have_evidence(data: Path) ->
     assert texts_of(data, 20)["queries"][0] == ("bridges", [])
 
 
-@pytest.mark.parametrize("name", [OURS, "FAISS flat"])
+@pytest.mark.parametrize("name", [OURS, "EPIC, ten preferences", "FAISS flat"])
 def test_bytes_are_those_on_disk_and_the_evidence_is_found(data: Path, tmp_path: Path, name: str) -> None:
     texts, store = tmp_path / "texts.json", tmp_path / "store"
+    (tmp_path / "preferences.txt").write_text("I like kites.\nI like trains.", encoding="utf-8")
     texts.write_text(json.dumps(texts_of(data, 20)), encoding="utf-8")
     store.mkdir()
     made = measure(name, texts, store)

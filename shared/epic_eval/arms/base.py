@@ -99,6 +99,18 @@ class Arm(Protocol):
         ...
 
 
+class BaseArm(Arm):
+    """What most arms have in common: they know no preferences, and leave nothing open."""
+
+    personal = False
+
+    def prefer(self, preferences: Sequence[str]) -> None:
+        """Ignore preferences."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 class CorpusEncoder:
     """An encoder that has the embeddings of a corpus; every other text is encoded when it comes.
 
@@ -136,10 +148,8 @@ class CorpusEncoder:
         return self.encode(texts)
 
 
-class Nothing:
+class Nothing(BaseArm):
     """The arm that finds nothing; with `tells`, it puts all the preferences before the question."""
-
-    personal = False
 
     def __init__(self, name: str, *, tells: bool = False) -> None:
         self.name = name
@@ -163,9 +173,6 @@ class Nothing:
         """Return the bytes of the preferences, if they are told."""
         size = sum(len(text.encode()) + 1 for text in self.preferences) if self.tells else 0
         return {"preferences": size, "total": size}
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class Within:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_eval.arms.base import BuildCost, Passage, Retrieved, Vectors, with_total, write_documents
+from epic_eval.arms.base import BaseArm, BuildCost, Passage, Retrieved, Vectors, with_total, write_documents
 from epic_memory import Item
 from epic_memory.encoders import Encoder, embed
 
@@ -23,7 +23,7 @@ Queries: TypeAlias = Callable[[str, Sequence[str], Encoder], Sequence[str]]
 _CANDIDATES = 100
 
 
-class Dense:
+class Dense(BaseArm):
     """Passages by the embeddings of their texts.
 
     Args:
@@ -133,9 +133,6 @@ class Dense:
     def bytes(self) -> dict[str, int]:
         """Return the bytes of texts and index."""
         return self._bytes
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def at_random(seed: int) -> Select:

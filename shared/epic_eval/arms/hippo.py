@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from epic_eval.arms.base import BuildCost, Passage, Retrieved, Vectors
+from epic_eval.arms.base import BaseArm, BuildCost, Passage, Retrieved, Vectors
 from epic_eval.arms.epic import PAPER
 from epic_eval.arms.writing import Writer
 from epic_graph.hipporag import EpicHippoRAG
@@ -24,7 +24,7 @@ from epic_memory.lm import LanguageModel, Message
 from epic_memory.types.modes import Mode
 
 
-class HippoRAG:
+class HippoRAG(BaseArm):
     """A HippoRAG 2 instance; with stages, its graph holds only what a memory keeps.
 
     Args:
@@ -66,9 +66,6 @@ class HippoRAG:
         seconds = {part: used for part, used in report.memory.timings.items() if part != "embedding"}
         seconds["structure"] = max(0.0, taken - report.memory.seconds)
         return self._model.counted(BuildCost(seconds=seconds, held=report.passages))
-
-    def prefer(self, preferences: Sequence[str]) -> None:
-        """Do nothing: the graph alone knows no preferences, and behind the stages it is built for one persona."""
 
     def retrieve(self, question: str, k: int) -> Retrieved:
         """Search as HippoRAG does; the query's encoding is a part of it."""

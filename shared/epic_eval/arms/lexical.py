@@ -8,21 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from epic_eval.arms.base import BuildCost, Passage, Retrieved, with_total, write_documents
+from epic_eval.arms.base import BaseArm, BuildCost, Passage, Retrieved, with_total, write_documents
 from epic_memory import Item
 from epic_memory.errors import MissingExtraError
 
 _WORD = re.compile(r"\w+")
 
 
-class BM25:
+class BM25(BaseArm):
     """BM25 with k1 1.2 and b 0.75 over lower-cased words.
 
     Raises:
         MissingExtraError: without bm25s.
     """
-
-    personal = False
 
     def __init__(self, name: str = "BM25") -> None:
         try:
@@ -41,9 +39,6 @@ class BM25:
         taken = time.perf_counter() - started
         self._bytes = with_total(documents=write_documents(folder, corpus))
         return BuildCost(seconds={"index": taken}, held=len(corpus))
-
-    def prefer(self, preferences: Sequence[str]) -> None:
-        """Ignore preferences."""
 
     def retrieve(self, question: str, k: int) -> Retrieved:
         """Return the passages with the highest scores; those that share no word with the question are left out."""
@@ -65,6 +60,3 @@ class BM25:
     def bytes(self) -> dict[str, int]:
         """Return the bytes of the texts."""
         return self._bytes
-
-    def close(self) -> None:
-        """Do nothing."""
