@@ -9,8 +9,6 @@ Then the time for a pair.
 
 from __future__ import annotations
 
-import os
-import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common import panels, parse, parser, personas, read_jsonl, save_figure, sources
+from common import panels, parse, parser, read_jsonl, save_figure
 from epic_memory.encoders import default_encoder, embed
-from epic_memory.encoders.base import Encoder, default_tau
+from epic_memory.encoders.base import Encoder
 from epic_memory.types import Candidate, Item, Preference
 from epic_memory.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier, shipped_weights
 from epic_memory.verification.features import MEASURES
@@ -39,9 +37,6 @@ from make_verifier import (
 DRAWS = 1000
 THRESHOLDS = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 BINS = 10
-BLOCK = 256
-PERSONAS = 20
-TIMED_BLOCKS = 12
 
 
 class Labels:
@@ -175,10 +170,10 @@ OWN = {
 }
 
 
-def stances_of(encoder: Encoder, pairs: Sequence[Pair]) -> Array:
-    """Return the stance that the verifier gives each pair; empty if it does not keep it."""
+def candidates_of(encoder: Encoder, pairs: Sequence[Pair]) -> list[Candidate]:
+    """Return what the verifier is asked of each pair."""
     texts, preferences = ([getattr(pair, what) for pair in pairs] for what in ("text", "preference"))
-    candidates = [
+    return [
         Candidate(
             item=Item(text=text),
             embedding=near,
@@ -190,7 +185,11 @@ def stances_of(encoder: Encoder, pairs: Sequence[Pair]) -> Array:
             texts, preferences, embed(encoder, texts), embed(encoder, preferences), strict=True
         )
     ]
-    verdicts = EmbeddedVerifier(encoder).verify(candidates)
+
+
+def stances_of(encoder: Encoder, pairs: Sequence[Pair]) -> Array:
+    """Return the stance that the verifier gives each pair; empty if it does not keep it."""
+    verdicts = EmbeddedVerifier(encoder).verify(candidates_of(encoder, pairs))
     return np.array([one.alignments[0].stance.value if one.alignments else "" for one in verdicts])
 
 
@@ -225,69 +224,15 @@ def print_figures(encoder: Encoder, labels: Labels) -> list[Bin | None]:
     return print_calibration(scores.confidence, labels.kept)
 
 
-class Passed:
-    """Items, PrefWiki preferences, and which pairs of them the static encoder's coarse filter lets through."""
-
-    def __init__(self, data: Path, encoder: Encoder) -> None:
-        self.items = list(sources(data))
-        people = random.Random(0).sample(personas(data, "PrefWiki"), PERSONAS)
-        self.people = [[Preference(text=text) for text, _ in persona] for persona in people]
-        self.tau = default_tau(encoder)
-        self.vectors = embed(encoder, [item.text for item in self.items])
-        self.wanted = [embed(encoder, [one.text for one in preferences]) for preferences in self.people]
-
-    def pairs(self) -> list[tuple[int, int, int]]:
-        """Persona, preference and item of each pair."""
-        return [
-            (number, preference, item)
-            for number, wanted in enumerate(self.wanted)
-            for preference, item in np.argwhere(wanted @ self.vectors.T >= self.tau).tolist()
-        ]
-
-    def candidate(self, persona: int, places: Sequence[int], item: int) -> Candidate:
-        embeddings = self.wanted[persona][list(places)]
-        similarities = embeddings @ self.vectors[item]
-        return Candidate(
-            item=self.items[item],
-            embedding=self.vectors[item],
-            preferences=tuple(self.people[persona][place] for place in places),
-            similarities=tuple(similarities.tolist()),
-            preference_embeddings=embeddings,
-        )
-
-
-def print_time(passed: Passed, encoder: Encoder) -> None:
-    under: dict[tuple[int, int], list[int]] = {}
-    for persona, place, item in passed.pairs():
-        if 60 <= len(passed.items[item].text.split()) <= 80:
-            under.setdefault((persona, item), []).append(place)
-    few = [(persona, places, item) for (persona, item), places in under.items() if len(places) <= 3]
-    random.Random(2).shuffle(few)
-    candidates = [passed.candidate(*one) for one in few[: TIMED_BLOCKS * BLOCK]]
-    verifier = EmbeddedVerifier(encoder)
+def print_time(encoder: Encoder, pairs: Sequence[Pair]) -> None:
+    verifier, candidates = EmbeddedVerifier(encoder), candidates_of(encoder, pairs)
     list(verifier.verify(candidates))  # what is known of preferences is learnt once
-    taken, busy, encoding = [], [], []
-    for start in range(0, len(candidates) - BLOCK + 1, BLOCK):
-        block = candidates[start : start + BLOCK]
-        texts = [candidate.item.text for candidate in block]
-        pairs = sum(len(candidate.preferences) for candidate in block)
-        started, worked = time.perf_counter(), time.process_time()
-        list(verifier.verify(block))
-        middle = time.perf_counter()
-        busy.append((time.process_time() - worked) / pairs)
-        embed(encoder, texts)
-        encoding.append((time.perf_counter() - middle) / len(block))
-        taken.append((middle - started) / pairs)
-    preferences = statistics.mean(len(candidate.preferences) for candidate in candidates)
-    words = statistics.mean(len(candidate.item.text.split()) for candidate in candidates)
-    ratio = statistics.median(pair / chunk for pair, chunk in zip(taken, encoding, strict=True))
-    load = f"load {os.getloadavg()[0]:.1f}, " if hasattr(os, "getloadavg") else ""
-    print(
-        f"\ntime for a pair: {1e3 * statistics.median(taken):.3f} ms, of it {1e3 * statistics.median(busy):.3f} ms of"
-        f" processor time; {ratio:.1f} times that of encoding a chunk, {1e3 * statistics.median(encoding):.3f} ms\n"
-        f"medians of {len(taken)} blocks ({1e3 * min(taken):.3f} to {1e3 * max(taken):.3f}) of {BLOCK} chunks of"
-        f" {words:.0f} words with {preferences:.1f} preferences; {load}{os.cpu_count()} cores, shared"
-    )
+    used = []
+    for _ in range(5):
+        started = time.process_time()
+        list(verifier.verify(candidates))
+        used.append((time.process_time() - started) / len(pairs))
+    print(f"\na pair: {1e3 * statistics.median(used):.2f} ms of processor time")
 
 
 def plot(path: Path, found: list[Bin | None]) -> None:
@@ -323,7 +268,7 @@ def main() -> None:
     drawn = print_figures(encoder, labels)
     if options.plot:
         plot(options.plot, drawn)
-    print_time(Passed(options.data, encoder), encoder)
+    print_time(encoder, labels.pairs)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from epic_memory.lm import Completion
 from epic_memory.types import stable_id
 from epic_memory.verification import LMVerifier
 
-BATCH_SIZES = (1, 4, 8)
 INSTRUCTION = "Use what the chunk says of the preference when it is asked for."
 
 
@@ -94,13 +93,12 @@ def incoming(data: Path, persona: list[str], share: float) -> None:
     every = list(sources(data))
     wiki = [item for item in every if item.id.startswith("wiki")]
     for name, items in (("passages", wiki), ("passages and long answers", every)):
-        for size in BATCH_SIZES:
-            memory = EpicMemory(persona, settings=Settings(verifier=LMVerifier(Scripted(share), batch_size=size)))
-            report = memory.add(items)
-            print(
-                f"  {name}, {size} a call: {report.usage.calls / report.seen:.3f}"
-                f" ({report.seen} items, {report.share_passed:.1%} passed, {report.usage.calls} calls; the paper: 0.22)"
-            )
+        memory = EpicMemory(persona, settings=Settings(verifier=LMVerifier(Scripted(share), batch_size=8)))
+        report = memory.add(items)
+        print(
+            f"  {name}, 8 a call: {report.usage.calls / report.seen:.3f}"
+            f" ({report.seen} items, {report.share_passed:.1%} passed, {report.usage.calls} calls; the paper: 0.22)"
+        )
 
 
 def main() -> None:

@@ -24,9 +24,8 @@ import helpers
 from epic_graph import Extraction, Fact, Unextracted
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import BudgetError, DamagedError, StoreError
-from epic_memory.storage import memory_schema as schema
-from epic_memory.storage.codecs import checksum
 from epic_memory.storage.sqlite import tables
+from forging import forge
 from graph_helpers import (
     PEOPLE,
     QUERIES,
@@ -124,32 +123,6 @@ def test_a_damaged_graph_is_noticed(copy: Path, sql: str) -> None:
         memory.file.verify()
 
 
-def sums_of(db: sqlite3.Connection, table: str) -> None:
-    rows, total = db.execute(f"SELECT count(*), coalesce(sum(crc), 0) FROM {table}").fetchone()
-    db.execute("UPDATE sums SET rows = ?, total = ? WHERE name = ?", (rows, total, table))
-
-
-def forged(path: Path, table: str, where: str, **columns: Any) -> None:
-    """Change a row, with checksums that say it is right."""
-    kind = schema.ENTITIES if table == "entities" else schema.PASSAGES
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        held = dict(
-            zip(
-                kind.columns,
-                db.execute(f"SELECT {', '.join(kind.columns)} FROM {table} WHERE {where}").fetchone(),
-                strict=True,
-            )
-        )
-        held |= columns
-        held["crc"] = checksum(*(held[name] for name in kind.checked))
-        names = [name for name in held if name != "row"]
-        db.execute(
-            f"UPDATE {table} SET {', '.join(f'{name} = ?' for name in names)} WHERE {where}",
-            [held[name] for name in names],
-        )
-        sums_of(db, table)
-
-
 FORGED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "entities of half a number": ("passages", "item = 1", {"entities": b"\1\0\0"}),
     "entities as text": ("passages", "item = 1", {"entities": "12345678"}),
@@ -176,7 +149,8 @@ FORGED: dict[str, tuple[str, str, dict[str, Any]]] = {
 def test_forged_rows_are_an_error_of_ours_or_do_no_harm(
     copy: Path, table: str, where: str, columns: dict[str, Any]
 ) -> None:
-    forged(copy, table, where, **columns)
+    ((column, value),) = columns.items()
+    forge(copy, f"UPDATE {table} SET {column} = ? WHERE {where}", value)
     with again(copy) as graph:
         calls: list[Callable[[], object]] = [
             *(lambda query=query: graph.search(query) for query in QUERIES),  # type: ignore[misc]

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 import threading
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,7 @@ from epic_memory import Alignment, Decision, EpicMemory, Filter, Item, SearchOpt
 from epic_memory.context import format_context
 from epic_memory.errors import EpicError, StoreError
 from epic_memory.runtime.threads import in_thread
-from epic_memory.storage import memory_schema as schema
-from epic_memory.storage.codecs import checksum
+from forging import forge
 from helpers import Answering, HashEncoder, KeepAll
 
 WINE, TRAIN = "red wine", "fast train"
@@ -38,25 +37,6 @@ def everything(path: Path) -> None:
         memory.explain("a")
         memory.retry()
         memory.preferences.add(TRAIN)
-
-
-def forge(path: Path, *statements: str) -> None:
-    """Change a file as somebody does who knows how checksums and sums are made: they are right afterwards."""
-    with closing(sqlite3.connect(path)) as connection:
-        schema.MEMORY.keep_sums(connection)
-        for statement in statements:
-            connection.execute(statement)
-        for table in schema.TABLES:
-            row = "row" if table.numbered else table.checked[0]
-            for column, covered in (("crc", table.checked), ("text_crc", table.texts)):
-                if covered:
-                    connection.create_function("checksum", len(covered), checksum)
-                    found = f"SELECT {row}, {column}, checksum({', '.join(covered)}) FROM {table.name}"
-                    for key, stored, right in connection.execute(found).fetchall():
-                        if stored != right:
-                            connection.execute(f"UPDATE {table.name} SET {column} = ? WHERE {row} = ?", (right, key))
-        connection.commit()
-        schema.MEMORY.check_sums(connection, path)
 
 
 ALTERED = [
@@ -133,18 +113,6 @@ def test_a_text_cannot_begin_a_document_of_the_context() -> None:
     assert [line for line in lines if line.startswith("Document")] == ["Document 1:"]
     assert lines.count("Interpretation Guidance:") == 1 and "> Interpretation Guidance:" in lines
     assert sum(line.strip().lower().startswith("content:") for line in lines) == 1
-
-
-def test_the_terminal_is_not_given_control_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "p.txt").write_text("I follow a strict vegan diet.")
-    (tmp_path / "t.txt").write_text("\x1b]0;owned\x07\x1b[31mA strict vegan diet dinner\x1b[2J")
-    out = str(tmp_path / "t.epic")
-    assert (
-        main(["build", "--quiet", "--preferences", str(tmp_path / "p.txt"), "--out", out, str(tmp_path / "t.txt")]) == 0
-    )
-    assert main(["ask", out, "vegan dinner"]) == 0
-    printed = capsys.readouterr().out
-    assert "vegan diet dinner" in printed and "\x1b" not in printed and "\x07" not in printed
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
@@ -240,16 +208,3 @@ async def test_a_thread_is_waited_for_however_often_it_is_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended.is_set()
-
-
-def test_files_of_one_name_in_two_folders_do_not_replace_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("p.txt").write_text("I follow a strict vegan diet.")
-    for folder in ("a", "b"):
-        Path(folder).mkdir()
-        Path(folder, "n.txt").write_text(f"A strict vegan diet, as {folder} says.")
-        assert main(["build", "--quiet", "--preferences", "p.txt", "--out", "m.epic", f"{folder}/n.txt"]) == 0
-    with EpicMemory.open("m.epic") as memory:
-        assert {hit.item.id for hit in memory.search("vegan diet")} == {"n.txt", "n-2.txt"}

@@ -186,7 +186,7 @@ class Items(Repository):
         """Return item row and metadata of every held item."""
         with decoding(self.db.path):
             return [
-                (int(row["row"]), json.loads(row["metadata"]))
+                (int(row["row"]), dict(json.loads(row["metadata"])))
                 for row in self.db.rows(ITEMS, "WHERE namespace = ?", namespace, texts=False)
             ]
 
@@ -360,7 +360,7 @@ def _marked(found: Iterable[sqlite3.Row]) -> tuple[set[int], dict[int, float]]:
 def _item(row: sqlite3.Row, *, fact: bool = False) -> Item:
     ends = None if row["expires"] is None else moment(row["expires"])
     return Item(
-        id=row["id"], text=inflated(row["text"]), metadata=json.loads(row["metadata"]), expires_at=ends, fact=fact
+        id=row["id"], text=inflated(row["text"]), metadata=dict(json.loads(row["metadata"])), expires_at=ends, fact=fact
     )
 
 
