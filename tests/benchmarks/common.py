@@ -9,20 +9,22 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from epic_apps.cli.sources import Sources
-from epic_memory import SearchOptions, Settings
 from epic_memory.encoders import Encoder, embed, encoder_of
 from epic_memory.lm import Completion, Message
 from epic_memory.lm.base import Schema
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / "shared" / "tools"), str(ROOT / "tests" / "support")]
+
+from helpers import searching, settled  # noqa: E402  # for the benchmarks
+
+__all__ = ["searching", "settled"]
 
 RESAMPLES = 10_000
 
@@ -209,18 +211,3 @@ def save_figure(figure: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None, "Creator": None})
     print(f"wrote {path}")
-
-
-def searching(**given: Any) -> dict[str, Any]:
-    """Return the arguments of a search, given one by one: those that `SearchOptions` has become one."""
-    return _folded(SearchOptions, "options", given)
-
-
-def settled(**given: Any) -> dict[str, Any]:
-    """Return the arguments of a memory, given one by one: those that `Settings` has become one."""
-    return _folded(Settings, "settings", given)
-
-
-def _folded(kind: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:
-    own = {each.name: given.pop(each.name) for each in fields(kind) if each.name in given}
-    return {**given, name: kind(**own)} if own else given

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from epic_eval.datasets import Data
 from epic_eval.experiments.retrieval import Retrieval, Say
-from epic_eval.experiments.scores import MIB, Scores
+from epic_eval.experiments.scores import Scores
 from epic_eval.experiments.streaming import stream
 from epic_eval.experiments.variants import (
     asked_by_others,
@@ -68,12 +68,8 @@ class Experiments:
                 for measure in measures:
                     if arm == "told" and measure in ("choice", "MB"):
                         continue  # it finds nothing, and keeps the preferences alone
-                    if measure == "MB":
-                        size = scores.bytes(arm, self.name)
-                        found = None if size is None else size["total"] / MIB
-                    else:
-                        mean = scores.of(arm, self.name, measure)
-                        found = None if mean is None else mean.mean
+                    is_size = measure == "MB"
+                    found = scores.mib(arm, self.name) if is_size else scores.mean(arm, self.name, measure)
                     values.setdefault((arm, measure), []).append(found)
         rows = [
             (f"{arm}: {measure}", *("-" if value is None else f"{value:.2f}" for value in row))
@@ -106,9 +102,9 @@ class Experiments:
             for budget in BUDGETS:
                 name = f"{arm} budget={budget}"
                 scores = self._scores(self.data, [name])
-                found, size = scores.of(name, self.name, "choice"), scores.bytes(name, self.name)
-                shown = "-" if found is None else f"{found.mean:.2f}"
-                cells.append(f"{shown} ({size['total'] / MIB:.2f})" if size else shown)
+                found, size = scores.mean(name, self.name, "choice"), scores.mib(name, self.name)
+                shown = "-" if found is None else f"{found:.2f}"
+                cells.append(shown if size is None else f"{shown} ({size:.2f})")
             rows.append((arm, *cells))
         note = (
             "choice (MiB used). A store of everything keeps the newest passages that fit, which is a random sample"

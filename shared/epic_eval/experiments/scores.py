@@ -68,6 +68,21 @@ class Scores:
         """Return the mean over personas; None if nothing is known."""
         return estimate(self.values(arm, dataset, measure))
 
+    def mean(self, arm: str, dataset: str, measure: str) -> float | None:
+        """Return the mean over personas without its interval; None if nothing is known."""
+        found = self.of(arm, dataset, measure)
+        return None if found is None else found.mean
+
+    def mib(self, arm: str, dataset: str) -> float | None:
+        """Return the mean MiB of what an arm built; None if nothing was built."""
+        size = self.bytes(arm, dataset)
+        return None if size is None else size["total"] / MIB
+
+    def build_seconds(self, arm: str, dataset: str) -> float | None:
+        """Return the mean seconds of building, without the corpus's embedding; None if nothing was built."""
+        builds = self.builds(arm, dataset)
+        return mean(sum(record["seconds"].values()) for record in builds) if builds else None
+
     def milliseconds(self, arm: str, dataset: str) -> tuple[float, float, float, float] | None:
         """Return mean encoding, mean search, median search and mean steering of a question; None for no questions."""
         taken = self._seconds.get((arm, dataset))

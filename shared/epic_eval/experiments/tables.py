@@ -143,8 +143,7 @@ def table4(scores: Scores) -> Table:
         paper = paper_figures()["table4"].get(_ABLATION_ROWS.get(arm), {})
         cells = []
         for name in sets:
-            found, size = scores.of(arm, name, proxy[name]), scores.bytes(arm, name)
-            cells.append(_joined(found.mean if found else None, size["total"] / MIB if size else None))
+            cells.append(_joined(scores.mean(arm, name, proxy[name]), scores.mib(arm, name)))
             theirs = paper.get(letter(name))
             cells.append("-" if theirs is None else f"{theirs[0]:.2f} / {theirs[1]:.2f}")
         rows.append((arm, *cells))
@@ -159,10 +158,8 @@ def table5(scores: Scores) -> Table:
     for arm, tau in zip(TAU_ARMS, TAUS, strict=True):
         cells = []
         for name in sets:
-            found, size, built = scores.of(arm, name, _proxy(scores, name)), scores.bytes(arm, name), None
-            if builds := scores.builds(arm, name):
-                built = sum(sum(record["seconds"].values()) for record in builds) / len(builds)
-            cells.append(_joined(found.mean if found else None, built, size["total"] / MIB if size else None))
+            proxy = scores.mean(arm, name, _proxy(scores, name))
+            cells.append(_joined(proxy, scores.build_seconds(arm, name), scores.mib(arm, name)))
             theirs = paper_figures()["table5"].get(f"{tau:.1f}", {}).get(letter(name))
             cells.append("-" if theirs is None else " / ".join(f"{value:.2f}" for value in theirs))
         rows.append((f"tau {tau:.1f}", *cells))
@@ -297,13 +294,9 @@ def table12(scores: Scores) -> Table:
     for arm, name, table, theirs in _OTHERS:
         if arm not in scores.arms or name not in sets:
             continue
-        found, size, taken = scores.of(arm, name, _proxy(scores, name)), scores.bytes(arm, name), None
-        if builds := scores.builds(arm, name):
-            taken = sum(sum(record["seconds"].values()) for record in builds) / len(builds)
-        asked = scores.milliseconds(arm, name)
-        ours = _joined(
-            found.mean if found else None, taken, asked[1] if asked else None, size["total"] / MIB if size else None
-        )
+        found, asked = scores.mean(arm, name, _proxy(scores, name)), scores.milliseconds(arm, name)
+        taken = scores.build_seconds(arm, name)
+        ours = _joined(found, taken, asked[1] if asked else None, scores.mib(arm, name))
         paper = paper_figures()[table][theirs]
         shown = " / ".join(f"{value:.2f}" for value in (paper if isinstance(paper, list) else paper[letter(name)]))
         rows.append((f"{arm} ({theirs})", name, table.removeprefix("table"), ours, shown))
