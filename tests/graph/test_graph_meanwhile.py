@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from epic_memory import Item
 from graph_helpers import Marked, made
 
@@ -47,10 +45,3 @@ def test_what_was_cut_while_it_was_read_is_read_again(tmp_path: Path) -> None:
         assert (report.passages, graph.counts()["outside"]) == (0, 1)
         assert graph.update().passages == 1
         assert graph.entities() == ["Oscar"]
-
-
-def test_a_report_times_all_that_was_done() -> None:
-    report = made().add([Item(id="wine", text="[Oscar Reed] and red wine")])
-    assert set(report.timings) == {"extraction", "embedding entities", "synonyms", "writing"}
-    assert all(seconds > 0.0 for seconds in report.timings.values())
-    assert report.seconds == pytest.approx(report.memory.seconds + sum(report.timings.values()))

@@ -61,6 +61,8 @@ def test_the_report_says_what_was_done(path: Path) -> None:
         assert counts == (5, 1, 6, 4, 1)
         assert (report.failed, report.no_room, report.evicted, report.failures) == (0, 0, 0, {})
         assert set(report.timings) == {"extraction", "embedding entities", "synonyms", "writing"}
+        assert all(seconds > 0.0 for seconds in report.timings.values())
+        assert report.seconds == pytest.approx(report.memory.seconds + sum(report.timings.values()))
         assert report.seconds >= sum(report.memory.timings.values()) > 0.0
         assert "5 passages   (1 without an entity)" in str(report)
         assert "6 new entities, 4 facts, 1 synonyms" in str(report)

@@ -60,11 +60,3 @@ def test_thousands_of_numbered_names_are_no_synonyms() -> None:
     graph = made(extractor=Saying(lambda _: Extraction(tuple(f"red wine {number}" for number in range(3000)))))
     report = graph.add([Item(id="cellar", text="red wine")])
     assert (report.entities, report.synonyms) == (3000, 0)
-
-
-@pytest.mark.parametrize("usage", [None, "much"])
-def test_an_extractor_that_says_no_usage_is_an_error(usage: object) -> None:
-    graph = made(extractor=Saying(lambda _: Extraction(("Oscar",), (), usage)))  # type: ignore[arg-type]
-    with pytest.raises(Exception, match="Extraction") as caught:
-        graph.add([Item(id="wine", text="red wine")])
-    assert type(caught.value).__name__ == "VerifierError"

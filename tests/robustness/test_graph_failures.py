@@ -96,6 +96,8 @@ BROKEN: dict[str, Any] = {
     "one name": lambda _: Extraction("Oscar"),  # type: ignore[arg-type]
     "no facts": lambda _: Extraction(("Oscar",), (("Oscar", "is", "he"),)),  # type: ignore[arg-type]
     "no ends": lambda _: Extraction(("Oscar",), (Fact("Oscar", "is", None),)),  # type: ignore[arg-type]
+    "no usage": lambda _: Extraction(("Oscar",), (), None),  # type: ignore[arg-type]
+    "no usage but a text": lambda _: Extraction(("Oscar",), (), "much"),  # type: ignore[arg-type]
     "no reason": lambda _: Unextracted(None),  # type: ignore[arg-type]
 }
 

@@ -76,6 +76,7 @@ _WITHOUT_MODEL: dict[str, Make] = {
     "graph+F": _graph(coarse=False, fine=True),
     "graph+C+F": _graph(coarse=True, fine=True),
     "EPIC+graph": _graph(coarse=True, fine=True, steering="paper"),
+    "EPIC+graph signed": _graph(coarse=True, fine=True, steering="signed"),
 }
 _WITH_MODEL: dict[str, MakeWithModel] = {
     "Pref-QR": lambda name, encoder, seed, lm: Dense(name, encoder, queries=rewritten(Writer(lm))),
@@ -115,6 +116,7 @@ ARMS: dict[str, str] = {
     "graph+F": "GraphMemory behind fine verification",
     "graph+C+F": "GraphMemory behind coarse filter and fine verification",
     "EPIC+graph": "GraphMemory with C+F+S",
+    "EPIC+graph signed": "the same with signed steering",
     "Pref-QR": "dense, a model rewrites the question with all preferences",
     "PBR": "dense, with a model's pseudo utterance and reasoning, and an anchor by a walk over neighbours",
     "RAPTOR": "tree of clusters with a model's summaries",
@@ -125,7 +127,7 @@ ARMS: dict[str, str] = {
     "EPIC+HippoRAG 2": "the same with the paper's steering",
     "EPIC lm": "C+F+S as in the paper, verified by a model",
 }
-"""All arms, with what they are; those behind `EPIC+graph` need a language model."""
+"""All arms, with what they are; those behind `EPIC+graph signed` need a language model."""
 
 _VARIANT = re.compile(r"(?P<arm>.+) (?P<option>tau|budget)=(?P<value>\d+(\.\d+)?)")
 
