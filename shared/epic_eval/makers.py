@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from epic_eval.asking import Request, answer_to, ask
-from epic_eval.journal import Journal
+from epic_eval.journal import Journal, read_lines
 from epic_eval.judge import read_check
 from epic_memory.lm import LanguageModel, Message
 from epic_memory.lm.answers import UnreadableAnswer, json_pieces, said_in
@@ -208,8 +208,6 @@ class Maker:
 
 def read_pairs(path: Path) -> list[Pair]:
     """Read what `write_pairs` wrote."""
-    from epic_eval.journal import read_lines
-
     return [Pair(record["preference"], tuple(record["questions"])) for record in read_lines(path)]
 
 

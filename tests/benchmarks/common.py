@@ -160,8 +160,6 @@ def spearman_by_set(
     encode: Callable[[list[str]], np.ndarray], rows: Sequence[tuple[str, float, str, str]]
 ) -> dict[str, float]:
     """Set to Spearman's correlation, of rows of a set, a score and two sentences."""
-    from scipy.stats import spearmanr
-
     sentences = sorted({sentence for _, _, *pair in rows for sentence in pair})
     place = {sentence: number for number, sentence in enumerate(sentences)}
     vectors = encode(sentences)
@@ -170,7 +168,13 @@ def spearman_by_set(
         cosines, scores = by_set.setdefault(name, ([], []))
         cosines.append(float(vectors[place[one]] @ vectors[place[other]]))
         scores.append(score)
-    return {name: float(spearmanr(*pair)[0]) for name, pair in by_set.items()}
+    return {name: float(np.corrcoef(*map(_ranks, pair))[0, 1]) for name, pair in by_set.items()}
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    """The rank of each value, of equals their mean."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]
 
 
 def interval(differences: np.ndarray) -> tuple[float, float]:

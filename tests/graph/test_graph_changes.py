@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from graph_helpers import (
     recounted,
     seen,
 )
-from helpers import Clock, DiscardAll, HashEncoder, KeepAll, UndecidedAll, method, settled
+from helpers import Clock, DiscardAll, HashEncoder, KeepAll, UndecidedAll, method, settled, together
 
 # what happens to it
 
@@ -441,40 +442,31 @@ def test_embedding_anew_while_the_graph_grows_is_an_error_and_loses_nothing(path
 
 
 def test_adding_and_searching_at_the_same_time(path: Path) -> None:
-    errors: list[BaseException] = []
     over = threading.Event()
 
     def searching() -> None:
-        try:
-            while not over.is_set():
-                for query in QUERIES[:2]:
-                    hits = graph.search(query, 5)
-                    assert len({hit.item.id for hit in hits}) == len(hits)
-                graph.entities()
-                graph.counts()
-        except BaseException as error:
-            errors.append(error)
+        while not over.is_set():
+            for query in QUERIES[:2]:
+                hits = graph.search(query, 5)
+                assert len({hit.item.id for hit in hits}) == len(hits)
+            graph.entities()
+            graph.counts()
 
     def adding(first: int) -> None:
+        for number in range(first, first + 10):
+            graph.add([Item(id=f"{number}", text=f"[Oscar Reed] drinks red wine in [Town{number % 7}] {number}")])
+            if number % 3 == 0:
+                graph.memory.forget(f"{number}")
+
+    def adding_all() -> None:
         try:
-            for number in range(first, first + 10):
-                graph.add([Item(id=f"{number}", text=f"[Oscar Reed] drinks red wine in [Town{number % 7}] {number}")])
-                if number % 3 == 0:
-                    graph.memory.forget(f"{number}")
-        except BaseException as error:
-            errors.append(error)
+            together(*(partial(adding, 100 * n) for n in range(3)))
+        finally:
+            over.set()
 
     with made(None) as graph:
         graph.add(PEOPLE)
-        workers = [threading.Thread(target=adding, args=(100 * n,)) for n in range(3)]
-        reader = threading.Thread(target=searching)
-        for thread in [reader, *workers]:
-            thread.start()
-        for thread in workers:
-            thread.join()
-        over.set()
-        reader.join()
-        assert errors == []
+        together(searching, adding_all)
         graph.update()
         assert graph.memory.file.verify() > 0
         assert alike(seen(graph), seen(anew(graph)))

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from epic_memory.errors import EncoderMismatchError
 from epic_memory.pipeline import expiry
 from epic_memory.storage.sqlite import database as database_module
 from epic_memory.storage.tables.items import Items
-from helpers import Clock, HashEncoder, KeepAll, settled
+from helpers import Clock, HashEncoder, KeepAll, settled, together
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
 ITEMS = [
@@ -172,36 +173,8 @@ def test_uses_that_another_counts_change_nothing(path: Path) -> None:
 # old or new, never a mix
 
 
-@contextmanager
-def writing(path: Path, code: str, process: bool) -> Iterator[Callable[[], bool]]:
-    """A writer beside us; says whether it is still at it."""
-    if process:
-        with subprocess.Popen([sys.executable, "-c", _script(code), str(path)], stderr=subprocess.PIPE) as running:
-            try:
-                yield lambda: running.poll() is None
-                assert running.wait(FOREVER) == 0, running.stderr and running.stderr.read()
-            finally:
-                running.kill()
-        return
-    failures: list[BaseException] = []
-
-    def write() -> None:
-        try:
-            here(path, code)
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield thread.is_alive
-    finally:
-        thread.join(FOREVER)
-        assert not failures and not thread.is_alive()
-
-
-@pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
-def test_a_search_sees_the_old_state_or_the_new_one(path: Path, process: bool) -> None:
+@pytest.mark.parametrize("where", [here, elsewhere], ids=["thread", "process"])
+def test_a_search_sees_the_old_state_or_the_new_one(path: Path, where: Callable[..., None]) -> None:
     """Items, entries, preferences and scores of one state; never an error, however often it changes."""
     with opened(path) as held:
         without = found(held.search(TRAIN, k=20)), len(held.preferences)
@@ -212,35 +185,27 @@ def test_a_search_sees_the_old_state_or_the_new_one(path: Path, process: bool) -
     states = [without[0], with_it[0]]
     steered = [{WINE, SEA}, {WINE, SEA, TRAIN}]
     searches: list[int] = []
-    failures: list[BaseException] = []
-    going = threading.Event()
+    over = threading.Event()
 
     def hammer(reader: EpicMemory) -> None:
+        count = 0
+        while not (over.is_set() and count):
+            hits = reader.search(TRAIN, k=20)
+            assert found(hits) in states
+            state = states.index(found(hits))
+            assert {text for text, _, _ in hits.steered_by} <= steered[state]
+            count += 1
+        searches.append(count)
+
+    def write() -> None:
         try:
-            count = 0
-            while going.is_set() or not count:
-                hits = reader.search(TRAIN, k=20)
-                assert found(hits) in states
-                state = states.index(found(hits))
-                assert {text for text, _, _ in hits.steered_by} <= steered[state]
-                count += 1
-            searches.append(count)
-        except BaseException as error:
-            failures.append(error)
+            where(path, code)
+        finally:
+            over.set()
 
     code = "for _ in range(10):\n    m.preferences.add('night train')\n    m.preferences.remove('night train')"
     with opened(path) as one, opened(path, read_only=True) as two:
-        threads = [threading.Thread(target=hammer, args=(reader,)) for reader in (one, one, two)]
-        going.set()
-        with writing(path, code, process) as busy:
-            for thread in threads:
-                thread.start()
-            while busy() and not failures:
-                threading.Event().wait(0.01)
-            going.clear()
-        for thread in threads:
-            thread.join(FOREVER)
-        assert not failures, failures[0]
+        together(write, *(partial(hammer, reader) for reader in (one, one, two)))
         assert len(searches) == 3
         assert found(one.search(TRAIN, k=20)) == found(two.search(TRAIN, k=20)) == without[0]
         assert one.file.verify() > 0
@@ -322,20 +287,8 @@ def test_two_writers_in_turn_hold_the_work_of_both(path: Path) -> None:
 def test_many_threads_make_one_file(tmp_path: Path) -> None:
     path = tmp_path / "new.epic"
     made: list[EpicMemory] = []
-    failures: list[BaseException] = []
-
-    def make() -> None:
-        try:
-            made.append(opened(path, preferences=[WINE, SEA]))
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=make) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(FOREVER)
-    assert not failures and len(made) == 6, failures
+    together(*[lambda: made.append(opened(path, preferences=[WINE, SEA]))] * 6)
+    assert len(made) == 6
     made[0].add(ITEMS)
     assert all(looks(held) == looks(made[0]) for held in made)
     for held in made:
@@ -344,28 +297,18 @@ def test_many_threads_make_one_file(tmp_path: Path) -> None:
 
 
 def test_many_threads_of_one_memory_add_and_search(path: Path) -> None:
-    failures: list[BaseException] = []
-
     def work(held: EpicMemory, number: int) -> None:
-        try:
-            for n in range(12):
-                item = Item(id=f"{number}-{n}", text=f"red wine {number} {n}")
-                held.add([item])
-                assert item.id in {hit.item.id for hit in held.search(item.text, k=200)}
-                if n % 4 == 3:
-                    held.forget(item.id)
-                    assert item.id not in {hit.item.id for hit in held.search(item.text, k=200)}
-                held.stats()
-        except BaseException as error:
-            failures.append(error)
+        for n in range(12):
+            item = Item(id=f"{number}-{n}", text=f"red wine {number} {n}")
+            held.add([item])
+            assert item.id in {hit.item.id for hit in held.search(item.text, k=200)}
+            if n % 4 == 3:
+                held.forget(item.id)
+                assert item.id not in {hit.item.id for hit in held.search(item.text, k=200)}
+            held.stats()
 
     with opened(path) as held:
-        threads = [threading.Thread(target=work, args=(held, number)) for number in range(5)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(FOREVER)
-        assert not failures, failures[0]
+        together(*(partial(work, held, number) for number in range(5)))
         assert len(held) == len(ITEMS) + 5 * 9
         held.file.verify()
         after = looks(held)
@@ -378,21 +321,13 @@ def test_many_threads_of_one_memory_add_and_search(path: Path) -> None:
 
 def unharmed(reader: EpicMemory, searches: int) -> None:
     """Searches come back while somebody else is in the way."""
-    failures: list[BaseException] = []
     expected = found(reader.search(WINE, k=20))
 
     def search() -> None:
-        try:
-            for _ in range(searches):
-                assert found(reader.search(WINE, k=20)) == expected
-        except BaseException as error:
-            failures.append(error)
+        for _ in range(searches):
+            assert found(reader.search(WINE, k=20)) == expected
 
-    thread = threading.Thread(target=search, daemon=True)
-    thread.start()
-    thread.join(FOREVER / 4)
-    assert not thread.is_alive(), "a search waits for somebody else"
-    assert not failures, failures[0]
+    together(search, seconds=FOREVER / 4)
 
 
 def test_a_search_does_not_wait_for_who_holds_the_write_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,6 +138,26 @@ async def both(component: Any, name: str, *arguments: Any, **options: Any) -> An
     return one
 
 
+def together(*actions: Callable[[], object], seconds: float = 120.0) -> None:
+    """Do things at the same time, each in a thread; raise what the first of them raised. None may hang."""
+    failures: list[BaseException] = []
+
+    def done(action: Callable[[], object]) -> None:
+        try:
+            action()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=done, args=(action,), daemon=True) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(seconds)
+    if failures:
+        raise failures[0]
+    assert not any(thread.is_alive() for thread in threads), "one of them does not come back"
+
+
 class Clock:
     """The time as it is told, which can be set; it begins in 2027."""
 
