@@ -21,8 +21,8 @@ PACKAGES = ("epic_memory", "epic_learn", "epic_graph", "epic_rerank", "epic_plug
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
     "lines of epic_memory": 28_200,
-    "lines of all packages": 58_300,
-    "lines of tests": 67_500,
+    "lines of all packages": 58_000,
+    "lines of tests": 64_900,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 33_500,
