@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager, Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -37,10 +36,6 @@ class EpicCompressor(CopiedModel, BaseDocumentCompressor):
 
     memory: EpicMemory = Field(exclude=True, repr=False)
     relevant: float | None = Field(default=None, ge=-1.0, le=1.0)
-
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return self._fields()
 
     @override
     def _shared(self) -> tuple[object, ...]:

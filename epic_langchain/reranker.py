@@ -45,10 +45,6 @@ class EpicReranker(CopiedModel, BaseDocumentCompressor):
     top_n: int = Field(default=5, ge=1)
 
     @override
-    def _arguments(self) -> dict[str, Any]:
-        return self._fields()
-
-    @override
     def _shared(self) -> tuple[object, ...]:
         return self.memory, self.reranker
 

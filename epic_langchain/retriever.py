@@ -69,10 +69,6 @@ class OptionsRetriever(CopiedModel, BaseRetriever):
         """Return the description that traces get: without the settings, some of which are the user's own words."""
         return without_settings(super().to_json_not_implemented())
 
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return self._fields()
-
 
 class MemoryRetriever(OptionsRetriever):
     """Base of retrievers over a memory: opens it, and turns hits into documents."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
@@ -38,10 +37,6 @@ class EpicCompressor(CopiedModel, BaseNodePostprocessor):
 
     memory: EpicMemory = Field(exclude=True, repr=False)
     relevant: float | None = Field(default=None, ge=-1.0, le=1.0)
-
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return {name: value for name, value in self._fields().items() if name != "callback_manager"}
 
     @override
     def _shared(self) -> tuple[object, ...]:

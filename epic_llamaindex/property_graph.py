@@ -330,7 +330,7 @@ def _verdicts_of(source: EpicTransform | EpicMemory, passages: Sequence[BaseNode
         memory, mode = source, MetadataMode.NONE
     texts: list[tuple[str, Mapping[str, Any]]] = [(passage.get_content(mode), {}) for passage in passages]
     report = BuildReport()
-    verdicts = yield from Reranker(memory, steering="off", rerank=False).rank(None, texts, report)
+    verdicts = yield from Reranker(memory, rerank=False).rank(None, texts, report)
     warn_of_undecided(report, _logger, "%d passages are without guidance, as a model failed")
     return {passages[one.place].node_id: one for one in verdicts}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -43,10 +42,6 @@ class EpicReranker(CopiedModel, BaseNodePostprocessor):
     memory: EpicMemory = Field(exclude=True, repr=False)
     reranker: LearnedReranker | None = Field(default=None, exclude=True, repr=False)
     top_n: int = Field(default=5, ge=1)
-
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return {name: value for name, value in self._fields().items() if name != "callback_manager"}
 
     @override
     def _shared(self) -> tuple[object, ...]:

@@ -65,6 +65,9 @@ class CopiedModel(Copied):
         given: set[str] = self.model_fields_set  # type: ignore[attr-defined]
         return {name: getattr(self, name) for name in given}
 
+    def _arguments(self) -> dict[str, Any]:
+        return {name: value for name, value in self._fields().items() if name != "callback_manager"}
+
 
 def remade(kind: type, arguments: Mapping[str, Any]) -> tuple[Any, tuple[()]]:
     """Return what a pickle holds of a component: its class and its arguments.

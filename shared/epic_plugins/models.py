@@ -17,7 +17,7 @@ from epic_memory.lm import by_name as lm_by_name
 from epic_memory.lm.failures import kind_of
 from epic_memory.memory import EpicMemory
 from epic_memory.settings import Settings, asked_model, checked_settings
-from epic_memory.verification import EmbeddedVerifier, LMVerifier, Verifier
+from epic_memory.verification import Verifier, embedded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,22 +77,21 @@ class Models:
                 return lm_by_name.lm_of(cast("LanguageModel", given))
         raise InvalidInputError(f"{self.no_chat}; not {kind_of(given)}.")
 
-    def verifier_of(self, given: object, encoder: Encoder, model_budget: int | str | None = None) -> Verifier:
-        """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model.
+    def verifier_of(self, given: object, encoder: Encoder, settings: Settings | None = None) -> Verifier:
+        """Return a verifier for the model that a user gave; by default that of the settings, else the embedded one.
 
         Args:
             given: The model.
             encoder: The embedded verifier's.
-            model_budget: How much the model may be asked a day, as for `EpicMemory`; this process counts.
+            settings: Its `verifier`, and the `model_budget` that this process counts.
 
         Raises:
             InvalidInputError: for anything else, or a budget without a language model.
         """
+        how = checked_settings(settings)
         ready = not self._is_component(given) and isinstance(given, Verifier)
-        lm, _ = asked_model(None if given is None or ready else self.lm_of(given), model_budget)
-        if lm is not None:
-            return LMVerifier(lm)
-        return EmbeddedVerifier(encoder) if given is None else given  # type: ignore[return-value]
+        lm, _ = asked_model(None if given is None or ready else self.lm_of(given), how.model_budget)
+        return embedded.verifier_of(cast("Verifier", given) if ready else how.verifier, encoder, lm)
 
     def memory_of(
         self, memory: object, embeddings: object = None, llm: object = None, settings: Settings | None = None

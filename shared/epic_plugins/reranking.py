@@ -29,7 +29,6 @@ from epic_memory.steering.query_steering import QuerySteering, Steerings
 from epic_memory.steering.question_kind import question_kind, recalls
 from epic_memory.steering.ranking import Verdicts
 from epic_memory.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Stance
-from epic_memory.types.modes import Mode
 from epic_memory.types.verdicts import Judged, Stances, penalties
 from epic_memory.verification.lm import LMVerifier
 from epic_plugins.judging_memory import Judge
@@ -113,17 +112,13 @@ class Reranker:
     """Ranker of texts by a user's preferences. Safe to use from several threads.
 
     Args:
-        memory: Its preferences, encoder and verifier judge. Nothing but a model's verdicts is written into it.
-        steering: How the query is steered: "signed", "paper" or "off".
+        memory: It judges, and steers the query. Nothing but a model's verdicts is written into it.
         keep: Which texts are returned: "all", "relevant" or "supports". Texts that could not be judged always are.
         rerank: Whether texts change places.
     """
 
-    def __init__(
-        self, memory: EpicMemory, *, steering: Mode = "signed", keep: Keep = "all", rerank: bool = True
-    ) -> None:
+    def __init__(self, memory: EpicMemory, *, keep: Keep = "all", rerank: bool = True) -> None:
         self.memory = memory
-        self.steering = steering
         self.keep = keep
         self.rerank = rerank
         self._known: tuple[Encoder, Steerings] | None = None
@@ -174,7 +169,7 @@ class Reranker:
         query = storable(query or "").strip()
         if query and found:
             steerings = self._steerings()
-            steering: QuerySteering = yield from steerings.steering(preferences, self.steering)
+            steering: QuerySteering = yield from steerings.steering(preferences, self.memory.settings.steering)
             asked: FloatArray = yield Embed(steerings.encoder, [query], "", query=True)
             vectors: FloatArray = yield Embed(steerings.encoder, [one.text for one in found], "")
             kind = question_kind(query)

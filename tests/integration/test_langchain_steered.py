@@ -243,7 +243,7 @@ def test_documents_keep_their_class_and_id(hotels: InMemoryVectorStore) -> None:
 def test_stances_that_a_transformer_found_rank_documents() -> None:
     texts = [f"Hotel number {n}, a hotel like any other hotel." for n in range(6)]
     stances = {"number 1,": Stance.CONFLICTS, "number 2,": Stance.CONFLICTS, "number 3,": Stance.MIXED}
-    transformer = EpicDocumentTransformer(preferences=[AVOIDS], llm=KeepAll(stances), tau=-1.0)
+    transformer = EpicDocumentTransformer(preferences=[AVOIDS], llm=KeepAll(stances), settings=Settings(tau=-1.0))
     store = InMemoryVectorStore(EpicEmbeddings())
     store.add_documents(transformer.transform_documents([Document(page_content=text) for text in texts]))
     retriever = SteeredRetriever(vectorstore=store, preferences=[AVOIDS], k=6, floor=0.0)
@@ -364,7 +364,7 @@ async def test_the_fallback_is_a_run_below_the_retrievers(hotels: InMemoryVector
 
 
 async def test_the_fallback_is_given_what_the_call_is_configured_with(hotels: InMemoryVectorStore) -> None:
-    memory = EpicMemory([AVOIDS], settings=Settings(namespace="ada", tau=-1.0))
+    memory = EpicMemory([AVOIDS], settings=Settings(namespace="ada", settings=Settings(tau=-1.0)))
     memory.add(["A hotel that Ada knows."])
     fallback = EpicRetriever(memory=memory)
     retriever = SteeredRetriever(vectorstore=hotels, fallback=fallback)

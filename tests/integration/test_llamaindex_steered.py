@@ -37,7 +37,7 @@ from llama_index.core.schema import (
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreInfo
 
 from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicTransform, EpicVectorStore, SteeredRetriever
-from epic_memory import EpicMemory, Preference, QuerySteering, Stance
+from epic_memory import EpicMemory, Preference, QuerySteering, Settings, Stance
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
 from epic_memory.steering.relevance import sample_texts
@@ -278,7 +278,7 @@ def test_nodes_keep_their_class_and_links() -> None:
 def stanced(model: Any = None) -> VectorStoreIndex:
     """Six hotels alike, of which two conflict with what is avoided, and one does in part."""
     stances = {"number 1,": Stance.CONFLICTS, "number 2,": Stance.CONFLICTS, "number 3,": Stance.MIXED}
-    transform = EpicTransform(preferences=[AVOIDS], llm=KeepAll(stances), tau=-1.0)
+    transform = EpicTransform(preferences=[AVOIDS], llm=KeepAll(stances), settings=Settings(tau=-1.0))
     nodes = [TextNode(id_=str(n), text=f"Hotel number {n}, a hotel like any other hotel.") for n in range(6)]
     return index_of(transform(nodes), model)
 

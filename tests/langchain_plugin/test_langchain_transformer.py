@@ -28,11 +28,11 @@ from pydantic import ValidationError
 
 from chat_models import ScriptedChat, Words
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings
-from epic_memory import Stance
+from epic_memory import Settings, Stance
 from epic_memory.errors import InvalidInputError, LMError, NoPreferencesError
 from epic_memory.pipeline.judge import JUDGED_AT_ONCE
 from epic_memory.verification import LMVerifier
-from helpers import HashEncoder
+from helpers import HashEncoder, settled
 from scripted import (
     BOTH,
     TRAIN,
@@ -59,7 +59,7 @@ def transformer(lm: Scripted | None = None, **options: Any) -> EpicDocumentTrans
     """A transformer for two preferences, whose model decides by what is said in the text."""
     lm = Scripted() if lm is None else lm
     return EpicDocumentTransformer(
-        **{"preferences": [WINE, TRAIN], "embeddings": HashEncoder(), "llm": verifier_of(lm), **options}
+        **settled(**{"preferences": [WINE, TRAIN], "embeddings": HashEncoder(), "llm": verifier_of(lm), **options})
     )
 
 
@@ -281,12 +281,12 @@ def test_no_run_takes_the_undecided_documents_of_another_away(caplog: pytest.Log
 
 def test_settings_are_changed_in_a_copy_or_not_at_all() -> None:
     keep = transformer()
-    for name, value in (("tau", 0.99), ("llm", "nonsense"), ("preferences", [])):
+    for name, value in (("settings", Settings()), ("llm", "nonsense"), ("preferences", [])):
         with pytest.raises(ValidationError, match="frozen"):
             setattr(keep, name, value)
-    assert keep.model_copy(update={"tau": 1.0}).invoke(docs()) == []
-    with pytest.raises(ValidationError, match="tau"):
-        keep.model_copy(update={"tau": 7.0})
+    assert keep.model_copy(update={"settings": Settings(tau=1.0)}).invoke(docs()) == []
+    with pytest.raises(ValidationError, match="settings"):
+        keep.model_copy(update={"settings": 7.0})
     assert keep.invoke(docs()) == transformer().invoke(docs())
 
 
@@ -436,8 +436,8 @@ def test_fields_can_be_made_configurable() -> None:
     )
     assert len(keep.invoke(docs(), {"configurable": {"split": True}})) == 16
     assert len(keep.invoke(docs())) == 12
-    other = transformer().configurable_fields(tau=ConfigurableField(id="tau"))
-    assert other.with_config(configurable={"tau": 1.0}).invoke(docs()) == []
+    other = transformer().configurable_fields(settings=ConfigurableField(id="how"))
+    assert other.with_config(configurable={"how": Settings(tau=1.0)}).invoke(docs()) == []
     assert other.invoke(docs(), {"configurable": {"epic_preferences": [TRAIN]}}) == transformer(
         preferences=[TRAIN]
     ).invoke(docs())
