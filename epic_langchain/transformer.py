@@ -16,8 +16,8 @@ from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
 from epic_langchain.arguments import per_call, without_settings
-from epic_langchain.callbacks import atell_judge, tell_judge
 from epic_langchain.documents import checked_document, checked_documents, documents_of, several
+from epic_langchain.events import judge_event
 from epic_langchain.models import calling_with, encoder_of, verifier_of
 from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference
 from epic_memory.errors import InvalidInputError
@@ -146,7 +146,7 @@ class EpicDocumentTransformer(
                 with calling_with(config):
                     judged = next(judging, None)
                 if judged is None:
-                    tell_judge((config or {}).get("callbacks"), run.report)
+                    judge_event((config or {}).get("callbacks"), run.report).run(None)
                     return
                 yield from run.kept(judged)
         finally:
@@ -170,7 +170,7 @@ class EpicDocumentTransformer(
                 with calling_with(config):
                     judged = await anext(judging, None)
                 if judged is None:
-                    await atell_judge((config or {}).get("callbacks"), run.report)
+                    await judge_event((config or {}).get("callbacks"), run.report).arun()
                     return
                 for document in run.kept(judged):
                     yield document

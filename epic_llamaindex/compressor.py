@@ -10,15 +10,14 @@ from pydantic import ConfigDict, Field
 from typing_extensions import override
 
 from epic_llamaindex.nodes import copy_of
-from epic_memory import EpicMemory
 from epic_memory.runtime.effects import arun, run
 from epic_plugins.compression import DROPPED, Compressed, compressed
-from epic_plugins.copies import CopiedModel
+from epic_plugins.copies import OverMemory
 from epic_plugins.wrong_arguments import explained
 
 
 @explained()
-class EpicCompressor(CopiedModel, BaseNodePostprocessor):
+class EpicCompressor(OverMemory, BaseNodePostprocessor):
     """Compressor of any retriever's nodes to what the question, or a preference of the memory, needs.
 
         compressor = EpicCompressor(memory=memory)
@@ -35,12 +34,7 @@ class EpicCompressor(CopiedModel, BaseNodePostprocessor):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    memory: EpicMemory = Field(exclude=True, repr=False)
     relevant: float | None = Field(default=None, ge=-1.0, le=1.0)
-
-    @override
-    def _shared(self) -> tuple[object, ...]:
-        return (self.memory,)
 
     @classmethod
     @override

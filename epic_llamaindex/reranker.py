@@ -12,8 +12,7 @@ from pydantic import ConfigDict, Field
 from typing_extensions import override
 
 from epic_llamaindex.nodes import copy_of
-from epic_memory import EpicMemory
-from epic_plugins.copies import CopiedModel
+from epic_plugins.copies import OverMemory
 from epic_plugins.learned_reranking import PROBABILITY, ranked_texts
 from epic_plugins.wrong_arguments import explained
 from epic_rerank import LearnedReranker
@@ -22,7 +21,7 @@ _dispatcher = get_dispatcher(__name__)
 
 
 @explained()
-class EpicReranker(CopiedModel, BaseNodePostprocessor):
+class EpicReranker(OverMemory, BaseNodePostprocessor):
     """Reranker of any retriever's nodes by what a memory has learnt, or by one that was trained.
 
         reranker = EpicReranker(memory=memory, top_n=5)
@@ -39,13 +38,12 @@ class EpicReranker(CopiedModel, BaseNodePostprocessor):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    memory: EpicMemory = Field(exclude=True, repr=False)
     reranker: LearnedReranker | None = Field(default=None, exclude=True, repr=False)
     top_n: int = Field(default=5, ge=1)
 
     @override
     def _shared(self) -> tuple[object, ...]:
-        return self.memory, self.reranker
+        return *super()._shared(), self.reranker
 
     @classmethod
     @override

@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import Self
 
 from epic_memory.errors import NotCopiedError
 from epic_memory.lm.failures import said
+from epic_memory.memory import EpicMemory
 
 T = TypeVar("T")
 
@@ -67,6 +68,17 @@ class CopiedModel(Copied):
 
     def _arguments(self) -> dict[str, Any]:
         return {name: value for name, value in self._fields().items() if name != "callback_manager"}
+
+
+class OverMemory(CopiedModel, BaseModel):
+    """Base of components that work by an open memory, which copies share; models of pydantic."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    memory: EpicMemory = Field(exclude=True, repr=False)
+
+    def _shared(self) -> tuple[object, ...]:
+        return (self.memory,)
 
 
 def remade(kind: type, arguments: Mapping[str, Any]) -> tuple[Any, tuple[()]]:

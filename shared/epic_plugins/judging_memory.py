@@ -15,7 +15,6 @@ from typing_extensions import Self, override
 from epic_memory.encoders.base import Encoder
 from epic_memory.errors import InvalidInputError, NoPreferencesError
 from epic_memory.memory import EpicMemory
-from epic_memory.pipeline.aspects import Reading
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Effect
 from epic_memory.settings import Settings, checked_settings
@@ -76,9 +75,9 @@ class Prepared:
         wanted = [preference for preference in unique_preferences(preferences) if not preference.expired]
         if not wanted:
             raise NoPreferencesError("There are no preferences to judge by. Give some: preferences=['...'].")
+        lasting = replace(settings, tau=None, keep_rate=None, coarse=True, fine=True)
         # Aspects given with a preference count, but this memory ends with the process.
-        reading: Reading = "parser" if settings.aspects == "auto" else settings.aspects
-        made = encoder, replace(settings, tau=None, keep_rate=None, coarse=True, fine=True, aspects=reading)
+        made = encoder, replace(lasting, aspects="parser") if settings.aspects == "auto" else lasting
         judging = settings.tau, settings.keep_rate, settings.coarse, settings.fine
         # keep_rate sets tau by the similarities of items to these preferences, so other preferences need another tau.
         calibrated = (judging, [preference.id for preference in wanted] if settings.keep_rate is not None else None)

@@ -364,7 +364,7 @@ async def test_the_fallback_is_a_run_below_the_retrievers(hotels: InMemoryVector
 
 
 async def test_the_fallback_is_given_what_the_call_is_configured_with(hotels: InMemoryVectorStore) -> None:
-    memory = EpicMemory([AVOIDS], settings=Settings(namespace="ada", settings=Settings(tau=-1.0)))
+    memory = EpicMemory([AVOIDS], settings=Settings(namespace="ada", tau=-1.0))
     memory.add(["A hotel that Ada knows."])
     fallback = EpicRetriever(memory=memory)
     retriever = SteeredRetriever(vectorstore=hotels, fallback=fallback)
