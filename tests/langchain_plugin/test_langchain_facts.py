@@ -1,4 +1,4 @@
-"""Facts of the user in LangChain: documents of their own, and what is known in an agent's system message."""
+"""Facts of the user in LangChain: what an agent is told, and what it remembers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ pytest.importorskip("langchain", reason="needs the extra agents")
 from langchain.agents import create_agent
 
 from chat_models import ScriptedChat
-from epic_langchain import EpicRetriever
 from epic_langchain.agents import EpicMemoryMiddleware
 from epic_memory import EpicMemory
-from epic_memory.context import KNOWN
 
 ALLERGY = "I'm allergic to peanuts and shellfish when I eat out."
 QUERY = "Where can I eat tonight near Porto?"
@@ -27,13 +25,6 @@ def memory() -> EpicMemory:
     )
     made.facts.add(ALLERGY)
     return made
-
-
-@pytest.mark.parametrize("guidance", ["metadata", "text"])
-def test_a_retriever_returns_facts_first_besides_k_documents(memory: EpicMemory, guidance: str) -> None:
-    found = EpicRetriever(memory=memory, k=2, guidance=guidance).invoke(QUERY)
-    assert [each.metadata["epic_tier"] == "fact" for each in found] == [True, False, False]
-    assert ALLERGY in found[0].page_content and (KNOWN in found[0].page_content) == (guidance == "text")
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
