@@ -13,7 +13,7 @@ from typing import Any
 
 from epic_memory.collection.collection import Key
 from epic_memory.errors import InvalidInputError
-from epic_memory.types import Hit, Stance
+from epic_memory.types import Alignment, Hit, MemoryEntry, Stance
 from epic_memory.types.metadata import copied
 from epic_memory.types.verdicts import Judged, penalties
 
@@ -35,19 +35,8 @@ def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def guidance_of(judged: Judged) -> list[dict[str, Any]]:
     """Return the guidance under each preference, strongest first, in the form that `as_metadata` takes."""
-    return [
-        _facts(
-            instruction=one.instruction,
-            preference=preference.text,
-            stance=one.stance,
-            rationale=one.rationale,
-            confidence=one.confidence,
-            similarity=similarity,
-        )
-        for one, preference, similarity in zip(
-            judged.verdict.alignments, judged.preferences, judged.similarities, strict=True
-        )
-    ]
+    alignments = zip(judged.verdict.alignments, judged.preferences, judged.similarities, strict=True)
+    return [_facts(one, preference.text, similarity) for one, preference, similarity in alignments]
 
 
 def as_metadata(alignments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -65,30 +54,20 @@ def hit_metadata(hit: Hit) -> dict[str, Any]:
     metadata = copied(hit.item.metadata) if hit.tier == "fallback" else own_metadata(hit.item.metadata)
     metadata |= {"epic_score": hit.score, "epic_tier": hit.tier}
     if hit.entries:
-        metadata |= as_metadata(
-            [
-                _facts(
-                    instruction=entry.instruction,
-                    preference=entry.preference,
-                    stance=entry.stance,
-                    rationale=entry.rationale,
-                    confidence=entry.confidence,
-                    similarity=entry.similarity,
-                )
-                for entry in hit.entries
-            ]
-        )
+        metadata |= as_metadata([_facts(entry, entry.preference, entry.similarity) for entry in hit.entries])
         metadata["epic_instruction"] = "\n".join(hit.instructions)
         # A conflict with any preference is a conflict.
         metadata["epic_stance"] = str(max(hit.stances, key=penalties().__getitem__))
     return metadata
 
 
-def _facts(*, stance: Stance, confidence: float | None, similarity: float, **texts: str) -> dict[str, Any]:
+def _facts(one: Alignment | MemoryEntry, preference: str, similarity: float) -> dict[str, Any]:
     return {
-        **texts,
-        "stance": str(stance),
-        "confidence": None if confidence is None else round(confidence, _DIGITS),
+        "instruction": one.instruction,
+        "preference": preference,
+        "stance": str(one.stance),
+        "rationale": one.rationale,
+        "confidence": None if one.confidence is None else round(one.confidence, _DIGITS),
         "similarity": round(similarity, _DIGITS),
     }
 

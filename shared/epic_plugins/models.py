@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from epic_memory.encoders import Encoder, aembed, by_name, embed
+from epic_memory.encoders import Encoder, by_name
 from epic_memory.encoders.adapted import is_encoder
-from epic_memory.encoders.base import aembed_query, embed_query
+from epic_memory.encoders.base import Embed
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
 from epic_memory.lm import by_name as lm_by_name
 from epic_memory.lm.failures import kind_of
 from epic_memory.memory import EpicMemory
+from epic_memory.runtime.effects import Effects
 from epic_memory.settings import Settings, asked_model, checked_settings
+from epic_memory.types import FloatArray
 from epic_memory.verification import Verifier, embedded
 
 
@@ -157,31 +159,12 @@ def own_encoder(given: Encoder | str | None, others: str) -> Encoder:
     return by_name.encoder_of(given)
 
 
-def embeddings_of(encoder: Encoder, texts: Sequence[str]) -> list[list[float]]:
-    """Return the unit vectors of texts as lists of numbers."""
-    vectors: list[list[float]] = embed(encoder, _checked(texts)).tolist() if texts else []
-    return vectors
+def embeddings_of(encoder: Encoder, texts: Sequence[str], *, query: bool = False) -> Effects[list[list[float]]]:
+    """Return the unit vectors of texts, or of one query in a list, as lists of numbers.
 
-
-async def aembeddings_of(encoder: Encoder, texts: Sequence[str]) -> list[list[float]]:
-    """Do the same as `embeddings_of` without blocking the event loop."""
-    vectors: list[list[float]] = (await aembed(encoder, _checked(texts))).tolist() if texts else []
-    return vectors
-
-
-def query_embedding_of(encoder: Encoder, query: str) -> list[float]:
-    """Return the unit vector of a query as a list of numbers."""
-    vector: list[float] = embed_query(encoder, *_checked([query])).tolist()
-    return vector
-
-
-async def aquery_embedding_of(encoder: Encoder, query: str) -> list[float]:
-    """Do the same as `query_embedding_of` without blocking the event loop."""
-    vector: list[float] = (await aembed_query(encoder, *_checked([query]))).tolist()
-    return vector
-
-
-def _checked(texts: Sequence[str]) -> Sequence[str]:
+    Raises:
+        InvalidInputError: for anything but a list of texts.
+    """
     if isinstance(texts, str):
         raise InvalidInputError(
             "Embeddings are made of a list of texts, not of one text. A query has a method of its own."
@@ -189,7 +172,11 @@ def _checked(texts: Sequence[str]) -> Sequence[str]:
     for text in texts:
         if not isinstance(text, str):
             raise InvalidInputError(f"Only texts can be embedded, not {type(text).__name__}.")
-    return texts
+    if not texts:
+        return []
+    vectors: FloatArray = yield Embed(encoder, texts, "", query=query)
+    rows: list[list[float]] = vectors.tolist()
+    return rows
 
 
 def _shown(value: object) -> str:
