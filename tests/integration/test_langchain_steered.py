@@ -268,17 +268,3 @@ async def test_a_store_that_cannot_search_by_vector_is_a_clear_error(mode: Any) 
     retriever = SteeredRetriever(vectorstore=ByTextOnly(), preferences=[AVOIDS], steering=mode)
     with pytest.raises(InvalidInputError, match="ByTextOnly cannot search by vector"):
         await both(retriever, "invoke", QUERY)
-
-
-def test_attributes_can_be_changed_and_are_checked(hotels: InMemoryVectorStore) -> None:
-    retriever = SteeredRetriever(vectorstore=hotels, preferences=[AVOIDS], k=1)
-    retriever.steering = "off"
-    assert retriever.invoke(QUERY) == hotels.similarity_search(QUERY, k=1)
-    retriever.steering = "signed"
-    retriever.preferences = ["I like casinos and poker."]
-    retriever.overfetch = 1
-    (document,) = retriever.invoke(QUERY)
-    assert document.metadata["epic_steered_by"] == "I like casinos and poker."
-    assert "epic_score" not in document.metadata
-    with pytest.raises(ValidationError, match="at least 1"):
-        retriever.k = 0

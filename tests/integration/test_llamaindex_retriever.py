@@ -39,7 +39,6 @@ from epic_memory.errors import (
     EncoderError,
     InvalidInputError,
     MemoryClosedError,
-    UnknownPreferenceError,
 )
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import FloatArray
@@ -112,13 +111,6 @@ async def test_filters_are_part_of_the_search(filters: Any) -> None:
     )
     for nodes in (retriever.retrieve(BROAD), await retriever.aretrieve(BROAD)):
         assert set(ids(nodes)) == {"stew", "curry"}
-
-
-def test_preferences_are_those_of_every_call(memory: EpicMemory) -> None:
-    retriever = EpicRetriever(memory, options=SearchOptions(preferences=iter(PREFERENCES[:1])))
-    assert retriever.retrieve(QUERY) == retriever.retrieve(QUERY) != EpicRetriever(memory).retrieve(QUERY)
-    with pytest.raises(UnknownPreferenceError):
-        EpicRetriever(memory, options=SearchOptions(preferences=["I collect stamps."])).retrieve(QUERY)
 
 
 def test_how_many_can_be_changed(retriever: EpicRetriever) -> None:

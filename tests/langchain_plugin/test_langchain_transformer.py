@@ -21,17 +21,13 @@ from hypothesis import strategies as st
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import ConfigurableField
 from pydantic import ValidationError
 
-from chat_models import ScriptedChat, Words
-from epic_langchain import EpicDocumentTransformer, EpicEmbeddings
-from epic_memory import Settings, Stance
+from epic_langchain import EpicDocumentTransformer
+from epic_memory import Settings
 from epic_memory.errors import InvalidInputError, LMError, NoPreferencesError
 from epic_memory.pipeline.judge import JUDGED_AT_ONCE
-from epic_memory.verification import LMVerifier
 from helpers import HashEncoder, settled
 from scripted import (
     BOTH,
@@ -39,10 +35,8 @@ from scripted import (
     WINE,
     Asked,
     Scripted,
-    answer_to,
     documents,
     memory_of,
-    read_prompt,
     verifier_of,
 )
 
@@ -383,50 +377,6 @@ def stalls_at(*numbers: int) -> Callable[[Asked], None]:
     return hook
 
 
-# models
-
-
-def chat(**options: Any) -> ScriptedChat:
-    """A chat model that answers our prompts as `Scripted` does."""
-
-    def answer(messages: list[BaseMessage]) -> str:
-        roles = {"human": "user", "ai": "assistant"}
-        asked = read_prompt([{"role": roles.get(m.type, m.type), "content": m.text} for m in messages])
-        return answer_to(asked, lambda chunk, preference: None if f"no{preference[-4:]}" in chunk else Stance.SUPPORTS)
-
-    return ScriptedChat(answers=answer, **options)
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "chat model": chat,
-    "language model": Scripted,
-    "verifier": lambda: LMVerifier(Scripted()),
-}
-
-
-@pytest.mark.parametrize("model", MODELS)
-async def test_any_kind_of_model_decides(model: str, transform: Transform) -> None:
-    made = MODELS[model]()
-    found = await transform(transformer(llm=made), docs())
-    assert ids(found) == ids(transformer().invoke(docs()))
-    assert [one.metadata["epic_instruction"] for one in found] == [
-        one.metadata["epic_instruction"] for one in transformer().invoke(docs())
-    ]
-    if isinstance(made, BaseChatModel):
-        assert len(made.seen) == 2  # type: ignore[attr-defined]
-
-
-async def test_any_kind_of_embeddings_filters() -> None:
-    words = Words(dimension=1024)
-    keep = transformer(embeddings=words)
-    expected = transformer().invoke(docs())
-    assert keep.invoke(docs()) == expected
-    calls = words.sync_calls
-    assert await keep.ainvoke(docs()) == expected and words.sync_calls == calls
-    assert words.queries == []  # documents and preferences are no queries
-    assert transformer(embeddings=EpicEmbeddings(HashEncoder())).invoke(docs()) == expected
-
-
 # a memory that judges
 
 
@@ -444,19 +394,6 @@ def test_fields_can_be_made_configurable() -> None:
 
 
 # bad input
-
-
-@pytest.mark.parametrize(
-    ("arguments", "match"),
-    [
-        ({"llm": ScriptedChat}, "chat model"),
-        ({"llm": chat().with_retry()}, "without bind, with_retry"),
-        ({"split": "perhaps"}, "split"),
-    ],
-)
-def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any], match: str) -> None:
-    with pytest.raises((ValidationError, InvalidInputError), match=match):
-        transformer(**arguments)
 
 
 async def test_every_way_refuses_what_cannot_be() -> None:

@@ -17,12 +17,11 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo, TextNode
 
-from epic_graph.extraction import PhraseExtractor
 from epic_graph.memory import GraphMemory
 from epic_llamaindex import SteeredRetriever
 from epic_llamaindex.graph_retriever import EpicGraphRetriever
 from epic_memory import Item
-from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
+from epic_memory.errors import InvalidInputError, MemoryClosedError
 from helpers import KeepAll
 from llamaindex_models import ScriptedLLM
 
@@ -71,25 +70,6 @@ def ids(found: Sequence[Any]) -> list[str]:
 
 
 # what it retrieves from
-
-
-def test_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    with pytest.raises(StoreError):
-        EpicGraphRetriever(path)
-    with GraphMemory.open(path, PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0)) as graph:
-        graph.add(ITEMS)
-        wanted = [hit.item.id for hit in graph.search(QUERY)]
-    with EpicGraphRetriever(path) as retriever:
-        assert ids(retriever.retrieve(QUERY)) == wanted
-    with pytest.raises(MemoryClosedError):
-        retriever.retrieve(QUERY)
-
-
-def test_a_graph_of_the_callers_stays_open(graph: GraphMemory) -> None:
-    with EpicGraphRetriever(graph, extractor=PhraseExtractor()):
-        pass
-    assert graph.search(QUERY)
 
 
 async def test_it_steers_by_itself(retriever: EpicGraphRetriever) -> None:

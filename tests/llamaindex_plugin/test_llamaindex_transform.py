@@ -478,9 +478,6 @@ def test_the_model_is_not_asked_before_it_is_needed() -> None:
     assert step(llm=lm)([TextNode(text="blue sky")]) == [] and lm.sent == []
 
 
-# a memory that judges
-
-
 # settings that change
 
 
@@ -552,21 +549,6 @@ async def test_a_preference_that_expires_meanwhile_counts_no_more(monkeypatch: p
 
 
 # bad input
-
-
-@pytest.mark.parametrize(
-    ("arguments", "match"),
-    [
-        ({"embed_model": ScriptedEmbedding}, "LlamaIndex embedding model"),
-        ({"embed_model": Scripted()}, "LlamaIndex embedding model"),
-        ({"llm": ScriptedLLM}, "LlamaIndex LLM"),
-        ({"annotate": "perhaps"}, "annotate"),
-        ({"on_undecided": "wait"}, "on_undecided"),
-    ],
-)
-def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any], match: str) -> None:
-    with pytest.raises((ValidationError, InvalidInputError), match=match):
-        step(**arguments)
 
 
 class Keyed(KeepAll):

@@ -238,7 +238,7 @@ def of_langchain(name: str) -> Any:
 
 # The kind of the error that is raised, and words of its message. What clients of servers raise, the core knows.
 MEANINGS: list[tuple[Any, str, list[Any]]] = [
-    (LMUnavailableError, "", [StatusError(429), of_langchain("ModelRateLimitError"), of_langchain("ModelAPIError")]),
+    (LMUnavailableError, ":", [StatusError(429), of_langchain("ModelRateLimitError"), of_langchain("ModelAPIError")]),
     (LMUnavailableError, "No server answers.*Start it", [ConnectionError("refused")]),
     (LMUnavailableError, "No server answers.*Start it", [of_langchain("ModelConnectionError")]),
     (LMUnavailableError, "in time", [TimeoutError(), of_langchain("ModelTimeoutError")]),
