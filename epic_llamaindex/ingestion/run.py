@@ -23,13 +23,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Run:
-    """One run of an ingestion step.
-
-    Attributes:
-        nodes: The input nodes.
-        items: The items to judge: the nodes with text.
-        report: The report, to be filled in.
-    """
+    """One run of an ingestion step: its input nodes, an item for each with text, and the report."""
 
     def __init__(self, step: EpicTransform, nodes: Sequence[BaseNode]) -> None:
         self._step = step

@@ -56,14 +56,8 @@ def compressed(
 ) -> Effects[list[Compressed]]:
     """Return the texts of which something stays, in order.
 
-    Args:
-        memory: Its encoder and its preferences.
-        query: Empty for none; then preferences alone decide.
-        texts: What was found.
-        relevant: The cosine with the query from which a sentence is needed; None for the encoder's own.
-
-    Raises:
-        EncoderError: if the encoder fails.
+    Without a query preferences alone decide. `relevant` is the cosine with the query from which a sentence is needed;
+    None stands for the encoder's own.
     """
     encoder, query = memory.encoder, storable(query).strip()
     parts = [sentences(storable(text)) for text in texts]

@@ -39,13 +39,7 @@ def several_preferences(given: object) -> tuple[str | Preference, ...]:
 
 
 def warn_of_undecided(report: BuildReport, logger: logging.Logger, told: str) -> None:
-    """Log a warning if a model's failure left texts undecided: a caller inside a framework does not see the report.
-
-    Args:
-        report: The report.
-        logger: The logger.
-        told: The warning, with %d for the number of texts; the reason follows.
-    """
+    """Log that a model's failure left texts undecided, `told` with %d for their number: callers see no report."""
     if report.undecided:
         reason = next(iter(report.failures.values()), "no reason was given")
         logger.warning(f"{told}: %s", report.undecided, reason)

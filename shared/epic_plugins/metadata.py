@@ -75,15 +75,11 @@ def _facts(one: Alignment | MemoryEntry, preference: str, similarity: float) -> 
 # from metadata to keys
 
 
-def keys_of_guidance(metadata: Mapping[str, Any], what: str) -> tuple[Key, ...] | None:
+def keys_of_guidance(metadata: Mapping[str, Any], owner: str) -> tuple[Key, ...] | None:
     """Return the instructions in metadata as keys of a record; None if there are none.
 
-    Args:
-        metadata: With or without guidance.
-        what: The owner of the metadata, for the error message: "document 'a'".
-
     Raises:
-        InvalidInputError: if the guidance cannot be read.
+        InvalidInputError: if the guidance of the owner, such as "document 'a'", cannot be read.
     """
     alignments = metadata.get("epic_alignments")
     if alignments is None:
@@ -93,8 +89,8 @@ def keys_of_guidance(metadata: Mapping[str, Any], what: str) -> tuple[Key, ...] 
         return tuple(dict.fromkeys(key for key in keys if key is not None)) or None
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
-            f"The guidance in the metadata of {what} cannot be read: {error}. Leave it as it was written, or remove the"
-            " keys that begin with epic_."
+            f"The guidance in the metadata of {owner} cannot be read: {error}. Leave it as it was written, or remove"
+            " the keys that begin with epic_."
         ) from None
 
 

@@ -82,11 +82,6 @@ class Models:
     def verifier_of(self, given: object, encoder: Encoder, settings: Settings | None = None) -> Verifier:
         """Return a verifier for the model that a user gave; by default that of the settings, else the embedded one.
 
-        Args:
-            given: The model.
-            encoder: The embedded verifier's.
-            settings: Its `verifier`, and the `model_budget` that this process counts.
-
         Raises:
             InvalidInputError: for anything else, or a budget without a language model.
         """
@@ -99,11 +94,6 @@ class Models:
         self, memory: object, embeddings: object = None, llm: object = None, settings: Settings | None = None
     ) -> EpicMemory:
         """Return a memory that is open, or open the one in a file, which has to exist.
-
-        Args:
-            memory: The memory, or the name of its file.
-            embeddings: As for `encoder_of`, to open a file with.
-            llm, settings: Likewise, the language model and the settings.
 
         Raises:
             InvalidInputError: for another type, for embeddings that are not those of an open memory, or a model or
@@ -131,11 +121,7 @@ class Models:
 
 
 def check_open(llm: object, settings: Settings | None) -> None:
-    """Check that no model and no settings are given for a memory that is open already.
-
-    Raises:
-        InvalidInputError: if they are.
-    """
+    """Refuse a model and settings for a memory that is open already."""
     for name, value in (("llm", llm), ("settings", settings)):
         if value is not None:
             raise InvalidInputError(f"The memory is open: leave out {name}=, and give it to EpicMemory.open(...).")
@@ -144,12 +130,8 @@ def check_open(llm: object, settings: Settings | None) -> None:
 def own_encoder(given: Encoder | str | None, others: str) -> Encoder:
     """Return an encoder of epic_memory, given as itself or by its name; None is the embedded one.
 
-    Args:
-        given: The encoder.
-        others: How the framework's own models are used, for the error message.
-
     Raises:
-        InvalidInputError: for anything else.
+        InvalidInputError: for anything else; `others` says how the framework's own models are used.
     """
     if given is not None and not by_name.is_encoder_name(given) and not is_encoder(given):
         raise InvalidInputError(

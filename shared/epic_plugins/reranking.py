@@ -57,14 +57,9 @@ _LONGEST_PAUSE = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A text with its verdict, rank and score.
+    """A text at a place among the given ones, with its verdict, guidance as `as_metadata` takes it, and score.
 
-    Attributes:
-        place: Its position among the given texts, counted from 0.
-        text: The text, without characters that a memory refuses.
-        decision: Keep, Discard or Undecided; None for an empty text, which cannot be judged.
-        guidance: The guidance under each preference, the strongest first, as `as_metadata` takes it.
-        score: The score it was ranked by, by nearness and stances; None without one, for example without a query.
+    An empty text cannot be judged and has no decision; without a query there are no scores.
     """
 
     place: int
@@ -109,13 +104,7 @@ class Ranked:
 
 
 class Reranker:
-    """Ranker of texts by a user's preferences. Safe to use from several threads.
-
-    Args:
-        memory: It judges, and steers the query. Nothing but a model's verdicts is written into it.
-        keep: Which texts are returned: "all", "relevant" or "supports". Texts that could not be judged always are.
-        rerank: Whether texts change places.
-    """
+    """Ranker of texts by a user's preferences; texts that could not be judged are always kept. Safe for threads."""
 
     def __init__(self, memory: EpicMemory, *, keep: Keep = "all", rerank: bool = True) -> None:
         self.memory = memory
@@ -131,14 +120,9 @@ class Reranker:
         *,
         top_n: int | None = None,
     ) -> Effects[list[Ranked]]:
-        """Return the texts, best first; empty texts come last, in the order given.
+        """Return at most `top_n` texts, best first; empty texts come last, in the order given.
 
-        Args:
-            query: Without one, texts are ranked by stance, then by similarity to the preferences, then by the order
-                given.
-            texts: Each with its metadata.
-            report: A report to be filled in.
-            top_n: How many are returned at most; default: all.
+        Without a query they are ranked by stance, then by similarity to the preferences, then by the order given.
 
         Raises:
             NoPreferencesError: if the memory has none, or all have expired.
@@ -236,12 +220,7 @@ def waited_for(lm: LanguageModel) -> LMVerifier:
 
 
 class RememberingEncoder:
-    """An encoder that caches the vectors of the texts used last.
-
-    Args:
-        encoder: Any encoder.
-        size: How many texts are cached.
-    """
+    """An encoder that caches the vectors of the texts used last."""
 
     def __init__(self, encoder: Encoder, *, size: int = 4096) -> None:
         self.encoder = encoder

@@ -29,14 +29,9 @@ def finding(
     min_score: MinScore = None,
     explain: Callable[[Exception], None] = lambda _: None,
 ) -> Call:
-    """Return the call for the k best documents of a store, each a `Found`.
+    """Return the call for what `SteeredSearch.find` finds; `fetch` returns the call for a store's own search.
 
-    Args:
-        search, target, k, read: As for `SteeredSearch.find`.
-        fetch: Returns the call for the store's nearest documents, so many of them, to a vector.
-        query: The query's words; empty if unknown.
-        min_score: The least relevance, as for `EpicMemory.search`.
-        explain: As for `Call`.
+    Without the words of the query, an "auto" `min_score` does not depend on the kind of question.
     """
 
     def run(vector: list[float], count: int) -> Sequence[T]:
@@ -85,17 +80,10 @@ def explain_embedding(model: object, error: Exception) -> None:
 
 
 def explain_dimension(store: object, encoder: Encoder, advice: str, vector: Sequence[float], error: Exception) -> None:
-    """Raise the error that explains why a store, or a retriever over one, refused a vector.
-
-    Args:
-        store: The store or the retriever.
-        encoder: The maker of the vector.
-        advice: A sentence about what to do.
-        vector: The vector.
-        error: The error of the store.
+    """Raise the error that explains why a store, or a retriever over one, refused a vector of an encoder.
 
     Raises:
-        EncoderMismatchError: if its vectors have another dimension.
+        EncoderMismatchError: if its vectors have another dimension; its message ends with the advice.
     """
     if not isinstance(error, EpicError) and refuses_dimension(error, vector):
         raise EncoderMismatchError(
