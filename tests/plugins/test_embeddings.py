@@ -29,7 +29,7 @@ from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputError
 from epic_memory.steering.relevance import sample_texts
-from helpers import Encode, HashEncoder, KeepAll, both
+from helpers import Encode, HashEncoder, KeepAll, both, settled
 from llamaindex_models import ScriptedEmbedding, SyncEmbedding, heard
 
 TEXTS = ["a red wine", "a night train", "an old church"]
@@ -323,3 +323,10 @@ def test_it_is_an_embedding_model_that_others_hear_of() -> None:
     with heard() as (events, _):
         li.EpicEmbedding().get_text_embedding_batch(TEXTS)
     assert [event.class_name() for event in events] == ["EmbeddingStartEvent", "EmbeddingEndEvent"]
+
+
+def test_a_memory_says_which_adapter_a_model_needs_and_shows_no_key() -> None:
+    for option in ("encoder", "verifier"):
+        with pytest.raises(InvalidInputError, match="LangChainEncoder") as raised:
+            EpicMemory(["red wine"], **settled(**{option: Keyed()}))
+        assert "SECRET" not in str(raised.value)
