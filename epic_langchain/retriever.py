@@ -118,12 +118,12 @@ class MemoryRetriever(OptionsRetriever):
         **single: Any,
     ) -> Effects[list[Document]]:
         how = checked_options(self.options if options is None else options)
-        told: dict[str, Any] = {"k": self.k if k is None else k, "filter": filter_of(filter)}
+        search: dict[str, Any] = {"k": self.k if k is None else k, "filter": filter_of(filter)}
         if "namespace" in single:
-            told["namespace"] = single.pop("namespace")
-        told["options"] = replace(how, **single) if single else how
-        hits: Hits = yield Call(self._searched.search, self._searched.asearch, query, **told)
-        yield search_event(run_manager.get_child(), hits, told["k"])
+            search["namespace"] = single.pop("namespace")
+        search["options"] = replace(how, **single) if single else how
+        hits: Hits = yield Call(self._searched.search, self._searched.asearch, query, **search)
+        yield search_event(run_manager.get_child(), hits, search["k"])
         return self._documents(hits)
 
     def _documents(self, hits: Hits) -> list[Document]:

@@ -38,11 +38,11 @@ def several_preferences(given: object) -> tuple[str | Preference, ...]:
     return chosen
 
 
-def warn_of_undecided(report: BuildReport, logger: logging.Logger, told: str) -> None:
-    """Log that a model's failure left texts undecided, `told` with %d for their number: callers see no report."""
+def warn_of_undecided(report: BuildReport, logger: logging.Logger, warning: str) -> None:
+    """Log that a model's failure left texts undecided, as callers see no report; the warning has %d for their number."""
     if report.undecided:
         reason = next(iter(report.failures.values()), "no reason was given")
-        logger.warning(f"{told}: %s", report.undecided, reason)
+        logger.warning(f"{warning}: %s", report.undecided, reason)
 
 
 class Prepared:
