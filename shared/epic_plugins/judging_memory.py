@@ -39,7 +39,7 @@ def several_preferences(given: object) -> tuple[str | Preference, ...]:
 
 
 def warn_of_undecided(report: BuildReport, logger: logging.Logger, warning: str) -> None:
-    """Log that a model's failure left texts undecided, as callers see no report; the warning has %d for their number."""
+    """Log that a model's failure left texts undecided, as callers see no report; %d is their number."""
     if report.undecided:
         reason = next(iter(report.failures.values()), "no reason was given")
         logger.warning(f"{warning}: %s", report.undecided, reason)

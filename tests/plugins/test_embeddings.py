@@ -187,7 +187,7 @@ class Instructed(ScriptedEmbedding):
         ({"callback_manager": CallbackManager([])}, False),
         ({"query_instruction": ""}, False),
     ],
-    ids=str,
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else str(value),
 )
 def test_the_fingerprint_changes_with_what_changes_embeddings(settings: dict[str, Any], changes: bool) -> None:
     # As that of an integration that lacks these settings.
