@@ -36,12 +36,6 @@ class EpicCompressor(OverMemory, BaseNodePostprocessor):
 
     relevant: float | None = Field(default=None, ge=-1.0, le=1.0)
 
-    @classmethod
-    @override
-    def class_name(cls) -> str:
-        """Return the name under which the component is stored."""
-        return "EpicCompressor"
-
     @override
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

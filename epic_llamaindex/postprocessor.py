@@ -115,12 +115,6 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
             self._verifier = verifier
         return self
 
-    @classmethod
-    @override
-    def class_name(cls) -> str:
-        """Return the name under which the component is stored."""
-        return "EpicNodePostprocessor"
-
     @computed_field  # type: ignore[prop-decorator]
     @property
     def models(self) -> dict[str, str]:

@@ -258,11 +258,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
 
 
 class _VectorContext(VectorContextRetriever):
-    """Retriever of the facts around the entities nearest to a vector, with guidance of the passages they come from.
-
-    Attributes:
-        under: The texts of the preferences whose guidance may be shown; None for all.
-    """
+    """Retriever of facts with the guidance of their passages `under` the preferences of these texts; None for all."""
 
     def __init__(
         self, graph_store: PropertyGraphStore, *, guidance: EpicTransform | EpicMemory | None, **options: Any

@@ -45,12 +45,6 @@ class EpicReranker(OverMemory, BaseNodePostprocessor):
     def _shared(self) -> tuple[object, ...]:
         return *super()._shared(), self.reranker
 
-    @classmethod
-    @override
-    def class_name(cls) -> str:
-        """Return the name under which the component is stored."""
-        return "EpicReranker"
-
     @override
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

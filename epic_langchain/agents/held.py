@@ -53,11 +53,7 @@ class Held:
 
 
 class HeldItems:
-    """The items of a collection, as it is at each call; thread-safe.
-
-    Args:
-        collection: The collection. Nothing else may ask it for its news.
-    """
+    """The items of a collection, as it is at each call; thread-safe. Nothing else may ask the collection for news."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection

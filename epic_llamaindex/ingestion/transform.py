@@ -106,12 +106,6 @@ class EpicTransform(JudgingComponent, TransformComponent):
             self._verifier, self._parts = verifier_of(self.llm, self._encoder, how), parts
         return self
 
-    @classmethod
-    @override
-    def class_name(cls) -> str:
-        """Return the name under which the component is stored."""
-        return "EpicTransform"
-
     @computed_field(repr=False)  # type: ignore[prop-decorator]
     @property
     def models(self) -> dict[str, Any]:

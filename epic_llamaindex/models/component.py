@@ -27,6 +27,12 @@ class JudgingComponent(JudgingModel, BaseComponent):
 
     _prepared: Prepared = PrivateAttr(default_factory=Prepared)
 
+    @classmethod
+    @override
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex stores the component."""
+        return cls.__name__
+
     @field_validator("settings", mode="before")
     @classmethod
     def _read(cls, settings: object) -> object:

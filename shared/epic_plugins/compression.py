@@ -38,13 +38,7 @@ _RARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Compressed:
-    """A text without the sentences that nothing needs.
-
-    Attributes:
-        place: Its position among the given texts, counted from 0.
-        text: The sentences that stay, as they are and in order.
-        dropped: How many sentences went.
-    """
+    """A text at a place among the given ones, without the sentences that nothing needs; and how many these are."""
 
     place: int
     text: str

@@ -28,11 +28,7 @@ class Copied:
         """Return the constructor's arguments; a memory's file in place of a memory that was opened by name."""
 
     def _shared(self) -> tuple[object, ...]:
-        """Return the objects that a deep copy shares.
-
-        Raises:
-            NotCopiedError: if there can be no deep copy.
-        """
+        """Return the objects that a deep copy shares; raise a NotCopiedError if there can be no deep copy."""
         return ()
 
     def __reduce__(self) -> Any:
@@ -77,6 +73,11 @@ class OverMemory(CopiedModel, BaseModel):
 
     memory: EpicMemory = Field(exclude=True, repr=False)
 
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex stores the component."""
+        return cls.__name__
+
     def _shared(self) -> tuple[object, ...]:
         return (self.memory,)
 
@@ -118,11 +119,7 @@ def lasting(given: T) -> T | Path:
 
 
 def checked_file(path: Path | None, component: object) -> Path:
-    """Return the absolute path of a component's file.
-
-    Raises:
-        NotCopiedError: if it is over RAM.
-    """
+    """Return the absolute path of a component's file; raise a NotCopiedError if it is over RAM."""
     if path is None:
         raise NotCopiedError(
             f"This {type(component).__name__} is over RAM, which can be neither pickled nor copied. Use the object"

@@ -88,11 +88,7 @@ class Prepared:
 
 
 class PreparedForUsers:
-    """A prepared memory for each of the users served last. Safe to use from several threads.
-
-    Args:
-        size: For how many users memories are kept.
-    """
+    """A prepared memory for each of the `size` users served last. Safe to use from several threads."""
 
     def __init__(self, size: int = 32) -> None:
         self._size = size

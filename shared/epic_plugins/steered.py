@@ -59,22 +59,14 @@ def _least_of(encoder: Encoder, min_score: MinScore, query: str) -> Least | None
 
 
 def of_fallback(found: Any, kind: type[T]) -> Sequence[T]:
-    """Return what a fallback found.
-
-    Raises:
-        InvalidInputError: for anything but a list of this type.
-    """
+    """Return what a fallback found; raise an InvalidInputError for anything but a list of this type."""
     if not isinstance(found, (list, tuple)) or not all(isinstance(one, kind) for one in found):
         raise InvalidInputError(f"The fallback returned {type(found).__name__}, not a list of {kind.__name__}.")
     return found
 
 
 def explain_embedding(model: object, error: Exception) -> None:
-    """Raise the error of a framework's embedding model as ours.
-
-    Raises:
-        EncoderError: unless it is ours already.
-    """
+    """Raise the error of a framework's embedding model as an EncoderError, unless it is ours already."""
     if not isinstance(error, EpicError):
         raise EncoderError(f"{type(model).__name__} could not embed the query: {error}") from error
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("langchain_core", reason="needs the extra langchain")
+pytest.importorskip("langchain", reason="needs the extra agents")
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
+from langchain.agents import create_agent
 from langchain_core.documents import Document
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.schema import NodeWithScore, TextNode
@@ -277,6 +278,17 @@ async def test_facts_come_first_besides_k_results(plugin: Plugin, knowing: EpicM
 async def test_a_chat_is_told_what_is_known(knowing: EpicMemory) -> None:
     told = await li.EpicMemoryBlock(memory=knowing, k=2).aget([ChatMessage(role="user", content=TONIGHT)])
     assert f"{KNOWN}\n- {ALLERGY}" in told and "Document 1:" in told
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_an_agent_is_told_what_is_known_once(knowing: EpicMemory, asynchronous: bool) -> None:
+    knowing.facts.add("I never eat near the station of Porto.")
+    model = ScriptedChat(answers=["Rosa."])
+    agent = create_agent(model=model, middleware=[lc.EpicMemoryMiddleware(knowing, k=2)])
+    given = {"messages": [("user", TONIGHT)]}
+    await agent.ainvoke(given) if asynchronous else agent.invoke(given)
+    told = model.told[0]
+    assert f"- [fact] {ALLERGY}" in told and told.count("\n- [fact] ") == 2 and told.count("\n- ") > 2
 
 
 # what it retrieves from
