@@ -147,9 +147,8 @@ class Reranker:
             judged: list[Judged] = yield Judge(self.memory, to_judge, report)
             verdicts = {one.item.text: one for one in judged}
             found = [one if one.decision is not None else _decided(one, verdicts[one.text]) for one in found]
-        found = [one for one in found if self._keeps(one)]
         if not self.rerank:
-            return sorted([*found, *blank], key=lambda one: one.place)[:top_n]
+            return sorted([*filter(self._keeps, found), *blank], key=lambda one: one.place)[:top_n]
         query = storable(query or "").strip()
         if query and found:
             steerings = self._steerings()
@@ -167,7 +166,8 @@ class Reranker:
         else:
             # Sorting is stable: equal texts stay in the order given.
             found.sort(key=lambda one: (penalties()[one.stance], -one.similarity))
-        return [*found, *blank][:top_n]
+        # Last, as a score depends on what else was found.
+        return [*filter(self._keeps, found), *blank][:top_n]
 
     def _keeps(self, one: Ranked) -> bool:
         if self.keep == "all" or one.decision is Decision.UNDECIDED:

@@ -18,7 +18,7 @@ from helpers import settled
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
@@ -735,6 +735,7 @@ TEXTS = st.lists(st.lists(WORDS, max_size=4).map(" ".join), max_size=8)
     top_n=st.integers(1, 9),
     mode=st.sampled_from(["signed", "paper", "off"]),
 )
+@example(texts=["red", "tea"], query="tea", top_n=1, mode="paper")
 @pytest.mark.slow
 def test_ranking_only_changes_places(texts: list[str], query: str | None, top_n: int, mode: str) -> None:
     said = {"bad": Stance.CONFLICTS, "half": Stance.MIXED}
