@@ -15,16 +15,10 @@ from epic_memory.collection import Record
 from epic_memory.errors import InvalidInputError
 from epic_memory.types.search_options import OVERRIDES
 from epic_plugins.metadata import PREFIX
+from epic_plugins.wrong_arguments import check_options
 
 OPTIONS = ("k", "filter", "namespace", "options", *OVERRIDES)
 """The options of calls of all components."""
-
-
-def check_known(kwargs: Iterable[str], names: Sequence[str]) -> None:
-    """Refuse a keyword argument of a call that is none of the names, as Python does: by a `TypeError`."""
-    for unknown in kwargs:
-        if unknown not in names:
-            raise TypeError(f"A call takes {', '.join(f'{name}=' for name in names)} here; not {unknown!r}.")
 
 
 def per_call(config: RunnableConfig | None, kwargs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -37,7 +31,7 @@ def per_call(config: RunnableConfig | None, kwargs: Mapping[str, Any], names: Se
         TypeError: for an unknown keyword argument.
         InvalidInputError: for a key "epic_..." that no component knows.
     """
-    check_known(kwargs, names)
+    check_options(kwargs, names)
     configurable = ensure_config(config).get("configurable") or {}
     # One config goes to all components of a chain: an option that only another one takes is no mistake.
     keys = {f"{PREFIX}{name}": name for name in OPTIONS}

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager, Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import ConfigDict, Field
 from typing_extensions import override
 
-from epic_memory import EpicMemory
 from epic_memory.runtime.effects import arun, run
 from epic_plugins.compression import DROPPED, Compressed, compressed
-from epic_plugins.copies import CopiedModel
+from epic_plugins.copies import OverMemory
 from epic_plugins.wrong_arguments import explained
 
 
 @explained()
-class EpicCompressor(CopiedModel, BaseDocumentCompressor):
+class EpicCompressor(OverMemory, BaseDocumentCompressor):
     """Compressor of any retriever's documents to what the question, or a preference of the memory, needs.
 
         compressor = EpicCompressor(memory=memory)
@@ -35,16 +33,7 @@ class EpicCompressor(CopiedModel, BaseDocumentCompressor):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    memory: EpicMemory = Field(exclude=True, repr=False)
     relevant: float | None = Field(default=None, ge=-1.0, le=1.0)
-
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return self._fields()
-
-    @override
-    def _shared(self) -> tuple[object, ...]:
-        return (self.memory,)
 
     @override
     def compress_documents(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -16,12 +16,14 @@ from pydantic import ConfigDict, Field, InstanceOf, PrivateAttr, field_validator
 from typing_extensions import Self, override
 
 from epic_langchain.arguments import per_call, without_settings
-from epic_langchain.callbacks import atell_search, tell_search
 from epic_langchain.documents import document_of, memory_item, several
+from epic_langchain.events import search_event
 from epic_langchain.filters import MetadataFilter, filter_of
 from epic_langchain.models import EpicEmbeddings, encoder_of, memory_of
 from epic_memory import BuildReport, EpicMemory, Hits
 from epic_memory.context import format_preferences, numbered_hits
+from epic_memory.runtime.calls import Call
+from epic_memory.runtime.effects import Effects, arun, run
 from epic_memory.settings import Settings
 from epic_memory.types import checked_k
 from epic_memory.types.search_options import OVERRIDES, SearchOptions, checked_options
@@ -69,10 +71,6 @@ class OptionsRetriever(CopiedModel, BaseRetriever):
         """Return the description that traces get: without the settings, some of which are the user's own words."""
         return without_settings(super().to_json_not_implemented())
 
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return self._fields()
-
 
 class MemoryRetriever(OptionsRetriever):
     """Base of retrievers over a memory: opens it, and turns hits into documents."""
@@ -80,7 +78,7 @@ class MemoryRetriever(OptionsRetriever):
     # Frozen, because they decided how the memory was opened; hidden, because a model may hold a key.
     embeddings: Any = Field(default=None, frozen=True, repr=False)
     guidance: Literal["metadata", "text"] = "metadata"
-    options: InstanceOf[SearchOptions] = SearchOptions()
+    options: InstanceOf[SearchOptions] | None = None
 
     # The memory or graph as it was given.
     _given: Any = PrivateAttr()
@@ -99,44 +97,34 @@ class MemoryRetriever(OptionsRetriever):
 
     @override
     def _get_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: CallbackManagerForRetrieverRun,
-        k: int | None = None,
-        filter: MetadataFilter | None = None,
-        **options: Any,
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
     ) -> list[Document]:
-        told = self._search_options(k, filter, options)
-        hits = self._searched.search(query, **told)
-        tell_search(run_manager.get_child(), hits, told["k"])
-        return self._documents(hits)
+        return run(self._found(query, run_manager, **options))
 
     @override
     async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return await arun(self._found(query, run_manager, **options), threaded=False)
+
+    def _found(
         self,
         query: str,
+        run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
         *,
-        run_manager: AsyncCallbackManagerForRetrieverRun,
         k: int | None = None,
         filter: MetadataFilter | None = None,
-        **options: Any,
-    ) -> list[Document]:
-        told = self._search_options(k, filter, options)
-        hits = await self._searched.asearch(query, **told)
-        await atell_search(run_manager.get_child(), hits, told["k"])
+        options: SearchOptions | None = None,
+        **single: Any,
+    ) -> Effects[list[Document]]:
+        how = checked_options(self.options if options is None else options)
+        search: dict[str, Any] = {"k": self.k if k is None else k, "filter": filter_of(filter)}
+        if "namespace" in single:
+            search["namespace"] = single.pop("namespace")
+        search["options"] = replace(how, **single) if single else how
+        hits: Hits = yield Call(self._searched.search, self._searched.asearch, query, **search)
+        yield search_event(run_manager.get_child(), hits, search["k"])
         return self._documents(hits)
-
-    def _search_options(
-        self, k: int | None, filter: MetadataFilter | None, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the arguments of a search: those of the call, else the retriever's own."""
-        given = dict(options)
-        searched = checked_options(given.pop("options", self.options))
-        told = {"k": self.k if k is None else k, "filter": filter_of(filter)}
-        if "namespace" in given:
-            told["namespace"] = given.pop("namespace")
-        return {**told, "options": replace(searched, **given) if given else searched}
 
     def _documents(self, hits: Hits) -> list[Document]:
         documents = [document_of(hit, number, guidance=self.guidance) for number, hit in numbered_hits(hits)]

@@ -24,13 +24,9 @@ from epic_plugins.metadata import own_metadata
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """A search by a query's text, by a vector, or by ids alone.
+    """A search by a query's text, by a vector, or by ids alone; preferences and steering are in place of the store's.
 
-    Attributes:
-        filter: As a user gave it: a mapping, a Filter, or a function of a Document.
-        edges: A further condition; what satisfies it is found however far it is from the query.
-        ids: The ids that documents have to be among.
-        preferences, steering: Steer a search by text, in place of the store's own.
+    What satisfies `edges`, a condition besides the user's filter, is found however far it is from the query.
     """
 
     query: str | None = None

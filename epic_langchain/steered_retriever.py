@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -29,8 +29,7 @@ from epic_memory.types import FloatArray, checked_k, checked_text
 from epic_memory.types.modes import MinScore, checked_min_score
 from epic_memory.types.validation import checked_whole
 from epic_plugins.judging_memory import several_preferences
-from epic_plugins.relevance import least_of
-from epic_plugins.steered_errors import explain_dimension, explain_embedding
+from epic_plugins.steered import explain_dimension, explain_embedding, finding, of_fallback
 from epic_plugins.wrong_arguments import explained
 
 
@@ -174,19 +173,17 @@ class SteeredRetriever(OptionsRetriever):
         target: Target = yield Call(self._search.target, self._search.atarget, embedding, users, steering, query)
         if self.fallback is not None and not target.matched:
             config = RunnableConfig(callbacks=run_manager.get_child(), configurable=configurable or {})
-            return _of_fallback((yield Call(self.fallback.invoke, self.fallback.ainvoke, query, config)), k)
+            asked = yield Call(self.fallback.invoke, self.fallback.ainvoke, query, config)
+            return [_copied(document, tier="fallback") for document in of_fallback(asked, Document)[:k]]
+        store = self.vectorstore
 
-        def fetch(vector: list[float], count: int) -> list[Document]:
-            return self.vectorstore.similarity_search_by_vector(vector, k=count, **kwargs)
+        def fetch(vector: list[float], count: int) -> Call:
+            searches = store.similarity_search_by_vector, store.asimilarity_search_by_vector
+            return Call(*searches, vector, k=count, **kwargs)
 
-        def afetch(vector: list[float], count: int) -> Awaitable[list[Document]]:
-            return self.vectorstore.asimilarity_search_by_vector(vector, k=count, **kwargs)
-
-        least = least_of(self._search.encoder, min_score, query)
-        found: list[Found[Document]] = yield Call(
-            partial(self._search.find, target, k, fetch, _read, least),
-            partial(self._search.afind, target, k, afetch, _read, least),
-            explain=partial(self._not_found, target.vector),
+        explain = partial(self._not_found, target.vector)
+        found: list[Found[Document]] = yield finding(
+            self._search, target, k, fetch, _read, query=query, min_score=min_score, explain=explain
         )
         steered_by = "\n".join(target.steered_by) or None
         return [_copied(one.document, steered_by=steered_by, score=one.score) for one in found]
@@ -221,16 +218,6 @@ class SteeredRetriever(OptionsRetriever):
         params["ls_vector_store_provider"] = type(self.vectorstore).__name__
         params["ls_embedding_provider"] = type(self._embeddings or self._search.encoder).__name__
         return params
-
-
-def _of_fallback(found: Any, k: int) -> list[Document]:
-    """Return copies of the first k documents that the fallback returned."""
-    if not isinstance(found, (list, tuple)) or not all(isinstance(document, Document) for document in found):
-        raise InvalidInputError(
-            f"The fallback returned {type(found).__name__}, not a list of Documents. Give a retriever, or a"
-            " Runnable that returns Documents."
-        )
-    return [_copied(document, tier="fallback") for document in found[:k]]
 
 
 def _read(document: Document) -> tuple[str, Mapping[str, Any]]:

@@ -5,27 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.documents import BaseDocumentTransformer, Document
 from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
 from epic_langchain.arguments import per_call, without_settings
-from epic_langchain.callbacks import atell_judge, tell_judge
 from epic_langchain.documents import checked_document, checked_documents, documents_of, several
+from epic_langchain.events import judge_event
 from epic_langchain.models import calling_with, encoder_of, verifier_of
-from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference, Settings
+from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference
 from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.threads import in_thread
 from epic_memory.types.verdicts import Judged
-from epic_plugins.copies import CopiedModel
-from epic_plugins.judging_memory import PreparedForUsers, check_beside_memory, check_settings
+from epic_plugins.judging_memory import JudgingModel, PreparedForUsers
 from epic_plugins.wrong_arguments import explained
 
 _logger = logging.getLogger(__name__)
@@ -34,13 +33,10 @@ _Users: TypeAlias = tuple[Preference, ...]
 _Key: TypeAlias = tuple[str | None, str]
 """Key of a document: its id and its text."""
 
-# Fields that a memory replaces with its own.
-_A_MEMORYS = ("preferences", "embeddings", "llm", "model_budget", "tau", "keep_rate", "coarse", "fine")
-
 
 @explained()
 class EpicDocumentTransformer(
-    CopiedModel, RunnableSerializable[Sequence[Document], list[Document]], BaseDocumentTransformer
+    JudgingModel, RunnableSerializable[Sequence[Document], list[Document]], BaseDocumentTransformer
 ):
     """Transformer that keeps the documents that matter to a user, with guidance in flat `epic_*` metadata.
 
@@ -61,13 +57,10 @@ class EpicDocumentTransformer(
         embeddings: LangChain's `Embeddings`, an encoder of epic_memory or its name; default: the embedded encoder.
         llm: A chat model, a LanguageModel of epic_memory or the name of one ("ollama:qwen3:4b"), or a Verifier;
             default: the embedded verifier, which needs no model.
-        model_budget: How much it may be asked a day: a number of calls, or text like "50000 tokens". What is left over
-            is undecided.
-        tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
-        keep_rate: Instead of tau, the share of the first documents that shall pass, in (0, 1].
-        coarse, fine: Whether to run the coarse filter and fine verification.
+        settings: How to judge, as for `EpicMemory`: `Settings(tau=..., keep_rate=..., model_budget=...)`. What the
+            budget leaves over is undecided.
         split: Return one document for each preference that an item was kept for, instead of one for the item.
-        memory: Judge by this memory instead: its preferences, encoder and verifier; its file caches what a model
+        memory: Judge by this memory instead: its preferences, models and settings; its file caches what a model
             decided. Nothing else is written into it.
         progress: Show a progress bar.
 
@@ -79,53 +72,22 @@ class EpicDocumentTransformer(
     # hide_input_in_errors: a model may hold a key.
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, frozen=True, hide_input_in_errors=True)
 
-    preferences: Sequence[str | Preference] = ()
     embeddings: Any = None
-    llm: Any = None
-    model_budget: int | str | None = None
-    tau: float | None = None
-    keep_rate: float | None = None
-    coarse: bool = True
-    fine: bool = True
     split: bool = False
-    memory: EpicMemory | None = None
     progress: bool = Field(default=False, exclude=True)
 
-    _prepared: PreparedForUsers = PrivateAttr()
+    _prepared: PreparedForUsers = PrivateAttr(default_factory=PreparedForUsers)
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
-    _report: BuildReport = PrivateAttr(default_factory=BuildReport)
     _undecided: dict[_Users, dict[_Key, Document]] = PrivateAttr(default_factory=dict)
-
-    @field_validator("preferences", mode="before")
-    @classmethod
-    def _listed(cls, preferences: object) -> object:
-        return [preferences] if isinstance(preferences, (str, Preference)) else preferences
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.memory is not None:
-            check_beside_memory(self, _A_MEMORYS)
-            return self
-        check_settings(self.preferences, self.tau, self.keep_rate)
-        encoder = encoder_of(self.embeddings)
-        self._prepared = PreparedForUsers(
-            encoder=encoder,
-            settings=Settings(
-                verifier=verifier_of(self.llm, encoder, self.model_budget),
-                tau=self.tau,
-                keep_rate=self.keep_rate,
-                coarse=self.coarse,
-                fine=self.fine,
-            ),
-        )
+        if not self._is_judged_by_memory("embeddings"):
+            self._encoder = encoder_of(self.embeddings)
+            self._verifier = verifier_of(self.llm, self._encoder, self.settings)
         return self
 
     # results
-
-    @property
-    def report(self) -> BuildReport:
-        """The report of the run that finished last: items seen, kept, discarded and undecided, and times."""
-        return self._report
 
     @property
     def undecided(self) -> list[Document]:
@@ -139,19 +101,6 @@ class EpicDocumentTransformer(
         """Return the undecided documents of the calls that gave these preferences."""
         with self._lock:
             return list(self._undecided.get(tuple(unique_preferences(preferences)), {}).values())
-
-    @override
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a transformer with some settings changed, which are checked; no prepared memory is shared."""
-        return type(self)(**{**self._fields(), **(update or {})})
-
-    @override
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self.model_copy()
-
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return self._fields()
 
     @override
     def to_json_not_implemented(self) -> SerializedNotImplemented:
@@ -197,7 +146,7 @@ class EpicDocumentTransformer(
                 with calling_with(config):
                     judged = next(judging, None)
                 if judged is None:
-                    tell_judge((config or {}).get("callbacks"), run.report)
+                    judge_event((config or {}).get("callbacks"), run.report).run(None)
                     return
                 yield from run.kept(judged)
         finally:
@@ -221,7 +170,7 @@ class EpicDocumentTransformer(
                 with calling_with(config):
                     judged = await anext(judging, None)
                 if judged is None:
-                    await atell_judge((config or {}).get("callbacks"), run.report)
+                    await judge_event((config or {}).get("callbacks"), run.report).arun()
                     return
                 for document in run.kept(judged):
                     yield document
@@ -257,7 +206,8 @@ class EpicDocumentTransformer(
             if given:
                 raise InvalidInputError("With memory=, preferences cannot be given for a call: it has its own.")
             return self.memory
-        return self._prepared.memory(given.get("preferences", self.preferences))
+        users = given.get("preferences", self.preferences)
+        return self._prepared.memory(users, encoder=self._encoder, settings=self._judging_settings)
 
 
 class _Run:

@@ -13,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from typing_extensions import Self, override
 
-from epic_langchain.arguments import check_known, documents_of_texts, listed, records_of, with_ids
+from epic_langchain.arguments import documents_of_texts, listed, records_of, with_ids
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_langchain.searches import CollectionSource, Found, MemorySource, Search
 from epic_memory import EpicMemory, Preference
@@ -27,7 +27,7 @@ from epic_memory.steering import Mode
 from epic_memory.types import checked_k, checked_string
 from epic_plugins.collection_file import CollectionFile
 from epic_plugins.copies import checked_file
-from epic_plugins.wrong_arguments import explained
+from epic_plugins.wrong_arguments import check_options, explained
 
 
 @explained(index="It makes its own: add_documents fills it.")
@@ -282,12 +282,12 @@ class EpicVectorStore(CollectionFile, VectorStore):
         steering: Mode | None = None,
         **others: Any,
     ) -> Effects[Found]:
-        check_known(others, ("k", "filter", "preferences", "steering"))
+        check_options(others, ("k", "filter", "preferences", "steering"))
         query = checked_string(query, "The query")
         return self._source.find(Search(query=query, k=k, filter=filter, preferences=preferences, steering=steering))
 
     def _by_vector(self, vector: list[float], k: int, *, filter: Any = None, **others: Any) -> Effects[Found]:
-        check_known(others, ("k", "filter"))
+        check_options(others, ("k", "filter"))
         if vector is None:
             raise InvalidInputError("A search by vector needs a vector, not None.")
         return self._source.find(Search(vector=vector, k=k, filter=filter))

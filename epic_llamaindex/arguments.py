@@ -15,6 +15,7 @@ from epic_memory.errors import EncoderMismatchError, InvalidInputError
 from epic_memory.runtime.calls import Call
 from epic_memory.runtime.effects import Effects
 from epic_memory.types import checked_k
+from epic_plugins.wrong_arguments import check_options
 
 _MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)
 _KNOWN = ("preferences", "steering", "mmr_threshold")
@@ -24,7 +25,7 @@ def queried(collection: Collection, query: VectorStoreQuery, kwargs: dict[str, A
     """Search a collection for the nodes that fit a query best; `kwargs` are the options given beside the query."""
     if not isinstance(query, VectorStoreQuery):
         raise InvalidInputError(f"Expected a VectorStoreQuery, found {type(query).__name__}.")
-    check_none_left({name: value for name, value in kwargs.items() if name not in _KNOWN}, *_KNOWN)
+    check_options(kwargs, _KNOWN)
     if query.mode not in _MODES:
         mode = getattr(query.mode, "value", query.mode)
         raise InvalidInputError(f"EpicVectorStore searches in the modes 'default' and 'mmr', not {mode!r}.")
@@ -83,13 +84,6 @@ def _restricted(query: VectorStoreQuery, collection: Collection) -> set[str] | N
         if not held.issubset(collection.having(CLASS_KEY, REFERRING)):
             ids = held if ids is None else ids & held
     return ids
-
-
-def check_none_left(options: dict[str, Any], *known: str) -> None:
-    """Refuse unknown options; `known` are named in the error."""
-    if options:
-        others = f"it knows {', '.join(map(repr, known))}" if known else "there are none"
-        raise TypeError(f"EpicVectorStore does not know {', '.join(map(repr, sorted(options)))} here: {others}.")
 
 
 def several_ids(ids: Iterable[str]) -> list[str]:

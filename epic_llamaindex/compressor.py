@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
@@ -11,15 +10,14 @@ from pydantic import ConfigDict, Field
 from typing_extensions import override
 
 from epic_llamaindex.nodes import copy_of
-from epic_memory import EpicMemory
 from epic_memory.runtime.effects import arun, run
 from epic_plugins.compression import DROPPED, Compressed, compressed
-from epic_plugins.copies import CopiedModel
+from epic_plugins.copies import OverMemory
 from epic_plugins.wrong_arguments import explained
 
 
 @explained()
-class EpicCompressor(CopiedModel, BaseNodePostprocessor):
+class EpicCompressor(OverMemory, BaseNodePostprocessor):
     """Compressor of any retriever's nodes to what the question, or a preference of the memory, needs.
 
         compressor = EpicCompressor(memory=memory)
@@ -36,22 +34,7 @@ class EpicCompressor(CopiedModel, BaseNodePostprocessor):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    memory: EpicMemory = Field(exclude=True, repr=False)
     relevant: float | None = Field(default=None, ge=-1.0, le=1.0)
-
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return {name: value for name, value in self._fields().items() if name != "callback_manager"}
-
-    @override
-    def _shared(self) -> tuple[object, ...]:
-        return (self.memory,)
-
-    @classmethod
-    @override
-    def class_name(cls) -> str:
-        """Return the name under which the component is stored."""
-        return "EpicCompressor"
 
     @override
     def _postprocess_nodes(

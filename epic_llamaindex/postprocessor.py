@@ -19,14 +19,13 @@ from typing_extensions import Self, override
 from epic_llamaindex.models import encoder_of, verifier_of
 from epic_llamaindex.models.component import JudgingComponent
 from epic_llamaindex.nodes import copy_of, text_of
-from epic_memory import BuildReport, EpicMemory
+from epic_memory import BuildReport, EpicMemory, Settings
 from epic_memory.context import format_hit
 from epic_memory.errors import InvalidInputError, NoPreferencesError
 from epic_memory.runtime.effects import Effects, arun, run
-from epic_memory.steering import Mode
 from epic_memory.types.metadata import copied
 from epic_memory.verification import LMVerifier
-from epic_plugins.judging_memory import check_beside_memory, check_settings, warn_of_undecided
+from epic_plugins.judging_memory import warn_of_undecided
 from epic_plugins.reranking import (
     CONTENT,
     GUIDANCE,
@@ -73,13 +72,10 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
             index's. Default: the embedded encoder.
         llm: Verifies: an `LLM`, a LanguageModel of epic_memory or the name of one ("ollama:qwen3:4b"), or a Verifier;
             default: the embedded verifier.
-        model_budget: How much it may be asked a day: a number of calls, or text like "50000 tokens". What is left over
-            is undecided.
-        memory: Judge by this memory instead: its preferences, encoder and verifier; its file caches what a model
+        settings: How to judge and to steer, as for `EpicMemory`: `Settings(tau=..., steering=..., model_budget=...)`.
+            What the budget leaves over is undecided.
+        memory: Judge by this memory instead: its preferences, models and settings; its file caches what a model
             decided. Nothing else is written into it. While it has no preferences, nodes stay as they are.
-        tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
-        steering: How the query is steered: "signed", towards what is liked and away from what is avoided; "paper", Eq.
-            7-8; "off", not at all.
         keep: "all" drops nothing; "relevant" drops nodes that match no preference; "supports" also drops nodes that
             conflict, in part or whole, with one. Undecided nodes, and nodes without text, are never dropped.
         top_n: How many nodes are returned at most; default: all.
@@ -94,10 +90,8 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
 
     embed_model: Any = Field(default=None, exclude=True, frozen=True, repr=False)
     llm: Any = Field(default=None, exclude=True, frozen=True, repr=False)
-    model_budget: int | str | None = Field(default=None, exclude=True, frozen=True)
+    settings: Settings | None = Field(default=None, frozen=True)
     memory: EpicMemory | None = Field(default=None, exclude=True, frozen=True, repr=False)
-    tau: float | None = Field(default=None, frozen=True)
-    steering: Mode = Field(default="signed", frozen=True)
     keep: Keep = Field(default="all", frozen=True)
     top_n: int | None = Field(default=None, ge=1, frozen=True)
     rerank: bool = Field(default=True, frozen=True)
@@ -109,38 +103,25 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.memory is not None:
-            check_beside_memory(self, ("preferences", "embed_model", "llm", "model_budget", "tau"))
+        if self._is_judged_by_memory("embed_model"):
             return self
-        check_settings(self.preferences, self.tau)
         if not self.preferences:
             raise InvalidInputError("Give the preferences to judge by: preferences=['...'], or a memory.")
         if not hasattr(self, "_verifier"):  # Keep unchanged models, and with them the verdicts they have reached.
             self._encoder = RememberingEncoder(encoder_of(self.embed_model))
-            verifier = verifier_of(self.llm, self._encoder, self.model_budget)
+            verifier = verifier_of(self.llm, self._encoder, self.settings)
             if isinstance(verifier, LMVerifier) and verifier is not self.llm:
                 verifier = waited_for(verifier.lm)
             self._verifier = verifier
         return self
 
-    @classmethod
-    @override
-    def class_name(cls) -> str:
-        """Return the name under which the component is stored."""
-        return "EpicNodePostprocessor"
-
     @computed_field  # type: ignore[prop-decorator]
     @property
     def models(self) -> dict[str, str]:
         """The names of the encoder and the verifier."""
-        if self.memory is not None:
-            return {"encoder": self.memory.encoder.name, "verifier": self.memory.verifier.name}
-        return {"encoder": self._encoder.name, "verifier": self._verifier.name}
-
-    @property
-    def report(self) -> BuildReport:
-        """The report of the call that finished last: how many texts were kept, discarded, undecided, and the cost."""
-        return self._report
+        memory = self.memory
+        encoder, verifier = (self._encoder, self._verifier) if memory is None else (memory.encoder, memory.verifier)
+        return {"encoder": encoder.name, "verifier": verifier.name}
 
     @override
     def _postprocess_nodes(
@@ -163,10 +144,10 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
 
     def _prepared_ranker(self) -> Reranker:
         """Return the reranker for the current preferences; made on first use, as an encoder may ask a server."""
-        memory = self._memory_with(tau=self.tau) if self.memory is None else self.memory
+        memory = self._judging_memory()
         with self._preparing:
             if self._ranker is None:
-                self._ranker = Reranker(memory, steering=self.steering, keep=self.keep, rerank=self.rerank)
+                self._ranker = Reranker(memory, keep=self.keep, rerank=self.rerank)
             return self._ranker
 
 

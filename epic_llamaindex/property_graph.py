@@ -258,11 +258,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
 
 
 class _VectorContext(VectorContextRetriever):
-    """Retriever of the facts around the entities nearest to a vector, with guidance of the passages they come from.
-
-    Attributes:
-        under: The texts of the preferences whose guidance may be shown; None for all.
-    """
+    """Retriever of facts with the guidance of their passages `under` the preferences of these texts; None for all."""
 
     def __init__(
         self, graph_store: PropertyGraphStore, *, guidance: EpicTransform | EpicMemory | None, **options: Any
@@ -330,7 +326,7 @@ def _verdicts_of(source: EpicTransform | EpicMemory, passages: Sequence[BaseNode
         memory, mode = source, MetadataMode.NONE
     texts: list[tuple[str, Mapping[str, Any]]] = [(passage.get_content(mode), {}) for passage in passages]
     report = BuildReport()
-    verdicts = yield from Reranker(memory, steering="off", rerank=False).rank(None, texts, report)
+    verdicts = yield from Reranker(memory, rerank=False).rank(None, texts, report)
     warn_of_undecided(report, _logger, "%d passages are without guidance, as a model failed")
     return {passages[one.place].node_id: one for one in verdicts}
 

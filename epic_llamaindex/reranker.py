@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -13,8 +12,7 @@ from pydantic import ConfigDict, Field
 from typing_extensions import override
 
 from epic_llamaindex.nodes import copy_of
-from epic_memory import EpicMemory
-from epic_plugins.copies import CopiedModel
+from epic_plugins.copies import OverMemory
 from epic_plugins.learned_reranking import PROBABILITY, ranked_texts
 from epic_plugins.wrong_arguments import explained
 from epic_rerank import LearnedReranker
@@ -23,7 +21,7 @@ _dispatcher = get_dispatcher(__name__)
 
 
 @explained()
-class EpicReranker(CopiedModel, BaseNodePostprocessor):
+class EpicReranker(OverMemory, BaseNodePostprocessor):
     """Reranker of any retriever's nodes by what a memory has learnt, or by one that was trained.
 
         reranker = EpicReranker(memory=memory, top_n=5)
@@ -40,23 +38,12 @@ class EpicReranker(CopiedModel, BaseNodePostprocessor):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    memory: EpicMemory = Field(exclude=True, repr=False)
     reranker: LearnedReranker | None = Field(default=None, exclude=True, repr=False)
     top_n: int = Field(default=5, ge=1)
 
     @override
-    def _arguments(self) -> dict[str, Any]:
-        return {name: value for name, value in self._fields().items() if name != "callback_manager"}
-
-    @override
     def _shared(self) -> tuple[object, ...]:
-        return self.memory, self.reranker
-
-    @classmethod
-    @override
-    def class_name(cls) -> str:
-        """Return the name under which the component is stored."""
-        return "EpicReranker"
+        return *super()._shared(), self.reranker
 
     @override
     def _postprocess_nodes(

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, get_args
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -27,7 +26,7 @@ from llama_index.core.schema import (
 from llama_index.core.storage.docstore import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
-from typing_extensions import Self, TypedDict, override
+from typing_extensions import Self, TypedDict, Unpack, override
 
 from epic_llamaindex.chat_engines import chat_engine
 from epic_llamaindex.events import search_event
@@ -58,7 +57,7 @@ class RetrieverOptions(TypedDict, total=False):
     similarity_top_k: int
     filters: MetadataFilters | Filter | None
     guidance: Guidance
-    options: SearchOptions
+    options: SearchOptions | None
     embed_model: BaseEmbedding | Encoder | str | None
     callback_manager: CallbackManager | None
     object_map: dict[str, Any] | None
@@ -117,7 +116,7 @@ class EpicRetriever(Copied, BaseRetriever):
         filters: MetadataFilters | Filter | None = None,
         namespace: str | None = None,
         guidance: Guidance = "metadata",
-        options: SearchOptions = SearchOptions(),
+        options: SearchOptions | None = None,
         embed_model: BaseEmbedding | Encoder | str | None = None,
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
@@ -160,18 +159,9 @@ class EpicRetriever(Copied, BaseRetriever):
         docstore: BaseDocumentStore | None = None,
         index: BaseIndex[Any] | None = None,
         path: str | Path | None = None,
-        embed_model: BaseEmbedding | Encoder | str | None = None,
         llm: LLM | LanguageModel | Verifier | str | None = None,
-        similarity_top_k: int = 5,
-        filters: MetadataFilters | Filter | None = None,
-        guidance: Guidance = "metadata",
-        options: SearchOptions = SearchOptions(),
-        callback_manager: CallbackManager | None = None,
-        object_map: dict[str, Any] | None = None,
-        objects: Sequence[IndexNode] | None = None,
-        verbose: bool = False,
         settings: Settings | None = None,
-        **unknown: Any,
+        **given: Unpack[RetrieverOptions],
     ) -> Self:
         """Make or open a memory, offer it nodes, and return a retriever over it. `close()` closes it.
 
@@ -181,13 +171,11 @@ class EpicRetriever(Copied, BaseRetriever):
                 are; texts; the nodes of a docstore; or those of an index that keeps them in its docstore.
             transformations: Make nodes of the documents; default: `[SentenceSplitter()]`.
             path: The memory's file; default: none, the memory is in RAM.
-            embed_model: A `BaseEmbedding`, an encoder of epic_memory or its name; default: the embedded encoder.
             llm: Does all that a model can do for a memory: an `LLM`, a language model of epic_memory, or the name of
                 one ("ollama:qwen3:4b", "auto"); or a verifier of epic_memory, which verifies alone. Default: none.
-            similarity_top_k, filters, guidance, options, callback_manager, object_map, objects, verbose: As for
-                `EpicRetriever`.
             settings: Of the memory, as for `EpicMemory`.
-            **unknown: None is taken; the error says what is meant.
+            **given: `embed_model`, `similarity_top_k`, `filters`, `guidance`, `options`, `callback_manager`,
+                `object_map`, `objects` and `verbose`, as for `EpicRetriever`.
 
         Raises:
             InvalidInputError: if an argument is invalid.
@@ -195,9 +183,10 @@ class EpicRetriever(Copied, BaseRetriever):
             EpicError: as `EpicMemory.open` and `EpicMemory.add` raise it.
         """
         known = [*inspect.signature(EpicRetriever.from_defaults).parameters][:-1]
-        check_known(f"{cls.__name__}.from_defaults", unknown, known)
-        given = offered(documents, transformations, nodes, texts, docstore, index)
-        items = [memory_item(one) if isinstance(one, BaseNode) else one for one in given]
+        check_known(f"{cls.__name__}.from_defaults", given, [*known, *RetrieverOptions.__annotations__])
+        source = offered(documents, transformations, nodes, texts, docstore, index)
+        items = [memory_item(one) if isinstance(one, BaseNode) else one for one in source]
+        embed_model = given.pop("embed_model", None)
         encoder = encoder_of(embed_model)
         how, lm = checked_settings(settings), None
         if isinstance(llm, Verifier) and not isinstance(llm, LLM):
@@ -209,22 +198,13 @@ class EpicRetriever(Copied, BaseRetriever):
         else:
             made = EpicMemory.open(path, preferences, encoder=encoder, llm=lm, settings=how)
         try:
-            retriever = cls(
-                made,
-                similarity_top_k=similarity_top_k,
-                filters=filters,
-                guidance=guidance,
-                options=options,
-                callback_manager=callback_manager,
-                object_map={**getattr(index, "_object_map", {}), **(object_map or {})},
-                objects=objects,
-                verbose=verbose,
-            )
+            given["object_map"] = {**getattr(index, "_object_map", {}), **(given.get("object_map") or {})}
+            retriever = cls(made, **given)
             # A splitter gives new ids each time, so documents replace the items that the memory holds of them.
             earlier = [] if documents is None else retriever._earlier([one for one in items if isinstance(one, Item)])
             if items:
                 made.add(items)
-            retriever._note_objects(given)
+            retriever._note_objects(source)
             retriever._forget(earlier)
         except BaseException:
             made.close()
@@ -242,9 +222,7 @@ class EpicRetriever(Copied, BaseRetriever):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @override

@@ -34,8 +34,7 @@ from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_m
 from epic_plugins.copies import Copied
 from epic_plugins.judging_memory import several_preferences
 from epic_plugins.metadata import OF_ONE_CALL
-from epic_plugins.relevance import least_of
-from epic_plugins.steered_errors import explain_dimension, explain_embedding
+from epic_plugins.steered import explain_dimension, explain_embedding, finding, of_fallback
 from epic_plugins.wrong_arguments import explained
 
 dispatcher = get_dispatcher(__name__)
@@ -193,24 +192,18 @@ class SteeredRetriever(Copied, BaseRetriever):
         )
         if self._fallback is not None and not target.matched:
             asked = yield Call(self._fallback.retrieve, self._fallback.aretrieve, replace(bundle))
-            return [self._copy(one, {"epic_tier": "fallback"}) for one in _checked_fallback(asked)]
+            return [self._copy(one, {"epic_tier": "fallback"}) for one in of_fallback(asked, NodeWithScore)]
         bundle = replace(bundle, embedding=target.vector)
         first: list[NodeWithScore] = yield self._ask(self._leaf, bundle)
         if not first:
             return []
 
-        def fetch(vector: list[float], count: int) -> list[NodeWithScore]:
+        def fetch(vector: list[float], count: int) -> Call:
             wider = self._wider() if count > len(first) else None
-            return first if wider is None else self._ask(wider, bundle).run(None)
+            return _known(first) if wider is None else self._ask(wider, bundle)
 
-        async def afetch(vector: list[float], count: int) -> list[NodeWithScore]:
-            wider = self._wider() if count > len(first) else None
-            return first if wider is None else await self._ask(wider, bundle).arun()
-
-        least = least_of(search.encoder, self._min_score, bundle.query_str)
-        found: list[Found[NodeWithScore]] = yield Call(
-            partial(search.find, target, len(first), fetch, _read, least),
-            partial(search.afind, target, len(first), afetch, _read, least),
+        found: list[Found[NodeWithScore]] = yield finding(
+            search, target, len(first), fetch, _read, query=bundle.query_str, min_score=self._min_score
         )
         described = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
         return [
@@ -262,10 +255,13 @@ def _read(found: NodeWithScore) -> tuple[str, Mapping[str, Any]]:
     return text_of(found.node), found.node.metadata
 
 
-def _checked_fallback(found: Any) -> list[NodeWithScore]:
-    if not isinstance(found, (list, tuple)) or not all(isinstance(one, NodeWithScore) for one in found):
-        raise InvalidInputError(f"The fallback returned {type(found).__name__}, not a list of NodeWithScore.")
-    return list(found)
+def _known(found: list[NodeWithScore]) -> Call:
+    """Return a call that finds what is known already."""
+
+    async def aknown() -> list[NodeWithScore]:
+        return found
+
+    return Call(lambda: found, aknown)
 
 
 def _checked_bundle(bundle: object) -> QueryBundle:

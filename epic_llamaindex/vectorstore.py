@@ -22,7 +22,7 @@ from llama_index.core.vector_stores.types import (
 )
 from typing_extensions import Self, override
 
-from epic_llamaindex.arguments import check_local, check_none_left, queried, several_ids
+from epic_llamaindex.arguments import check_local, queried, several_ids
 from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import checked_nodes
 from epic_llamaindex.records import SOURCE_KEY, condition_of, node_of_record, record_of
@@ -39,7 +39,7 @@ from epic_memory.steering import Mode
 from epic_memory.types import FloatArray
 from epic_plugins.collection_file import CollectionFile
 from epic_plugins.copies import checked_file
-from epic_plugins.wrong_arguments import explained
+from epic_plugins.wrong_arguments import check_options, explained
 
 _ALIKE = 0.9
 
@@ -176,7 +176,7 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
         return await arun(self._added(nodes, kwargs))
 
     def _added(self, nodes: Sequence[BaseNode], kwargs: dict[str, Any]) -> Effects[list[str]]:
-        check_none_left(kwargs)
+        check_options(kwargs, ())
         given = checked_nodes(nodes)
         records = [record_of(node) for node in given]
         if not self._compared:
@@ -207,14 +207,14 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
     @override
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Remove the nodes of a source document, or the node with that id if it has no source. Ignore unknown ids."""
-        check_none_left(delete_kwargs)
+        check_options(delete_kwargs, ())
         if not isinstance(ref_doc_id, str):
             raise InvalidInputError(f"The id of a document is a text, not {type(ref_doc_id).__name__}.")
         self._collection.delete(self._collection.having(SOURCE_KEY, {ref_doc_id}))
 
     @override
     async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        check_none_left(delete_kwargs)
+        check_options(delete_kwargs, ())
         await in_thread(self.delete, ref_doc_id)
 
     @override
@@ -229,7 +229,7 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
         Raises:
             InvalidInputError: if neither is given: `clear` removes all.
         """
-        check_none_left(delete_kwargs)
+        check_options(delete_kwargs, ())
         where, chosen = condition_of(filters), None if node_ids is None else several_ids(node_ids)
         if chosen is None and where is None:
             raise InvalidInputError("delete_nodes needs node_ids or filters; clear() removes all nodes.")
@@ -246,7 +246,7 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
         **delete_kwargs: Any,
     ) -> None:
         """Do the same as `delete_nodes` without blocking the event loop."""
-        check_none_left(delete_kwargs)
+        check_options(delete_kwargs, ())
         await in_thread(self.delete_nodes, node_ids, filters)
 
     @override

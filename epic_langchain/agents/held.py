@@ -53,18 +53,13 @@ class Held:
 
 
 class HeldItems:
-    """The items of a collection, as it is at each call; thread-safe.
-
-    Args:
-        collection: The collection. Nothing else may ask it for its news.
-    """
+    """The items of a collection, as it is at each call; thread-safe. Nothing else may ask the collection for news."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
         self._lock = threading.Lock()
         # By id, oldest first.
         self._items: dict[str, Held] = {}
-        self._spaces: dict[Namespace, dict[str, Held]] = {}
         self._lifetimes: dict[str, Lifetime] = {}
         # What is not entered yet.
         self._news: dict[str, Record | None] = {}
@@ -72,22 +67,20 @@ class HeldItems:
     def search(self, op: SearchOp, without: Several[str], begin: int, end: int) -> list[SearchItem]:
         """Return items under the prefix of a search that satisfy its filter, oldest first, without those left out."""
         with self._current():
-            fitting = (
-                held
-                for held in self._under(tuple(op.namespace_prefix))
-                if held.record.id not in without and (not op.filter or passes(held.value, op))
-            )
+            under = self._under(op.namespace_prefix)
+            allowed = (held for held in under if held.record.id not in without)
+            fitting = (held for held in allowed if not op.filter or passes(held.value, op))
             return [held.found() for held in islice(fitting, begin, end)]
 
     def ids(self, prefix: Sequence[str]) -> list[str]:
         """Return the ids of the items under a prefix."""
         with self._current():
-            return [held.record.id for held in self._under(tuple(prefix))]
+            return [held.record.id for held in self._under(prefix)]
 
     def namespaces(self, without: Several[str]) -> list[Namespace]:
         """Return the namespaces that hold an item other than those left out."""
         with self._current():
-            return [space for space, held in self._spaces.items() if not without or not held.keys() <= set(without)]
+            return list({held.namespace: None for held in self._items.values() if held.record.id not in without})
 
     def lifetimes(self, ids: Iterable[str] | None = None) -> dict[str, Lifetime]:
         """Return the lifetimes of those of some items, or of all, that have one."""
@@ -96,13 +89,9 @@ class HeldItems:
                 return dict(self._lifetimes)
             return {one: self._lifetimes[one] for one in ids if one in self._lifetimes}
 
-    def _under(self, prefix: Namespace) -> Iterable[Held]:
-        if not prefix:
-            return self._items.values()
-        spaces = [held for space, held in self._spaces.items() if space[: len(prefix)] == prefix]
-        if 4 * sum(map(len, spaces)) > len(self._items):
-            return (held for held in self._items.values() if held.namespace[: len(prefix)] == prefix)
-        return sorted((held for space in spaces for held in space.values()), key=_age)
+    def _under(self, prefix: Sequence[str]) -> Iterator[Held]:
+        wanted = tuple(prefix)
+        return (held for held in self._items.values() if held.namespace[: len(wanted)] == wanted)
 
     @contextmanager
     def _current(self) -> Iterator[None]:
@@ -110,10 +99,12 @@ class HeldItems:
         with self._lock, decoding(self._collection.path):
             everything, news = self._collection.news()
             if everything:
-                self._items, self._spaces, self._lifetimes, self._news = {}, {}, {}, {}
+                self._items, self._lifetimes, self._news = {}, {}, {}
             self._news |= news
             for record_id, record in self._news.items():
                 self._enter(record_id, record)
+            if self._news:  # an item that is put again keeps its place
+                self._items = dict(sorted(self._items.items(), key=lambda pair: _age(pair[1])))
             # Not before: after an error they are to be entered again.
             self._news = {}
             yield
@@ -124,21 +115,11 @@ class HeldItems:
             if record is not None and (lifetime := lifetime_of(record)):
                 self._lifetimes.update([lifetime])
             return
-        latest = next(reversed(self._items.values()), None)
         namespace, key = place_of(record_id)
         if record is None:
-            if self._items.pop(record_id, None) is not None:
-                del self._spaces[namespace][record_id]
-                if not self._spaces[namespace]:
-                    del self._spaces[namespace]
-            return
-        held = Held(namespace, key, record)
-        # An item that is put again keeps its place.
-        ordered = record_id in self._items or latest is None or _age(latest) <= _age(held)
-        self._items[record_id] = held
-        self._spaces.setdefault(namespace, {})[record_id] = held
-        if not ordered:
-            self._items = dict(sorted(self._items.items(), key=lambda pair: _age(pair[1])))
+            self._items.pop(record_id, None)
+        else:
+            self._items[record_id] = Held(namespace, key, record)
 
 
 def _age(held: Held) -> str:

@@ -39,11 +39,7 @@ def is_item(record_id: str) -> bool:
 
 
 def place_of(record_id: str) -> tuple[Namespace, str]:
-    """Return the namespace and the key of an item.
-
-    Raises:
-        ValueError: if it is no item's id.
-    """
+    """Return the namespace and the key of an item; raise a ValueError if it is no item's id."""
     labels = json.loads(record_id)
     if not isinstance(labels, list) or not labels or not all(isinstance(label, str) for label in labels):
         raise ValueError(f"{record_id!r} is no item's id")
@@ -51,11 +47,7 @@ def place_of(record_id: str) -> tuple[Namespace, str]:
 
 
 def item_of(record: Record) -> Item:
-    """Return the item of a record.
-
-    Raises:
-        ValueError: if no store wrote the record so.
-    """
+    """Return the item of a record; raise a ValueError if no store wrote it so."""
     namespace, key = place_of(record.id)
     value = value_of(record)
     created, updated = (moment_of(record, name) for name in ("created_at", "updated_at"))
@@ -63,11 +55,7 @@ def item_of(record: Record) -> Item:
 
 
 def value_of(record: Record) -> dict[str, Any]:
-    """Return a new copy of the value of an item.
-
-    Raises:
-        ValueError: if no store wrote the record so.
-    """
+    """Return a new copy of the value of an item; raise a ValueError if there is none."""
     value = json.loads(record.text)
     if not isinstance(value, dict):
         raise ValueError(f"the item {record.id!r} has no value")
@@ -75,11 +63,7 @@ def value_of(record: Record) -> dict[str, Any]:
 
 
 def moment_of(record: Record, name: str) -> datetime:
-    """Return a time in a record's metadata.
-
-    Raises:
-        ValueError: if there is none.
-    """
+    """Return a time in a record's metadata; raise a ValueError if there is none."""
     text = record.metadata.get(name)
     moment = datetime.fromisoformat(text) if isinstance(text, str) else None
     if moment is None or moment.tzinfo is None:
@@ -125,11 +109,7 @@ def lifetime_record(record_id: str, lifetime: Lifetime | None) -> Record:
 
 
 def lifetime_of(record: Record) -> tuple[str, Lifetime] | None:
-    """Return the id of an item and its lifetime; None if it lives until it is deleted.
-
-    Raises:
-        ValueError: if no store wrote the record so.
-    """
+    """Return the id of an item and its lifetime, None if it has none; raise a ValueError if no store wrote it so."""
     if not record.metadata:
         return None
     minutes = record.metadata.get("minutes")

@@ -40,12 +40,7 @@ _SPEAKER = re.compile(r"^(?:user|assistant|tool|system): ", re.M)
 
 @dataclass(frozen=True)
 class Note:
-    """Text that the model is given; either part may be empty.
-
-    Attributes:
-        preferences: For the end of the system message.
-        texts: For the beginning of the user's message.
-    """
+    """Preferences for the end of the system message, and texts for the beginning of the user's; each may be empty."""
 
     preferences: str = ""
     texts: str = ""

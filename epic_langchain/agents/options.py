@@ -59,10 +59,7 @@ class CallOptions:
 def call_options(context: Any, *, k: int, many: bool) -> CallOptions:
     """Return the options in the runtime context, a mapping or an object, or else in the config of the running call.
 
-    Args:
-        context: The runtime context; an object's methods are no options.
-        k: How many items, unless the call says it.
-        many: Whether the namespace selects the memory.
+    An object's methods are no options. `k` holds unless the call says it; `many` is as for `CallOptions`.
     """
     given = _given(context, OPTIONS)
     return CallOptions(

@@ -12,14 +12,9 @@ from epic_memory.encoders.adapted import AdaptedEncoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.adapted import checked_name
 from epic_memory.lm.failures import kind_of
+from epic_memory.runtime.effects import arun, run
 from epic_plugins.copies import CopiedAdapter
-from epic_plugins.models import (
-    aembeddings_of,
-    aquery_embedding_of,
-    embeddings_of,
-    own_encoder,
-    query_embedding_of,
-)
+from epic_plugins.models import embeddings_of, own_encoder
 
 # The attributes in which LangChain's classes keep the model's name.
 _NAMES = ("model", "model_name", "model_id", "deployment_name", "azure_deployment", "deployment", "repo_id")
@@ -100,19 +95,19 @@ class EpicEmbeddings(Embeddings):
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return the unit vectors of texts, each a list of `encoder.dimension` floats."""
-        return embeddings_of(self.encoder, texts)
+        return run(embeddings_of(self.encoder, texts))
 
     def embed_query(self, text: str) -> list[float]:
         """Return the unit vector of a query, a list of `encoder.dimension` floats."""
-        return query_embedding_of(self.encoder, text)
+        return run(embeddings_of(self.encoder, [text], query=True))[0]
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Do the same as `embed_documents` without blocking the event loop."""
-        return await aembeddings_of(self.encoder, texts)
+        return await arun(embeddings_of(self.encoder, texts), threaded=False)
 
     async def aembed_query(self, text: str) -> list[float]:
         """Do the same as `embed_query` without blocking the event loop."""
-        return await aquery_embedding_of(self.encoder, text)
+        return (await arun(embeddings_of(self.encoder, [text], query=True), threaded=False))[0]
 
     def __reduce__(self) -> Any:
         # Every process has the embedded encoder.

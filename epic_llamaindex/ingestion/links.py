@@ -16,11 +16,7 @@ def relink(nodes: Sequence[BaseNode], gone: Mapping[str, BaseNode]) -> None:
 
     Where a neighbour or a parent is removed, its own neighbour or parent takes its place; where a child is, its own
     children do. The link to the source document stays, and so do links to unknown nodes. Guidance in the metadata that
-    links carry is removed: a property graph would store it with the nodes.
-
-    Args:
-        nodes: The nodes that stay.
-        gone: The removed nodes by their ids, with the links they had.
+    links carry is removed: a property graph would store it with the nodes. `gone` has the removed nodes by their ids.
     """
     for node in nodes:
         links = node.relationships

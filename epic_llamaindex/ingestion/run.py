@@ -12,6 +12,7 @@ from epic_llamaindex.ingestion.links import relink
 from epic_llamaindex.nodes import checked_nodes, copy_of, text_of
 from epic_memory import BuildReport, Decision, Item
 from epic_memory.errors import InvalidInputError, UndecidedError
+from epic_memory.settings import checked_settings
 from epic_memory.types.verdicts import Judged
 from epic_plugins.metadata import as_metadata, guidance_of, own_metadata
 
@@ -22,13 +23,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Run:
-    """One run of an ingestion step.
-
-    Attributes:
-        nodes: The input nodes.
-        items: The items to judge: the nodes with text.
-        report: The report, to be filled in.
-    """
+    """One run of an ingestion step: its input nodes, an item for each with text, and the report."""
 
     def __init__(self, step: EpicTransform, nodes: Sequence[BaseNode]) -> None:
         self._step = step
@@ -100,7 +95,7 @@ class Run:
         """Hand over the report; log a warning of undecided nodes, which might otherwise go unseen."""
         step, report = self._step, self.report
         step._report = report
-        if not self.items and step.coarse:
+        if not self.items and checked_settings(step.settings).coarse:
             report.tau = step.models["tau"]
         blank = sum(not text_of(node).strip() and not _is_media(node) for node in self.nodes)
         if blank:

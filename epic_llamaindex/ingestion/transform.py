@@ -18,20 +18,18 @@ from epic_llamaindex.models import encoder_of, verifier_of
 from epic_llamaindex.models.component import JudgingComponent
 from epic_llamaindex.models.settings import settings_digest
 from epic_llamaindex.nodes import text_of
-from epic_memory import BuildReport, EpicMemory, Preference
+from epic_memory import Preference
 from epic_memory.encoders import Encoder
 from epic_memory.encoders.base import Embed, default_tau
 from epic_memory.errors import InvalidInputError, NotCopiedError
 from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.settings import checked_settings
 from epic_memory.types import FloatArray
 from epic_memory.types.verdicts import Judged
-from epic_plugins.judging_memory import Judge, check_beside_memory, check_settings, settings_of
+from epic_plugins.judging_memory import Judge
 from epic_plugins.wrong_arguments import explained
 
 _dispatcher = get_dispatcher(__name__)
-
-# Fields that a memory replaces with its own.
-_OF_MEMORY = ("preferences", "encoder", "llm", "model_budget", "tau", "keep_rate", "coarse", "fine")
 
 
 @explained()
@@ -52,9 +50,9 @@ class EpicTransform(JudgingComponent, TransformComponent):
     With `embed_model=`, a node gets the embedding of its strongest instruction, and is found
     by it. An index keeps an existing embedding; an embedding step after this one would replace it, so leave it out.
 
-    The cache key of a pipeline includes `preferences`, `tau` and the other settings, and the models' names in `models`,
-    prompts included: if one of them changes, nodes are judged anew. A docstore skips unchanged documents even after a
-    change of preferences: `reingest(pipeline)` ingests them again.
+    The cache key of a pipeline includes `preferences`, `settings` and the models' names in `models`, prompts included:
+    if one of them changes, nodes are judged anew. A docstore skips unchanged documents even after a change of
+    preferences: `reingest(pipeline)` ingests them again.
 
     Nodes that a model's failure leaves undecided are not lost: unless `on_undecided` is "keep" or "skip", the call ends
     with an `UndecidedError` before anything is cached or stored. Verdicts are cached (in this process, or in the file
@@ -67,11 +65,8 @@ class EpicTransform(JudgingComponent, TransformComponent):
         encoder: The coarse filter's encoder, if it is not to be `embed_model`.
         llm: Verifies: an `LLM`, a LanguageModel of epic_memory or the name of one ("ollama:qwen3:4b"), or a Verifier;
             default: the embedded verifier.
-        model_budget: How much it may be asked a day: a number of calls, or text like "50000 tokens". What is left over
-            is undecided.
-        tau: The coarse filter's threshold, a cosine; default: the encoder's own, else 0.3.
-        keep_rate: Instead of tau, the share of the first nodes that shall pass, in (0, 1].
-        coarse, fine: Whether to run the coarse filter and fine verification.
+        settings: How to judge, as for `EpicMemory`: `Settings(tau=..., keep_rate=..., model_budget=...)`. What the
+            budget leaves over is undecided.
         annotate: Write guidance into the metadata; turn it off for property graphs, into which metadata would leak: a
             `SteeredVectorContextRetriever(guidance=...)` adds guidance to retrieved nodes.
         on_undecided: How to treat undecided nodes: "raise" an error; "keep" them as they are, without guidance; or
@@ -79,7 +74,7 @@ class EpicTransform(JudgingComponent, TransformComponent):
             docstore count their documents as done.
         metadata_mode: How much of a node's metadata is judged with its text: MetadataMode.NONE, or as much as is
             embedded (EMBED) or shown to a model (LLM), such as titles and the headers of a section.
-        memory: Judge by this memory instead: its preferences, encoder and verifier; its file caches what a model
+        memory: Judge by this memory instead: its preferences, models and settings; its file caches what a model
             decided. Nothing else is written into it.
         show_progress: Show a progress bar.
 
@@ -89,16 +84,9 @@ class EpicTransform(JudgingComponent, TransformComponent):
 
     embed_model: Any = Field(default=None, exclude=True, repr=False)
     encoder: Any = Field(default=None, exclude=True, repr=False)
-    llm: Any = Field(default=None, exclude=True, repr=False)
-    model_budget: int | str | None = Field(default=None, exclude=True)
-    tau: float | None = None
-    keep_rate: float | None = None
-    coarse: bool = True
-    fine: bool = True
     annotate: bool = True
     on_undecided: Literal["raise", "keep", "skip"] = "raise"
     metadata_mode: MetadataMode = MetadataMode.NONE
-    memory: EpicMemory | None = Field(default=None, exclude=True, repr=False)
     show_progress: bool = Field(default=False, exclude=True)
 
     _embedder: Encoder | None = PrivateAttr(default=None)
@@ -107,23 +95,16 @@ class EpicTransform(JudgingComponent, TransformComponent):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.memory is not None:
-            check_beside_memory(self, _OF_MEMORY)
-        check_settings(self.preferences, self.tau, self.keep_rate)
-        parts = (self.embed_model, self.encoder, self.llm, self.model_budget, self.memory)
+        self._is_judged_by_memory("encoder")
+        how = checked_settings(self.settings)
+        parts = (self.embed_model, self.encoder, self.llm, how.verifier, how.model_budget, self.memory)
         # Keep unchanged models, and with them the verdicts they have reached.
-        if len(self._parts) != len(parts) or any(old is not new for old, new in zip(self._parts, parts, strict=True)):
-            embedder = None if self.embed_model is None else encoder_of(self.embed_model)
-            encoder = embedder if self.encoder is None and embedder is not None else encoder_of(self.encoder)
-            verifier = verifier_of(self.llm, encoder, self.model_budget)
-            self._embedder, self._encoder, self._verifier, self._parts = embedder, encoder, verifier, parts
+        if list(map(id, self._parts)) != list(map(id, parts)):
+            self._embedder = None if self.embed_model is None else encoder_of(self.embed_model)
+            own = None if self.encoder is None else encoder_of(self.encoder)
+            self._encoder = own or self._embedder or encoder_of(None)
+            self._verifier, self._parts = verifier_of(self.llm, self._encoder, how), parts
         return self
-
-    @classmethod
-    @override
-    def class_name(cls) -> str:
-        """Return the name under which the component is stored."""
-        return "EpicTransform"
 
     @computed_field(repr=False)  # type: ignore[prop-decorator]
     @property
@@ -133,21 +114,26 @@ class EpicTransform(JudgingComponent, TransformComponent):
         These are the models' names, with the version of their prompts; a digest of the models' own settings, such as
         instructions or a temperature; the tau in force; and expired preferences; with `memory`, all of its settings.
         """
-        memory, embedder = self.memory, self._embedder
-        encoder = self._encoder if memory is None else memory.encoder
-        verifier = self._verifier if memory is None else memory.verifier
+        memory, embedder, how = self.memory, self._embedder, checked_settings(self.settings)
+        encoder, verifier = (self._encoder, self._verifier) if memory is None else (memory.encoder, memory.verifier)
         named = {
             "encoder": encoder.name,
             "embed_model": None if embedder is None else embedder.name,
             "verifier": verifier.name,
             "settings": settings_digest(encoder, embedder, verifier),
         }
-        if memory is not None:
-            held = settings_of(memory)
-            return {**named, **held, "preferences": [preference.as_json() for preference in held["preferences"]]}
-        expired = [one.text for one in map(Preference.of, self.preferences) if one.expired]
-        tau = default_tau(encoder) if self.tau is None else self.tau
-        return {**named, "tau": tau if self.keep_rate is None else None, "expired": expired}
+        if memory is None:
+            expired = [one.text for one in map(Preference.of, self.preferences) if one.expired]
+            tau = default_tau(encoder) if how.tau is None else how.tau
+            return {**named, "tau": tau if how.keep_rate is None else None, "expired": expired}
+        how = memory.settings
+        return {
+            **named,
+            # The tau that results from keep_rate is known only after the first items.
+            "tau": memory.tau if how.keep_rate is None else None,
+            **{name: getattr(how, name) for name in ("keep_rate", "coarse", "fine")},
+            "preferences": [preference.as_json() for preference in memory.preferences],
+        }
 
     @override
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
@@ -157,11 +143,6 @@ class EpicTransform(JudgingComponent, TransformComponent):
         return super().to_dict(**kwargs)
 
     # results
-
-    @property
-    def report(self) -> BuildReport:
-        """The report of the run that finished last in this process: nodes seen, kept, discarded and undecided."""
-        return self._report
 
     @property
     def undecided(self) -> list[BaseNode]:
@@ -212,11 +193,6 @@ class EpicTransform(JudgingComponent, TransformComponent):
             raise
         _dispatcher.event(judge_event(work.report))
         return work.finish(judged, vectors)
-
-    def _judging_memory(self) -> EpicMemory:
-        if self.memory is not None:
-            return self.memory
-        return self._memory_with(tau=self.tau, keep_rate=self.keep_rate, coarse=self.coarse, fine=self.fine)
 
     def reingest(self, pipeline: IngestionPipeline, *, show_progress: bool = False) -> list[BaseNode]:
         """Ingest the documents in a pipeline's docstore anew, and replace their nodes in its vector store.

@@ -15,15 +15,10 @@ from epic_memory.encoders.adapted import AdaptedEncoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.adapted import checked_name
 from epic_memory.lm.failures import kind_of
+from epic_memory.runtime.effects import arun, run
 from epic_memory.runtime.threads import in_thread
 from epic_plugins.copies import CopiedAdapter
-from epic_plugins.models import (
-    aembeddings_of,
-    aquery_embedding_of,
-    embeddings_of,
-    own_encoder,
-    query_embedding_of,
-)
+from epic_plugins.models import embeddings_of, own_encoder
 
 # The attributes that hold a model's name; `metadata` has it as well, but may ask a server.
 _NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment", "engine")
@@ -186,10 +181,10 @@ class EpicEmbedding(BaseEmbedding):
         return partial(type(self), **kept), (encoder,)
 
     def _get_text_embeddings(self, texts: list[str]) -> list[Embedding]:
-        return embeddings_of(self.encoder, texts)
+        return run(embeddings_of(self.encoder, texts))
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[Embedding]:
-        return await aembeddings_of(self.encoder, texts)
+        return await arun(embeddings_of(self.encoder, texts), threaded=False)
 
     def _get_text_embedding(self, text: str) -> Embedding:
         return self._get_text_embeddings([text])[0]
@@ -198,7 +193,7 @@ class EpicEmbedding(BaseEmbedding):
         return (await self._aget_text_embeddings([text]))[0]
 
     def _get_query_embedding(self, query: str) -> Embedding:
-        return query_embedding_of(self.encoder, query)
+        return run(embeddings_of(self.encoder, [query], query=True))[0]
 
     async def _aget_query_embedding(self, query: str) -> Embedding:
-        return await aquery_embedding_of(self.encoder, query)
+        return (await arun(embeddings_of(self.encoder, [query], query=True), threaded=False))[0]

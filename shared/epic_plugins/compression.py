@@ -38,13 +38,7 @@ _RARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Compressed:
-    """A text without the sentences that nothing needs.
-
-    Attributes:
-        place: Its position among the given texts, counted from 0.
-        text: The sentences that stay, as they are and in order.
-        dropped: How many sentences went.
-    """
+    """A text at a place among the given ones, without the sentences that nothing needs; and how many these are."""
 
     place: int
     text: str
@@ -56,14 +50,8 @@ def compressed(
 ) -> Effects[list[Compressed]]:
     """Return the texts of which something stays, in order.
 
-    Args:
-        memory: Its encoder and its preferences.
-        query: Empty for none; then preferences alone decide.
-        texts: What was found.
-        relevant: The cosine with the query from which a sentence is needed; None for the encoder's own.
-
-    Raises:
-        EncoderError: if the encoder fails.
+    Without a query preferences alone decide. `relevant` is the cosine with the query from which a sentence is needed;
+    None stands for the encoder's own.
     """
     encoder, query = memory.encoder, storable(query).strip()
     parts = [sentences(storable(text)) for text in texts]

@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import Self
 
 from epic_memory.errors import NotCopiedError
 from epic_memory.lm.failures import said
+from epic_memory.memory import EpicMemory
 
 T = TypeVar("T")
 
@@ -27,11 +28,7 @@ class Copied:
         """Return the constructor's arguments; a memory's file in place of a memory that was opened by name."""
 
     def _shared(self) -> tuple[object, ...]:
-        """Return the objects that a deep copy shares.
-
-        Raises:
-            NotCopiedError: if there can be no deep copy.
-        """
+        """Return the objects that a deep copy shares; raise a NotCopiedError if there can be no deep copy."""
         return ()
 
     def __reduce__(self) -> Any:
@@ -64,6 +61,25 @@ class CopiedModel(Copied):
         """Return the fields that were given."""
         given: set[str] = self.model_fields_set  # type: ignore[attr-defined]
         return {name: getattr(self, name) for name in given}
+
+    def _arguments(self) -> dict[str, Any]:
+        return {name: value for name, value in self._fields().items() if name != "callback_manager"}
+
+
+class OverMemory(CopiedModel, BaseModel):
+    """Base of components that work by an open memory, which copies share; models of pydantic."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    memory: EpicMemory = Field(exclude=True, repr=False)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex stores the component."""
+        return cls.__name__
+
+    def _shared(self) -> tuple[object, ...]:
+        return (self.memory,)
 
 
 def remade(kind: type, arguments: Mapping[str, Any]) -> tuple[Any, tuple[()]]:
@@ -103,11 +119,7 @@ def lasting(given: T) -> T | Path:
 
 
 def checked_file(path: Path | None, component: object) -> Path:
-    """Return the absolute path of a component's file.
-
-    Raises:
-        NotCopiedError: if it is over RAM.
-    """
+    """Return the absolute path of a component's file; raise a NotCopiedError if it is over RAM."""
     if path is None:
         raise NotCopiedError(
             f"This {type(component).__name__} is over RAM, which can be neither pickled nor copied. Use the object"

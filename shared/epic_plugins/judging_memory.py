@@ -5,23 +5,23 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel
-from typing_extensions import override
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
+from typing_extensions import Self, override
 
-from epic_memory import Settings
 from epic_memory.encoders.base import Encoder
 from epic_memory.errors import InvalidInputError, NoPreferencesError
 from epic_memory.memory import EpicMemory
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Effect
+from epic_memory.settings import Settings, checked_settings
 from epic_memory.types import BuildReport, Item, Preference
-from epic_memory.types.validation import checked_keep_rate, checked_tau
 from epic_memory.types.verdicts import Judged
-from epic_memory.verification.base import Verifier
+from epic_memory.verification import Verifier
+from epic_plugins.copies import CopiedModel
 
 
 def several_preferences(given: object) -> tuple[str | Preference, ...]:
@@ -38,147 +38,130 @@ def several_preferences(given: object) -> tuple[str | Preference, ...]:
     return chosen
 
 
-def check_settings(preferences: Iterable[str | Preference], tau: float | None, keep_rate: float | None = None) -> None:
-    """Check the settings of a component that judges.
-
-    Raises:
-        InvalidInputError: for invalid ones, or for both tau and keep_rate.
-    """
-    unique_preferences(preferences)
-    if tau is not None and keep_rate is not None:
-        raise InvalidInputError("Give tau or keep_rate, not both.")
-    if tau is not None:
-        checked_tau(tau)
-    if keep_rate is not None:
-        checked_keep_rate(keep_rate)
-
-
-def check_beside_memory(component: BaseModel, names: Iterable[str]) -> None:
-    """Check that a component that judges by a memory is given nothing that the memory has itself.
-
-    Args:
-        component: The component.
-        names: The fields that have to have their defaults.
-
-    Raises:
-        InvalidInputError: if one of them has another value.
-    """
-    fields = type(component).model_fields
-    given = [name for name in names if getattr(component, name) != fields[name].get_default(call_default_factory=True)]
-    if given:
-        raise InvalidInputError(f"With memory=, {', '.join(given)} would be ignored: it has its own.")
-
-
-def warn_of_undecided(report: BuildReport, logger: logging.Logger, told: str) -> None:
-    """Log a warning if a model's failure left texts undecided: a caller inside a framework does not see the report.
-
-    Args:
-        report: The report.
-        logger: The logger.
-        told: The warning, with %d for the number of texts; the reason follows.
-    """
+def warn_of_undecided(report: BuildReport, logger: logging.Logger, warning: str) -> None:
+    """Log that a model's failure left texts undecided, as callers see no report; %d is their number."""
     if report.undecided:
         reason = next(iter(report.failures.values()), "no reason was given")
-        logger.warning(f"{told}: %s", report.undecided, reason)
+        logger.warning(f"{warning}: %s", report.undecided, reason)
 
 
 class Prepared:
-    """A memory that holds preferences and verdicts, no items. Safe to use from several threads.
+    """A memory in RAM that holds preferences and verdicts, no items. Safe to use from several threads.
 
-    A model's verdicts stay cached when settings change, as long as the model and the preference are the same.
+    A model's verdicts stay cached when preferences or thresholds change, as long as model and preference are the same.
     """
 
     def __init__(self) -> None:
         self._memory: EpicMemory | None = None
-        self._settings: tuple[Any, ...] = ()
+        self._made: tuple[Encoder, Settings] | None = None
+        self._judging: tuple[Any, ...] = ()
         self._lock = threading.Lock()
 
     def memory(
-        self,
-        preferences: Iterable[Preference],
-        *,
-        encoder: Encoder,
-        verifier: Verifier,
-        tau: float | None,
-        keep_rate: float | None,
-        coarse: bool,
-        fine: bool,
+        self, preferences: Iterable[str | Preference], *, encoder: Encoder, settings: Settings = Settings()
     ) -> EpicMemory:
-        """Return the memory under these settings, which have to be valid; call its `judge` at once.
+        """Return the memory under these settings; call its `judge` at once. No model is asked for aspects by default.
 
         Raises:
             NoPreferencesError: if there are no preferences, or all have expired.
             EncoderError: if the encoder fails.
         """
-        wanted = [preference for preference in preferences if not preference.expired]
+        wanted = [preference for preference in unique_preferences(preferences) if not preference.expired]
         if not wanted:
             raise NoPreferencesError("There are no preferences to judge by. Give some: preferences=['...'].")
-        settings = (tau, keep_rate, coarse, fine)
+        lasting = replace(settings, tau=None, keep_rate=None, coarse=True, fine=True)
+        # Aspects given with a preference count, but this memory ends with the process.
+        made = encoder, replace(lasting, aspects="parser") if settings.aspects == "auto" else lasting
+        judging = settings.tau, settings.keep_rate, settings.coarse, settings.fine
         # keep_rate sets tau by the similarities of items to these preferences, so other preferences need another tau.
-        calibrated = (settings, None if keep_rate is None else tuple(preference.id for preference in wanted))
+        calibrated = (judging, [preference.id for preference in wanted] if settings.keep_rate is not None else None)
         with self._lock:
+            if self._memory is None or self._made != made:
+                self._memory, self._made, self._judging = EpicMemory(encoder=encoder, settings=made[1]), made, ()
             memory = self._memory
-            if memory is None or memory.encoder is not encoder or memory.verifier is not verifier:
-                self._settings = ()
-                # Aspects given with a preference count, but no model is asked for any: this memory ends with the
-                # process.
-                self._memory = memory = EpicMemory(
-                    encoder=encoder, settings=Settings(verifier=verifier, aspects="parser")
-                )
-            if self._settings != calibrated:
+            if self._judging != calibrated:
                 session = memory._session
-                session.own_tau, session.keep_rate, session.coarse, session.fine = settings
-                self._settings = calibrated
+                session.own_tau, session.keep_rate, session.coarse, session.fine = judging
+                self._judging = calibrated
             _hold(memory, wanted)
             return memory
 
 
 class PreparedForUsers:
-    """Memories that hold preferences and verdicts, no items: one for each of the users served last.
+    """A prepared memory for each of the `size` users served last. Safe to use from several threads."""
 
-    Safe to use from several threads: no memory is made twice, and a user whose memory is made does not wait.
-
-    Args:
-        size: For how many users memories are kept.
-        encoder, settings: As for `EpicMemory`; no model is asked for aspects.
-    """
-
-    def __init__(self, size: int = 32, *, encoder: Encoder, settings: Settings) -> None:
+    def __init__(self, size: int = 32) -> None:
         self._size = size
-        self._encoder = encoder
-        # As for `Prepared`: no model is asked for aspects.
-        self._settings = replace(settings, aspects="parser")
-        self._made: OrderedDict[tuple[Preference, ...], EpicMemory] = OrderedDict()
+        self._made: OrderedDict[tuple[Preference, ...], Prepared] = OrderedDict()
         self._lock = threading.Lock()
-        self._making = threading.Lock()
 
-    def memory(self, preferences: Iterable[str | Preference]) -> EpicMemory:
-        """Return the memory of a user.
-
-        Raises:
-            NoPreferencesError: if there are no preferences.
-            EncoderError: if the encoder fails.
-        """
+    def memory(
+        self, preferences: Iterable[str | Preference], *, encoder: Encoder, settings: Settings = Settings()
+    ) -> EpicMemory:
+        """Return the memory of a user, as `Prepared.memory` does; no user waits for another's."""
         unique = tuple(unique_preferences(preferences))
-        if not unique:
-            raise NoPreferencesError("There are no preferences to judge by. Give some: preferences=['...'].")
-        memory = self._known(unique)
-        if memory is None:
-            with self._making:
-                memory = self._known(unique)
-                if memory is None:
-                    memory = EpicMemory(unique, encoder=self._encoder, settings=self._settings)
-                    with self._lock:
-                        self._made[unique] = memory
-                        while len(self._made) > self._size:
-                            self._made.popitem(last=False)
-        return memory
-
-    def _known(self, preferences: tuple[Preference, ...]) -> EpicMemory | None:
         with self._lock:
-            if preferences in self._made:
-                self._made.move_to_end(preferences)
-            return self._made.get(preferences)
+            prepared = self._made.setdefault(unique, Prepared())
+            self._made.move_to_end(unique)
+            while len(self._made) > self._size:
+                self._made.popitem(last=False)
+        return prepared.memory(unique, encoder=encoder, settings=settings)
+
+
+class JudgingModel(CopiedModel, BaseModel):
+    """Base of components that judge texts: by preferences, a model and settings, or by a memory."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    # A list once validated; a Sequence, so that type checkers accept a list of texts.
+    preferences: Sequence[str | Preference] = Field(default_factory=list)
+    llm: Any = Field(default=None, exclude=True, repr=False)
+    settings: Settings | None = None
+    memory: EpicMemory | None = Field(default=None, exclude=True, repr=False)
+
+    _encoder: Encoder = PrivateAttr()
+    _verifier: Verifier = PrivateAttr()
+    _report: BuildReport = PrivateAttr(default_factory=BuildReport)
+
+    @field_validator("preferences", mode="before")
+    @classmethod
+    def _listed(cls, preferences: object) -> object:
+        if isinstance(preferences, (str, Preference)):
+            return [preferences]
+        return list(preferences) if isinstance(preferences, (tuple, Set)) else preferences
+
+    def _is_judged_by_memory(self, *models: str) -> bool:
+        """Check what is given, and tell whether it is a memory; `models` are the fields of other models than `llm`."""
+        unique_preferences(self.preferences)
+        if self.memory is None:
+            return False
+        given = [name for name in ("preferences", "llm", "settings", *models) if getattr(self, name) not in (None, [])]
+        if given:
+            raise InvalidInputError(f"With memory=, {', '.join(given)} would be ignored: it has its own.")
+        return True
+
+    @property
+    def _judging_settings(self) -> Settings:
+        """The settings of a memory that judges with the component's verifier, which counts what a model is asked."""
+        return replace(checked_settings(self.settings), verifier=self._verifier, model_budget=None)
+
+    @property
+    def report(self) -> BuildReport:
+        """The report of the run that finished last: texts seen, kept, discarded and undecided, times and cost."""
+        return self._report
+
+    @override
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a component with some settings changed, which are checked; it shares nothing that was judged."""
+        return type(self)(**{**self._fields(), **(update or {})})
+
+    @override
+    def __copy__(self) -> Self:
+        return self.model_copy()
+
+    @override
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self.model_copy()
 
 
 @dataclass
@@ -223,16 +206,3 @@ def _hold(memory: EpicMemory, wanted: list[Preference]) -> None:
             session.mark_stale()
             for position, preference_id in enumerate(order):
                 session.store.preferences.move(session.namespace, preference_id, position)
-
-
-def settings_of(memory: EpicMemory) -> dict[str, Any]:
-    """Return the settings by which a memory judges, besides its models: plain values, and its preferences."""
-    session = memory._session
-    return {
-        # The tau that results from keep_rate is known only after the first items.
-        "tau": memory.tau if session.keep_rate is None else None,
-        "keep_rate": session.keep_rate,
-        "coarse": session.coarse,
-        "fine": session.fine,
-        "preferences": memory.preferences,
-    }

@@ -25,13 +25,8 @@ def ranked_texts(
 ) -> list[tuple[int, float]]:
     """Return the places of the k best texts in order, each with its probability of coming first.
 
-    Args:
-        memory: Its encoder embeds query and texts, each once.
-        reranker: None for the memory's own.
-        query: Empty for none; then the order stays.
-        texts: In the order of retrieval. Those without words come last.
-        scores: Of retrieval; None where there is none, and the cosine with the query takes its place.
-        k: At least 1.
+    Without a query the order stays; texts without words come last. The cosine with the query takes the place of a
+    score of retrieval that is None.
     """
     checked_k(k)
     reranker = reranker_of(memory) if reranker is None else reranker

@@ -13,7 +13,7 @@ from typing import Any
 
 from epic_memory.collection.collection import Key
 from epic_memory.errors import InvalidInputError
-from epic_memory.types import Hit, Stance
+from epic_memory.types import Alignment, Hit, MemoryEntry, Stance
 from epic_memory.types.metadata import copied
 from epic_memory.types.verdicts import Judged, penalties
 
@@ -35,19 +35,8 @@ def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def guidance_of(judged: Judged) -> list[dict[str, Any]]:
     """Return the guidance under each preference, strongest first, in the form that `as_metadata` takes."""
-    return [
-        _facts(
-            instruction=one.instruction,
-            preference=preference.text,
-            stance=one.stance,
-            rationale=one.rationale,
-            confidence=one.confidence,
-            similarity=similarity,
-        )
-        for one, preference, similarity in zip(
-            judged.verdict.alignments, judged.preferences, judged.similarities, strict=True
-        )
-    ]
+    alignments = zip(judged.verdict.alignments, judged.preferences, judged.similarities, strict=True)
+    return [_facts(one, preference.text, similarity) for one, preference, similarity in alignments]
 
 
 def as_metadata(alignments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -65,30 +54,20 @@ def hit_metadata(hit: Hit) -> dict[str, Any]:
     metadata = copied(hit.item.metadata) if hit.tier == "fallback" else own_metadata(hit.item.metadata)
     metadata |= {"epic_score": hit.score, "epic_tier": hit.tier}
     if hit.entries:
-        metadata |= as_metadata(
-            [
-                _facts(
-                    instruction=entry.instruction,
-                    preference=entry.preference,
-                    stance=entry.stance,
-                    rationale=entry.rationale,
-                    confidence=entry.confidence,
-                    similarity=entry.similarity,
-                )
-                for entry in hit.entries
-            ]
-        )
+        metadata |= as_metadata([_facts(entry, entry.preference, entry.similarity) for entry in hit.entries])
         metadata["epic_instruction"] = "\n".join(hit.instructions)
         # A conflict with any preference is a conflict.
         metadata["epic_stance"] = str(max(hit.stances, key=penalties().__getitem__))
     return metadata
 
 
-def _facts(*, stance: Stance, confidence: float | None, similarity: float, **texts: str) -> dict[str, Any]:
+def _facts(one: Alignment | MemoryEntry, preference: str, similarity: float) -> dict[str, Any]:
     return {
-        **texts,
-        "stance": str(stance),
-        "confidence": None if confidence is None else round(confidence, _DIGITS),
+        "instruction": one.instruction,
+        "preference": preference,
+        "stance": str(one.stance),
+        "rationale": one.rationale,
+        "confidence": None if one.confidence is None else round(one.confidence, _DIGITS),
         "similarity": round(similarity, _DIGITS),
     }
 
@@ -96,15 +75,11 @@ def _facts(*, stance: Stance, confidence: float | None, similarity: float, **tex
 # from metadata to keys
 
 
-def keys_of_guidance(metadata: Mapping[str, Any], what: str) -> tuple[Key, ...] | None:
+def keys_of_guidance(metadata: Mapping[str, Any], owner: str) -> tuple[Key, ...] | None:
     """Return the instructions in metadata as keys of a record; None if there are none.
 
-    Args:
-        metadata: With or without guidance.
-        what: The owner of the metadata, for the error message: "document 'a'".
-
     Raises:
-        InvalidInputError: if the guidance cannot be read.
+        InvalidInputError: if the guidance of the owner, such as "document 'a'", cannot be read.
     """
     alignments = metadata.get("epic_alignments")
     if alignments is None:
@@ -114,8 +89,8 @@ def keys_of_guidance(metadata: Mapping[str, Any], what: str) -> tuple[Key, ...] 
         return tuple(dict.fromkeys(key for key in keys if key is not None)) or None
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
-            f"The guidance in the metadata of {what} cannot be read: {error}. Leave it as it was written, or remove the"
-            " keys that begin with epic_."
+            f"The guidance in the metadata of {owner} cannot be read: {error}. Leave it as it was written, or remove"
+            " the keys that begin with epic_."
         ) from None
 
 

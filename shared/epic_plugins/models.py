@@ -8,16 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from epic_memory.encoders import Encoder, aembed, by_name, embed
+from epic_memory.encoders import Encoder, by_name
 from epic_memory.encoders.adapted import is_encoder
-from epic_memory.encoders.base import aembed_query, embed_query
+from epic_memory.encoders.base import Embed
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
 from epic_memory.lm import by_name as lm_by_name
 from epic_memory.lm.failures import kind_of
 from epic_memory.memory import EpicMemory
+from epic_memory.runtime.effects import Effects
 from epic_memory.settings import Settings, asked_model, checked_settings
-from epic_memory.verification import EmbeddedVerifier, LMVerifier, Verifier
+from epic_memory.types import FloatArray
+from epic_memory.verification import Verifier, embedded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,32 +79,21 @@ class Models:
                 return lm_by_name.lm_of(cast("LanguageModel", given))
         raise InvalidInputError(f"{self.no_chat}; not {kind_of(given)}.")
 
-    def verifier_of(self, given: object, encoder: Encoder, model_budget: int | str | None = None) -> Verifier:
-        """Return a verifier for the model that a user gave; None is the embedded verifier, which needs no model.
-
-        Args:
-            given: The model.
-            encoder: The embedded verifier's.
-            model_budget: How much the model may be asked a day, as for `EpicMemory`; this process counts.
+    def verifier_of(self, given: object, encoder: Encoder, settings: Settings | None = None) -> Verifier:
+        """Return a verifier for the model that a user gave; by default that of the settings, else the embedded one.
 
         Raises:
             InvalidInputError: for anything else, or a budget without a language model.
         """
+        how = checked_settings(settings)
         ready = not self._is_component(given) and isinstance(given, Verifier)
-        lm, _ = asked_model(None if given is None or ready else self.lm_of(given), model_budget)
-        if lm is not None:
-            return LMVerifier(lm)
-        return EmbeddedVerifier(encoder) if given is None else given  # type: ignore[return-value]
+        lm, _ = asked_model(None if given is None or ready else self.lm_of(given), how.model_budget)
+        return embedded.verifier_of(cast("Verifier", given) if ready else how.verifier, encoder, lm)
 
     def memory_of(
         self, memory: object, embeddings: object = None, llm: object = None, settings: Settings | None = None
     ) -> EpicMemory:
         """Return a memory that is open, or open the one in a file, which has to exist.
-
-        Args:
-            memory: The memory, or the name of its file.
-            embeddings: As for `encoder_of`, to open a file with.
-            llm, settings: Likewise, the language model and the settings.
 
         Raises:
             InvalidInputError: for another type, for embeddings that are not those of an open memory, or a model or
@@ -130,11 +121,7 @@ class Models:
 
 
 def check_open(llm: object, settings: Settings | None) -> None:
-    """Check that no model and no settings are given for a memory that is open already.
-
-    Raises:
-        InvalidInputError: if they are.
-    """
+    """Refuse a model and settings for a memory that is open already."""
     for name, value in (("llm", llm), ("settings", settings)):
         if value is not None:
             raise InvalidInputError(f"The memory is open: leave out {name}=, and give it to EpicMemory.open(...).")
@@ -143,12 +130,8 @@ def check_open(llm: object, settings: Settings | None) -> None:
 def own_encoder(given: Encoder | str | None, others: str) -> Encoder:
     """Return an encoder of epic_memory, given as itself or by its name; None is the embedded one.
 
-    Args:
-        given: The encoder.
-        others: How the framework's own models are used, for the error message.
-
     Raises:
-        InvalidInputError: for anything else.
+        InvalidInputError: for anything else; `others` says how the framework's own models are used.
     """
     if given is not None and not by_name.is_encoder_name(given) and not is_encoder(given):
         raise InvalidInputError(
@@ -158,31 +141,12 @@ def own_encoder(given: Encoder | str | None, others: str) -> Encoder:
     return by_name.encoder_of(given)
 
 
-def embeddings_of(encoder: Encoder, texts: Sequence[str]) -> list[list[float]]:
-    """Return the unit vectors of texts as lists of numbers."""
-    vectors: list[list[float]] = embed(encoder, _checked(texts)).tolist() if texts else []
-    return vectors
+def embeddings_of(encoder: Encoder, texts: Sequence[str], *, query: bool = False) -> Effects[list[list[float]]]:
+    """Return the unit vectors of texts, or of one query in a list, as lists of numbers.
 
-
-async def aembeddings_of(encoder: Encoder, texts: Sequence[str]) -> list[list[float]]:
-    """Do the same as `embeddings_of` without blocking the event loop."""
-    vectors: list[list[float]] = (await aembed(encoder, _checked(texts))).tolist() if texts else []
-    return vectors
-
-
-def query_embedding_of(encoder: Encoder, query: str) -> list[float]:
-    """Return the unit vector of a query as a list of numbers."""
-    vector: list[float] = embed_query(encoder, *_checked([query])).tolist()
-    return vector
-
-
-async def aquery_embedding_of(encoder: Encoder, query: str) -> list[float]:
-    """Do the same as `query_embedding_of` without blocking the event loop."""
-    vector: list[float] = (await aembed_query(encoder, *_checked([query]))).tolist()
-    return vector
-
-
-def _checked(texts: Sequence[str]) -> Sequence[str]:
+    Raises:
+        InvalidInputError: for anything but a list of texts.
+    """
     if isinstance(texts, str):
         raise InvalidInputError(
             "Embeddings are made of a list of texts, not of one text. A query has a method of its own."
@@ -190,7 +154,11 @@ def _checked(texts: Sequence[str]) -> Sequence[str]:
     for text in texts:
         if not isinstance(text, str):
             raise InvalidInputError(f"Only texts can be embedded, not {type(text).__name__}.")
-    return texts
+    if not texts:
+        return []
+    vectors: FloatArray = yield Embed(encoder, texts, "", query=query)
+    rows: list[list[float]] = vectors.tolist()
+    return rows
 
 
 def _shown(value: object) -> str:

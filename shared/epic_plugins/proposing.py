@@ -16,11 +16,7 @@ AUTO = 0.9
 
 
 def checked_proposing(propose: Any, llm: object = None) -> Proposing:
-    """Return the option.
-
-    Raises:
-        InvalidInputError: for another value, or a model that would read nothing.
-    """
+    """Return the option; raise an InvalidInputError for another value, or a model that would read nothing."""
     if llm is not None and propose is False:
         raise InvalidInputError("llm reads for proposals what the user says: set propose=True, or leave llm out.")
     if not isinstance(propose, bool) and propose != "auto":

@@ -29,7 +29,6 @@ from epic_memory.steering.query_steering import QuerySteering, Steerings
 from epic_memory.steering.question_kind import question_kind, recalls
 from epic_memory.steering.ranking import Verdicts
 from epic_memory.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Stance
-from epic_memory.types.modes import Mode
 from epic_memory.types.verdicts import Judged, Stances, penalties
 from epic_memory.verification.lm import LMVerifier
 from epic_plugins.judging_memory import Judge
@@ -58,14 +57,9 @@ _LONGEST_PAUSE = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A text with its verdict, rank and score.
+    """A text at a place among the given ones, with its verdict, guidance as `as_metadata` takes it, and score.
 
-    Attributes:
-        place: Its position among the given texts, counted from 0.
-        text: The text, without characters that a memory refuses.
-        decision: Keep, Discard or Undecided; None for an empty text, which cannot be judged.
-        guidance: The guidance under each preference, the strongest first, as `as_metadata` takes it.
-        score: The score it was ranked by, by nearness and stances; None without one, for example without a query.
+    An empty text cannot be judged and has no decision; without a query there are no scores.
     """
 
     place: int
@@ -110,20 +104,10 @@ class Ranked:
 
 
 class Reranker:
-    """Ranker of texts by a user's preferences. Safe to use from several threads.
+    """Ranker of texts by a user's preferences; texts that could not be judged are always kept. Safe for threads."""
 
-    Args:
-        memory: Its preferences, encoder and verifier judge. Nothing but a model's verdicts is written into it.
-        steering: How the query is steered: "signed", "paper" or "off".
-        keep: Which texts are returned: "all", "relevant" or "supports". Texts that could not be judged always are.
-        rerank: Whether texts change places.
-    """
-
-    def __init__(
-        self, memory: EpicMemory, *, steering: Mode = "signed", keep: Keep = "all", rerank: bool = True
-    ) -> None:
+    def __init__(self, memory: EpicMemory, *, keep: Keep = "all", rerank: bool = True) -> None:
         self.memory = memory
-        self.steering = steering
         self.keep = keep
         self.rerank = rerank
         self._known: tuple[Encoder, Steerings] | None = None
@@ -136,14 +120,9 @@ class Reranker:
         *,
         top_n: int | None = None,
     ) -> Effects[list[Ranked]]:
-        """Return the texts, best first; empty texts come last, in the order given.
+        """Return at most `top_n` texts, best first; empty texts come last, in the order given.
 
-        Args:
-            query: Without one, texts are ranked by stance, then by similarity to the preferences, then by the order
-                given.
-            texts: Each with its metadata.
-            report: A report to be filled in.
-            top_n: How many are returned at most; default: all.
+        Without a query they are ranked by stance, then by similarity to the preferences, then by the order given.
 
         Raises:
             NoPreferencesError: if the memory has none, or all have expired.
@@ -168,13 +147,12 @@ class Reranker:
             judged: list[Judged] = yield Judge(self.memory, to_judge, report)
             verdicts = {one.item.text: one for one in judged}
             found = [one if one.decision is not None else _decided(one, verdicts[one.text]) for one in found]
-        found = [one for one in found if self._keeps(one)]
         if not self.rerank:
-            return sorted([*found, *blank], key=lambda one: one.place)[:top_n]
+            return sorted([*filter(self._keeps, found), *blank], key=lambda one: one.place)[:top_n]
         query = storable(query or "").strip()
         if query and found:
             steerings = self._steerings()
-            steering: QuerySteering = yield from steerings.steering(preferences, self.steering)
+            steering: QuerySteering = yield from steerings.steering(preferences, self.memory.settings.steering)
             asked: FloatArray = yield Embed(steerings.encoder, [query], "", query=True)
             vectors: FloatArray = yield Embed(steerings.encoder, [one.text for one in found], "")
             kind = question_kind(query)
@@ -188,7 +166,8 @@ class Reranker:
         else:
             # Sorting is stable: equal texts stay in the order given.
             found.sort(key=lambda one: (penalties()[one.stance], -one.similarity))
-        return [*found, *blank][:top_n]
+        # Last, as a score depends on what else was found.
+        return [*filter(self._keeps, found), *blank][:top_n]
 
     def _keeps(self, one: Ranked) -> bool:
         if self.keep == "all" or one.decision is Decision.UNDECIDED:
@@ -241,12 +220,7 @@ def waited_for(lm: LanguageModel) -> LMVerifier:
 
 
 class RememberingEncoder:
-    """An encoder that caches the vectors of the texts used last.
-
-    Args:
-        encoder: Any encoder.
-        size: How many texts are cached.
-    """
+    """An encoder that caches the vectors of the texts used last."""
 
     def __init__(self, encoder: Encoder, *, size: int = 4096) -> None:
         self.encoder = encoder

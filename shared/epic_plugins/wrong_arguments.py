@@ -40,8 +40,7 @@ class WrongArgumentError(InvalidInputError, TypeError):
 def explained(**elsewhere: str) -> Callable[[C], C]:
     """Return a decorator for a component, whose constructor explains arguments that it does not take.
 
-    Args:
-        **elsewhere: What to do with arguments that something else takes.
+    `elsewhere` says what to do with those that something else takes.
     """
 
     def decorated(kind: C) -> C:
@@ -72,14 +71,18 @@ def explained(**elsewhere: str) -> Callable[[C], C]:
 def check_known(
     name: str, given: Iterable[str], known: Sequence[str], elsewhere: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse arguments that something of this name does not take.
-
-    Raises:
-        WrongArgumentError: for the first of them.
-    """
+    """Refuse arguments that something of this name does not take, by a `WrongArgumentError` for the first of them."""
     for one in given:
         if one not in known:
             raise WrongArgumentError(f"{name} takes no {one}=. {(elsewhere or {}).get(one) or _advice(one, known)}")
+
+
+def check_options(given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse a keyword argument of a call that is none of the known ones, as Python does: by a `TypeError`."""
+    for one in given:
+        if one not in known:
+            takes = ", ".join(f"{name}=" for name in known) or "no options"
+            raise TypeError(f"A call takes {takes} here; not {one!r}.")
 
 
 def _first(kind: type[BaseModel]) -> str:

@@ -123,13 +123,13 @@ def test_a_retriever_keeps_to_its_budget(plugin: str, mind: Mind, path: Path) ->
 
 
 def transformed(llm: Any, **options: Any) -> tuple[list[str], int]:
-    keep = EpicDocumentTransformer(preferences=[SEA], llm=llm, tau=-1.0, **options)
+    keep = EpicDocumentTransformer(preferences=[SEA], llm=llm, settings=Settings(tau=-1.0, **options))
     kept = keep.invoke([Document(text) for text in TEXTS])
     return [document.metadata["epic_instruction"] for document in kept], len(keep.undecided)
 
 
 def ingested(llm: Any, **options: Any) -> tuple[list[str], int]:
-    keep = EpicTransform(preferences=[SEA], llm=llm, tau=-1.0, on_undecided="skip", **options)
+    keep = EpicTransform(preferences=[SEA], llm=llm, settings=Settings(tau=-1.0, **options), on_undecided="skip")
     kept = keep([TextNode(text=text) for text in TEXTS])
     return [node.metadata["epic_instruction"] for node in kept], len(keep.undecided)
 
@@ -152,7 +152,8 @@ def test_ingestion_keeps_to_its_budget(plugin: str, mind: Mind) -> None:
 
 
 def test_a_postprocessor_keeps_to_its_budget(mind: Mind) -> None:
-    suited = EpicNodePostprocessor(preferences=[SEA], llm=Own(mind), model_budget=1, tau=-1.0)
+    how = Settings(model_budget=1, tau=-1.0)
+    suited = EpicNodePostprocessor(preferences=[SEA], llm=Own(mind), settings=how)
     nodes = [NodeWithScore(node=TextNode(text=text), score=1.0) for text in TEXTS]
     found = suited.postprocess_nodes(nodes, query_str=QUESTION)
     assert mind.asked == 1

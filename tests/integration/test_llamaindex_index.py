@@ -181,7 +181,7 @@ def test_what_was_persisted_is_loaded(store: EpicVectorStore, tmp_path: Path) ->
 
 def test_a_misspelt_option_of_a_retriever_is_named_with_those_there_are(store: EpicVectorStore) -> None:
     retriever = filled(store).as_retriever(vector_store_kwargs={"steer": "off"})
-    with pytest.raises(TypeError, match="'steer' here: it knows 'preferences', 'steering', 'mmr_threshold'"):
+    with pytest.raises(TypeError, match="takes preferences=, steering=, mmr_threshold= here; not 'steer'"):
         retriever.retrieve(QUERY)
 
 

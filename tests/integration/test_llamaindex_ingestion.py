@@ -30,7 +30,7 @@ from epic_memory import Preference, Stance
 from epic_memory.errors import EncoderError, LMUnavailableError, UndecidedError
 from epic_memory.lm.prompting import prompt_of
 from epic_memory.verification import EmbeddedVerifier
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder, KeepAll, settled
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 from scripted import TRAIN, WINE, Asked, Scripted, answer_to, memory_of, read_prompt, verifier_of
 
@@ -56,7 +56,8 @@ def splitter() -> SentenceSplitter:
 
 def step(lm: Any = None, **options: Any) -> EpicTransform:
     lm = Scripted() if lm is None else lm
-    return EpicTransform(**{"preferences": [WINE], "encoder": HashEncoder(), "llm": verifier_of(lm), **options})
+    given = {"preferences": [WINE], "encoder": HashEncoder(), "llm": verifier_of(lm), **options}
+    return EpicTransform(**settled(**given))
 
 
 def stalls(asked: Asked) -> None:

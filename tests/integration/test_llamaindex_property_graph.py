@@ -100,10 +100,8 @@ class OnHotels(Answering):
 
 
 def step(**options: Any) -> EpicTransform:
-    return EpicTransform(
-        **{"preferences": [AVOIDS], "encoder": HashEncoder(), "llm": OnHotels(), "coarse": False, "annotate": False}
-        | options
-    )
+    given = {"preferences": [AVOIDS], "encoder": HashEncoder(), "llm": OnHotels(), "coarse": False, "annotate": False}
+    return EpicTransform(**settled(**given | options))
 
 
 def passages(names: Iterable[str] = TEXTS) -> list[TextNode]:

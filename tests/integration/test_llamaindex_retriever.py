@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,17 +32,13 @@ from llama_index.core.schema import (
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
-from epic_llamaindex import EpicEmbedding, EpicRetriever
+from epic_llamaindex import EpicRetriever
 from epic_llamaindex.filters import SOURCE
 from epic_memory import EpicMemory, Filter, Item
-from epic_memory.encoders import StaticEncoder
 from epic_memory.errors import (
     EncoderError,
-    EncoderMismatchError,
     InvalidInputError,
     MemoryClosedError,
-    StoreError,
-    UnknownPreferenceError,
 )
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import FloatArray
@@ -103,23 +97,13 @@ def ids(nodes: list[NodeWithScore]) -> list[str]:
     return [node.node_id for node in nodes]
 
 
-def test_retrieve_gives_the_memorys_hits_in_order(retriever: EpicRetriever, memory: EpicMemory) -> None:
-    nodes, hits = retriever.retrieve(QUERY), memory.search(QUERY, 3)
-    assert ids(nodes) == [hit.item.id for hit in hits]
-    assert [node.text for node in nodes] == [hit.item.text for hit in hits]
-    assert [node.score for node in nodes] == [hit.score for hit in hits]
-    assert all(type(node.score) is float for node in nodes)
-
-
 @pytest.mark.parametrize(
     "filters",
     [
-        Filter.eq("kind", "food"),
-        MetadataFilters(filters=[MetadataFilter(key="kind", value="food")]),
         MetadataFilters(filters=[MetadataFilter(key="ref_doc_id", value="menu")]),
         MetadataFilters(filters=[MetadataFilter(key="doc_id", operator=FilterOperator.IN, value=["menu", "other"])]),
     ],
-    ids=["core", "metadata", "source", "sources"],
+    ids=["source", "sources"],
 )
 async def test_filters_are_part_of_the_search(filters: Any) -> None:
     retriever = EpicRetriever.from_defaults(
@@ -129,55 +113,12 @@ async def test_filters_are_part_of_the_search(filters: Any) -> None:
         assert set(ids(nodes)) == {"stew", "curry"}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"preferences": PREFERENCES[:1]},
-        {"preferences": PREFERENCES[1]},
-        {"steering": "off"},
-        {"namespace": "bob"},
-        {"stance_policy": "only_supports"},
-        {"stance_policy": "any"},
-    ],
-    ids=["preferences", "one preference", "steering", "namespace", "only what supports", "any stance"],
-)
-async def test_options_are_the_searchs(memory: EpicMemory, options: dict[str, Any]) -> None:
-    retriever = EpicRetriever(memory, **searching(**options))
-    wanted = [(hit.item.id, hit.score) for hit in memory.search(QUERY, 5, **searching(**options))]
-    for nodes in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
-        assert [(node.node_id, node.score) for node in nodes] == wanted
-
-
-def test_preferences_are_those_of_every_call(memory: EpicMemory) -> None:
-    retriever = EpicRetriever(memory, options=SearchOptions(preferences=iter(PREFERENCES[:1])))
-    assert retriever.retrieve(QUERY) == retriever.retrieve(QUERY) != EpicRetriever(memory).retrieve(QUERY)
-    with pytest.raises(UnknownPreferenceError):
-        EpicRetriever(memory, options=SearchOptions(preferences=["I collect stamps."])).retrieve(QUERY)
-
-
 def test_how_many_can_be_changed(retriever: EpicRetriever) -> None:
     assert retriever.similarity_top_k == 3
     retriever.similarity_top_k = 1
     assert len(retriever.retrieve(QUERY)) == retriever.similarity_top_k == 1
     with pytest.raises(InvalidInputError, match=r"^similarity_top_k must be"):
         retriever.similarity_top_k = 0
-
-
-def test_nodes_carry_flat_guidance_and_their_own_metadata(retriever: EpicRetriever) -> None:
-    node = retriever.retrieve(QUERY)[0]
-    own = next(item.metadata for item in ITEMS if item.id == node.node_id)
-    assert {key: node.metadata[key] for key in own} == own
-    assert node.metadata["epic_preference"] == PREFERENCES[1]
-    assert node.metadata["epic_instruction"] and node.metadata["epic_tier"] == "memory"
-    assert all(key.startswith("epic_") for key in node.metadata.keys() - own.keys())
-    assert all(type(value) in {str, int, float} for value in node.metadata.values())
-
-
-def test_with_text_a_node_is_what_a_model_is_given(memory: EpicMemory) -> None:
-    nodes = EpicRetriever(memory, guidance="text").retrieve(QUERY)
-    assert "\n\n".join(node.text for node in nodes) == memory.context(QUERY)
-    plain = EpicRetriever(memory).retrieve(QUERY)
-    assert [node.metadata for node in nodes] == [{**one.metadata, "epic_content": one.text} for one in plain]
 
 
 def test_a_node_is_the_same_whatever_the_query_was() -> None:
@@ -254,12 +195,6 @@ async def test_an_embedding_in_a_bundle_is_not_used(retriever: EpicRetriever) ->
     VectorStoreIndex(copy.deepcopy(NODES), embed_model=ScriptedEmbedding()).as_retriever().retrieve(bundle)
     assert len(bundle.embedding or ()) == 96
     assert retriever.retrieve(bundle) == await retriever.aretrieve(bundle) == retriever.retrieve(QUERY)
-
-
-def test_hits_of_a_fallback_have_no_guidance() -> None:
-    memory = EpicMemory(PREFERENCES, settings=Settings(fallback=lambda query, k: ["An engine needs oil."]))
-    (node,) = EpicRetriever(memory).retrieve("zebra xylophone quantum")
-    assert (node.text, node.metadata) == ("An engine needs oil.", {"epic_tier": "fallback"})
 
 
 # adding
@@ -415,48 +350,6 @@ def test_it_closes_what_it_has_opened_itself(tmp_path: Path) -> None:
         with EpicRetriever(memory) as given:
             given.retrieve(QUERY)
         assert given.retrieve(QUERY) == wanted
-
-
-def test_a_file_is_opened_by_its_name(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    with EpicMemory.open(path, PREFERENCES, settings=Settings(tau=0.0)) as memory:
-        memory.add(ITEMS)
-        wanted = EpicRetriever(memory).retrieve(QUERY)
-    for name in (path, str(path)):
-        for model in (None, EpicEmbedding(), StaticEncoder()):
-            retriever = EpicRetriever(name, embed_model=model)
-            assert retriever.retrieve(QUERY) == wanted
-            retriever.memory.close()
-    with pytest.raises(EncoderMismatchError):
-        EpicRetriever(path, embed_model=ScriptedEmbedding())
-    with pytest.raises(StoreError):
-        EpicRetriever(tmp_path / "none.epic")
-    assert [file.name for file in tmp_path.iterdir()] == ["me.epic"]
-
-
-def test_an_open_memory_has_a_model_of_its_own(memory: EpicMemory) -> None:
-    EpicRetriever(memory, embed_model=EpicEmbedding())
-    with pytest.raises(InvalidInputError, match="leave out embed_model="):
-        EpicRetriever(memory, embed_model=EpicEmbedding(HashEncoder()))
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"memory": 7}, "memory is an EpicMemory or the name"),
-        ({"guidance": "both"}, "guidance"),
-        ({"similarity_top_k": True}, "^similarity_top_k must be"),
-        ({"similarity_top_k": 0}, "^similarity_top_k must be"),
-        ({"stance_policy": "all"}, "stance_policy must be one of prefer"),
-        ({"filters": {"kind": "food"}}, "filters"),
-        ({"steering": "sideways"}, "paper"),
-        ({"namespace": " "}, "namespace"),
-        ({"preferences": 7}, "preferences"),
-    ],
-)
-def test_an_argument_that_cannot_be_is_an_error(memory: EpicMemory, options: dict[str, Any], what: str) -> None:
-    with pytest.raises(InvalidInputError, match=what):
-        EpicRetriever(**{"memory": memory, **searching(**options)})
 
 
 # from_defaults
@@ -651,21 +544,6 @@ async def test_what_an_index_node_leads_to_is_retrieved_from(how: str) -> None:
         retriever.add_nodes([lead])
     assert retriever.retrieve(QUERY) == await retriever.aretrieve(QUERY) == below.retrieve(QUERY)
     assert lead.obj is below
-
-
-def test_a_missing_package_names_the_extra() -> None:
-    code = "import sys; sys.modules['llama_index'] = sys.modules['llama_index.core'] = None; import epic_llamaindex"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "pip install 'epic-memory[llamaindex]'" in done.stderr.splitlines()[-1]
-
-
-def test_it_does_not_import_the_other_plugin() -> None:
-    code = (
-        "import sys, epic_llamaindex; print([m for m in sys.modules if m.startswith(('langchain', 'epic_langchain'))])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("linked", [True, False], ids=["linked", "alone"])

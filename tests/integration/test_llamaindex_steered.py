@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Sequence
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -34,33 +32,17 @@ from llama_index.core.schema import (
     RelatedNodeInfo,
     TextNode,
 )
-from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreInfo
+from llama_index.core.vector_stores import SimpleVectorStore, VectorStoreInfo
 
-from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicTransform, EpicVectorStore, SteeredRetriever
-from epic_memory import EpicMemory, Preference, QuerySteering, Stance
+from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicVectorStore, SteeredRetriever
+from epic_memory import EpicMemory, QuerySteering
 from epic_memory.encoders import default_encoder
-from epic_memory.errors import DuplicatePreferenceError, EncoderError, EncoderMismatchError, InvalidInputError
+from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputError
 from epic_memory.steering.relevance import sample_texts
-from epic_memory.steering.vector_stores import SteeredSearch
-from helpers import HashEncoder, KeepAll, both
+from helpers import HashEncoder, both
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 
-DATA = files("epic_memory") / "data"
-RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
-PREFERENCES = (DATA / "preferences.txt").read_text(encoding="utf-8").splitlines()
-QUESTIONS = (DATA / "questions.txt").read_text(encoding="utf-8").splitlines()
-NODES = [
-    # A vector store embeds metadata, too, which these are kept out of: their texts are what is ranked.
-    TextNode(
-        id_=record["id"],
-        text=record["text"],
-        metadata={"title": record["title"], "n": number},
-        excluded_embed_metadata_keys=["title", "n"],
-    )
-    for number, record in enumerate(RECORDS)
-]
 MODES = ["signed", "paper", "off"]
-FIRST = 100  # filters leave out what comes before
 
 AVOIDS = "I avoid hotels with casinos."
 LIKES = "I love quiet hotels with a garden."
@@ -80,11 +62,6 @@ def index_of(nodes: Sequence[BaseNode], model: Any = None) -> VectorStoreIndex:
 
 
 @pytest.fixture(scope="module")
-def corpus() -> VectorStoreIndex:
-    return index_of(NODES)
-
-
-@pytest.fixture(scope="module")
 def hotels() -> VectorStoreIndex:
     return index_of([TextNode(id_=str(n), text=text, metadata={"n": n}) for n, text in enumerate(HOTELS)])
 
@@ -100,46 +77,6 @@ def texts(nodes: Sequence[NodeWithScore]) -> list[str]:
 
 def ids(nodes: Sequence[NodeWithScore]) -> list[str]:
     return [node.node_id for node in nodes]
-
-
-def expected(question: str, mode: Any, k: int, overfetch: int, first: int) -> list[tuple[str, float]]:
-    """What an exact index gives, with scores."""
-    nodes = NODES[first:]
-    vectors = default_encoder().encode([node.text for node in nodes]).astype(np.float64)
-
-    def fetch(vector: list[float], count: int) -> list[tuple[TextNode, float]]:
-        cosines = vectors @ np.array(vector) / np.linalg.norm(vector)
-        return [(nodes[row], cosines[row]) for row in np.argsort(-cosines, kind="stable")[:count]]
-
-    search = SteeredSearch(default_encoder(), overfetch=overfetch)
-    target = search.target(default_encoder().encode([question])[0], PREFERENCES, mode, question)
-    found = search.find(target, k, fetch, lambda one: (one[0].text, one[0].metadata))
-    return [(one.document[0].id_, one.document[1] if one.score is None else one.score) for one in found]
-
-
-# the search
-
-
-@pytest.mark.parametrize(("mode", "overfetch", "first"), [("signed", 2, 0), ("signed", 1, FIRST), ("paper", 2, FIRST)])
-async def test_it_gives_what_an_exact_steered_search_gives(
-    corpus: VectorStoreIndex, mode: Any, overfetch: int, first: int
-) -> None:
-    filters = MetadataFilters(filters=[MetadataFilter(key="n", value=first, operator=">=")])
-    leaf = corpus.as_retriever(similarity_top_k=6, filters=filters if first else None)
-    retriever = SteeredRetriever(leaf, PREFERENCES, steering=mode, overfetch=overfetch)
-    for question in QUESTIONS:
-        found = await both(retriever, "retrieve", question)
-        wanted = expected(question, mode, 6, overfetch, first)
-        assert ids(found) == [node_id for node_id, _ in wanted]
-        assert [node.score for node in found] == [pytest.approx(score, abs=1e-5) for _, score in wanted]
-        assert all(type(node.score) is float for node in found)
-
-
-async def test_off_is_the_leafs_own_search(corpus: VectorStoreIndex) -> None:
-    leaf = corpus.as_retriever(similarity_top_k=7)
-    retriever = SteeredRetriever(leaf, PREFERENCES, steering="off")
-    for question in QUESTIONS:
-        assert retriever.retrieve(question) == await retriever.aretrieve(question) == leaf.retrieve(question)
 
 
 # query bundles
@@ -275,38 +212,6 @@ def test_nodes_keep_their_class_and_links() -> None:
     assert (type(first.score), first.score, second.score) == (float, 0.5, None)
 
 
-def stanced(model: Any = None) -> VectorStoreIndex:
-    """Six hotels alike, of which two conflict with what is avoided, and one does in part."""
-    stances = {"number 1,": Stance.CONFLICTS, "number 2,": Stance.CONFLICTS, "number 3,": Stance.MIXED}
-    transform = EpicTransform(preferences=[AVOIDS], llm=KeepAll(stances), tau=-1.0)
-    nodes = [TextNode(id_=str(n), text=f"Hotel number {n}, a hotel like any other hotel.") for n in range(6)]
-    return index_of(transform(nodes), model)
-
-
-async def test_stances_that_a_transform_found_rank_nodes() -> None:
-    leaf = stanced().as_retriever(similarity_top_k=6)
-    retriever = SteeredRetriever(leaf, [AVOIDS], floor=0.0, annotate=True)
-    found = await both(retriever, "retrieve", "hotel")
-    assert [node.metadata["epic_stance"] for node in found[-3:]] == ["mixed", "conflicts", "conflicts"]
-    assert all(type(node.score) is float and node.metadata["epic_score"] == node.score for node in found)
-    assert [node.score for node in found] == sorted((node.score or 0.0 for node in found), reverse=True)
-    # Another user's stances do not count.
-    others = SteeredRetriever(leaf, ["I avoid hotels that have a casino"], floor=0.0, annotate=True)
-    assert not any("epic_score" in node.metadata for node in others.retrieve("hotel"))
-
-
-async def test_more_is_fetched_by_a_copy_of_the_leaf_where_a_node_stands_against_a_preference() -> None:
-    leaf = stanced().as_retriever(similarity_top_k=2)
-    question = "Which hotel should I book, number 1 or number 2?"
-    assert {"1", "2"} == set(ids(leaf.retrieve(question)))
-    for overfetch, wanted in ((1, {"1", "2"}), (3, {"0", "3", "4", "5"})):
-        retriever = SteeredRetriever(leaf, [AVOIDS], floor=0.0, overfetch=overfetch)
-        found = await both(retriever, "retrieve", question)
-        assert len(found) == 2
-        assert set(ids(found)) <= wanted
-    assert leaf.similarity_top_k == 2
-
-
 def test_a_leaf_is_asked_for_more_only_if_it_says_how_many_it_finds() -> None:
     nodes = [TextNode(id_=str(n), text="A hotel.") for n in range(3)]
     nodes[0].metadata = {"epic_stance": "conflicts", "epic_preference": AVOIDS}
@@ -320,65 +225,6 @@ def test_a_leaf_is_asked_for_more_only_if_it_says_how_many_it_finds() -> None:
     # It is not given again what it wrote into its bundle.
     assert leaf.bundles[1:] == [leaf.bundles[0]] * 2
     assert found[-1].score == found[-1].metadata["epic_score"]
-
-
-def test_an_empty_index_gives_nothing() -> None:
-    assert SteeredRetriever(index_of([]).as_retriever(), [AVOIDS]).retrieve(QUERY) == []
-
-
-# preferences and users
-
-
-def test_preferences_can_be_changed_and_are_checked(leaf: BaseRetriever) -> None:
-    retriever = SteeredRetriever(leaf, [AVOIDS], annotate=True)
-    retriever.preferences = [Preference(text="I like casinos and poker.")]  # type: ignore[assignment]
-    wanted = SteeredRetriever(leaf, "I like casinos and poker.", annotate=True).retrieve(QUERY)
-    assert retriever.retrieve(QUERY) == wanted
-    assert wanted[0].metadata["epic_steered_by"] == "I like casinos and poker."
-    with pytest.raises(DuplicatePreferenceError, match="twice"):
-        retriever.preferences = [AVOIDS, AVOIDS.upper()]  # type: ignore[assignment]
-    assert retriever.retrieve(QUERY) == wanted
-
-
-# the fallback
-
-
-@pytest.mark.parametrize("preferences", [[], ["I collect stamps."]])
-async def test_a_query_that_matches_no_preference_goes_to_the_fallback(
-    leaf: BaseRetriever, preferences: list[str]
-) -> None:
-    pages = [NodeWithScore(node=TextNode(id_=f"p{n}", text=f"Page {n}", metadata={"n": n}), score=1.0) for n in (1, 2)]
-    plain = SteeredRetriever(leaf, preferences, fallback=Remembering(pages)).retrieve(QUERY)
-    assert [node.node.hash for node in plain] == [page.node.hash for page in pages]
-    retriever = SteeredRetriever(leaf, preferences, fallback=Remembering(pages), annotate=True)
-    found = await both(retriever, "retrieve", QUERY)
-    assert [(node.node_id, node.metadata) for node in found] == [
-        (f"p{n}", {"n": n, "epic_tier": "fallback"}) for n in (1, 2)
-    ]
-    assert all("epic_tier" in node.node.excluded_llm_metadata_keys for node in found)
-    assert [page.metadata for page in pages] == [{"n": 1}, {"n": 2}]
-    retriever.preferences = [AVOIDS]  # type: ignore[assignment]
-    assert texts(retriever.retrieve(QUERY)) != texts(found)
-    off = SteeredRetriever(leaf, preferences, fallback=Remembering(pages), steering="off")
-    assert off.retrieve(QUERY) == leaf.retrieve(QUERY)
-
-
-async def test_a_fallback_that_returns_no_nodes_is_an_error(leaf: BaseRetriever) -> None:
-    class Texts(BaseRetriever):
-        def _retrieve(self, query_bundle: QueryBundle) -> Any:
-            return []
-
-        def retrieve(self, str_or_query_bundle: Any) -> Any:
-            return "text"
-
-        async def aretrieve(self, str_or_query_bundle: Any) -> Any:
-            return ["text"]
-
-    retriever = SteeredRetriever(leaf, fallback=Texts())
-    with pytest.raises(InvalidInputError, match="fallback returned str"):
-        retriever.retrieve(QUERY)
-    with pytest.raises(InvalidInputError, match="fallback returned list"):
-        await retriever.aretrieve(QUERY)
 
 
 # models
@@ -428,15 +274,6 @@ def test_the_leafs_own_model_may_be_given(leaf: BaseRetriever, given: Any) -> No
     assert ids(found) == ids(wanted)
 
 
-@pytest.mark.parametrize("mode", ["signed", "off"])
-async def test_an_index_of_another_dimension_is_a_clear_error(mode: Any) -> None:
-    index = index_of([TextNode(text=text) for text in HOTELS], ScriptedEmbedding(dimension=32))
-    leaf = index.as_retriever(embed_model=EpicEmbedding())
-    retriever = SteeredRetriever(leaf, [AVOIDS], steering=mode)
-    with pytest.raises(EncoderMismatchError, match="make the index anew"):
-        await both(retriever, "retrieve", QUERY)
-
-
 async def test_a_model_that_fails_is_a_clear_error() -> None:
     model = ScriptedEmbedding()
     leaf = index_of([TextNode(text=text) for text in HOTELS], model).as_retriever()
@@ -447,16 +284,6 @@ async def test_a_model_that_fails_is_a_clear_error() -> None:
     bundle = QueryBundle(QUERY, embedding=[1.0] * 96)
     with pytest.raises(EncoderError, match="nobody there"):
         retriever.retrieve(bundle)
-
-
-async def test_a_leafs_own_errors_stay_what_they_are() -> None:
-    class Broken(Remembering):
-        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-            raise KeyError("color")
-
-    retriever = SteeredRetriever(Broken([]), [AVOIDS])
-    with pytest.raises(KeyError, match="color"):
-        await both(retriever, "retrieve", QUERY)
 
 
 def test_a_leaf_that_does_not_say_its_model_needs_one() -> None:
@@ -577,21 +404,3 @@ def test_what_steers_itself_is_not_steered_again(leaf: BaseRetriever) -> None:
     for retriever in (EpicRetriever(EpicMemory([AVOIDS])), SteeredRetriever(leaf, [AVOIDS])):
         with pytest.raises(InvalidInputError, match="steers its queries itself"):
             SteeredRetriever(retriever, [AVOIDS], embed_model=EpicEmbedding())
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"retriever": "index"}, "retriever must be a LlamaIndex retriever, not str"),
-        ({"steering": "sideways"}, "paper"),
-        ({"floor": 1.5}, "floor"),
-        ({"overfetch": 0}, "overfetch"),
-        ({"preferences": [""]}, "empty"),
-        ({"preferences": [AVOIDS, AVOIDS]}, "twice"),
-        ({"preferences": 7}, "several texts"),
-        ({"fallback": "web"}, "fallback must be"),
-    ],
-)
-def test_an_argument_that_cannot_be_is_an_error(leaf: BaseRetriever, options: dict[str, Any], what: str) -> None:
-    with pytest.raises(InvalidInputError, match=what):
-        SteeredRetriever(**{"retriever": leaf, "preferences": [AVOIDS], **options})

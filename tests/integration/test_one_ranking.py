@@ -102,7 +102,7 @@ def of_llamaindex_retriever(verdicts: Verdicts) -> Find:
 def documents_of(verdicts: Verdicts) -> list[Document]:
     documents = [Document(id=text, page_content=text) for text in TEXTS]
     kept = epic_langchain.EpicDocumentTransformer(
-        preferences=PREFERENCES, llm=Judge(verdicts), tau=-1.0
+        preferences=PREFERENCES, llm=Judge(verdicts), settings=Settings(tau=-1.0)
     ).transform_documents(documents)
     judged = {one.page_content: one for one in kept}
     return [judged.get(one.page_content, one) for one in documents]
@@ -110,7 +110,9 @@ def documents_of(verdicts: Verdicts) -> list[Document]:
 
 def nodes_of(verdicts: Verdicts) -> list[TextNode]:
     nodes = [TextNode(id_=text, text=text) for text in TEXTS]
-    kept = epic_llamaindex.EpicTransform(preferences=PREFERENCES, llm=Judge(verdicts), tau=-1.0)(nodes)
+    kept = epic_llamaindex.EpicTransform(preferences=PREFERENCES, llm=Judge(verdicts), settings=Settings(tau=-1.0))(
+        nodes
+    )
     judged = {one.get_content(): one for one in kept}
     return [judged.get(one.text, one) for one in nodes]  # type: ignore[misc]
 
@@ -146,7 +148,9 @@ def of_llamaindex_steered(verdicts: Verdicts) -> Find:
 
 
 def of_postprocessor(verdicts: Verdicts) -> Find:
-    postprocessor = epic_llamaindex.EpicNodePostprocessor(preferences=PREFERENCES, llm=Judge(verdicts), tau=-1.0)
+    postprocessor = epic_llamaindex.EpicNodePostprocessor(
+        preferences=PREFERENCES, llm=Judge(verdicts), settings=Settings(tau=-1.0)
+    )
     nodes = [NodeWithScore(node=TextNode(id_=text, text=text), score=0.5) for text in TEXTS]
     return lambda question, k: [one.text for one in postprocessor.postprocess_nodes(nodes, QueryBundle(question))[:k]]
 
@@ -208,7 +212,7 @@ def test_judging_never_pushes_up_what_conflicts() -> None:
     no_fish = "I don't like fish as pets."
     judged = {(pets[0], no_fish): Stance.CONFLICTS, (pets[1], no_fish): Stance.SUPPORTS}
     kept = epic_langchain.EpicDocumentTransformer(
-        preferences=[no_fish], llm=Judge(judged), tau=-1.0
+        preferences=[no_fish], llm=Judge(judged), settings=Settings(tau=-1.0)
     ).transform_documents([Document(page_content=text) for text in pets])
     store = epic_langchain.EpicVectorStore(preferences=[no_fish])
     store.add_documents(list(kept))

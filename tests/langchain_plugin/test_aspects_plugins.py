@@ -63,7 +63,7 @@ def test_transformers_and_retrievers_of_langchain_take_it() -> None:
     documents = [Document("A hotel in Las Vegas with a casino and slot machines.")]
     assert keep.invoke(documents) and keep.invoke(documents, preferences=[PLAIN])
     assert set(keep._prepared._made) == {(GIVEN,), (PLAIN,)}
-    assert [memory.preferences for memory in keep._prepared._made.values()] == [[GIVEN], [PLAIN]]
+    assert [made._memory.preferences for made in keep._prepared._made.values() if made._memory] == [[GIVEN], [PLAIN]]
     assert LangChainSteered.model_fields["preferences"] and hash((GIVEN,)) != hash((PLAIN,))
 
 

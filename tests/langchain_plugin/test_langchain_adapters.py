@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
-import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
@@ -15,48 +13,31 @@ import pytest
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
-from langchain_core import exceptions
 from langchain_core.callbacks import CallbackManager
 from langchain_core.exceptions import OutputParserException
-from langchain_core.language_models import BaseChatModel, FakeListLLM
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.output_parsers import JsonOutputParser
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, PrivateAttr, create_model
 
-from epic_langchain import EpicEmbeddings
 from epic_langchain.models import (
     RUN_NAME,
     LangChainLM,
     calling_with,
-    lm_of,
-    verifier_of,
 )
 from epic_memory import Item
-from epic_memory.errors import (
-    InvalidInputError,
-    LMError,
-    LMSetupError,
-    LMUnavailableError,
-)
-from epic_memory.lm import Completion, LanguageModel, Token
-from epic_memory.verification import EmbeddedVerifier, LMVerifier, Verifier
-from helpers import HashEncoder, KeepAll
+from epic_memory.lm import Completion, Token
 from langchain_runs import Runs
+from limited_models import KEEP, Call, Chat, LimitedChat
 from scripted import (
     ASKED,
-    EXPECTED,
     ITEMS,
     PASSED,
-    Add,
     Complete,
-    Own,
     adding,
     memory_with,
-    nothing_lost,
-    pairs_of,
     patient,
     script,
 )
@@ -67,96 +48,9 @@ SCHEMA = {
     "required": ["decision"],
     "additionalProperties": False,
 }
-KEEP = '{"decision": "Keep"}'
 
 
-class Call:
-    """Arguments that a model was called with."""
-
-    def __init__(self, messages: list[BaseMessage], settings: dict[str, Any], limit: int | None) -> None:
-        self.messages = messages
-        self.settings = settings
-        self.limit = limit
-
-    @property
-    def schema(self) -> dict[str, Any] | None:
-        """The schema it was held to, by its format or as a function."""
-        if "format" in self.settings:
-            return self.settings["format"]  # type: ignore[no-any-return]
-        return self.settings["tools"][0]["function"] if "tools" in self.settings else None
-
-
-class Chat(BaseChatModel):
-    """Answers with a text or a message, or what a function makes of a call; raises what is an exception.
-
-    It cannot be held to a schema.
-    """
-
-    answer: Any = KEEP
-    num_ctx: int | None = None
-    _calls: list[Call] = PrivateAttr(default_factory=list)
-    _under_way: dict[str, int] = PrivateAttr(default_factory=lambda: {"now": 0, "most": 0})
-    _lock: Any = PrivateAttr(default_factory=threading.Lock)
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def _limit(self) -> int | None:
-        return None
-
-    def _said(self, messages: list[BaseMessage], settings: dict[str, Any]) -> AIMessage:
-        call = Call(messages, settings, self._limit())
-        with self._lock:
-            self._calls.append(call)
-        said = self.answer(call) if callable(self.answer) else self.answer
-        if isinstance(said, Exception):
-            raise said
-        return self._message(AIMessage(said) if isinstance(said, str) else said.model_copy(deep=True), settings)
-
-    def _message(self, message: AIMessage, settings: dict[str, Any]) -> AIMessage:
-        return message
-
-    def _begin(self) -> None:
-        with self._lock:
-            self._under_way["now"] += 1
-            self._under_way["most"] = max(self._under_way.values())
-
-    def _end(self) -> None:
-        with self._lock:
-            self._under_way["now"] -= 1
-
-    def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **settings: Any) -> Any:
-        self._begin()
-        try:
-            message = self._said(messages, settings)
-            threading.Event().wait(0.002)
-        finally:
-            self._end()
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-    async def _agenerate(
-        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **settings: Any
-    ) -> Any:
-        self._begin()
-        try:
-            message = self._said(messages, settings)
-            await asyncio.sleep(0.002)
-        finally:
-            self._end()
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-
-class Limited(Chat):
-    """Takes a limit of its answers."""
-
-    max_tokens: int | None = None
-
-    def _limit(self) -> int | None:
-        return self.max_tokens
-
-
-class Formed(Limited):
+class Formed(LimitedChat):
     """Is held to a schema by its server, as Ollama's models are."""
 
     _schemas: list[Any] = PrivateAttr(default_factory=list)
@@ -170,7 +64,7 @@ class Formed(Limited):
         return RunnableMap(raw=self.bind(format=schema)) | parsed
 
 
-class Calling(Limited):
+class Calling(LimitedChat):
     """Is held to a schema by a function that it calls, in langchain-core's own way."""
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
@@ -184,28 +78,13 @@ class Calling(Limited):
         return message.model_copy(update={"content": "", "tool_calls": [made]})
 
 
-KINDS = {"plain": Chat, "limited": Limited, "formed": Formed, "calling": Calling}
+KINDS = {"plain": Chat, "limited": LimitedChat, "formed": Formed, "calling": Calling}
 
 
 def scripted(call: Call) -> str:
     """Answers prompts as the script has it."""
     roles = {"human": "user", "system": "system", "ai": "assistant"}
     return script()([{"role": roles[message.type], "content": message.content} for message in call.messages])
-
-
-@pytest.mark.parametrize(
-    ("kind", "batch_size", "concurrency"), [("plain", 1, 1), ("limited", 2, 4), ("formed", 4, 1), ("calling", 1, 4)]
-)
-async def test_any_chat_model_verifies(kind: str, batch_size: int, concurrency: int, add: Add) -> None:
-    model = KINDS[kind](answer=scripted)
-    memory = memory_with(patient(LangChainLM(model, concurrency=concurrency), batch_size=batch_size))
-    report = await add(memory)
-    assert pairs_of(memory) == EXPECTED
-    nothing_lost(memory, report, waiting=0)
-    assert 1 <= model._under_way["most"] <= concurrency
-    assert [message.type for message in model._calls[0].messages] == ["system", "human"]
-    held = [call.schema is not None for call in model._calls]
-    assert all(held) if kind in ("formed", "calling") else not any(held)
 
 
 # a schema
@@ -285,92 +164,13 @@ async def test_an_answer_is_its_text_or_what_is_called(answer: AIMessage, text: 
     assert (completion.tokens is not None) is (text in ("Keep", KEEP))
 
 
-class Logprob(BaseModel):
-    """A token as Ollama's client has it."""
-
-    token: str
-    logprob: float
-
-
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
-        ({"content": SAYS_KEEP}, True),
-        (SAYS_KEEP, True),
-        ([Logprob(**token) for token in SAYS_KEEP], True),
-        (None, False),
-        ([], False),
-        ({"content": [{"token": "a"}]}, False),
-        ({"content": [{"token": "a", "logprob": math.nan}]}, False),
-        ({"tokens": ["a"], "token_logprobs": [-0.1]}, False),
-        ("none", False),
-        ([3], False),
-    ],
-    ids=str,
-)
-async def test_log_probabilities_are_in_the_metadata(given: Any, read: bool, complete: Complete) -> None:
-    answer = AIMessage(KEEP, response_metadata={"logprobs": given})
-    completion = await complete(LangChainLM(Formed(answer=answer)), schema=SCHEMA)
-    assert completion.tokens == ((Token("Keep", -0.5), Token("!", -0.1)) if read else None)
-
-
-async def test_confidences_and_token_counts_reach_the_memory(add: Add) -> None:
-    usage = {"input_tokens": 11, "output_tokens": 3, "total_tokens": 14}
-
-    def answer(call: Call) -> AIMessage:
-        text = scripted(call)
-        tokens = [{"token": part, "logprob": -0.25 if part == "Keep" else -9.0} for part in re.split("(Keep)", text)]
-        return AIMessage(text, response_metadata={"logprobs": {"content": tokens}}, usage_metadata=usage)
-
-    memory = memory_with(patient(LangChainLM(Formed(answer=answer)), batch_size=1))
-    report = await add(memory)
-    assert (report.usage.calls, report.usage.prompt_tokens) == (len(PASSED), 11 * len(PASSED))
-    assert report.usage.completion_tokens == 3 * len(PASSED)
-    (entry,) = memory.explain("stew").entries
-    assert entry.confidence == pytest.approx(math.exp(-0.25))
-
-
-@pytest.mark.parametrize(
-    ("metadata", "cut"),
-    [
-        ({"finish_reason": "length"}, True),
-        ({"finish_reason": "MAX_TOKENS"}, True),
-        ({"done_reason": "length"}, True),
-        ({"stop_reason": "max_tokens"}, True),
-        ({"stopReason": "max_tokens"}, True),
-        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, True),
-        ({"finish_reason": "stop"}, False),
-        ({"done_reason": "stop"}, False),
-        ({"stop_reason": None, "incomplete_details": None}, False),
-        ({}, False),
-    ],
-    ids=str,
-)
-def test_an_answer_that_was_cut_off_says_so(metadata: dict[str, Any], cut: bool) -> None:
-    assert LangChainLM(Chat(answer=AIMessage("Kee", response_metadata=metadata))).complete(ASKED).cut is cut
-
-
 # the limit of an answer
-
-
-@pytest.mark.parametrize("kind", ["limited", "formed", "calling"])
-async def test_an_answer_is_limited_and_the_model_is_not_changed(kind: str, complete: Complete) -> None:
-    model = KINDS[kind]()
-    lm = LangChainLM(model)
-    for limit in (300, 600, None):
-        await complete(lm, schema=SCHEMA, max_tokens=limit)
-    assert [call.limit for call in model._calls] == [300, 600, None]
-    assert model.max_tokens is None
-    assert all("max_tokens" not in call.settings for call in model._calls)
-    plain = Chat()
-    await complete(LangChainLM(plain), max_tokens=300)
-    assert plain._calls[0].settings == {}
 
 
 @pytest.mark.parametrize(
     ("field", "own", "limit"),
     [
-        *(("max_tokens", own, limit) for own, limit in ((100, 100), (300, 300), (500, 300), (-1, 300), (None, 300))),
+        *(("max_tokens", own, 300) for own in (-1, None)),
         *((field, 100, 100) for field in ("num_predict", "max_output_tokens", "max_completion_tokens")),
     ],
 )
@@ -385,7 +185,7 @@ async def test_the_lower_limit_holds(field: str, own: int | None, limit: int, co
 
 
 def test_a_copy_with_another_limit_is_not_taken_for_the_model_itself() -> None:
-    class Named(Limited):
+    class Named(LimitedChat):
         @classmethod
         def is_lc_serializable(cls) -> bool:
             return True
@@ -404,8 +204,6 @@ def test_a_copy_with_another_limit_is_not_taken_for_the_model_itself() -> None:
 @pytest.mark.parametrize(
     "cut",
     [
-        AIMessage(""),
-        AIMessage("<think>The chunk is about"),
         AIMessage([{"type": "reasoning", "reasoning": "The chunk"}, {"type": "text", "text": "{"}]),
         AIMessage("{", additional_kwargs={"reasoning_content": "The chunk"}),
         AIMessage(
@@ -418,7 +216,7 @@ def test_a_copy_with_another_limit_is_not_taken_for_the_model_itself() -> None:
             },
         ),
     ],
-    ids=["no text", "tag", "block", "metadata", "usage"],
+    ids=["block", "metadata", "usage"],
 )
 async def test_a_limit_that_ends_in_the_thinking_is_left_out_from_then_on(cut: AIMessage, complete: Complete) -> None:
     def answer(call: Call) -> str | AIMessage:
@@ -431,13 +229,6 @@ async def test_a_limit_that_ends_in_the_thinking_is_left_out_from_then_on(cut: A
         assert (await complete(lm, schema=SCHEMA, max_tokens=300)).text == KEEP
     assert [call.limit for call in model._calls] == [300, None, None]
     assert all(call.schema for call in model._calls)
-
-
-@pytest.mark.parametrize("text", ["{", "\n\n\n", "<think>Hm.</think> {"], ids=repr)
-async def test_an_answer_that_does_not_end_keeps_its_limit(text: str, complete: Complete) -> None:
-    model = Formed(answer=AIMessage(text, response_metadata={"done_reason": "length"}))
-    assert await complete(LangChainLM(model), schema=SCHEMA, max_tokens=300) == Completion(text=text, cut=True)
-    assert [call.limit for call in model._calls] == [300]
 
 
 class LengthFinishReasonError(Exception):
@@ -460,15 +251,6 @@ async def test_an_answer_that_an_error_holds_is_an_answer(complete: Complete) ->
 
 
 # what a model refuses
-
-
-class StatusError(Exception):
-    """An error of a server, as most clients have it."""
-
-    def __init__(self, status: int, said: str = "", **headers: str) -> None:
-        super().__init__(f"status {status} {said}".rstrip())
-        self.status_code = status
-        self.response = type("Response", (), {"headers": headers, "status_code": status})
 
 
 async def test_an_answer_that_langchain_cannot_parse_is_a_refusal(complete: Complete) -> None:
@@ -496,61 +278,6 @@ async def test_a_model_that_gives_nothing_is_not_asked_for_ever(nothing: object,
     assert asked == 1
 
 
-# what goes wrong
-
-
-def of_langchain(name: str) -> Any:
-    """One of langchain-core's own errors, where this version has it."""
-    kind = getattr(exceptions, name, None) or type(name, (Exception,), {})
-    return kind("It failed.")
-
-
-# The kind of the error that is raised, and words of its message. What clients of servers raise, the core knows.
-MEANINGS = {
-    (LMUnavailableError, "langchain:Chat"): [
-        StatusError(429),
-        of_langchain("ModelRateLimitError"),
-        of_langchain("ModelAPIError"),
-    ],
-    (LMUnavailableError, "No server answers.*Start it"): [of_langchain("ModelConnectionError")],
-    (LMUnavailableError, "in time"): [TimeoutError(), of_langchain("ModelTimeoutError")],
-    (LMSetupError, "(key|name)"): [
-        of_langchain(f"Model{what}Error") for what in ("Authentication", "PermissionDenied", "NotFound")
-    ],
-    (LMError, "refused"): [of_langchain("ContextOverflowError"), of_langchain("ModelInvalidRequestError")],
-}
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "said"),
-    [(error, *meaning) for meaning, errors in MEANINGS.items() for error in errors],
-    ids=lambda value: repr(value)[:50],
-)
-async def test_an_error_of_the_model_says_what_can_be_done(
-    error: Exception, kind: type[Exception], said: str, complete: Complete
-) -> None:
-    with pytest.raises(kind, match=said) as raised:
-        await complete(LangChainLM(Chat(answer=error)))
-    assert type(raised.value) is kind and raised.value.__cause__ is error
-    if isinstance(raised.value, LMUnavailableError):
-        assert raised.value.timed_out is (said == "in time") and raised.value.retry_after is None
-
-
-async def test_a_cancelled_call_is_cancelled() -> None:
-    started = asyncio.Event()
-
-    class Hanging(Chat):
-        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
-            started.set()
-            await asyncio.sleep(3600)
-
-    task = asyncio.create_task(LangChainLM(Hanging()).acomplete(ASKED))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
 # what is given as a model
 
 
@@ -560,56 +287,9 @@ def test_the_name_and_context_are_the_models() -> None:
 
     assert LangChainLM(Chat()).name == "langchain:Chat"
     assert LangChainLM(Tiny()).name == "langchain:Tiny:tiny:1b"
-    assert LangChainLM(Tiny(), name="mine").name == "mine"
     assert LangChainLM(Chat()).context is None
     assert LangChainLM(Chat(num_ctx=4096)).context == 4096
     assert LangChainLM(Chat(num_ctx=4096), context=1024).context == 1024
-    assert LangChainLM(Chat()).concurrency == 1
-    assert isinstance(LangChainLM(Chat()), LanguageModel)
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"concurrency": 0}, {"concurrency": True}, {"context": 10}, {"name": ""}, {"context": "8k"}], ids=str
-)
-def test_settings_that_cannot_be_are_errors(arguments: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError):
-        LangChainLM(Chat(), **arguments)
-
-
-def test_what_is_given_as_a_model_becomes_a_verifier() -> None:
-    encoder, own, chat, verifier = HashEncoder(), Own(lambda messages: KEEP), Chat(), KeepAll()
-    embedded = verifier_of(None, encoder)
-    assert isinstance(embedded, EmbeddedVerifier) and embedded.encoder is encoder
-    assert verifier_of(verifier, encoder) is verifier
-    assert lm_of(own) is own
-    made = lm_of(chat)
-    assert isinstance(made, LangChainLM) and made.model is chat
-    for model in (own, chat):
-        judging: Verifier = verifier_of(model, encoder)
-        assert isinstance(judging, LMVerifier) and judging.name.startswith(f"lm/{lm_of(model).name}/")
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "gpt",
-        3,
-        Chat,
-        Chat().bind(stop=["x"]),
-        Chat().with_retry(),
-        FakeListLLM(responses=["x"]),
-        EpicEmbeddings(),
-        object(),
-    ],
-    ids=lambda wrong: type(wrong).__name__,
-)
-def test_what_is_no_model_is_an_error_that_says_what_to_give(wrong: Any) -> None:
-    named = "There is no model 'gpt'" if wrong == "gpt" else r"chat model.*ChatOllama"
-    for make in (lm_of, lambda wrong: verifier_of(wrong, HashEncoder())):
-        with pytest.raises(InvalidInputError, match=named):
-            make(wrong)
-    with pytest.raises(InvalidInputError, match=r"chat model.*ChatOllama"):
-        LangChainLM(wrong)
 
 
 # callbacks

@@ -865,3 +865,13 @@ def test_a_missing_package_names_the_extra() -> None:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         assert done.returncode != 0
         assert "pip install 'epic-memory[agents]'" in done.stderr.splitlines()[-1]
+
+
+def test_an_agent_remembers_statements_and_no_plain_questions() -> None:
+    memory = EpicMemory(["I love hotels by the sea."])
+    agent = create_agent(
+        model=ScriptedChat(answers=["Yes."] * 3), middleware=[EpicMemoryMiddleware(memory, remember="user")]
+    )
+    for said in ("Which hotels are by the sea?", "I love the hotels by the sea in Faro.", "Is it? And which hotel?"):
+        agent.invoke({"messages": [("user", said)]})
+    assert all("Faro" in item.text for item in memory.items()) and len(memory.items()) <= 1

@@ -21,28 +21,22 @@ from hypothesis import strategies as st
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import ConfigurableField
 from pydantic import ValidationError
 
-from chat_models import ScriptedChat, Words
-from epic_langchain import EpicDocumentTransformer, EpicEmbeddings
-from epic_memory import Stance
+from epic_langchain import EpicDocumentTransformer
+from epic_memory import Settings
 from epic_memory.errors import InvalidInputError, LMError, NoPreferencesError
 from epic_memory.pipeline.judge import JUDGED_AT_ONCE
-from epic_memory.verification import LMVerifier
-from helpers import HashEncoder
+from helpers import HashEncoder, settled
 from scripted import (
     BOTH,
     TRAIN,
     WINE,
     Asked,
     Scripted,
-    answer_to,
     documents,
     memory_of,
-    read_prompt,
     verifier_of,
 )
 
@@ -59,7 +53,7 @@ def transformer(lm: Scripted | None = None, **options: Any) -> EpicDocumentTrans
     """A transformer for two preferences, whose model decides by what is said in the text."""
     lm = Scripted() if lm is None else lm
     return EpicDocumentTransformer(
-        **{"preferences": [WINE, TRAIN], "embeddings": HashEncoder(), "llm": verifier_of(lm), **options}
+        **settled(**{"preferences": [WINE, TRAIN], "embeddings": HashEncoder(), "llm": verifier_of(lm), **options})
     )
 
 
@@ -281,12 +275,12 @@ def test_no_run_takes_the_undecided_documents_of_another_away(caplog: pytest.Log
 
 def test_settings_are_changed_in_a_copy_or_not_at_all() -> None:
     keep = transformer()
-    for name, value in (("tau", 0.99), ("llm", "nonsense"), ("preferences", [])):
+    for name, value in (("settings", Settings()), ("llm", "nonsense"), ("preferences", [])):
         with pytest.raises(ValidationError, match="frozen"):
             setattr(keep, name, value)
-    assert keep.model_copy(update={"tau": 1.0}).invoke(docs()) == []
-    with pytest.raises(ValidationError, match="tau"):
-        keep.model_copy(update={"tau": 7.0})
+    assert keep.model_copy(update={"settings": Settings(tau=1.0)}).invoke(docs()) == []
+    with pytest.raises(ValidationError, match="settings"):
+        keep.model_copy(update={"settings": 7.0})
     assert keep.invoke(docs()) == transformer().invoke(docs())
 
 
@@ -383,50 +377,6 @@ def stalls_at(*numbers: int) -> Callable[[Asked], None]:
     return hook
 
 
-# models
-
-
-def chat(**options: Any) -> ScriptedChat:
-    """A chat model that answers our prompts as `Scripted` does."""
-
-    def answer(messages: list[BaseMessage]) -> str:
-        roles = {"human": "user", "ai": "assistant"}
-        asked = read_prompt([{"role": roles.get(m.type, m.type), "content": m.text} for m in messages])
-        return answer_to(asked, lambda chunk, preference: None if f"no{preference[-4:]}" in chunk else Stance.SUPPORTS)
-
-    return ScriptedChat(answers=answer, **options)
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "chat model": chat,
-    "language model": Scripted,
-    "verifier": lambda: LMVerifier(Scripted()),
-}
-
-
-@pytest.mark.parametrize("model", MODELS)
-async def test_any_kind_of_model_decides(model: str, transform: Transform) -> None:
-    made = MODELS[model]()
-    found = await transform(transformer(llm=made), docs())
-    assert ids(found) == ids(transformer().invoke(docs()))
-    assert [one.metadata["epic_instruction"] for one in found] == [
-        one.metadata["epic_instruction"] for one in transformer().invoke(docs())
-    ]
-    if isinstance(made, BaseChatModel):
-        assert len(made.seen) == 2  # type: ignore[attr-defined]
-
-
-async def test_any_kind_of_embeddings_filters() -> None:
-    words = Words(dimension=1024)
-    keep = transformer(embeddings=words)
-    expected = transformer().invoke(docs())
-    assert keep.invoke(docs()) == expected
-    calls = words.sync_calls
-    assert await keep.ainvoke(docs()) == expected and words.sync_calls == calls
-    assert words.queries == []  # documents and preferences are no queries
-    assert transformer(embeddings=EpicEmbeddings(HashEncoder())).invoke(docs()) == expected
-
-
 # a memory that judges
 
 
@@ -436,27 +386,14 @@ def test_fields_can_be_made_configurable() -> None:
     )
     assert len(keep.invoke(docs(), {"configurable": {"split": True}})) == 16
     assert len(keep.invoke(docs())) == 12
-    other = transformer().configurable_fields(tau=ConfigurableField(id="tau"))
-    assert other.with_config(configurable={"tau": 1.0}).invoke(docs()) == []
+    other = transformer().configurable_fields(settings=ConfigurableField(id="how"))
+    assert other.with_config(configurable={"how": Settings(tau=1.0)}).invoke(docs()) == []
     assert other.invoke(docs(), {"configurable": {"epic_preferences": [TRAIN]}}) == transformer(
         preferences=[TRAIN]
     ).invoke(docs())
 
 
 # bad input
-
-
-@pytest.mark.parametrize(
-    ("arguments", "match"),
-    [
-        ({"llm": ScriptedChat}, "chat model"),
-        ({"llm": chat().with_retry()}, "without bind, with_retry"),
-        ({"split": "perhaps"}, "split"),
-    ],
-)
-def test_arguments_that_cannot_be_are_errors(arguments: dict[str, Any], match: str) -> None:
-    with pytest.raises((ValidationError, InvalidInputError), match=match):
-        transformer(**arguments)
 
 
 async def test_every_way_refuses_what_cannot_be() -> None:

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -279,24 +279,6 @@ async def test_texts_and_documents_make_the_same_store(options: dict[str, Any], 
     assert EpicVectorStore.from_texts([]).similarity_search("red") == []
 
 
-@pytest.mark.parametrize("given", [PREFERENCES, tuple(PREFERENCES), iter(PREFERENCES)], ids="lti")
-async def test_from_documents_stores_what_add_documents_stores(given: Any) -> None:
-    documents = [*RAW, instructed("i", "blue", "offer wine"), Document("no id", metadata={"epic_mine": 1})]
-    before = copy.deepcopy(documents)
-    added = EpicVectorStore(preferences=PREFERENCES)
-    names = added.add_documents(documents)
-    query = "Where should I stay?"
-    wanted = added.similarity_search_with_score(query, 9)
-    assert len(wanted) == len(documents)
-    for made in (
-        EpicVectorStore.from_documents(documents, preferences=given, ids=names),
-        await EpicVectorStore.afrom_documents(documents, preferences=PREFERENCES, ids=names),
-    ):
-        assert made.get_by_ids(names) == added.get_by_ids(names)
-        assert made.similarity_search_with_score(query, 9) == wanted
-    assert before == documents
-
-
 async def test_from_documents_refuses_what_cannot_be(path: Path) -> None:
     for options, kind, match in (
         ({"llm": KeepAll()}, TypeError, "llm"),
@@ -432,20 +414,6 @@ async def test_broken_guidance_is_refused_and_nothing_is_stored(metadata: dict[s
     with pytest.raises(InvalidInputError, match=r"Document 2: The guidance .*'b' cannot be read.*epic_"):
         await both(store, "add_documents", documents)
     assert store.similarity_search("red") == []
-
-
-async def test_a_conflict_comes_later_where_searches_are_steered() -> None:
-    made = EpicVectorStore(words(), preferences=["casino hotels"])
-    query = "casino hotels in town"
-    made.add_documents(
-        [
-            instructed("against", query, "offer it not", stance="conflicts", preference="casino hotels"),
-            instructed("for", f"{query} today", "offer it", preference="casino hotels"),
-        ]
-    )
-    assert ids(await both(made, "similarity_search", query, k=2)) == ["for", "against"]
-    assert ids(await both(made, "similarity_search", query, k=2, steering="off")) == ["against", "for"]
-    assert ids(await both(made, "similarity_search_by_vector", words().vector(query), k=2)) == ["against", "for"]
 
 
 # a view of a memory
@@ -682,23 +650,6 @@ async def test_what_is_changed_while_it_is_embedded_is_stored_as_it_was_given() 
     store = EpicVectorStore(Slow())
     await store.aadd_documents([document])
     assert store.get_by_ids(["a"])[0].metadata == {"user": "anna"}
-
-
-def test_results_are_not_shared(memory: EpicMemory) -> None:
-    store = EpicVectorStore(words())
-    store.add_texts(["vegan stew"], [{"tags": ["a"]}], ids=["stew"])
-    for one in (store, EpicVectorStore.from_memory(memory)):
-        looks: list[Callable[[], Document]] = [
-            lambda one=one: one.get_by_ids(["stew"])[0],  # type: ignore[misc]
-            lambda one=one: one.similarity_search("vegan stew", 1)[0],  # type: ignore[misc]
-            lambda one=one: one.max_marginal_relevance_search("vegan stew", 1)[0],  # type: ignore[misc]
-        ]
-        for look in looks:
-            before = copy.deepcopy(look())
-            found = look()
-            found.metadata["tags"].append("spoilt")
-            found.page_content = "spoilt"
-            assert look() == before
 
 
 def test_the_embedding_model_is_known() -> None:

@@ -21,7 +21,7 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding
 from epic_memory.types import Decision, Verdict
-from helpers import Answering, HashEncoder, keep
+from helpers import Answering, HashEncoder, keep, settled
 
 NEXT, PREVIOUS, PARENT, CHILD, SOURCE = (
     NodeRelationship.NEXT,
@@ -37,9 +37,8 @@ def step(**options: object) -> EpicTransform:
     verifier = Answering(
         lambda one: keep(one) if "wine" in one.item.text else Verdict(decision=Decision.DISCARD, rationale="far")
     )
-    return EpicTransform(
-        **{"preferences": ["red wine"], "encoder": HashEncoder(), "llm": verifier, "coarse": False, **options}
-    )
+    given = {"preferences": ["red wine"], "encoder": HashEncoder(), "llm": verifier, "coarse": False, **options}
+    return EpicTransform(**settled(**given))
 
 
 def chain(kept: Sequence[bool], *, ring: bool = False) -> list[TextNode]:

@@ -485,3 +485,10 @@ async def test_the_light_tier_is_there_for_who_wants_it() -> None:
     memory = EpicMemory(["I prefer trains over flights."])
     await EpicMemoryBlock(memory=memory, light=True).aput([user("Our cat is called Miso.")])
     assert [item.text for item in memory.items()] == ["user: Our cat is called Miso."]
+
+
+async def test_a_block_for_the_users_words_keeps_no_plain_question() -> None:
+    memory = EpicMemory(["I love hotels by the sea."])
+    block = EpicMemoryBlock(memory=memory, remember="user")
+    await block.aput([ChatMessage(role="user", content="Which hotels are by the sea?")], from_short_term_memory=True)
+    assert memory.items() == []

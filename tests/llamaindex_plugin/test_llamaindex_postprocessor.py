@@ -18,7 +18,7 @@ from helpers import settled
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
@@ -79,7 +79,8 @@ async def both(
 def hashed(verifier: object = None, preferences: Any = "red wine", **options: Any) -> EpicNodePostprocessor:
     """With an encoder that counts words, in whose space similarities are known."""
     encoder = options.pop("embed_model", None) or HashEncoder()
-    return EpicNodePostprocessor(preferences=preferences, embed_model=encoder, llm=verifier or KeepAll(), **options)
+    given = {"preferences": preferences, "embed_model": encoder, "llm": verifier or KeepAll(), **options}
+    return EpicNodePostprocessor(**settled(**given))
 
 
 # what comes out
@@ -137,7 +138,7 @@ async def test_the_query_is_steered() -> None:
     for mode, first in (("off", "n0"), ("paper", "n0"), ("signed", "n1")):
         out = await both(
             lambda mode=mode: EpicNodePostprocessor(  # type: ignore[misc]
-                preferences="I avoid hotels with casinos.", llm=DiscardAll(), steering=mode
+                preferences="I avoid hotels with casinos.", llm=DiscardAll(), settings=Settings(steering=mode)
             ),
             nodes,
             "Recommend a hotel.",
@@ -465,7 +466,7 @@ def test_a_verifier_has_its_own_patience() -> None:
 
 async def test_an_llm_of_the_framework_and_its_embeddings() -> None:
     llm, embeddings = scripted(), ScriptedEmbedding()
-    made = EpicNodePostprocessor(preferences=[VEGAN], llm=llm, embed_model=embeddings, tau=0.2)
+    made = EpicNodePostprocessor(preferences=[VEGAN], llm=llm, embed_model=embeddings, settings=Settings(tau=0.2))
     out = made.postprocess_nodes(found(STEAM, TOFU), query_str=QUERY)
     assert out[0].node.metadata["epic_instruction"] == instruction_for(TOFU, VEGAN)
     assert [query for query in embeddings.queries if query not in sample_texts()] == [QUERY]
@@ -552,8 +553,8 @@ async def test_a_memory_without_preferences_leaves_nodes_as_they_are(caplog: pyt
         ({"preferences": []}, "preferences="),
         ({"preferences": ["a", "A"]}, "twice"),
         ({"preferences": [7]}, "preferences"),
-        ({"preferences": VEGAN, "tau": 2.0}, "tau"),
-        ({"preferences": VEGAN, "steering": "best"}, "steering"),
+        ({"preferences": VEGAN, "settings": 2.0}, "settings"),
+        ({"preferences": VEGAN, "tau": 2.0}, "settings=Settings"),
         ({"preferences": VEGAN, "keep": "some"}, "keep"),
         ({"preferences": VEGAN, "guidance": "none"}, "guidance"),
         ({"preferences": VEGAN, "top_n": 0}, "top_n"),
@@ -577,7 +578,7 @@ def test_nodes_without_a_place_for_a_score_are_refused() -> None:
 
 def test_settings_cannot_be_changed_behind_its_back() -> None:
     processor = EpicNodePostprocessor(preferences=[VEGAN])
-    for name in ("embed_model", "llm", "memory", "tau", "steering", "keep", "top_n", "rerank", "guidance"):
+    for name in ("embed_model", "llm", "memory", "settings", "keep", "top_n", "rerank", "guidance"):
         with pytest.raises(ValidationError, match="frozen"):
             setattr(processor, name, getattr(processor, name))
     other = processor.model_copy(update={"preferences": ["I love steam engines."], "keep": "relevant"})
@@ -632,7 +633,9 @@ def test_preferences_that_have_expired_count_no_more() -> None:
 
 def test_it_is_stored_by_names_and_made_anew() -> None:
     ends = Preference(text="Nothing with nuts.", id="nuts", expires_at="2099-01-01T00:00:00+00:00")
-    processor = EpicNodePostprocessor(preferences=[VEGAN, ends], tau=0.1, keep="relevant", top_n=3, steering="paper")
+    processor = EpicNodePostprocessor(
+        preferences=[VEGAN, ends], settings=Settings(tau=0.1, steering="paper"), keep="relevant", top_n=3
+    )
     stored = json.loads(processor.to_json())
     made = EpicNodePostprocessor.from_dict(stored)
     assert stored["class_name"] == EpicNodePostprocessor.class_name() and json.loads(made.to_json()) == stored
@@ -732,6 +735,7 @@ TEXTS = st.lists(st.lists(WORDS, max_size=4).map(" ".join), max_size=8)
     top_n=st.integers(1, 9),
     mode=st.sampled_from(["signed", "paper", "off"]),
 )
+@example(texts=["red", "tea"], query="tea", top_n=1, mode="paper")
 @pytest.mark.slow
 def test_ranking_only_changes_places(texts: list[str], query: str | None, top_n: int, mode: str) -> None:
     said = {"bad": Stance.CONFLICTS, "half": Stance.MIXED}

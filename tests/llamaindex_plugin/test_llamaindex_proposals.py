@@ -16,7 +16,6 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import Memory
-from llama_index.core.tools import FunctionTool
 from pydantic import ValidationError
 
 from epic_learn.memory_proposals import MemoryProposals
@@ -24,7 +23,6 @@ from epic_llamaindex import EpicMemoryBlock, epic_tools
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError, ReadOnlyError
 from llamaindex_models import ScriptedLLM
-from tool_arguments import WRONG_QUERIES
 
 SAID = "I'm allergic to peanuts, and we moved to Porto. What should I cook tonight?"
 
@@ -127,41 +125,6 @@ def test_other_values_are_refused(wrong: Any) -> None:
 
 
 # the tools
-
-
-def tools_of(memory: EpicMemory, **options: Any) -> dict[str, FunctionTool]:
-    return {tool.metadata.get_name(): tool for tool in epic_tools(memory, **options)}
-
-
-@pytest.mark.parametrize("run", ["sync", "async"])
-async def test_tools_answer_in_json_whatever_they_are_given(run: str) -> None:
-    memory = EpicMemory(["I love jazz."])
-    memory.facts.add("The door code is 4471.")
-
-    async def used(name: str, *values: Any, **given: Any) -> Any:
-        tool = tools_of(memory)[name]
-        output = tool.call(*values, **given) if run == "sync" else await tool.acall(*values, **given)
-        return json.loads(output.content)
-
-    for answer in (await used("search_memory", "door code"), await used("search_memory", query="door code", limit="x")):
-        assert answer["results"][0]["text"] == "The door code is 4471."
-    for given, wrong in WRONG_QUERIES:
-        error = (await used("search_memory", **given))["error"]
-        assert error == f"query {wrong}. Call search_memory again with query, limit."
-    assert (await used("remember", text="I love fado.", kind="preference"))["status"] == "proposed"
-    assert (await used("forget", id="I love jazz."))["status"] == "proposed"
-    listed = await used("list_preferences", verbose=True)
-    assert [each["text"] for each in listed["preferences"]] == ["I love jazz."] and len(listed["waiting"]) == 2
-    memory.close()
-    assert "closed" in (await used("list_preferences"))["error"]
-
-
-def test_models_see_names_descriptions_and_schemas() -> None:
-    tools = tools_of(EpicMemory(), allowed=True)
-    assert list(tools) == ["search_memory", "remember", "forget", "list_preferences"]
-    assert tools["remember"].metadata.get_parameters_dict()["required"] == ["text"]
-    assert json.loads(tools["remember"].call(text="We live in Porto.").content)["status"] == "remembered"
-    assert "user is asked" not in tools["remember"].metadata.description
 
 
 async def test_an_agent_uses_them_and_survives_what_it_does_wrong() -> None:

@@ -115,3 +115,27 @@ def test_a_memory_is_no_file_of_a_store() -> None:
     for given in (lambda: LC.EpicStore(MEMORY), lambda: LC.EpicVectorStore(path=MEMORY)):
         with pytest.raises(InvalidInputError, match="name of a file, not EpicMemory"):
             given()
+
+
+class Keyed:
+    """A value of the wrong kind, which shows its key."""
+
+    def __repr__(self) -> str:
+        return "Keyed(api_key='sk-1234')"
+
+
+@pytest.mark.parametrize("name", ["preferences", "llm", "settings", "memory"])
+@pytest.mark.parametrize(
+    ("plugin", "kind"),
+    [
+        ("lc", "EpicDocumentTransformer"),
+        ("lc", "SteeredRetriever"),
+        ("lc", "EpicRetriever"),
+        ("li", "EpicTransform"),
+        ("li", "EpicNodePostprocessor"),
+    ],
+)
+def test_errors_show_no_key(plugin: str, kind: str, name: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        getattr(PLUGINS[plugin], kind)(**{"preferences": ["wine"], name: [Keyed()]})
+    assert "sk-1234" not in str(raised.value)

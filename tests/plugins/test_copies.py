@@ -144,7 +144,9 @@ OVER_A_FILE: dict[str, Callable[[Path], Any]] = {
     "lc steered": lambda path: lc.SteeredRetriever(
         vectorstore=documents_at(path.parent / "me.vectors"), preferences=[CASINO]
     ),
-    "lc transformer": lambda _: lc.EpicDocumentTransformer(preferences=[Preference(text=VEGAN)], tau=0.2, split=True),
+    "lc transformer": lambda _: lc.EpicDocumentTransformer(
+        preferences=[Preference(text=VEGAN)], settings=Settings(tau=0.2), split=True
+    ),
     "lc steered in RAM": lambda _: lc.SteeredRetriever(vectorstore=plain_documents(), preferences=[CASINO]),
     "li retriever": lambda path: li.EpicRetriever(
         path, similarity_top_k=2, guidance="text", filters=~Filter.exists("x")

@@ -18,9 +18,10 @@ from pydantic import ValidationError
 
 from epic_langchain import EpicDocumentTransformer
 from epic_llamaindex import EpicTransform
+from epic_memory import Settings
 from epic_memory.errors import InvalidInputError, LMError
 from epic_memory.types import BuildReport
-from helpers import HashEncoder
+from helpers import HashEncoder, settled
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, documents, memory_of, verifier_of
 
 KEPT = [f"item {5 * n + m}" for n in range(4) for m in (0, 2, 3)]
@@ -44,7 +45,7 @@ class Plugin:
         given = {"preferences": [WINE, TRAIN], self.encoder: HashEncoder(), "llm": verifier_of(lm), **options}
         if self.kind is EpicTransform:
             given = {"on_undecided": "skip", **given}
-        return self.kind(**given)
+        return self.kind(**settled(**given))
 
     def documents(self, count: int = 4) -> list[Any]:
         """Kept under one preference, discarded, kept under two, under one of two, and far from both."""
@@ -225,13 +226,15 @@ async def test_a_memory_judges_and_takes_nothing_in(plugin: Plugin, run: Run) ->
 
 def test_a_memory_brings_all_it_needs(plugin: Plugin) -> None:
     memory = memory_of(Scripted())
-    ignored: dict[str, Any] = {"preferences": [WINE], "llm": Scripted(), "tau": 0.1, "keep_rate": 0.1}
-    for name, value in {**ignored, plugin.encoder: HashEncoder(), "fine": False, "coarse": False}.items():
+    ignored: dict[str, Any] = {"preferences": [WINE], "llm": Scripted(), "settings": Settings(tau=0.1)}
+    for name, value in {**ignored, plugin.encoder: HashEncoder()}.items():
         with pytest.raises(ValidationError, match=f"With memory=, {name} would be ignored"):
             plugin.kind(memory=memory, **{name: value})
     keep = plugin.kind(memory=memory)
     with pytest.raises((ValidationError, InvalidInputError), match="it has its own"):
-        keep.invoke([], preferences=[WINE]) if plugin.kind is EpicDocumentTransformer else setattr(keep, "tau", 0.1)
+        keep.invoke([], preferences=[WINE]) if plugin.kind is EpicDocumentTransformer else setattr(
+            keep, "settings", Settings()
+        )
 
 
 # bad input
@@ -241,10 +244,7 @@ def test_a_memory_brings_all_it_needs(plugin: Plugin) -> None:
     ("arguments", "match"),
     [
         ({"threshold": 0.3}, "threshold"),
-        ({"tau": 0.3, "keep_rate": 0.1}, "tau or keep_rate, not both"),
-        ({"tau": 2.0}, "between -1 and 1"),
-        ({"tau": "high"}, "tau"),
-        ({"keep_rate": 0.0}, "keep_rate must be a share"),
+        ({"settings": 3}, "settings"),
         ({"preferences": [WINE, "Red  Wine"]}, "given twice"),
         ({"preferences": [" "]}, "preference is empty"),
         ({"preferences": [3]}, "preferences"),

@@ -151,7 +151,7 @@ class ProposalReport:
         self.left_out.append(LeftOut(turn, quote, reason))
 
     def _lines(self) -> Iterator[str]:
-        yield f"read            {self.turns:>8} turns, {self.own} of them the user's own"
+        yield f"read            {self.turns:>8} turn{'' if self.turns == 1 else 's'}, {self.own} of them the user's own"
         for name, counts in (("not used", self.unusable), ("not proposed", self.dropped)):
             if counts:
                 reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))

@@ -82,11 +82,13 @@ class SearchOptions:
 
 
 def checked_options(options: object) -> SearchOptions:
-    """Return the options of a search.
+    """Return the options of a search; None stands for the default ones.
 
     Raises:
         InvalidInputError: for anything else.
     """
+    if options is None:
+        return SearchOptions()
     if not isinstance(options, SearchOptions):
         given = type(options).__name__
         raise InvalidInputError(f"options are made by epic_memory.SearchOptions(min_score=0.3, ...); {given} is none.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 from epic_memory.encoders.adapted import AdaptedEncoder, is_encoder
+from epic_memory.encoders.base import aembed_query, embed_query
 from epic_memory.errors import EncoderError, InvalidInputError
+from helpers import HashEncoder
 
 
 class Framework(AdaptedEncoder):
@@ -129,3 +132,31 @@ def test_an_encoder_is_told_without_asking_it() -> None:
     encoder = Framework(lengths)
     assert is_encoder(encoder) and not is_encoder(Framework) and not is_encoder("framework")
     assert encoder.calls == 0
+
+
+class Asymmetric(HashEncoder):
+    """Embeds queries synchronously only, and as it is told."""
+
+    def __init__(self, given: Any = None) -> None:
+        super().__init__(2)
+        self.given, self.threads = given, set[int]()
+
+    def encode_query(self, text: str) -> Any:
+        self.threads.add(threading.get_ident())
+        return self.vector(f"query {text}") if self.given is None else self.given
+
+
+async def test_an_encoder_may_embed_queries_synchronously_only() -> None:
+    encoder = Asymmetric()
+    vector = await aembed_query(encoder, "wine")
+    assert threading.get_ident() not in encoder.threads
+    np.testing.assert_array_equal(vector, embed_query(encoder, "wine"))
+    np.testing.assert_array_equal(vector, encoder.vector("query wine"))
+
+
+@pytest.mark.parametrize("given", [[0.0, 0.0], [1.0, float("nan")], [[1.0, 0.0]], [1.0], "none"], ids=str)
+async def test_what_an_encoder_gives_for_a_query_is_checked(given: Any) -> None:
+    with pytest.raises(EncoderError):
+        embed_query(Asymmetric(given), "wine")
+    with pytest.raises(EncoderError):
+        await aembed_query(Asymmetric(given), "wine")

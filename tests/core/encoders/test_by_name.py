@@ -258,7 +258,7 @@ def test_llamaindexs_side_takes_names(tmp_path: Path) -> None:
     assert EpicEmbedding(MINILM).model_name == "sentence-transformers:all-MiniLM-L6-v2"
     store = EpicVectorStore(MINILM)
     assert isinstance(store.embed_model, EpicEmbedding) and store.embed_model.encoder is encoder_of(MINILM)
-    keep = EpicTransform(preferences=["red wine"], embed_model="static", llm=KeepAll(), tau=-1.0)
+    keep = EpicTransform(preferences=["red wine"], embed_model="static", llm=KeepAll(), settings=Settings(tau=-1.0))
     (node,) = keep([TextNode(text="a red wine")])
     assert len(node.embedding or []) == default_encoder().dimension
     with EpicMemory.open(tmp_path / "me.epic", ["red wine"], encoder=MINILM):

@@ -490,9 +490,7 @@ def test_what_ingestion_judges_by_has_the_aspects_that_are_given_and_asks_for_no
     verifier = verifier_of(lm)
 
     def memory(*preferences: Preference) -> EpicMemory:
-        return prepared.memory(
-            preferences, encoder=encoder, verifier=verifier, tau=None, keep_rate=None, coarse=True, fine=True
-        )
+        return prepared.memory(preferences, encoder=encoder, settings=Settings(verifier=verifier))
 
     plain, given = Preference(text=WINE), Preference(text=WINE, aspects=SAID)
     for wanted in (plain, given, plain, Preference(text=WINE, aspects={"liked": ["port"]}), plain):

@@ -1,67 +1,100 @@
-"""The adapters with LlamaIndex's Ollama integrations, over real HTTP; and an embedding step in worker processes."""
+"""The adapters with the Ollama integrations of both frameworks, over real HTTP, behind a memory."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import ollama
 import pytest
 
-from helpers import settled
-
 pytest.importorskip("llama_index.llms.ollama", reason="needs llama-index-llms-ollama")
 pytest.importorskip("llama_index.embeddings.ollama", reason="needs llama-index-embeddings-ollama")
+pytest.importorskip("langchain_ollama", reason="needs langchain-ollama")
 
+from langchain_ollama import ChatOllama, OllamaEmbeddings
 from llama_index.embeddings.ollama import OllamaEmbedding
 from llama_index.llms.ollama import Ollama
 
+from epic_langchain.models import LangChainEncoder, LangChainLM
 from epic_llamaindex.models import LlamaIndexEncoder, LlamaIndexLM
-from epic_memory import EpicMemory
-from epic_memory.errors import EncoderError, LMSetupError, LMUnavailableError
-from epic_memory.lm import Message
+from epic_memory import EpicMemory, Settings
+from epic_memory.errors import EncoderError, LMUnavailableError
 from epic_memory.verification import LMVerifier
-from helpers import HashEncoder
+from helpers import HashEncoder, both
 from lm_servers import LMServer, Reply, in_turn
-from scripted import EXPECTED, PASSED, PREFERENCES, TAU, TEXTS, Add, Answers, first_properties, nothing_lost, pairs_of
+from scripted import (
+    ASKED,
+    DISCARDED,
+    EXPECTED,
+    KEPT,
+    PASSED,
+    PREFERENCES,
+    SIMPLE,
+    TAU,
+    TEXTS,
+    Add,
+    Answers,
+    Complete,
+    first_properties,
+    nothing_lost,
+    pairs_of,
+)
 
 Json: TypeAlias = dict[str, Any]
-Complete = Callable[..., Any]
-ASKED = [Message("system", "You judge."), Message("user", "Keep it?")]
 
 
-@pytest.fixture(params=["sync", "async"])
-def complete(request: pytest.FixtureRequest) -> Complete:
-    """Completes `ASKED` by one path or the other."""
+@dataclass(frozen=True)
+class Plugin:
+    """One plugin's adapters, and the models of its integration."""
 
-    async def completed(lm: LlamaIndexLM, **options: Any) -> Any:
-        return lm.complete(ASKED, **options) if request.param == "sync" else await lm.acomplete(ASKED, **options)
-
-    return completed
-
-
-def llm_of(server: LMServer, model: str = "tiny", **settings: Any) -> Ollama:
-    return Ollama(model=model, base_url=server.url, **{"temperature": 0.0, **settings})
+    lm: Callable[..., Any]
+    encoder: Callable[..., Any]
+    llm: Callable[..., Any]
+    embedding: Callable[..., Any]
+    own: dict[str, Any]
 
 
-def embedding(server: LMServer, model: str = "embedder", **settings: Any) -> OllamaEmbedding:
-    return OllamaEmbedding(model, base_url=server.url, **settings)
+LI = Plugin(
+    lm=LlamaIndexLM,
+    encoder=LlamaIndexEncoder,
+    llm=Ollama,
+    embedding=OllamaEmbedding,
+    own={"context_window": 4096, "additional_kwargs": {"seed": 7}},
+)
+LC = Plugin(
+    lm=LangChainLM,
+    encoder=LangChainEncoder,
+    llm=lambda **options: ChatOllama(**{"logprobs": True, **options}),
+    embedding=lambda model, **options: OllamaEmbeddings(model=model, **options),
+    own={"num_ctx": 4096, "seed": 7},
+)
+PLUGINS = {"lc": LC, "li": LI}
 
 
-def verifier(llm: Ollama, concurrency: int = 1, **options: Any) -> LMVerifier:
-    """A verifier that waits for a moment only, and asks about one item at a time."""
-    return LMVerifier(LlamaIndexLM(llm, concurrency=concurrency), **{"backoff": 0.002, "batch_size": 1, **options})
+@pytest.fixture(params=PLUGINS)
+def plugin(request: pytest.FixtureRequest) -> Plugin:
+    return PLUGINS[request.param]
 
 
-def memory_of(server: LMServer, judging: LMVerifier | None = None, **options: Any) -> EpicMemory:
-    """A memory of `PREFERENCES` that runs on the server alone."""
-    given = {"encoder": LlamaIndexEncoder(embedding(server)), "tau": TAU, **options}
-    return EpicMemory(
-        PREFERENCES, **settled(verifier=judging or verifier(llm_of(server)), **{"aspects": "parser", **given})
-    )
+def llm_of(server: LMServer, model: str = "tiny", plugin: Plugin = LI, **settings: Any) -> Any:
+    return plugin.llm(model=model, base_url=server.url, **{"temperature": 0.0, **settings})
+
+
+def embedding(server: LMServer, model: str = "embedder", plugin: Plugin = LI, **settings: Any) -> Any:
+    return plugin.embedding(model, base_url=server.url, **settings)
+
+
+def memory_of(server: LMServer, plugin: Plugin, llm: Any = None, concurrency: int = 1, **options: Any) -> EpicMemory:
+    """A memory that runs on the server alone, waits a moment only, and asks about one at a time."""
+    lm = plugin.lm(llm or llm_of(server, plugin=plugin), concurrency=concurrency)
+    verifier = LMVerifier(lm, **{"backoff": 0.002, "batch_size": 1, **options})
+    encoder = plugin.encoder(embedding(server, plugin=plugin))
+    return EpicMemory(PREFERENCES, encoder=encoder, settings=Settings(verifier=verifier, tau=TAU, aspects="parser"))
 
 
 def shown(server: LMServer) -> int:
@@ -69,35 +102,40 @@ def shown(server: LMServer) -> int:
     return [request.path for request in server.requests].count("/api/show")
 
 
-# a memory
+# what is sent
 
 
 @pytest.mark.parametrize(("batch_size", "concurrency"), [(1, 4), (8, 1)])
-async def test_a_memory_is_built_and_searched(server: LMServer, batch_size: int, concurrency: int, add: Add) -> None:
-    memory = memory_of(server, verifier(llm_of(server), concurrency, batch_size=batch_size))
+async def test_a_memory_is_built_and_searched(
+    plugin: Plugin, server: LMServer, batch_size: int, concurrency: int, add: Add
+) -> None:
+    memory = memory_of(server, plugin, concurrency=concurrency, batch_size=batch_size)
     report = await add(memory)
     assert pairs_of(memory) == EXPECTED
+    assert (report.kept, report.discarded) == (len(KEPT), len(DISCARDED))
     nothing_lost(memory, report, waiting=0)
     assert server.calls == report.usage.calls == {1: 6, 8: 1}[batch_size]
     assert server.most_at_once <= concurrency
     assert report.usage.prompt_tokens > report.usage.completion_tokens > 0
-    assert memory.search("A vegan stew of beans") == await memory.asearch("A vegan stew of beans") != []
+    for query in ("Where are casinos?", "A vegan stew of beans", "night trains and quiet parks"):
+        found = memory.search(query)
+        assert found and found == await memory.asearch(query)
+        assert found[0].instructions and all(hit.instructions for hit in found if hit.tier == "memory")
 
 
-# what is sent
-
-
-async def test_schema_and_limit_are_sent_and_the_models_own_settings_stay(server: LMServer, add: Add) -> None:
-    llm = llm_of(server, context_window=4096, additional_kwargs={"seed": 7})
+async def test_schema_and_limit_are_sent_and_the_models_own_settings_stay(
+    plugin: Plugin, server: LMServer, add: Add
+) -> None:
+    llm = llm_of(server, plugin=plugin, **plugin.own)
     before = llm.model_dump()
-    await add(memory_of(server, verifier(llm)))
+    await add(memory_of(server, plugin, llm))
     assert len(server.asked) == len(PASSED)
     for body in server.asked:
         assert first_properties(body["format"]) == ["answers"]
+        assert plugin is LI or (body["format"]["title"] and body["format"]["description"])
         assert 0 < body["options"].pop("num_predict") <= 1024
         assert body["options"] == {"num_ctx": 4096, "seed": 7, "temperature": 0.0}
-    assert llm.model_dump() == before
-    assert shown(server) == 0
+    assert llm.model_dump() == before and shown(server) == 0
 
 
 async def test_the_context_is_asked_for_once_and_never_on_the_event_loop(
@@ -193,30 +231,6 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-async def test_a_server_that_fails_in_the_middle(server: LMServer, answers: Answers, broken: Reply, add: Add) -> None:
-    done: list[Json] = []
-
-    def fails_later(request: Json, _: int) -> Reply | None:
-        done.append(request)
-        return broken if len(done) > 2 else None
-
-    answers.alter = fails_later
-    memory = memory_of(server, verifier(llm_of(server), retries=1))
-    report = await add(memory)
-    nothing_lost(memory, report, waiting=len(PASSED) - 2)
-    answers.alter = lambda request, *_: None
-    again = memory.retry()
-    nothing_lost(memory, again, waiting=0)
-    assert pairs_of(memory) == EXPECTED
-
-
-async def test_a_model_that_is_not_pulled(server: LMServer, complete: Complete) -> None:
-    for settings in ({}, {"context_window": 4096}):
-        with pytest.raises(LMSetupError, match="ollama pull"):
-            await complete(LlamaIndexLM(llm_of(server, "other", **settings)))
-
-
 async def test_no_server(server: LMServer, complete: Complete) -> None:
     lm = LlamaIndexLM(llm_of(server))
     server.stop()
@@ -227,7 +241,65 @@ async def test_no_server(server: LMServer, complete: Complete) -> None:
     assert (await complete(lm)).text == "{}"  # what failed is not remembered
 
 
+BROKEN = {
+    "a status of 500": Reply(status=500, text="out of memory"),
+    "a connection that breaks off": Reply(text='{"decision": "Keep", "rationale": "Half of', break_off=True),
+    "a page of HTML": Reply(not_json=True),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+async def test_a_server_that_fails_in_the_middle(server: LMServer, answers: Answers, broken: Reply, add: Add) -> None:
+    done: list[Json] = []
+
+    def fails_later(request: Json, _: int) -> Reply | None:
+        done.append(request)
+        return broken if len(done) > 2 else None
+
+    answers.alter = fails_later
+    memory = memory_of(server, LI, retries=1)
+    nothing_lost(memory, await add(memory), waiting=len(PASSED) - 2)
+    answers.alter = lambda request, *_: None
+    nothing_lost(memory, memory.retry(), waiting=0)
+    assert pairs_of(memory) == EXPECTED
+
+
+async def test_a_slow_server_is_late(server: LMServer, answers: Answers, add: Add) -> None:
+    answers.alter = lambda request, *_: Reply(delay=30.0)
+    memory = memory_of(server, LC, llm_of(server, plugin=LC, client_kwargs={"timeout": 0.05}), retries=3)
+    report = await add(memory, SIMPLE[:1])
+    assert report.usage.calls == 2  # a timeout is tried once more only
+    assert "in time" in report.failures["stew"]
+
+
+async def test_a_model_that_was_not_pulled(plugin: Plugin, server: LMServer, add: Add) -> None:
+    memory = memory_of(server, plugin, llm_of(server, "huge:70b", plugin))
+    report = await add(memory)
+    assert report.usage.calls == 1
+    nothing_lost(memory, report, waiting=len(PASSED))
+    assert all("huge:70b" in reason and "ollama pull" in reason for reason in report.failures.values())
+    server.models = (*server.models, "huge:70b")
+    assert memory.retry().kept == len(KEPT)
+
+
 # embeddings
+
+
+async def test_embeddings_that_fail_say_so_and_nothing_is_taken_in(plugin: Plugin, server: LMServer, add: Add) -> None:
+    memory = memory_of(server, plugin)
+    await add(memory)
+    before, name = memory.stats().counts, memory.encoder.name
+    server.models = ("tiny",)
+    for failing in (lambda: add(memory, ["More of a vegan diet."]), lambda: memory.asearch("casinos")):
+        with pytest.raises(EncoderError, match=f"{name}.*not found"):
+            await failing()
+    server.stop()
+    with pytest.raises(EncoderError, match=name):
+        await both(memory, "search", "casinos")
+    assert memory.stats().counts == before
+    server.start()
+    server.models = ("tiny", "embedder")
+    assert memory.search("casinos") == await memory.asearch("casinos")
 
 
 async def test_embeddings_are_unit_vectors(server: LMServer) -> None:
@@ -241,11 +313,3 @@ async def test_embeddings_are_unit_vectors(server: LMServer) -> None:
     np.testing.assert_allclose(query, HashEncoder().vector("find night trains"), atol=1e-6)
     np.testing.assert_array_equal(query, await encoder.aencode_query("night trains"))
     assert encoder.name == "llamaindex:OllamaEmbedding:embedder"
-
-
-async def test_an_embedding_model_that_is_not_pulled(server: LMServer) -> None:
-    encoder = LlamaIndexEncoder(embedding(server, "other"))
-    with pytest.raises(EncoderError, match=r"llamaindex:OllamaEmbedding:other.*not found"):
-        encoder.encode(["a"])
-    with pytest.raises(EncoderError, match=r"llamaindex:OllamaEmbedding:other.*not found"):
-        await encoder.aencode_query("a")

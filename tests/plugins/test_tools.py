@@ -1,8 +1,9 @@
-"""Tools of a LangChain agent: what they do to the memory, what they say, and what a small model may write."""
+"""Tools of an agent of either framework: what they do to the memory, what they say, what a small model may write."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 
 pytest.importorskip("langchain", reason="needs the extra agents")
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from langchain.agents import create_agent
 from langchain_core.messages import ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+import epic_llamaindex
 from chat_models import ScriptedChat, called
 from epic_langchain import epic_tools
 from epic_memory import EpicMemory
@@ -32,14 +35,27 @@ def memory() -> EpicMemory:
     return memory
 
 
-def used(memory: EpicMemory, name: str, given: Any = None, **options: Any) -> dict[str, Any]:
+def of_langchain(memory: Any, name: str, given: Any = None, **options: Any) -> dict[str, Any]:
     (tool,) = [tool for tool in epic_tools(memory, **options) if tool.name == name]
-    answer = json.loads(tool.invoke({} if given is None else given))
-    assert isinstance(answer, dict)
-    return answer
+    return dict(json.loads(tool.invoke({} if given is None else given)))
 
 
-def test_a_search_says_id_text_score_and_guidance(memory: EpicMemory) -> None:
+def of_llamaindex(memory: Any, name: str, given: Any = None, **options: Any) -> dict[str, Any]:
+    (tool,) = [tool for tool in epic_llamaindex.epic_tools(memory, **options) if tool.metadata.get_name() == name]
+    output = tool.call(**given) if isinstance(given, dict) else tool.call(*([] if given is None else [given]))
+    return dict(json.loads(output.content))
+
+
+Used = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(params=[of_langchain, of_llamaindex])
+def used(request: pytest.FixtureRequest) -> Used:
+    """Uses a tool, and reads its answer."""
+    return request.param  # type: ignore[no-any-return]
+
+
+def test_a_search_says_id_text_score_and_guidance(used: Used, memory: EpicMemory) -> None:
     results = used(memory, "search_memory", {"query": "Which hotel should I book?", "limit": 2})["results"]
     assert [set(result) for result in results] == [{"id", "text", "score", "guidance"}] * 2
     assert results[0]["text"].startswith("The Bellmore")
@@ -51,25 +67,27 @@ def test_a_search_says_id_text_score_and_guidance(memory: EpicMemory) -> None:
 @pytest.mark.parametrize(
     ("limit", "count"), [(1, 1), ("1", 1), (1.9, 1), (0, 1), (-3, 1), (None, 2), ("many", 2), (1e400, 2), (10**9, 2)]
 )
-def test_whatever_is_written_for_a_limit_there_are_results(memory: EpicMemory, limit: Any, count: int) -> None:
+def test_whatever_is_written_for_a_limit_there_are_results(
+    used: Used, memory: EpicMemory, limit: Any, count: int
+) -> None:
     results = used(memory, "search_memory", {"query": "Which hotel should I book?", "limit": limit})["results"]
     assert len(results) == count
 
 
-def test_a_search_that_finds_nothing_says_so(memory: EpicMemory) -> None:
+def test_a_search_that_finds_nothing_says_so(used: Used, memory: EpicMemory) -> None:
     answer = used(memory, "search_memory", {"query": "trams in Vienna"})
     assert answer["results"] == [] and answer["note"]
 
 
 @pytest.mark.parametrize(("given", "wrong"), WRONG_QUERIES)
-def test_wrong_arguments_are_explained(memory: EpicMemory, given: Any, wrong: str) -> None:
+def test_wrong_arguments_are_explained(used: Used, memory: EpicMemory, given: Any, wrong: str) -> None:
     assert (
         used(memory, "search_memory", given)["error"] == f"query {wrong}. Call search_memory again with query, limit."
     )
 
 
 @pytest.mark.parametrize(("name", "given"), [("search_memory", "hotel"), ("remember", "hotel"), ("forget", CASINO)])
-def test_errors_of_the_memory_are_answers(memory: EpicMemory, name: str, given: Any) -> None:
+def test_errors_of_the_memory_are_answers(used: Used, memory: EpicMemory, name: str, given: Any) -> None:
     memory.close()
     assert "closed" in used(memory, name, given)["error"]
     assert "closed" in used(memory, "list_preferences")["error"]
@@ -91,7 +109,7 @@ def test_errors_of_the_memory_are_answers(memory: EpicMemory, name: str, given: 
         ),
     ],
 )
-def test_to_remember_is_to_propose(memory: EpicMemory, given: Any, kind: str, text: str, old: str) -> None:
+def test_to_remember_is_to_propose(used: Used, memory: EpicMemory, given: Any, kind: str, text: str, old: str) -> None:
     before = memory.file.revision
     answer = used(memory, "remember", given)
     (proposal,) = memory.proposals
@@ -104,7 +122,7 @@ def test_to_remember_is_to_propose(memory: EpicMemory, given: Any, kind: str, te
     assert memory.proposals == [] and memory.file.revision == before
 
 
-def test_where_it_is_allowed_it_is_remembered_at_once(memory: EpicMemory) -> None:
+def test_where_it_is_allowed_it_is_remembered_at_once(used: Used, memory: EpicMemory) -> None:
     for given in (
         {"text": "I love jazz.", "kind": "preference"},
         {"text": "The door code is 9902.", "replaces": memory.facts[0].id},
@@ -117,17 +135,17 @@ def test_where_it_is_allowed_it_is_remembered_at_once(memory: EpicMemory) -> Non
     assert memory.proposals == []
 
 
-def test_what_is_known_is_not_remembered_again(memory: EpicMemory) -> None:
+def test_what_is_known_is_not_remembered_again(used: Used, memory: EpicMemory) -> None:
     assert used(memory, "remember", {"text": CASINO.upper(), "kind": "preference"})["status"] == "known"
     assert used(memory, "remember", CODE)["status"] == "known"
 
 
-def test_what_is_replaced_has_to_be_held(memory: EpicMemory) -> None:
+def test_what_is_replaced_has_to_be_held(used: Used, memory: EpicMemory) -> None:
     assert "'the moon'" in used(memory, "remember", {"text": "Cheese.", "replaces": "the moon"})["error"]
     assert memory.proposals == []
 
 
-def test_to_forget_is_to_propose_an_end(memory: EpicMemory) -> None:
+def test_to_forget_is_to_propose_an_end(used: Used, memory: EpicMemory) -> None:
     fact, item = memory.facts[0], next(item for item in memory.items() if not item.fact)
     for each in (memory.preferences[0].id, fact.id):
         assert used(memory, "forget", {"id": each})["status"] == "proposed"
@@ -137,7 +155,7 @@ def test_to_forget_is_to_propose_an_end(memory: EpicMemory) -> None:
     assert len(memory.items()) == 3
 
 
-def test_where_it_is_allowed_it_is_forgotten_at_once(memory: EpicMemory) -> None:
+def test_where_it_is_allowed_it_is_forgotten_at_once(used: Used, memory: EpicMemory) -> None:
     fact, item = memory.facts[0], next(item for item in memory.items() if not item.fact)
     for each in (item.id, CODE, memory.preferences[0].id):
         assert used(memory, "forget", each, allowed=True) == {"status": "forgotten"}
@@ -145,14 +163,18 @@ def test_where_it_is_allowed_it_is_forgotten_at_once(memory: EpicMemory) -> None
     assert "Nothing" in used(memory, "forget", item.id, allowed=True)["error"]
 
 
-def test_preferences_are_listed(memory: EpicMemory) -> None:
+def test_preferences_are_listed(used: Used, memory: EpicMemory) -> None:
     (preference,) = memory.preferences
     answer = used(memory, "list_preferences")
     assert answer == {"preferences": [{"id": preference.id, "text": CASINO}], "waiting": []}
 
 
-def test_models_see_plain_schemas(memory: EpicMemory) -> None:
+@pytest.mark.parametrize("plugin", ["lc", "li"])
+def test_models_see_plain_schemas(plugin: str, memory: EpicMemory) -> None:
     schemas = {tool.name: convert_to_openai_tool(tool)["function"]["parameters"] for tool in epic_tools(memory)}
+    if plugin == "li":
+        tools = [tool.metadata for tool in epic_llamaindex.epic_tools(memory)]
+        schemas = {tool.get_name(): tool.get_parameters_dict() for tool in tools}
     assert list(schemas) == ["search_memory", "remember", "forget", "list_preferences"]
     assert {name: schema.get("required", []) for name, schema in schemas.items()} == {
         "search_memory": ["query"],
@@ -165,9 +187,9 @@ def test_models_see_plain_schemas(memory: EpicMemory) -> None:
     assert "user is asked" not in epic_tools(memory, allowed=True)[1].description
 
 
-def test_a_file_is_opened_by_its_name(tmp_path: Path) -> None:
+def test_a_file_is_opened_by_its_name(used: Used, tmp_path: Path) -> None:
     EpicMemory.open(tmp_path / "me.epic", [CASINO]).close()
-    assert json.loads(epic_tools(tmp_path / "me.epic")[3].invoke({}))["preferences"][0]["text"] == CASINO
+    assert used(tmp_path / "me.epic", "list_preferences")["preferences"][0]["text"] == CASINO
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])

@@ -1,0 +1,226 @@
+"""What both plugins make of any retriever's results: compressed texts and a learnt order; and the events they send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+pytest.importorskip("langchain_core", reason="needs the extra langchain")
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.documents import Document
+from llama_index.core.schema import NodeWithScore, TextNode
+from pydantic import ValidationError
+
+import epic_langchain as lc
+import epic_llamaindex as li
+from epic_llamaindex.events import EpicEvent
+from epic_memory import EpicMemory, Settings
+from epic_memory.text.chunking import sentences
+from epic_rerank import LearnedReranker
+from epic_rerank.features import NAMES
+from helpers import HashEncoder
+from llamaindex_models import heard
+
+PLUGINS: dict[str, Any] = {"lc": lc, "li": li}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A result of either plugin."""
+
+    id: str
+    text: str
+    metadata: dict[str, Any]
+
+
+def given(plugin: str, texts: Sequence[str]) -> list[Any]:
+    if plugin == "lc":
+        return [Document(id=str(n), page_content=text, metadata={"source": "a"}) for n, text in enumerate(texts)]
+    nodes = [TextNode(id_=str(n), text=text, metadata={"source": "a"}) for n, text in enumerate(texts)]
+    return [NodeWithScore(node=node, score=0.5) for node in nodes]
+
+
+def read(results: Sequence[Any]) -> list[Found]:
+    assert all(not isinstance(one, NodeWithScore) or one.score == 0.5 for one in results)
+    return [
+        Found(one.id, one.page_content, one.metadata)
+        if isinstance(one, Document)
+        else Found(one.node_id, one.text, one.node.metadata)
+        for one in results
+    ]
+
+
+async def changed(component: Any, results: Sequence[Any], query: str) -> list[Found]:
+    """What comes out of either way to call it, the same; what was given stays as it is."""
+    before = read(results)
+    if hasattr(component, "compress_documents"):
+        found, again = component.compress_documents(results, query), await component.acompress_documents(results, query)
+    else:
+        found = component.postprocess_nodes(results, query_str=query or None)
+        again = await component.apostprocess_nodes(results, query_str=query or None)
+    assert read(found) == read(again) and read(results) == before
+    return read(found)
+
+
+def plain_memory() -> EpicMemory:
+    return EpicMemory(encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
+
+
+# compression
+
+SOUP = "The lentil soup takes half an hour. It needs two onions. The cook was born in Leeds. Admission is free."
+VEGAN = "Nobody came to the meeting. The new cafe has a vegan menu."
+OTHER = "The tug of war ended in a draw. The mayor left early."
+TEXTS = (SOUP, VEGAN, OTHER, "")
+ASKED = "How long does the lentil soup take?"
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+async def test_what_is_needed_stays_whole(plugin: str) -> None:
+    compressor = PLUGINS[plugin].EpicCompressor(memory=EpicMemory(["I follow a strict vegan diet."]))
+    found = await changed(compressor, given(plugin, TEXTS), ASKED)
+    assert [one.id for one in found] == ["0", "1"]
+    assert "The lentil soup takes half an hour." in found[0].text
+    assert found[1].text == "The new cafe has a vegan menu."  # the preference needs it
+    for one, before in zip(found, TEXTS, strict=False):
+        assert set(sentences(one.text)) <= set(sentences(before))
+        lost = len(sentences(before)) - len(sentences(one.text))
+        assert one.metadata == {"source": "a", "epic_dropped_sentences": lost}
+    assert found[1] in await changed(compressor, given(plugin, TEXTS), "")
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+async def test_a_sentence_that_refers_to_another_keeps_it(plugin: str) -> None:
+    text = "The bridge over the Wenn is narrow. It was built in 1790 by monks. Admission is free."
+    compressor = PLUGINS[plugin].EpicCompressor(memory=EpicMemory(settings=Settings(coarse=False, fine=False)))
+    (found,) = await changed(compressor, given(plugin, [text]), "monks")
+    assert found.text == "The bridge over the Wenn is narrow. It was built in 1790 by monks."
+    # Without a question or a preference all stays.
+    assert [one.text for one in await changed(compressor, given(plugin, TEXTS), "")] == list(TEXTS)
+    with pytest.raises(ValidationError):
+        PLUGINS[plugin].EpicCompressor(memory=compressor.memory, relevant=2.0)
+
+
+# a learnt order
+
+TEAS = ("A long note on tea, with much more to say about it than others have.", "Tea.", "", "Bread and tea.")
+
+
+def liking_length(towards: float) -> LearnedReranker:
+    """A reranker for which long texts come first, or last."""
+    reranker = LearnedReranker()
+    weights = reranker.weights
+    for name in ("W1", "W2", "W3"):
+        weights[name][:] = 0.0
+    weights["W1"][NAMES.index("length"), 0] = weights["W2"][0, 0] = 1.0
+    weights["w3"][0] = 100.0 * towards
+    return reranker
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+async def test_results_come_in_the_learnt_order(plugin: str) -> None:
+    memory, kind = plain_memory(), PLUGINS[plugin].EpicReranker
+    plain = await changed(kind(memory=memory, top_n=3), given(plugin, TEAS), "tea")
+    assert [one.id for one in plain] == ["0", "1", "2"]
+    for towards, order in ((1.0, ["0", "3", "1", "2"]), (-1.0, ["1", "3", "0", "2"])):
+        reranker = kind(memory=memory, reranker=liking_length(towards), top_n=4)
+        found = await changed(reranker, given(plugin, TEAS), "tea")
+        assert [one.id for one in found] == order
+        chances = [one.metadata["epic_rank_probability"] for one in found]
+        assert np.sum(chances) == pytest.approx(1.0) and chances == sorted(chances, reverse=True)
+    assert [one.id for one in await changed(reranker, given(plugin, TEAS), "")] == ["0", "1", "2", "3"]
+    assert await changed(reranker, [], "tea") == []
+    with pytest.raises(ValidationError):
+        kind(memory=memory, top_n=0)
+
+
+def test_documents_may_be_what_no_memory_would_hold() -> None:
+    reranker = lc.EpicReranker(memory=plain_memory(), reranker=liking_length(1.0))
+    odd = [Document(page_content=text, metadata={"score": 10**400}) for text in ("Tea\x00", "Bread \ud800 and tea.")]
+    found = list(reranker.compress_documents(odd, "te\x00a"))
+    assert found == list(reranker.compress_documents(iter(odd), "te\x00a"))  # type: ignore[arg-type]
+    assert {one.page_content for one in found} == {one.page_content for one in odd}
+
+
+# events
+
+
+class Handler:
+    """Remembers the custom events of LangChain's callbacks."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, Any] = {}
+
+
+class Sync(Handler, BaseCallbackHandler):
+    def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
+        self.events[name] = data
+
+
+class Async(Handler, AsyncCallbackHandler):
+    async def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
+        self.events[name] = data
+
+
+PREFERENCES = ["I avoid hotels with casinos."]
+HOTELS = ["The Golden Ace is a hotel with a casino.", "Steam engines."]
+
+
+async def of_langchain(memory: EpicMemory, asynchronous: bool) -> tuple[Any, Any, int, int]:
+    retriever, keep = lc.EpicRetriever(memory=memory, k=3), lc.EpicDocumentTransformer(preferences=PREFERENCES)
+    documents, handler = [Document(text) for text in HOTELS], Async() if asynchronous else Sync()
+    if asynchronous:
+        found = await retriever.ainvoke("Which hotel?", {"callbacks": [handler]}, k=2)
+        kept = await keep.ainvoke(documents, {"callbacks": [handler]})
+    else:
+        found = retriever.invoke("Which hotel?", {"callbacks": [handler]}, k=2)
+        kept = keep.invoke(documents, {"callbacks": [handler]})
+    list(keep.lazy_transform(documents))  # outside of a run there is nobody to tell
+    return handler.events["epic.search"], handler.events["epic.judge"], len(found), len(kept)
+
+
+async def of_llamaindex(memory: EpicMemory, asynchronous: bool) -> tuple[Any, Any, int, int]:
+    retriever, keep = li.EpicRetriever(memory, similarity_top_k=2), li.EpicTransform(preferences=PREFERENCES)
+    nodes = [TextNode(text=text) for text in HOTELS]
+    with heard() as (events, _):
+        if asynchronous:
+            found, kept = await retriever.aretrieve("Which hotel?"), await keep.acall(nodes)
+        else:
+            found, kept = retriever.retrieve("Which hotel?"), keep(nodes)
+    search, judge = (event for event in events if isinstance(event, EpicEvent))
+    assert (search.class_name(), judge.class_name()) == ("EpicSearchEvent", "EpicJudgeEvent")
+    return search.measures, judge.measures, len(found), len(kept)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("searched", [of_langchain, of_llamaindex])
+async def test_handlers_get_counts_and_seconds_and_never_texts(searched: Any, asynchronous: bool) -> None:
+    memory = EpicMemory(PREFERENCES)
+    memory.add(HOTELS)
+    search, judge, found, kept = await searched(memory, asynchronous)
+    assert (search["epic.k"], search["epic.hits"]) == (2, found) and search["epic.seconds.embedding"] > 0
+    assert (judge["epic.seen"], judge["epic.kept"]) == (2, kept)
+    assert all(isinstance(value, (int, float)) for event in (search, judge) for value in event.values())
+
+
+@pytest.mark.parametrize("handler", [Sync(), Async()], ids=["sync", "async"])
+async def test_callbacks_are_told_what_a_compressor_dropped(handler: Any) -> None:
+    compressor = lc.EpicCompressor(memory=EpicMemory(["I follow a strict vegan diet."]))
+    documents = given("lc", TEXTS)
+    if isinstance(handler, Async):
+        found = await compressor.acompress_documents(documents, ASKED, callbacks=[handler])
+    else:
+        found = compressor.compress_documents(documents, ASKED, callbacks=[handler])
+    assert handler.events["epic_compressed"] == {
+        "documents": 4,
+        "dropped_documents": 2,
+        "characters": len(SOUP) + len(VEGAN) + len(OTHER),
+        "kept_characters": sum(len(document.page_content) for document in found),
+    }
