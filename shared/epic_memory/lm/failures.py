@@ -58,6 +58,15 @@ def of_ended_loop(error: Exception) -> bool:
     return any(isinstance(cause, RuntimeError) and str(cause) == _ENDED for cause in _causes(error))
 
 
+def too_slow(who: str, seconds: float) -> LMUnavailableError:
+    """Return the error for a model or server, as a message names it, that took longer than it may."""
+    return LMUnavailableError(
+        f"{who} did not answer in time, within {seconds:g} s. Give it longer (timeout=, or --timeout on the command"
+        " line), or take a smaller model.",
+        timed_out=True,
+    )
+
+
 def said(error: Exception) -> str:
     """Return an error's message, or the name of its type if it has none."""
     return str(error)[:_MOST_SAID] or type(error).__name__

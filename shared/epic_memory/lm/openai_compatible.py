@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm.adapted import is_cut, tokens_of
-from epic_memory.lm.base import Completion, Message, Schema
+from epic_memory.lm.base import SECONDS, Completion, Message, Schema
+from epic_memory.lm.failures import too_slow
 from epic_memory.lm.http import awithin, check_model, client_settings, count, sendable, within, without_key
 from epic_memory.lm.limits import LimitedLM, LoopClients
 from epic_memory.runtime.calls import Call
@@ -70,7 +71,7 @@ class OpenAICompatibleLM(LimitedLM):
         model: str,
         *,
         api_key: str | None = None,
-        timeout: float = 120.0,
+        timeout: float = SECONDS,
         concurrency: int = 1,
         context: int | None = None,
         logprobs: bool = True,
@@ -296,11 +297,7 @@ class OpenAICompatibleLM(LimitedLM):
                 " or give another base_url."
             )
         if isinstance(error, httpx.TimeoutException):
-            return LMUnavailableError(
-                f"The server at {self.base_url} did not answer in time. Give it longer (timeout=), or take a smaller"
-                " model.",
-                timed_out=True,
-            )
+            return too_slow(f"The server at {self.base_url}", self._timeout)
         said = without_key(str(error), self._key)[:300] or type(error).__name__
         return LMUnavailableError(f"The server at {self.base_url} gave no usable answer: {said}")
 
