@@ -268,7 +268,7 @@ def test_ollama_must_give_one_embedding_for_each_text(
     # A server that answers for other texts than it was given.
     others = {-1: ["red wine"], 1: ["red wine", "sky", "sea"]}[change]
     monkeypatch.setattr(encoder._client, "embed", lambda **given: embed(**{**given, "input": others}))
-    with pytest.raises(EncoderError, match=f"gave {2 + change} embeddings for 2 texts"):
+    with pytest.raises(EncoderError, match=rf"shape \({2 + change}, 16\) for 2 texts"):
         encoder.encode(["red wine", "sky"])
 
 
