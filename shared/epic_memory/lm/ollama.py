@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_memory.lm.adapted import is_cut, tokens_of
 from epic_memory.lm.base import SECONDS, Completion, Message, Schema
-from epic_memory.lm.failures import too_slow
+from epic_memory.lm.failures import of_status, too_slow
 from epic_memory.lm.http import awithin, check_model, client_settings, count, sendable, tls_context, within, without_key
 from epic_memory.lm.limits import LimitedLM, LoopClients
 from epic_memory.runtime.calls import Attempt
@@ -161,17 +161,9 @@ class OllamaLM(LimitedLM):
             said = without_key(str(error), self._key)[:300] or type(error).__name__
             return LMUnavailableError(f"The Ollama server failed on the model {self._model!r}: {said}")
         said, status = without_key(str(error.error), self._key)[:300], error.status_code
-        if 300 <= status < 400:
-            return LMSetupError(
-                f"The server at {self.host} sends its callers elsewhere ({status}). Give its new address as host."
-            )
-        if status == 404:
-            return self._not_pulled()
-        if status in (401, 403):
-            return LMSetupError(f"The Ollama server at {self.host} refuses this user ({status}): {said}")
-        if status in (408, 429) or status >= 500:
-            return LMUnavailableError(f"The Ollama server failed on the model {self._model!r} ({status}): {said}")
-        return LMError(f"The Ollama server refused the request ({status}): {said}")
+        if status < 300:
+            return LMUnavailableError(f"The Ollama server failed on the model {self._model!r}: {said}")
+        return of_status(f"The Ollama server at {self.host}", status, said, unknown=str(self._not_pulled()))
 
 
 def ollama_package() -> Any:
