@@ -1,4 +1,4 @@
-"""Sentences of users with their labels: the rows of `tests/learn/sentences.jsonl`, by the test that reads them."""
+"""Labelled sentences of users, and texts: the rows of `labelled_sentences.jsonl`, by the test that reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_FILE = Path(__file__).parents[1] / "learn" / "sentences.jsonl"
+_FILE = Path(__file__).with_suffix(".jsonl")
 
 
 @cache
