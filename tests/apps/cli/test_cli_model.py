@@ -163,5 +163,6 @@ def test_every_command_that_can_use_a_model_takes_the_same_options(epic: Epic, c
         "--concurrency",
         "--timeout",
         "EPIC_LLM_KEY",
+        "ollama:MODEL",
     ):
         assert option in shown
