@@ -191,15 +191,18 @@ def _clear_the_way(
                 held |= {} if row is None else {item.id: (row, found)}
         # A model that failed is no reason to forget a text that has not changed.
         gone = [key for key in known if key not in held and undecided.get(key) != known[key].item.content]
-        # Its earlier version, with other metadata, is found until the new one is judged.
-        stays = {key for key, one in known.items() if not one.waits} - {*held, *gone}
-        batch.light = [pair for pair in batch.light if pair[0].id not in stays]
+        earlier = store.items.rows_of(namespace, [key for key in known if key not in held and key not in gone])
+        light = {item.id for item, _ in batch.light}
+        # With other metadata: what was kept is found until the new version is judged, what waits itself is replaced.
+        renewed = [key for key, row in earlier.items() if key in light and space.light(row)]
+        store.items.remove(namespace, renewed, waiting=False)
+        batch.light = [pair for pair in batch.light if pair[0].id in renewed or pair[0].id not in earlier]
         current = {item.id: item.content for item in items}
         store.verdicts.forget_chunks(
             namespace, [one.item.content for key, one in known.items() if one.item.content != current[key]]
         )
         store.items.remove(namespace, gone)
-        rows.incomplete = any(not known[key].waits for key in gone)
+        rows.incomplete = bool(renewed) or any(not known[key].waits for key in gone)
     if batch.stale:
         stale = store.items.known(namespace, batch.stale).values()
         store.verdicts.forget_chunks(namespace, [one.item.content for one in stale])
