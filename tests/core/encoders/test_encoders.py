@@ -163,10 +163,6 @@ def test_it_may_be_used_from_several_threads() -> None:
             np.testing.assert_array_equal(vectors, expected)
 
 
-async def test_aencode_is_encode() -> None:
-    np.testing.assert_array_equal(await default_encoder().aencode(NORMAL), default_encoder().encode(NORMAL))
-
-
 def test_the_fingerprint_is_that_of_the_weights(tmp_path: Path) -> None:
     assert StaticEncoder().fingerprint == StaticEncoder().fingerprint == default_encoder().fingerprint
     copy = tmp_path / "copy"

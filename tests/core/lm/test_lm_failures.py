@@ -85,24 +85,10 @@ async def test_garbage_is_asked_about_once_more_and_then_waits(garbage: str, add
     assert pairs_of(memory) == EXPECTED
 
 
-def test_a_repair_shows_the_model_what_it_said() -> None:
-    said = script()
-    lm = Own(lambda messages: "Behalten, weil es passt." if len(messages) == 2 else said(messages))
-    memory = memory_with(LMVerifier(lm))
-    report = memory.add(ITEMS)
-
-    assert pairs_of(memory) == EXPECTED
-    assert (report.usage.calls, report.usage.retries) == (2, 1)
-    for first, second in zip(lm.sent[::2], lm.sent[1::2], strict=True):
-        assert second.messages[:2] == first.messages
-        assert [message.role for message in second.messages[2:]] == ["assistant", "user"]
-        assert second.messages[2].content == "Behalten, weil es passt."
-        assert second.messages[3].content
-        assert (second.schema, second.max_tokens) == (first.schema, first.max_tokens)
-
-    lm.answer = lambda messages: "Behalten, weil es passt."
-    memory.add([Item(text=f"{TEXTS['stew']} Again.", id="again")])
-    explanation = memory.explain("again")
+def test_what_the_model_said_instead_is_shown() -> None:
+    memory = memory_with(LMVerifier(Own(lambda messages: "Behalten, weil es passt.")))
+    memory.add([Item(text=TEXTS["stew"], id="stew")])
+    explanation = memory.explain("stew")
     assert explanation.entries == ()
     assert "could not be understood" in explanation.note and "Behalten, weil es passt." in explanation.note
 
