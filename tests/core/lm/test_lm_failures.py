@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import threading
@@ -23,12 +22,10 @@ from scripted import (
     LONG,
     PASSED,
     SHORT,
-    SIMPLE,
     TEXTS,
     Add,
     Answer,
     Own,
-    in_each_form,
     memory_with,
     nothing_lost,
     own_threads,
@@ -45,22 +42,6 @@ def no_threads_left() -> Iterator[None]:
     """Tests here leave no thread of theirs behind."""
     yield
     until(lambda: own_threads() == 0)
-
-
-# answers in other forms than the one asked for
-
-
-@pytest.mark.parametrize("form", in_each_form({"answers": []}))
-async def test_a_schema_that_is_ignored_does_not_matter(form: str, add: Add) -> None:
-    said = script()
-    lm = Own(lambda messages: in_each_form(json.loads(said(messages)))[form])
-    memory = memory_with(LMVerifier(lm))
-    report = await add(memory, SIMPLE)
-
-    assert report.failures == {}
-    assert (report.kept, report.discarded) == (1, 1)
-    assert pairs_of(memory) == {pair: said for pair, said in EXPECTED.items() if pair[0] == "stew"}
-    assert report.usage.calls == 1
 
 
 @pytest.mark.parametrize("garbage", ["", "I think this is an interesting text.", "\x00\ud800", "the the " * 5000])

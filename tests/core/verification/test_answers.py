@@ -79,6 +79,8 @@ def after_one(answer: str, *, cut: bool = False) -> dict[int, Kept]:
 
 READ = {
     "as asked": (PLAIN, WHOLE),
+    "indented": (json.dumps(json.loads(PLAIN), indent=2), WHOLE),
+    "behind the end of a thought": (f"I should look closely.</think>\n\n{PLAIN}", WHOLE),
     "in a fence": (f"```json\n{PLAIN}\n```", WHOLE),
     "among words": (f"Sure, here it is [in JSON]:\n{PLAIN}\nIs there more {{to do}}?", WHOLE),
     "after thinking": (f"<think>{answers(_TWO | {'chunk': 1})}</think>{PLAIN}", WHOLE),
