@@ -259,6 +259,12 @@ class _Tools:
             report = await memory.aadd([item])
         if report.duplicates == report.seen:
             return {"status": "known", "id": item.id, "note": "It was saved before."}
+        if report.undecided:
+            return {
+                "status": "saved",
+                "id": item.id,
+                "note": "It waits for a language model to say what it matters for.",
+            }
         if not (report.kept or report.light):
             return {"status": "not saved", "note": "It has to do with no preference, and the file has no room besides."}
         why = "for the user's preferences" if report.kept else "by its words, as it has to do with no preference"
