@@ -32,6 +32,7 @@ from epic_memory.context import without_tags
 from epic_memory.encoders import Encoder
 from epic_memory.errors import EpicError, InvalidInputError
 from epic_memory.lm.base import SECONDS
+from epic_memory.lm.http import check_model
 from epic_memory.text.chunking import WordChunker
 from epic_plugins.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
 
@@ -88,7 +89,7 @@ class UserMemory:
         timeout: Seconds for an answer of that model, which its user may have to allow.
 
     Raises:
-        InvalidInputError: for an unknown access, or a model whose answers could not be kept.
+        InvalidInputError: for an unknown access, a timeout that is none, or a model whose answers could not be kept.
         StoreError: if there is no such file, or it is no memory.
     """
 
@@ -116,6 +117,7 @@ class UserMemory:
         self._settings = replace(settings, must_exist=True, read_only=access == "read", chunker=chunker)
         self._encoder = encoder
         self.asks_client = llm == CLIENT
+        check_model(type(self).__name__, CLIENT, None, timeout)
         self._timeout = timeout
         self._llm = None if self.asks_client else llm
         self._meeting = anyio.Lock()

@@ -177,7 +177,8 @@ class Sources:
         sections: list[tuple[Section, int]] = []
         for part in READERS[path.suffix.lower()](path):
             if isinstance(part, Section):
-                sections.append((part, self._count(part.text)))
+                # Cut twice: the pieces of a large document would take more memory than itself.
+                sections.append((part, sum(1 for _ in self.chunker.stream(part.text))))
             elif part.failed:
                 self._fail(part.reason)
             else:
@@ -185,11 +186,15 @@ class Sources:
         total = sum(count for _, count in sections)
         if not (total or self._failed or self._left):
             self._skip(f"{path} is empty")
-        numbers = itertools.count()
+        number = 0
         for section, _ in sections:
             heading = {"heading": section.heading} if section.heading else {}
             metadata = {**section.metadata, **heading, "source": name}
-            yield from self._chunks(str(path), section.text, name, metadata, section.heading, numbers, total)
+            for piece in self.chunker.stream(section.text):
+                numbered = {**metadata, "chunk": number, "chunks": total} if total > 1 else metadata
+                item_id = f"{name}#{number}" if total > 1 else name
+                yield self._item(str(path), item_id, _titled(section.heading, piece), numbered)
+                number += 1
 
     def _item(self, place: str, item_id: str, text: str, metadata: dict[str, Any]) -> Item:
         """Make an item and check that its metadata is JSON and its id is new."""
@@ -205,25 +210,16 @@ class Sources:
         self.places[item_id] = place
         return item
 
-    def _chunks(
-        self,
-        place: str,
-        text: str,
-        item_id: str,
-        metadata: dict[str, Any],
-        title: str,
-        numbers: Iterator[int],
-        count: int,
-    ) -> Iterator[Item]:
-        """Yield the chunks of a text; if there are several, `count` in all, they are numbered."""
-        for piece in self.chunker.stream(text):
-            number = next(numbers)
-            numbered = {**metadata, "chunk": number, "chunks": count} if count > 1 else metadata
-            yield self._item(place, f"{item_id}#{number}" if count > 1 else item_id, _titled(title, piece), numbered)
-
-    def _count(self, text: str) -> int:
-        # Cut twice: the pieces of a large document would take more memory than itself.
-        return sum(1 for _ in self.chunker.stream(text))
+    def _chunks(self, place: str, text: str, item_id: str, metadata: dict[str, Any], title: str = "") -> Iterator[Item]:
+        count = sum(1 for _ in self.chunker.stream(text))
+        several = count > 1
+        for number, piece in enumerate(self.chunker.stream(text)):
+            yield self._item(
+                place,
+                f"{item_id}#{number}" if several else item_id,
+                _titled(title, piece),
+                {**metadata, "chunk": number, "chunks": count} if several else metadata,
+            )
 
     def _lines(self, path: Path, name: str) -> Iterator[Item]:
         lines = read_records(path, self._take)
@@ -260,8 +256,7 @@ class Sources:
             raise InvalidInputError(f"{place}: the text is empty. Remove the record, or give it a text.")
         item_id = f"{name}:{number}" if parsed.id in (None, "") else str(parsed.id)
         metadata = {"source": name, **({"title": parsed.title} if parsed.title else {}), **(parsed.metadata or {})}
-        title, count = (parsed.title or "").strip(), self._count(parsed.text)
-        yield from self._chunks(place, parsed.text, item_id, metadata, title, itertools.count(), count)
+        yield from self._chunks(place, parsed.text, item_id, metadata, (parsed.title or "").strip())
 
     def _conversation(self, path: Path, name: str, messages: Any) -> Iterator[Item]:
         conversation = read_conversation(messages)

@@ -50,12 +50,7 @@ class TextVectors:
 
     def embedding(self, texts: Sequence[str], part: str = "embedding") -> Effects[FloatArray]:
         """Return unit vectors as `of` does, in an effect."""
-        keys: list[Key] = [
-            text
-            if len(text) <= _LONGEST_KEY
-            else blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-            for text in texts
-        ]
+        keys = [text if len(text) <= _LONGEST_KEY else _digest(text) for text in texts]
         with self._lock:
             found = {key: self._kept[key] for key in keys if key in self._kept}
             for key in found:
@@ -71,3 +66,7 @@ class TextVectors:
                 while len(self._kept) > self.size:
                     self._kept.popitem(last=False)
         return np.concatenate([found[key] for key in keys])
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -139,6 +139,7 @@ def test_a_printed_configuration_names_the_model(epic: Epic) -> None:
         ("inspect me.epic LLM", ["--write"]),
         ("mcp me.epic --read-only LLM", ["--read-only"]),
         ("mcp me.epic --llm client --concurrency 5", ["no server"]),
+        ("mcp me.epic --llm client --timeout 0", ["timeout"]),
     ],
     ids=str,
 )
