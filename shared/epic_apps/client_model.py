@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import TimeoutError as FutureTimeout
 
 from mcp.types import TextContent
 
 from epic_apps.mcp_sdk import Caller, RefusedError
 from epic_memory.errors import LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm import Completion, Message
-from epic_memory.lm.base import Schema
+from epic_memory.lm.base import SECONDS, Schema
+from epic_memory.lm.failures import too_slow
 
 _MOST_TOKENS = 1_000
-_SECONDS = 120.0
+# How much longer a thread waits for the event loop, which ends the call in time unless it has stopped itself.
+_GRACE = 1.0
 
 
 class ClientLM:
@@ -27,12 +30,12 @@ class ClientLM:
         timeout: Seconds for an answer, which the client's user may have to allow.
     """
 
-    def __init__(self, caller: Caller, timeout: float = _SECONDS) -> None:
+    def __init__(self, caller: Caller, timeout: float = SECONDS) -> None:
         self.name = f"client/{caller.client}"
         self.concurrency = 1
         self.context: int | None = None
         self.latest = caller
-        self._timeout = timeout
+        self.timeout = timeout
         self._loop = asyncio.get_running_loop()
 
     async def acomplete(
@@ -48,9 +51,9 @@ class ClientLM:
         turns = [(message.role, message.content) for message in messages if message.role != "system"]
         asked = (Caller.current() or self.latest).sample(turns, system=system, max_tokens=max_tokens or _MOST_TOKENS)
         try:
-            result = await asyncio.wait_for(asked, self._timeout)
+            result = await asyncio.wait_for(asked, self.timeout)
         except asyncio.TimeoutError:
-            raise LMUnavailableError(f"The model of {self.name} did not answer in time.", timed_out=True) from None
+            raise self._too_slow() from None
         except RefusedError as error:
             raise LMSetupError(f"The model of {self.name} was not asked: {error}") from None
         if not isinstance(result.content, TextContent):
@@ -62,4 +65,10 @@ class ClientLM:
     ) -> Completion:
         """Return the client's answer; call it in any thread but the server's own."""
         asked = self.acomplete(messages, schema=schema, max_tokens=max_tokens)
-        return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(asked, self._loop).result(self.timeout + _GRACE)
+        except FutureTimeout:
+            raise self._too_slow() from None
+
+    def _too_slow(self) -> LMUnavailableError:
+        return too_slow(f"The model of {self.name}", self.timeout)

@@ -31,6 +31,8 @@ from epic_memory import EpicMemory, Hit, Item, Settings
 from epic_memory.context import without_tags
 from epic_memory.encoders import Encoder
 from epic_memory.errors import EpicError, InvalidInputError
+from epic_memory.lm.base import SECONDS
+from epic_memory.lm.http import check_model
 from epic_memory.text.chunking import WordChunker
 from epic_plugins.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
 
@@ -84,9 +86,10 @@ class UserMemory:
         encoder, settings: As for `EpicMemory.open`; the namespace is the user that the server is started for.
         llm: Likewise; "client" is the own model of the first client that offers it (sampling): until then, and if none
             does, no model is asked.
+        timeout: Seconds for an answer of that model, which its user may have to allow.
 
     Raises:
-        InvalidInputError: for an unknown access, or a model whose answers could not be kept.
+        InvalidInputError: for an unknown access, a timeout that is none, or a model whose answers could not be kept.
         StoreError: if there is no such file, or it is no memory.
     """
 
@@ -98,6 +101,7 @@ class UserMemory:
         any_user: bool = False,
         encoder: Encoder | str | None = None,
         llm: Any = None,
+        timeout: float = SECONDS,
         settings: Settings = Settings(),
     ) -> None:
         if access not in get_args(Access):
@@ -113,6 +117,8 @@ class UserMemory:
         self._settings = replace(settings, must_exist=True, read_only=access == "read", chunker=chunker)
         self._encoder = encoder
         self.asks_client = llm == CLIENT
+        check_model(type(self).__name__, CLIENT, None, timeout)
+        self._timeout = timeout
         self._llm = None if self.asks_client else llm
         self._meeting = anyio.Lock()
         self._model: ClientLM | None = None
@@ -132,7 +138,7 @@ class UserMemory:
             return
         async with self._meeting:
             if self._model is None:
-                model = ClientLM(caller)
+                model = ClientLM(caller, self._timeout)
                 self._llm = model
                 own = partial(self._open, self._own.namespace)
                 # The other one is closed in the end: a call may be using it.
@@ -255,6 +261,12 @@ class _Tools:
             report = await memory.aadd([item])
         if report.duplicates == report.seen:
             return {"status": "known", "id": item.id, "note": "It was saved before."}
+        if report.undecided:
+            return {
+                "status": "saved",
+                "id": item.id,
+                "note": "It waits for a language model to say what it matters for.",
+            }
         if not (report.kept or report.light):
             return {"status": "not saved", "note": "It has to do with no preference, and the file has no room besides."}
         why = "for the user's preferences" if report.kept else "by its words, as it has to do with no preference"

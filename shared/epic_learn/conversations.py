@@ -339,13 +339,10 @@ def _role(message: Any) -> str | None:
     return None
 
 
-def _is_message(value: Mapping[str, Any]) -> bool:
-    return isinstance(value.get("memory"), str) or (_role(value) is not None and bool(value.keys() - {"type"}))
-
-
 def _inside(value: Mapping[str, Any]) -> Sequence[Any] | None:
     """Return the messages inside an object that holds a conversation; None for any other object."""
-    if isinstance(value.get("mapping"), Mapping) or _is_message(value):
+    is_message = isinstance(value.get("memory"), str) or (_role(value) is not None and value.keys() - {"type"})
+    if is_message or isinstance(value.get("mapping"), Mapping):
         return None
     lists = (value.get(key) for key in _HOLDERS)
     return next((each for each in lists if isinstance(each, Sequence) and not isinstance(each, str)), None)

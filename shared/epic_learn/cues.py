@@ -196,7 +196,8 @@ def _in_sentence(sentence: str, start: int) -> Iterator[Clause]:
     for cut in [*_CUT.finditer(sentence), None]:
         end = len(sentence) if cut is None else cut.start()
         piece = sentence[place:end]
-        if cut is not None and (_is_limit(piece) or _CONDITION.fullmatch(piece)):
+        is_limit = durations.LIMIT.fullmatch(piece) and not _SUBJECT.search(piece)
+        if cut is not None and (is_limit or _CONDITION.fullmatch(piece)):
             continue
         asked = _REMEMBER.match(piece)
         lead = asked or _LEAD.match(piece)
@@ -210,10 +211,6 @@ def _in_sentence(sentence: str, start: int) -> Iterator[Clause]:
         at = start + first
         yield Clause(at, at + len(words), words, front, gap, asks and cut is None, asked is not None, reason)
         place = end
-
-
-def _is_limit(piece: str) -> bool:
-    return durations.LIMIT.fullmatch(piece) is not None and not _SUBJECT.search(piece)
 
 
 def _not_meant(front: str, words: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from importlib.resources import files
 from typing import Any, Final, Literal, TypeAlias
 
 from epic_learn.conversations import Turn
@@ -57,66 +59,22 @@ class Question:
             )
 
 
-def _three(category: str, *rows: tuple[str, str, Literal["preference", "fact"], str]) -> tuple[Question, ...]:
-    return tuple(
-        Question(
-            id=name, category=category, text=text, about=about, sentence=sentence, days=90 if name == "soon" else None
-        )
-        for name, text, about, sentence in rows
-    )
+def read_questions(rows: Any) -> list[Question]:
+    """Return questions from the JSON of a file: a list of objects with the attributes of `Question`.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InvalidInputError("Questions are a list of objects with id, category and text.")
+    try:
+        return [Question(**row) for row in rows]
+    except TypeError as error:
+        raise InvalidInputError(f"A question has id, category, text, about, sentence and days: {error}.") from None
 
 
-QUESTIONS = (
-    *_three(
-        "How we talk",
-        ("advice", "Should advice be bold, or on the safe side?", "preference", "I prefer advice that is {}"),
-        (
-            "tone",
-            "How should answers be: short or thorough, formal or relaxed?",
-            "preference",
-            "I prefer answers that are {}",
-        ),
-        (
-            "part",
-            "Is there a part to play for you, such as a coach or a critic?",
-            "preference",
-            "I want my assistant to be {}",
-        ),
-    ),
-    *_three(
-        "Work",
-        ("work", "What do you do, for a living or as your studies?", "fact", "My work or studies: {}"),
-        ("topics", "What will you mostly ask about?", "fact", "I mostly ask about {}"),
-        ("tools", "Which tools, languages or platforms do you use, rather than which others?", "fact", "I use {}"),
-    ),
-    *_three(
-        "Learning",
-        ("read", "What have you read lately that stayed with you?", "fact", "I have read {}"),
-        ("style", "How do you learn best: reading, watching, trying out?", "preference", "I learn best by {}"),
-        (
-            "order",
-            "Do you want the theory first, or an example?",
-            "preference",
-            "When I learn something I want {} first",
-        ),
-    ),
-    *_three(
-        "Free time",
-        ("taste", "Which films, books or music do you like?", "preference", "I like {}"),
-        ("sports", "Which sports and pastimes belong to your week?", "fact", "In my free time: {}"),
-        ("untried", "What have you always wanted to try?", "fact", "I would like to try {}"),
-    ),
-    *_three(
-        "Goals",
-        ("soon", "What do you want to get done in the coming weeks?", "fact", "My goal for the coming weeks: {}"),
-        ("later", "And in the years to come?", "fact", "My long-term goal: {}"),
-        (
-            "worth",
-            "What would make an assistant worth your time?",
-            "preference",
-            "An assistant is worth my time if it gives me {}",
-        ),
-    ),
+QUESTIONS = tuple(
+    read_questions(json.loads((files("epic_learn") / "data" / "onboarding.json").read_text(encoding="utf-8")))
 )
 """Five categories with three questions each; none asks for anything that identifies a person."""
 
@@ -207,20 +165,6 @@ def _stated(sentence: str, words: str) -> str:
     if noun and that and re.search(rf"\b{re.escape(noun)}\b", words, re.I):
         return f"{begin.removesuffix(noun)}{words if words[:2].isupper() else words[:1].lower() + words[1:]}"
     return sentence.replace(_PLACE, words)
-
-
-def read_questions(rows: Any) -> list[Question]:
-    """Return questions from the JSON of a file: a list of objects with the attributes of `Question`.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InvalidInputError("Questions are a list of objects with id, category and text.")
-    try:
-        return [Question(**row) for row in rows]
-    except TypeError as error:
-        raise InvalidInputError(f"A question has id, category, text, about, sentence and days: {error}.") from None
 
 
 def _source(question: Question) -> str:

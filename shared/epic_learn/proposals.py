@@ -126,7 +126,8 @@ def _both(
 
 
 def _same_words(one: Proposal, other: Proposal) -> bool:
-    return one.turn == other.turn and _overlap(plain(one.quote), plain(other.quote))
+    first, second = plain(one.quote), plain(other.quote)
+    return one.turn == other.turn and (first in second or second in first)
 
 
 def _known(session: Session) -> list[Known]:
@@ -149,10 +150,6 @@ def _take_back(session: Session, back: Iterable[str], turns: Sequence[Turn]) -> 
             made = store.proposals.find(namespace, proposal_id)
             if made is not None and any(each.number == made.turn and made.quote in each.text for each in turns):
                 store.proposals.remove(namespace, proposal_id)
-
-
-def _overlap(one: str, other: str) -> bool:
-    return one in other or other in one
 
 
 def add_proposals(session: Session, proposals: Iterable[Proposal], *, again: bool) -> Proposals:

@@ -63,6 +63,9 @@ from epic_memory.verification.embedded import verifier_of
 if TYPE_CHECKING:
     from epic_learn.memory_proposals import MemoryProposals
 
+_LAST_ANSWER = 2.0
+"""Most seconds that closing waits for what a model is answering in the background."""
+
 
 class EpicMemory:
     """Preference-aligned memory: keeps what matters to one user, and retrieves it by their preferences.
@@ -540,8 +543,11 @@ class EpicMemory:
         )
 
     def close(self) -> None:
-        """Close the file, which is then one file and no more; closing twice is fine."""
-        self._session.background.close()
+        """Close the file, which is then one file and no more; closing twice is fine.
+
+        A model that is being asked in the background has two seconds for its answer, which is then kept.
+        """
+        self._session.background.close(_LAST_ANSWER)
         with self._session.lock:
             self._session.share_model_usage()
             self._session.spaces.clear()

@@ -32,6 +32,7 @@ from epic_apps.mcp import PATH, Access, UserMemory, http_app, memory_server
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError
 from hostile_texts import HOSTILE
+from scripted import Own
 from tool_arguments import WRONG_QUERIES
 
 AVOIDS, LIKES = "I avoid hotels with on-site casinos.", "I like quiet hotels near the sea."
@@ -244,6 +245,16 @@ async def test_a_note_is_saved_found_and_forgotten(path: Path) -> None:
     with UserMemory(path, access="write", settings=Settings(reserve=0)) as closed:
         async with Client(memory_server(closed)) as client:
             assert (await answer(client, "save_note", text="Pay the rent."))["status"] == "not saved"
+
+
+async def test_a_note_that_waits_for_a_model_is_saved_and_found(path: Path) -> None:
+    with UserMemory(path, access="write", llm=Own(lambda messages: "Perhaps.")) as memory:
+        async with Client(memory_server(memory)) as client:
+            saved = await answer(client, "save_note", text="The Gull is a quiet hotel near the sea, with a garden.")
+            found = (await answer(client, "search_memory", query="Is the Gull a hotel with a garden?"))["results"]
+
+    assert saved["status"] == "saved" and "waits for a language model" in saved["note"]
+    assert found[0]["id"] == saved["id"]
 
 
 async def test_a_read_only_server_offers_nothing_that_writes(path: Path) -> None:

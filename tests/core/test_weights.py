@@ -61,7 +61,6 @@ STRUCTURAL = {
     "epic_memory/steering/question_kind.py": {"_CENTS"},
     "epic_memory/steering/ranking.py": {"_STEP"},
     "epic_memory/steering/signed.py": {"_NOTHING"},
-    "epic_memory/verification/cross_encoder.py": {"_REASON_CHARACTERS"},
     "epic_memory/verification/embedded.py": {"DEFAULT_THRESHOLD", "_WHOLE"},
     "epic_memory/verification/lm.py": {"_TOKENS_A_CHUNK", "_TOKENS_A_PREFERENCE", "_HEADING", "_NUMBER"},
     "epic_memory/verification/pair_model.py": {"_TOLERANCE", "_WORDS"},

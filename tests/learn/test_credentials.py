@@ -10,6 +10,7 @@ from epic_learn import add_conversation
 from epic_memory import EpicMemory
 from epic_memory.lm import Completion
 from epic_memory.types.proposals import Proposal
+from labelled_sentences import labelled
 
 SECRETS = [
     "My password is hunter2.",
@@ -39,18 +40,7 @@ SECRETS = [
     f"{'We talked about a great many things, ' * 70}and my password is hunter2.",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----",
 ]
-HARMLESS = [
-    "I forgot my password, what do I do?",
-    "I hate passwords, I prefer passkeys.",
-    "My flight is LH 2417 on 3 May.",
-    "My phone number is 555 0133.",
-    "The code of the bike shed is 4471.",
-    "The secret to good bread is time.",
-    "I'm a key account manager in Basel.",
-    "The 3rd is as bad as the password reset page.",
-    "Is there a password manager for 2 people?",
-    "We pin recipes to the wall.",
-]
+HARMLESS = labelled("harmless")
 
 
 @pytest.mark.parametrize("secret", SECRETS)

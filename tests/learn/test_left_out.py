@@ -6,6 +6,7 @@ import pytest
 
 from epic_memory import EpicMemory
 from epic_memory.types.proposals import Proposals
+from labelled_sentences import labelled
 
 
 def propose(text: str) -> Proposals:
@@ -15,23 +16,7 @@ def propose(text: str) -> Proposals:
 
 @pytest.mark.parametrize(
     ("text", "quote"),
-    [
-        ("For example, I'm allergic to peanuts, so no satay.", "I'm allergic to peanuts"),
-        ("I love quiet places, for example libraries and churches.", "I love quiet places"),
-        ("I work at a sample lab in Basel.", "I work at a sample lab in Basel"),
-        ("You can imagine that I hate flying after that crash.", "I hate flying"),
-        ("I can't imagine life without coffee, I drink only espresso.", "I drink only espresso"),
-        ("My wife works on a political campaign in Ohio.", "My wife works on a political campaign in Ohio"),
-        ("Sample menus welcome, but I'm allergic to shellfish.", "I'm allergic to shellfish"),
-        ("I'm a character designer from Lyon.", "I'm a character designer"),
-        ("I write stories for children for a living.", "I write stories for children for a living"),
-        ("I translate contracts for a bank, and I live in Zurich.", "I live in Zurich"),
-        ("I prefer novels by women, say Ferrante or Cusk.", "I prefer novels by women"),
-        ("I love role-playing games.", "I love role-playing games"),
-        ("Write me a caption for our candles. No emojis ever please.", "No emojis ever please"),
-        ("I'm vegan. Imagine you're my chef: what would you serve?", "I'm vegan"),
-        ("I never sign off with 'Best', always 'Kind regards'.", "I never sign off with 'Best'"),
-    ],
+    labelled("one_word_does_not_silence_a_turn"),
 )
 def test_one_word_does_not_silence_a_turn(text: str, quote: str) -> None:
     assert any(quote in each.quote for each in propose(text))
@@ -39,16 +24,7 @@ def test_one_word_does_not_silence_a_turn(text: str, quote: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "quote", "reason"),
-    [
-        ("Imagine I live in Oslo and hate snow. Rent?", "I live in Oslo", "quoted, pasted or made up"),
-        ("Suppose I moved to Berlin, I have two kids.", "I have two kids", "quoted, pasted or made up"),
-        ("Pretend you are my chef. I hate onions.", "I hate onions", "quoted, pasted or made up"),
-        ("If I were a vegan, I love cheese too much.", "I love cheese", "asked or supposed"),
-        ("I love jazz, he says.", "I love jazz", "said by somebody else"),
-        ("Write a letter to the bank. Be more concise.", "Be more concise", "wished for once"),
-        ("My birthday is soon.", "My birthday is soon", "not sure enough"),
-        ("I'm off sugar this term.", "I'm off sugar this term", "for a time of which the end is not known"),
-    ],
+    labelled("what_is_left_out_is_told_with_its_words_and_its_reason"),
 )
 def test_what_is_left_out_is_told_with_its_words_and_its_reason(text: str, quote: str, reason: str) -> None:
     made = propose(text)

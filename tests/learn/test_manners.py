@@ -8,6 +8,7 @@ import pytest
 
 from epic_memory import EpicMemory
 from epic_memory.types.proposals import Proposals
+from labelled_sentences import labelled
 
 
 def propose(text: str) -> Proposals:
@@ -24,18 +25,7 @@ def test_how_to_answer_is_a_preference(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "Use metric units in this recipe: 2 cups of flour.",
-        "Rewrite this without emojis.",
-        "Answer question 3 in British English.",
-        "Write a shorter answer to his mail.",
-        "Don't use the oven for this one.",
-        "Explain photosynthesis simply.",
-        "Use bullet points for this summary.",
-        "My teacher says don't use emojis.",
-        "Should I use bullet points in my CV?",
-        "Show me the prices in euros for these three phones.",
-    ],
+    labelled("what_is_about_one_text_is_none"),
 )
 def test_what_is_about_one_text_is_none(text: str) -> None:
     assert not propose(text)

@@ -522,27 +522,6 @@ def first_properties(schema: Mapping[str, Any]) -> list[str]:
     return list(schema["properties"])
 
 
-def in_each_form(answer: dict[str, Any]) -> dict[str, str]:
-    """One answer as models give it that no server holds to a schema."""
-    plain = json.dumps(answer)
-    return {
-        "as asked": plain,
-        "indented": json.dumps(answer, indent=2),
-        "fenced": f"```json\n{plain}\n```",
-        "with words around it": f"Sure! Here is the JSON:\n{plain}\nLet me know if you need more.",
-        "after thinking": f'<think>Maybe {{"decision": "Discard"}}? Or Keep?</think>\n{plain}',
-        "thinking of which only the end is there": f"I should look closely.</think>\n\n{plain}",
-        "single quotes": str(answer),
-        "a comma too many": plain[:-1] + ",}",
-        "a list alone": json.dumps(answer["answers"]),
-        "one object after the other": "\n".join(map(json.dumps, answer["answers"])),
-        "without numbers": json.dumps({"answers": [{**one, "chunk": None} for one in answer["answers"]]}).replace(
-            '"chunk": null, ', ""
-        ),
-        "capitals": plain.replace('"Keep"', '"KEEP"').replace('"Discard"', '"DISCARD"'),
-    }
-
-
 # documents for a Scripted model
 
 WINE, TRAIN, SEA = "red wine", "night train", "blue sea"

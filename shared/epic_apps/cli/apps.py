@@ -95,11 +95,18 @@ def mcp(
         raise MissingExtraError(error.name or "mcp", "mcp") from None
 
     from epic_memory import Settings
+    from epic_memory.lm.base import SECONDS
 
     access: Access = "read" if read_only else "write" if allow_writes else "propose"
     llm, settings = _asked(model, CLIENT, Settings(namespace=file.namespace))
     with UserMemory(
-        file.memory, access=access, any_user=any_user, encoder=file.encoder, llm=llm, settings=settings
+        file.memory,
+        access=access,
+        any_user=any_user,
+        encoder=file.encoder,
+        llm=llm,
+        timeout=SECONDS if model.timeout is None else model.timeout,
+        settings=settings,
     ) as memory:
         if print_config is not None:
             options = {"--read-only": read_only, "--allow-writes": allow_writes, "--any-user": any_user}
@@ -127,7 +134,7 @@ def _asked(model: Model, client: str, settings: Settings) -> tuple[Any, Settings
     """Return which model is asked, and the settings with how much; the client's own cannot be asked yet."""
     if model.llm != client:
         return model.asked(settings)
-    if model.llm_url or model.concurrency or model.timeout:
+    if model.llm_url or model.concurrency:
         raise InvalidInputError("--llm client is asked through the client: it has no server.")
     return client, model.how_much(settings)
 

@@ -117,12 +117,13 @@ def _answer(memory: EpicMemory, hits: Hits, *, verbose: bool) -> Iterator[Render
     from epic_apps.cli.reasons import marked, reasons
     from epic_memory.context import those_that_matter
 
-    if not hits:
-        stats = memory.stats()
+    stats = memory.stats() if not hits or any(hit.tier == "waiting" for hit in hits) else None
+    if stats is not None and not hits:
         held = len(memory) or stats.counts["light"] or stats.waiting or memory.facts
         yield Text("Nothing relevant in this memory." if held else "Nothing in this memory yet.")
-        if stats.waiting:
-            yield plain(f"Waiting for a language model: {stats.waiting} (epic retry {memory.file.path} --llm MODEL)")
+    if stats is not None and stats.waiting:
+        yield plain(f"Waiting for a language model: {stats.waiting} (epic retry {memory.file.path} --llm MODEL)")
+    if not hits:
         for stated in those_that_matter(hits.matters):
             yield plain(f"But you said: {stated}")
     if not memory.preferences:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -22,7 +22,7 @@ from epic_memory.lm.base import LanguageModel
 from epic_memory.memory import EpicMemory
 from epic_memory.settings import Settings, checked_settings
 from epic_memory.text.chunking import WordChunker
-from epic_memory.types import Hits, Item, Preference, Stance
+from epic_memory.types import Hit, Item, Preference, Stance
 from epic_memory.types.preferences import Expansion
 
 _DATA = files("epic_memory") / "data"
@@ -115,11 +115,17 @@ def run_demo(
                 stances = [key.get((item.id, number), "") for item in (*(hit.item for hit in hits), *dense)]
                 yield Text.assemble("\n", (question, "bold"))
                 yield plain(f"she said: {preferences[number - 1]}", "dim")
-                yield _Beside(_of_memory(hits, stances[: len(hits)]), _of_dense(dense, stances[len(hits) :]))
+                yield _Beside(_answers(hits, stances[: len(hits)]), _answers(dense, stances[len(hits) :]))
 
         with EpicMemory([preference.text for preference in preferences]) as without:
             without.add(items)
-            both = [sum(_suits(each, questions, key)) for each in (memory, without)]
+            both = [
+                sum(
+                    any(key.get((hit.item.id, number)) == "supports" for hit in each.search(question, k=1))
+                    for number, question in enumerate(questions, start=1)
+                )
+                for each in (memory, without)
+            ]
         by = "what the language model wrote" if llm is None else llm.name
         yield plain(
             f"\nAll {len(questions)} questions, by a key made by hand: the first answer suits her {both[0]} times with"
@@ -135,30 +141,15 @@ def run_demo(
         )
 
 
-def _suits(memory: EpicMemory, questions: Sequence[str], key: Mapping[tuple[str, int], str]) -> Iterator[bool]:
-    """Yield for each question whether the first answer suits, by the key."""
-    for number, question in enumerate(questions, start=1):
-        yield any(key.get((hit.item.id, number)) == "supports" for hit in memory.search(question, k=1))
-
-
-def _of_memory(hits: Hits, stances: Sequence[str]) -> RenderableType:
-    """Return what the memory answers, each with the reason why it is there."""
-    parts = [
-        part
-        for hit, stance in zip(hits, stances, strict=True)
-        for part in (*_answer(hit.item, stance), plain(reasons(hit)[0], "italic"), Text(""))
-    ]
+def _answers(found: Sequence[Hit | Item], stances: Sequence[str]) -> RenderableType:
+    """Return answers below each other, those of the memory with the reason why they are there."""
+    parts: list[Text] = []
+    for each, stance in zip(found, stances, strict=True):
+        parts.append(marked(_SUITS[stance], Stance(stance)) if stance else Text("  about something else", "dim"))
+        parts.append(one_line(each.text, _LONGEST))
+        parts += [plain(reasons(each)[0], "italic")] if isinstance(each, Hit) else []
+        parts.append(Text(""))
     return Group(*parts[:-1]) if parts else Text("nothing")
-
-
-def _of_dense(items: Sequence[Item], stances: Sequence[str]) -> RenderableType:
-    parts = [part for item, stance in zip(items, stances, strict=True) for part in (*_answer(item, stance), Text(""))]
-    return Group(*parts[:-1])
-
-
-def _answer(item: Item, stance: str) -> tuple[Text, Text]:
-    shown = marked(_SUITS[stance], Stance(stance)) if stance else Text("  about something else", "dim")
-    return shown, one_line(item.text, _LONGEST)
 
 
 @dataclass(frozen=True)

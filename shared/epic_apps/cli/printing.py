@@ -61,11 +61,8 @@ def show(*parts: RenderableType) -> None:
     """Print parts, each on lines of its own; a string may come from a document."""
     out = console()
     for part in parts:
-        out.print(plain(part) if isinstance(part, str) else part, soft_wrap=not out.is_terminal and _is_text(part))
-
-
-def _is_text(part: RenderableType) -> bool:
-    return isinstance(part, (str, Text))
+        is_text = isinstance(part, (str, Text))
+        out.print(plain(part) if isinstance(part, str) else part, soft_wrap=is_text and not out.is_terminal)
 
 
 def show_json(value: Any) -> None:

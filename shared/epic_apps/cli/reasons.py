@@ -48,6 +48,7 @@ _SUITS = {
 }
 _OF_TIER = {
     "light": "kept for its text only; it is near your question",
+    "waiting": "not judged yet: it waits for a language model; it is near your question",
     "fact": "you said so yourself",
     "fallback": "found outside this memory",
 }

@@ -118,8 +118,11 @@ class AdaptedEncoder(ABC):
         if isinstance(vectors, EncoderError):
             raise vectors
         if isinstance(vectors, Exception):
-            raise EncoderError(f"The embeddings of {self.name} failed: {said(vectors)}") from vectors
+            raise self._explained(vectors) from vectors
         return self._unit(texts, [vectors] if query else vectors)
+
+    def _explained(self, error: Exception) -> EncoderError:
+        return EncoderError(f"The embeddings of {self.name} failed: {said(error)}")
 
     def _unit(self, texts: Sequence[str], vectors: object) -> FloatArray:
         try:

@@ -8,7 +8,6 @@ from weakref import WeakValueDictionary
 
 from epic_memory.encoders.base import Encoder
 from epic_memory.encoders.minilm import MINILM_NAME, has_minilm, shared_minilm
-from epic_memory.encoders.ollama import OllamaEncoder
 from epic_memory.encoders.sentence_transformers import SentenceTransformerEncoder
 from epic_memory.encoders.static import BUNDLED_NAME, default_encoder
 from epic_memory.errors import InvalidInputError
@@ -26,11 +25,18 @@ def _transformer(model: str) -> SentenceTransformerEncoder:
     return known
 
 
+def _ollama(model: str) -> Encoder:
+    # It needs the room of language models, which a memory without a server never loads.
+    from epic_memory.encoders.ollama import OllamaEncoder
+
+    return OllamaEncoder(model)
+
+
 _BUNDLED: dict[str, Callable[[], Encoder]] = {"static": default_encoder, "minilm": shared_minilm}
 """Names of encoders whose weights come with a package."""
 _KINDS: dict[str, tuple[str, Callable[[str], Encoder]]] = {
     "sentence-transformers": ("NAME_OR_FOLDER", _transformer),
-    "ollama": ("MODEL", OllamaEncoder),
+    "ollama": ("MODEL", _ollama),
 }
 """Prefixes of names: what follows behind the slash, and the function that makes the encoder."""
 NAMES = "static, minilm (the default if installed), " + ", or ".join(

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+SECONDS = 120.0
+"""Default time limit for an answer."""
+
 Schema: TypeAlias = Mapping[str, Any]
 """A JSON schema that the answer should follow."""
 

@@ -17,6 +17,8 @@ from epic_memory.lm.openai_compatible import OpenAICompatibleLM
 NAMES = "ollama:MODEL, openai:MODEL@URL, llama.cpp:FILE.gguf, or auto"
 """The known names, for messages."""
 
+_EXAMPLES = {"ollama": "qwen3:4b", "openai": "MODEL@http://localhost:8000/v1", "llama.cpp": "models/qwen3-4b.gguf"}
+
 L = TypeVar("L", bound=LanguageModel)
 
 
@@ -73,12 +75,10 @@ def lm_of(
     limits: dict[str, Any] = {"timeout": timeout, "concurrency": concurrency}
     limits = {name: value for name, value in limits.items() if value is not None}
     kind, _, rest = model.strip().partition(":")
-    name, address = _split(rest)
+    name, address = _split(kind, rest)
     if address is not None and url is not None:
         raise InvalidInputError(f"The server of {model!r} was given twice: in the name, and as url={url!r}.")
     if kind == "ollama" and name:
-        if re.search(r"@(?!sha256:)", name):
-            raise InvalidInputError(f"The address in {model!r} must be whole, such as http://localhost:11434.")
         return OllamaLM(name, host=address or url, api_key=api_key, **limits)
     if kind == "openai" and name:
         if (server := address or url) is None:
@@ -95,10 +95,23 @@ def lm_of(
         return LlamaCppLM(rest, **limits)
     if model.strip() == "auto":
         return local_lm(**limits)
-    raise InvalidInputError(f"There is no model {model!r}. Use {NAMES}.")
+    raise InvalidInputError(f"There is no model {model!r}. Use {NAMES}{_hint(model.strip())}.")
 
 
-def _split(rest: str) -> tuple[str, str | None]:
+def _hint(wrong: str) -> str:
+    """Return how a name may have been meant."""
+    kind, _, rest = wrong.partition(":")
+    if kind in _EXAMPLES:
+        return f"; {kind!r} is followed by a colon and a model: '{kind}:{_EXAMPLES[kind]}'"
+    if wrong.lower().endswith(".gguf"):
+        return f"; a file is 'llama.cpp:{rest or wrong}'"
+    return f"; one of an Ollama server is 'ollama:{wrong}'" if wrong else ""
+
+
+def _split(kind: str, rest: str) -> tuple[str, str | None]:
     """Return a model's own name, and the address behind it, if there is one."""
-    found = re.fullmatch(r"(.+)@(https?://\S+)", rest)
-    return (rest, None) if found is None else (found[1], found[2])
+    if found := re.fullmatch(r"(.+)@(https?://\S+)", rest):
+        return found[1], found[2]
+    if re.search({"ollama": r"@(?!sha256:)", "openai": r"@\S+:\d"}.get(kind, r"(?!)"), rest):
+        raise InvalidInputError(f"The address in '{kind}:{rest}' must be whole, such as http://localhost:8000/v1.")
+    return rest, None

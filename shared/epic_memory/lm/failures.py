@@ -16,6 +16,7 @@ MOST_ENDED = 100
 _ENDED = "Event loop is closed"
 _NO_SERVER = 0
 _REFUSED = (400, 422, 501)
+_FOR_NOW = (408, 409, 425, 429)
 _FORM = re.compile(r"response_format|json_schema|grammar|tool_choice", re.I)
 
 # Statuses for names of exceptions or of their base classes, if the exception carries none; the first match counts.
@@ -58,6 +59,38 @@ def of_ended_loop(error: Exception) -> bool:
     return any(isinstance(cause, RuntimeError) and str(cause) == _ENDED for cause in _causes(error))
 
 
+def too_slow(who: str, seconds: float) -> LMUnavailableError:
+    """Return the error for a model or server, as a message names it, that took longer than it may."""
+    return LMUnavailableError(
+        f"{who} did not answer in time, within {seconds:g} s. Give it longer (timeout=, or --timeout on the command"
+        " line), or take a smaller model.",
+        timed_out=True,
+    )
+
+
+def of_status(who: str, status: int, told: str, *, unknown: str, wait: object = None) -> LMError:
+    """Return the error that a server's status stands for.
+
+    Args:
+        who: The server, as a message names it.
+        status: 300 or above.
+        told: What the server says.
+        unknown: The message for a model that it does not know.
+        wait: Its header `Retry-After`.
+    """
+    what = f"({status}): {told}"
+    if status < 400:
+        return LMSetupError(f"{who} sends its callers elsewhere {what} Give its new address.")
+    if status in (401, 403):
+        return LMSetupError(f"{who} refuses this key or user {what} Give another api_key.")
+    if status == 404:
+        return LMSetupError(unknown)
+    if status in _FOR_NOW or status >= 500:
+        seconds = float(wait) if isinstance(wait, str) and wait.isdecimal() else None
+        return LMUnavailableError(f"{who} failed {what}", timed_out=status == 408, retry_after=seconds)
+    return LMError(f"{who} refused the request {what}")
+
+
 def said(error: Exception) -> str:
     """Return an error's message, or the name of its type if it has none."""
     return str(error)[:_MOST_SAID] or type(error).__name__
@@ -76,24 +109,19 @@ def _meaning(error: Exception, name: str) -> LMError | None:
         return LMUnavailableError(
             f"No server answers for {name}. Start it, or make the model with its address. ({said(error)})"
         )
-    if status in (401, 403):
-        return LMSetupError(
-            f"The server of {name} refuses this key or user. Give the model another one. ({said(error)})"
-        )
-    if status == 404:
-        return LMSetupError(
-            f"The server does not know the model of {name}. Check its name; with Ollama, pull it: ollama pull MODEL."
-            f" ({said(error)})"
-        )
+    unknown = (
+        f"The server does not know the model of {name}. Check its name; with Ollama, pull it: ollama pull MODEL."
+        f" ({said(error)})"
+    )
     if status == 408:
         return LMUnavailableError(
             f"{name} did not answer in time. Give it longer (the model's own timeout), or take a smaller model."
             f" ({said(error)})",
             timed_out=True,
         )
-    if status in (409, 425, 429) or status >= 500:
-        return LMUnavailableError(f"The server of {name} failed: {said(error)}", retry_after=_wait(error))
-    return LMError(f"The server of {name} refused the request: {said(error)}")
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    wait = headers.get("retry-after") if isinstance(headers, Mapping) else None
+    return of_status(f"The server of {name}", status, said(error), unknown=unknown, wait=wait)
 
 
 def _causes(error: Exception) -> Iterator[Exception]:
@@ -120,10 +148,3 @@ def _status(error: Exception) -> int | None:
             return int(value)
     names = [kind.__name__ for kind in type(error).__mro__]
     return next((status for status, name in _NAMES if any(re.fullmatch(name, one) for one in names)), None)
-
-
-def _wait(error: Exception) -> float | None:
-    """Return the seconds that the server asks to wait, or None."""
-    headers = getattr(getattr(error, "response", None), "headers", None)
-    wait = str(headers.get("retry-after", "")) if isinstance(headers, Mapping) else ""
-    return float(wait) if wait.isdecimal() else None

@@ -20,7 +20,8 @@ from epic_memory.errors import (
     LMUnavailableError,
     MissingExtraError,
 )
-from epic_memory.lm.base import Completion, Message, Schema, Token
+from epic_memory.lm.base import SECONDS, Completion, Message, Schema, Token
+from epic_memory.lm.failures import too_slow
 from epic_memory.lm.http import check_model, sendable
 from epic_memory.lm.limits import LimitedLM
 from epic_memory.runtime.calls import Call
@@ -58,7 +59,7 @@ class LlamaCppLM(LimitedLM):
         self,
         path: str | Path,
         *,
-        timeout: float = 120.0,
+        timeout: float = SECONDS,
         context: int = 4096,
         logprobs: bool = True,
         options: Mapping[str, Any] | None = None,
@@ -194,11 +195,7 @@ class _Stop:
         if self.wanted.is_set():
             raise LMUnavailableError("The call was cancelled.")
         if time.monotonic() > self._end:
-            raise LMUnavailableError(
-                f"The model did not answer within {self._seconds:g} s. Give it longer (timeout=), or take a smaller"
-                " model.",
-                timed_out=True,
-            )
+            raise too_slow("The model", self._seconds)
 
 
 def _threads() -> int:
@@ -234,7 +231,8 @@ def checked_file(path: str | Path) -> Path:
         with file.open("rb") as opened:
             begins = opened.read(4)
     except (OSError, ValueError) as error:
-        raise LMSetupError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+        reason = getattr(error, "strerror", None) or error
+        raise LMSetupError(f"{str(path)!r} cannot be read: {reason}. Give the path of a GGUF file.") from None
     if begins != b"GGUF":
         raise LMSetupError(f"{str(path)!r} is no GGUF file. llama.cpp runs models in this format only.")
     return file

@@ -65,9 +65,11 @@ def local_lm(**limits: Any) -> OllamaLM | OpenAICompatibleLM:
         else:
             return OpenAICompatibleLM(address, chosen, **limits)
     found = f"{' and '.join(empty)}: no model that converses. " if empty else ""
+    asked = f"No answer from {', '.join(silent)}. " if silent else ""
     raise LMSetupError(
-        f"No language model was found on this machine. {found}No answer from {', '.join(silent)}. Start a server"
-        " and pull a model once (ollama serve; ollama pull qwen3:4b), or name one."
+        f"No language model was found on this machine. {found}{asked}Install Ollama (https://ollama.com/download),"
+        " which then runs as a server, and pull a model once: ollama pull qwen3:4b. Or name a model of another server,"
+        " openai:MODEL@URL, or a file, llama.cpp:FILE.gguf."
     )
 
 

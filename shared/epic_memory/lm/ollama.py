@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_memory.lm.adapted import is_cut, tokens_of
-from epic_memory.lm.base import Completion, Message, Schema
+from epic_memory.lm.base import SECONDS, Completion, Message, Schema
+from epic_memory.lm.failures import of_status, too_slow
 from epic_memory.lm.http import awithin, check_model, client_settings, count, sendable, tls_context, within, without_key
 from epic_memory.lm.limits import LimitedLM, LoopClients
 from epic_memory.runtime.calls import Attempt
@@ -54,7 +55,7 @@ class OllamaLM(LimitedLM):
         *,
         host: str | None = None,
         api_key: str | None = None,
-        timeout: float = 120.0,
+        timeout: float = SECONDS,
         concurrency: int = 1,
         context: int = 8192,
         keep_alive: float | str | None = "10m",
@@ -155,26 +156,14 @@ class OllamaLM(LimitedLM):
                 " Another address: OLLAMA_HOST, host=, or --llm-url on the command line."
             )
         if isinstance(error, httpx.TimeoutException):
-            return LMUnavailableError(
-                f"The Ollama server did not answer with {self._model!r} in time. Give it longer (timeout=),"
-                " or take a smaller model.",
-                timed_out=True,
-            )
+            return too_slow(f"The model {self._model!r} of the Ollama server", self._timeout)
         if not isinstance(error, self._ollama.ResponseError):
             said = without_key(str(error), self._key)[:300] or type(error).__name__
             return LMUnavailableError(f"The Ollama server failed on the model {self._model!r}: {said}")
         said, status = without_key(str(error.error), self._key)[:300], error.status_code
-        if 300 <= status < 400:
-            return LMSetupError(
-                f"The server at {self.host} sends its callers elsewhere ({status}). Give its new address as host."
-            )
-        if status == 404:
-            return self._not_pulled()
-        if status in (401, 403):
-            return LMSetupError(f"The Ollama server at {self.host} refuses this user ({status}): {said}")
-        if status in (408, 429) or status >= 500:
-            return LMUnavailableError(f"The Ollama server failed on the model {self._model!r} ({status}): {said}")
-        return LMError(f"The Ollama server refused the request ({status}): {said}")
+        if status < 300:
+            return LMUnavailableError(f"The Ollama server failed on the model {self._model!r}: {said}")
+        return of_status(f"The Ollama server at {self.host}", status, said, unknown=str(self._not_pulled()))
 
 
 def ollama_package() -> Any:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm.adapted import is_cut, tokens_of
-from epic_memory.lm.base import Completion, Message, Schema
+from epic_memory.lm.base import SECONDS, Completion, Message, Schema
+from epic_memory.lm.failures import of_status, too_slow
 from epic_memory.lm.http import awithin, check_model, client_settings, count, sendable, within, without_key
 from epic_memory.lm.limits import LimitedLM, LoopClients
 from epic_memory.runtime.calls import Call
@@ -70,7 +71,7 @@ class OpenAICompatibleLM(LimitedLM):
         model: str,
         *,
         api_key: str | None = None,
-        timeout: float = 120.0,
+        timeout: float = SECONDS,
         concurrency: int = 1,
         context: int | None = None,
         logprobs: bool = True,
@@ -251,31 +252,15 @@ class OpenAICompatibleLM(LimitedLM):
 
     def _accept(self, answer: _Answer) -> None:
         """Raise the error that a status stands for, if it is not a success."""
-        status = answer.status
-        if status < 300:
+        if answer.status < 300:
             return
-        if status < 400:
-            place = without_key(answer.headers.get("location", ""), self._key)[:300]
-            raise LMSetupError(
-                f"The server at {self.base_url} sends its callers elsewhere ({status}): {place}"
-                " Give its new address as base_url."
-            )
-        said = f"({status}): {without_key(answer.text, self._key)[:300]}"
-        if status in (401, 403):
-            raise LMSetupError(f"The server at {self.base_url} refuses this key or user {said} Give another api_key.")
-        if status == 404:
-            raise LMSetupError(
-                f"The server at {self.base_url} does not know the model {self._model!r} {said}"
-                " Check the model's name, and that base_url ends in /v1."
-            )
-        if status in (408, 409, 425, 429) or status >= 500:
-            wait = answer.headers.get("retry-after", "")
-            raise LMUnavailableError(
-                f"The server at {self.base_url} failed {said}",
-                timed_out=status == 408,
-                retry_after=float(wait) if wait.isdecimal() else None,
-            )
-        raise LMError(f"The server at {self.base_url} refused the request {said}")
+        told = without_key(answer.headers.get("location", "") if answer.status < 400 else answer.text, self._key)[:300]
+        unknown = (
+            f"The server at {self.base_url} does not know the model {self._model!r} ({answer.status}): {told}"
+            " Check the model's name, and that base_url ends in /v1."
+        )
+        wait = answer.headers.get("retry-after")
+        raise of_status(f"The server at {self.base_url}", answer.status, told, unknown=unknown, wait=wait)
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
@@ -296,11 +281,7 @@ class OpenAICompatibleLM(LimitedLM):
                 " or give another base_url."
             )
         if isinstance(error, httpx.TimeoutException):
-            return LMUnavailableError(
-                f"The server at {self.base_url} did not answer in time. Give it longer (timeout=), or take a smaller"
-                " model.",
-                timed_out=True,
-            )
+            return too_slow(f"The server at {self.base_url}", self._timeout)
         said = without_key(str(error), self._key)[:300] or type(error).__name__
         return LMUnavailableError(f"The server at {self.base_url} gave no usable answer: {said}")
 

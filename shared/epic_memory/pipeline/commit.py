@@ -35,6 +35,7 @@ class WriteBatch:
 
     Attributes:
         rejected: What was discarded, with E(x), for the light tier.
+        unjudged: What is undecided, with E(x), for the light tier meanwhile.
         light: Those of them that the light tier takes.
         leaving: Rows of the items that leave the light tier for them.
         undecided: Items with the reason and the ids of the preferences that they are to be verified under.
@@ -52,6 +53,7 @@ class WriteBatch:
     encoder: Encoder
     kept: list[KeptItem] = field(default_factory=list)
     rejected: list[tuple[Item, FloatArray]] = field(default_factory=list)
+    unjudged: list[tuple[Item, FloatArray]] = field(default_factory=list)
     light: list[tuple[Item, FloatArray]] = field(default_factory=list)
     leaving: list[int] = field(default_factory=list)
     undecided: list[tuple[Item, str, list[str]]] = field(default_factory=list)
@@ -75,17 +77,19 @@ class WriteBatch:
 
 
 def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
-    """Write a batch (Eq. 6), with what the light tier takes of what was rejected.
+    """Write a batch (Eq. 6), with what the light tier takes of what was rejected, or waits for a verdict.
 
     Raises:
         RetryQueueFullError: as `write`.
         BudgetError: if a byte budget has no room for a single entry.
     """
-    if batch.rejected:
+    if batch.rejected or batch.unjudged:
         with session.lock, session.store.reading():
-            batch.light, batch.leaving = admitted(session, session.space(), batch.rejected)
-        report.light += len(batch.light)
-        report.no_room += len(batch.rejected) - len(batch.light)
+            batch.light, batch.leaving = admitted(session, session.space(), [*batch.rejected, *batch.unjudged])
+        waiting = {item.id for item, _ in batch.unjudged}
+        taken = sum(item.id not in waiting for item, _ in batch.light)
+        report.light += taken
+        report.no_room += len(batch.rejected) - taken
     if session.budget is None:
         write(session, batch, report, clock)
     else:
@@ -162,6 +166,7 @@ def _turn_away(session: Session, batch: WriteBatch) -> list[tuple[Item, str, lis
     turned_away = [triple for triple in batch.undecided if triple[0].id not in waiting][room:]
     gone = {item.id for item, _, _ in turned_away}
     batch.undecided = [triple for triple in batch.undecided if triple[0].id not in gone]
+    batch.light = [pair for pair in batch.light if pair[0].id not in gone]
     return turned_away
 
 
@@ -186,12 +191,18 @@ def _clear_the_way(
                 held |= {} if row is None else {item.id: (row, found)}
         # A model that failed is no reason to forget a text that has not changed.
         gone = [key for key in known if key not in held and undecided.get(key) != known[key].item.content]
+        earlier = store.items.rows_of(namespace, [key for key in known if key not in held and key not in gone])
+        light = {item.id for item, _ in batch.light}
+        # With other metadata: what was kept is found until the new version is judged, what waits itself is replaced.
+        renewed = [key for key, row in earlier.items() if key in light and space.light(row)]
+        store.items.remove(namespace, renewed, waiting=False)
+        batch.light = [pair for pair in batch.light if pair[0].id in renewed or pair[0].id not in earlier]
         current = {item.id: item.content for item in items}
         store.verdicts.forget_chunks(
             namespace, [one.item.content for key, one in known.items() if one.item.content != current[key]]
         )
         store.items.remove(namespace, gone)
-        rows.incomplete = any(not known[key].waits for key in gone)
+        rows.incomplete = bool(renewed) or any(not known[key].waits for key in gone)
     if batch.stale:
         stale = store.items.known(namespace, batch.stale).values()
         store.verdicts.forget_chunks(namespace, [one.item.content for one in stale])

@@ -191,7 +191,7 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
             orphans.append(item)
     report.seen += len(queue)
     report.passed += len(queue)
-    report.discarded += len(orphans)
+    report.discarded += sum(not held[item.id] for item in orphans)
     yield from written(session, WriteBatch(encoder=encoder, discarded=orphans, retried=True), report, clock)
     progress.expect(len(candidates))
     yield from settle(session, encoder, candidates, report, clock, progress, retried=True)
@@ -237,7 +237,8 @@ def settle(
         verdicts = VerdictBatches(session, candidates, report)
         while (decided := (yield from verdicts.next_batch())) is not None:
             batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=retried)
-            batch.rejected = batch.rejected if light else []
+            if not light:
+                batch.rejected, batch.unjudged = [], []
             yield from written(session, batch, report, clock)
             placed |= batch.placed
             progress.advance(len(decided.decided))
@@ -400,7 +401,8 @@ def _fresh(
         if held.digest == versions[key] or (held.item.fact and held.item.text == latest[key].text)
     }
     other = [item for item in latest.values() if item.id not in current]
-    report.waiting += sum(known[key].waits for key in current)
+    if space.has_rows("pending"):
+        report.waiting += len(session.store.retry_queue.among(session.namespace, list(current)))
     report.duplicates += len(current)
     if not other or not space.has_rows("ledger"):
         return other

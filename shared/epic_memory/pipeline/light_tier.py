@@ -104,11 +104,14 @@ def leave(session: Session, octets: int) -> int:
 def remove(session: Session, going: Sequence[int], rows: CommittedRows) -> None:
     """Remove items of the light tier. Call it inside a transaction."""
     held = session.store.items.held_at(going)
-    digests = [one.digest for one in held.values()]
+    ids = [one.item.id for one in held.values()]
+    waiting = session.store.retry_queue.among(session.namespace, ids)
+    digests = [one.digest for one in held.values() if one.item.id not in waiting]
     rows.gone_items += held
     rows.seen += digests
     rows.forgotten |= session.store.seen.add(session.namespace, digests) > 0
-    session.store.items.remove(session.namespace, [one.item.id for one in held.values()])
+    # What waits for a verdict goes on waiting.
+    session.store.items.remove(session.namespace, ids, waiting=False)
 
 
 def item_bytes(item: Item) -> int:

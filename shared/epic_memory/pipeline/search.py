@@ -456,11 +456,17 @@ def made_hits(
                 item=held[item].item,
                 score=score,
                 entries=tuple(_scored(entries[row], scores[row]) for row in ordered),
-                tier="fact" if item in space.facts else "light" if space.light(item) else "memory",
+                tier=_tier_of(space, item),
                 earlier=tuple(held[row].item for row in earlier.get(item, ())),
             )
         )
     return hits
+
+
+def _tier_of(space: Namespace, item: int) -> str:
+    if item in space.facts:
+        return "fact"
+    return "memory" if not space.light(item) else "waiting" if space.waits(item) else "light"
 
 
 def _scored(entry: MemoryEntry, score: float) -> MemoryEntry:

@@ -230,6 +230,7 @@ def _waits(batch: WriteBatch, candidate: Candidate, reason: str, answer: str, re
     # What the model said waits with the item: `explain` shows it.
     said = f" The model answered: {answer[:_ANSWER_KEPT]!r}" if answer else ""
     batch.undecided.append((candidate.item, reason + said, [preference.id for preference in candidate.preferences]))
+    batch.unjudged.append((candidate.item, candidate.embedding))
     count_undecided(report, candidate.item, reason, answer)
 
 

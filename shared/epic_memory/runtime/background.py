@@ -50,11 +50,14 @@ class Background:
         """Number of jobs that have not begun."""
         return self._jobs.qsize()
 
-    def close(self) -> None:
-        """Tell the job under way to stop, and cancel the others."""
+    def close(self, seconds: float = 0.0) -> None:
+        """Tell the job under way to stop, wait for it, but no longer than some seconds, and cancel the others."""
         with self._lock:
             self._stopped.set()
             self._jobs.put(None)
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(seconds)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

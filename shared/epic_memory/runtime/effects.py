@@ -27,7 +27,7 @@ class Effect(ABC):
 
     Attributes:
         part: The part of a report that its seconds count towards; empty for none.
-        saves: Whether it still runs after an interruption, because it writes results reached before.
+        saves: Whether it still runs after an interruption or a stop, because it writes results reached before.
     """
 
     part: str = ""
@@ -78,7 +78,7 @@ def run(effects: Effects[R], clock: Clock | None = None, *, stopped: threading.E
     Args:
         effects: The algorithm.
         clock: Records the seconds of the effects.
-        stopped: Once it is set, no further effect begins.
+        stopped: Once it is set, no further effect begins but those that save results reached before.
 
     Raises:
         StoppedError: in place of an effect, once `stopped` is set.
@@ -95,7 +95,7 @@ def run(effects: Effects[R], clock: Clock | None = None, *, stopped: threading.E
             if effect is None:
                 ended: R = result
                 return ended
-            if stopped is not None and stopped.is_set():
+            if stopped is not None and stopped.is_set() and not effect.saves:
                 raise StoppedError
             started = time.perf_counter()
             result = effect.run(stopped)

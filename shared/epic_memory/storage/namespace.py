@@ -96,6 +96,7 @@ class Namespace:
         self._crc_of: dict[int, int] = {}
         self._filtered: dict[Hashable, frozenset[int]] = {}
         self._tables: Contents = {}
+        self._waiting: tuple[object, set[int]] = (None, set())
         self._expiry = math.inf
         self.facts: set[int] = set()
         self.light_rows: set[int] = set()
@@ -260,6 +261,14 @@ class Namespace:
     def light(self, row: int) -> bool:
         """Tell whether an item belongs to the light tier: kept for its text, without an entry, and no fact."""
         return row not in self.rows_of and row not in self.facts
+
+    def waits(self, row: int) -> bool:
+        """Tell whether an item waits in the retry queue, which is read once for as long as it does not change."""
+        if not self.has_rows("pending"):
+            return False
+        if self._waiting[0] != self._tables["pending"]:
+            self._waiting = self._tables["pending"], self._store.retry_queue.rows(self.namespace)
+        return row in self._waiting[1]
 
     def _leave(self, rows: Sequence[int]) -> None:
         self.index.remove(rows)

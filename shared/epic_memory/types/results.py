@@ -86,7 +86,8 @@ class Hit:
             of the topic, the evidence in the text for and against the preferences that matter, and the item's stances.
             Hits of a fallback come first, with scores of their own: compare scores only within one tier.
         entries: The item's matching entries, best first; empty for hits of a fallback.
-        tier: "memory", "light" (kept for its text only), "fact" (a fact of the user) or "fallback".
+        tier: "memory", "light" (kept for its text only), "waiting" (the same, and not yet judged: no model answered),
+            "fact" (a fact of the user) or "fallback".
         earlier: Older facts that this one may replace, oldest first; they are not listed as hits.
     """
 

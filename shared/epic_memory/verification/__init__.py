@@ -9,12 +9,10 @@ from epic_memory.verification.embedded import EmbeddedVerifier
 
 if TYPE_CHECKING:
     from epic_memory.lm.prompting import Prompt
-    from epic_memory.verification.cross_encoder import CrossEncoderVerifier
     from epic_memory.verification.lm import LMVerifier
 
 __all__ = [
     "BaseVerifier",
-    "CrossEncoderVerifier",
     "EmbeddedVerifier",
     "LMVerifier",
     "Prompt",
@@ -22,7 +20,7 @@ __all__ = [
 ]
 
 # Imported on first use: a memory without a language model needs none of these modules.
-_MODULES = {"CrossEncoderVerifier": "cross_encoder", "LMVerifier": "lm", "Prompt": "lm"}
+_MODULES = {"LMVerifier": "lm", "Prompt": "lm"}
 
 
 def __getattr__(name: str) -> object:

@@ -143,7 +143,10 @@ class EmbeddedVerifier(BaseVerifier):
         # Only kept items are examined sentence by sentence; the embedding of a single sentence is the item's.
         pieces = [sentences(one.candidate.item.content) if one.kept else [] for one in judged]
         several = [piece for piece in pieces if len(piece) > 1]
-        looked = [one.wanted_by_a_note if self._looks_beside else [] for one in judged]
+        # Of notes, the preferences that each is kept for.
+        looked = [
+            [one.wanted[place] for place in one.kept] if self._looks_beside and one.chunk.note else [] for one in judged
+        ]
         rests = [wanted.rest_of(one.chunk) for one, each in zip(judged, looked, strict=True) for wanted in each]
         vectors = iter(embed(self.encoder, [*(sentence for piece in several for sentence in piece), *rests]))
         said = [
@@ -298,11 +301,6 @@ class _Judged(NamedTuple):
     confidences: list[float]
     best: int
     kept: list[int]
-
-    @property
-    def wanted_by_a_note(self) -> list[Wanted]:
-        """The preferences that a note is kept for; none if it is no note."""
-        return [self.wanted[place] for place in self.kept] if self.chunk.note else []
 
 
 def _key(preference: Preference) -> _Key:

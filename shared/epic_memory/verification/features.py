@@ -82,7 +82,6 @@ class VerificationWeights(StageWeights):
     note: int  # a text of at most this many words is a note, unless it is a stub: "The Bees. The Bees may refer to:"
     telling: float  # Idf at which a phrase of the expansion counts fully; phrases with less count in proportion
     sharpness: float  # exponent by which a near sentence counts more than a far one
-    spoken_of: float  # probability from which a cross-encoder's liked or avoided phrases count as mentioned
 
 
 @dataclass(frozen=True, eq=False)

@@ -205,21 +205,11 @@ def test_a_threshold_out_of_range_is_refused(epic: Epic, option: str, value: str
     assert held() == {"casino", "vegan"}
 
 
-@pytest.mark.parametrize(
-    ("content", "parts"),
-    [
-        (b'{"text": "One."}\n{"text": "cut off\n', ["bad.jsonl, line 2", "JSON"]),
-        (b'{"text": "One."}\n{"text": "caf\xe9"}\n', ["bad.jsonl, line 2", "UTF-8"]),
-        (b'{"text": "' + b"word " * 1_000_000, ["bad.jsonl, line 1", "JSON"]),
-    ],
-)
-def test_a_broken_source_is_named_with_its_line_and_the_memory_stays_whole(
-    built: Epic, content: bytes, parts: list[str]
-) -> None:
-    Path("bad.jsonl").write_bytes(content)
+def test_a_broken_source_is_named_with_its_line_and_the_memory_stays_whole(built: Epic) -> None:
+    Path("bad.jsonl").write_bytes(b'{"text": "One."}\n{"text": "cut off\n')
     before = held()
 
-    refused(built("build", "--out", "me.epic", "--quiet", "bad.jsonl"), *parts)
+    refused(built("build", "--out", "me.epic", "--quiet", "bad.jsonl"), "bad.jsonl, line 2", "JSON")
     assert held() == before
 
 
@@ -589,16 +579,6 @@ def test_a_module_ends_with_the_code_of_its_command(tmp_path: Path, module: str)
     done = subprocess.run([sys.executable, "-m", module, "fly"], cwd=tmp_path, capture_output=True, check=False)
 
     assert (done.returncode, done.stdout) == (2, b"")
-
-
-@pytest.mark.parametrize("arguments", [["stats", "missing.epic"], ["ask"]])
-@pytest.mark.slow
-def test_a_process_says_what_is_wrong_with_code_2(tmp_path: Path, arguments: list[str]) -> None:
-    result = python(*arguments, cwd=tmp_path)
-
-    refused(result, "epic")
-    assert result.out == ""
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no POSIX pipes")

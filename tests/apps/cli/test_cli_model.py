@@ -120,10 +120,10 @@ def test_the_demo_runs_with_ones_own_model(epic: Epic, mind: Mind, llm: list[str
 
 def test_a_printed_configuration_names_the_model(epic: Epic) -> None:
     result = epic(
-        "mcp", "me.epic", "--print-config", "cursor", "--llm", "client", "--model-budget", "9", "--on-demand", "2 s"
+        "mcp", "me.epic", "--print-config", "cursor", "--llm", "client", "--model-budget", "9", "--timeout", "5"
     )
     arguments = json.loads(result.out)["mcpServers"]["epic-memory"]["args"]
-    assert arguments[-6:] == ["--llm", "client", "--model-budget", "9", "--on-demand", "2 s"]
+    assert arguments[-6:] == ["--timeout", "5.0", "--llm", "client", "--model-budget", "9"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,8 @@ def test_a_printed_configuration_names_the_model(epic: Epic) -> None:
         ("ask me.epic stew --llm client", ["There is no model 'client'"]),
         ("inspect me.epic LLM", ["--write"]),
         ("mcp me.epic --read-only LLM", ["--read-only"]),
-        ("mcp me.epic --llm client --timeout 5", ["no server"]),
+        ("mcp me.epic --llm client --concurrency 5", ["no server"]),
+        ("mcp me.epic --llm client --timeout 0", ["timeout"]),
     ],
     ids=str,
 )
@@ -163,5 +164,6 @@ def test_every_command_that_can_use_a_model_takes_the_same_options(epic: Epic, c
         "--concurrency",
         "--timeout",
         "EPIC_LLM_KEY",
+        "ollama:MODEL",
     ):
         assert option in shown

@@ -293,6 +293,22 @@ def test_a_model_of_another_name_is_an_error_that_lists_what_there_is(wrong: str
             take(wrong)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ("qwen3:4b", "one of an Ollama server is 'ollama:qwen3:4b'"),
+        ("llamacpp:a.gguf", "a file is 'llama.cpp:a.gguf'"),
+        ("models/a.gguf", "a file is 'llama.cpp:models/a.gguf'"),
+        ("ollama", "'ollama' is followed by a colon and a model: 'ollama:qwen3:4b'"),
+        ("openai:", "'openai' is followed by a colon and a model: 'openai:MODEL@http://localhost:8000/v1'"),
+        ("openai:a@localhost:8000/v1", "The address in .* must be whole, such as http://localhost:8000/v1"),
+    ],
+)
+def test_the_error_about_a_name_says_how_it_is_written(wrong: str, hint: str) -> None:
+    with pytest.raises(InvalidInputError, match=re.escape(hint) if ".*" not in hint else hint):
+        lm_of(wrong)
+
+
 def test_a_name_holds_the_address_of_the_server() -> None:
     openai = lm_of("openai:@cf/meta/llama@https://api.example.com/v1", api_key="sk-1")
     assert isinstance(openai, OpenAICompatibleLM)

@@ -217,7 +217,11 @@ def test_a_file_that_is_none_is_named(package: type[Llama], tmp_path: Path) -> N
     text.write_text("notes")
     broken.write_bytes(b"GGUF")
     for make in (LlamaCppLM, LlamaCppScorer, lambda path: lm_of(f"llama.cpp:{path}")):
-        for path, said in ((tmp_path / "none.gguf", "cannot be read"), (tmp_path, "cannot be read"), (text, "no GGUF")):
+        for path, said in (
+            (tmp_path / "none.gguf", "cannot be read: No such file.*path of a GGUF file"),
+            (tmp_path, "cannot be read"),
+            (text, "no GGUF"),
+        ):
             with pytest.raises(LMSetupError, match=said):
                 make(path)
     with pytest.raises(InvalidInputError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -166,7 +167,9 @@ def test_the_error_of_a_server_that_is_down_does_not_grow() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"retries": value} for value in (-1, 1.5, "3", True)] + [{"backoff": v} for v in (-1, 31, "1", None)]
+    "settings",
+    [{"retries": value} for value in (-1, 1.5, "3", True, None)]
+    + [{"backoff": v} for v in (-0.1, 31, "1", None, math.nan, math.inf)],
 )
 def test_patience_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match=next(iter(settings))):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import threading
@@ -23,12 +22,10 @@ from scripted import (
     LONG,
     PASSED,
     SHORT,
-    SIMPLE,
     TEXTS,
     Add,
     Answer,
     Own,
-    in_each_form,
     memory_with,
     nothing_lost,
     own_threads,
@@ -45,22 +42,6 @@ def no_threads_left() -> Iterator[None]:
     """Tests here leave no thread of theirs behind."""
     yield
     until(lambda: own_threads() == 0)
-
-
-# answers in other forms than the one asked for
-
-
-@pytest.mark.parametrize("form", in_each_form({"answers": []}))
-async def test_a_schema_that_is_ignored_does_not_matter(form: str, add: Add) -> None:
-    said = script()
-    lm = Own(lambda messages: in_each_form(json.loads(said(messages)))[form])
-    memory = memory_with(LMVerifier(lm))
-    report = await add(memory, SIMPLE)
-
-    assert report.failures == {}
-    assert (report.kept, report.discarded) == (1, 1)
-    assert pairs_of(memory) == {pair: said for pair, said in EXPECTED.items() if pair[0] == "stew"}
-    assert report.usage.calls == 1
 
 
 @pytest.mark.parametrize("garbage", ["", "I think this is an interesting text.", "\x00\ud800", "the the " * 5000])
@@ -85,24 +66,10 @@ async def test_garbage_is_asked_about_once_more_and_then_waits(garbage: str, add
     assert pairs_of(memory) == EXPECTED
 
 
-def test_a_repair_shows_the_model_what_it_said() -> None:
-    said = script()
-    lm = Own(lambda messages: "Behalten, weil es passt." if len(messages) == 2 else said(messages))
-    memory = memory_with(LMVerifier(lm))
-    report = memory.add(ITEMS)
-
-    assert pairs_of(memory) == EXPECTED
-    assert (report.usage.calls, report.usage.retries) == (2, 1)
-    for first, second in zip(lm.sent[::2], lm.sent[1::2], strict=True):
-        assert second.messages[:2] == first.messages
-        assert [message.role for message in second.messages[2:]] == ["assistant", "user"]
-        assert second.messages[2].content == "Behalten, weil es passt."
-        assert second.messages[3].content
-        assert (second.schema, second.max_tokens) == (first.schema, first.max_tokens)
-
-    lm.answer = lambda messages: "Behalten, weil es passt."
-    memory.add([Item(text=f"{TEXTS['stew']} Again.", id="again")])
-    explanation = memory.explain("again")
+def test_what_the_model_said_instead_is_shown() -> None:
+    memory = memory_with(LMVerifier(Own(lambda messages: "Behalten, weil es passt.")))
+    memory.add([Item(text=TEXTS["stew"], id="stew")])
+    explanation = memory.explain("stew")
     assert explanation.entries == ()
     assert "could not be understood" in explanation.note and "Behalten, weil es passt." in explanation.note
 

@@ -64,7 +64,10 @@ def test_no_other_machine_is_asked(server: LMServer, monkeypatch: pytest.MonkeyP
 
 
 def test_it_says_who_was_asked_if_nothing_is_found(server: LMServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LMSetupError, match=r"No answer from Ollama at http.*llama\.cpp at http.*ollama pull"):
+    with pytest.raises(
+        LMSetupError,
+        match=r"No answer from Ollama at http.*llama\.cpp at http.*ollama\.com.*ollama pull.*llama\.cpp:FILE\.gguf",
+    ):
         lm_of("auto")
     server.models = ("nomic-embed-text", "gpt-oss:120b-cloud")
     monkeypatch.setenv("OLLAMA_HOST", server.url)

@@ -328,10 +328,10 @@ def test_an_export_holds_all_there_is(tmp_path: Path) -> None:
     held = rich()
     lines = contents(held, tmp_path)
     kinds = [line["kind"] for line in lines]
-    assert (kinds.count("preference"), kinds.count("item"), kinds.count("pending"), kinds[-1]) == (3, 7, 1, "end")
-    assert held.file.export(tmp_path / "export.jsonl") == 7
+    assert (kinds.count("preference"), kinds.count("item"), kinds.count("pending"), kinds[-1]) == (3, 8, 1, "end")
+    assert held.file.export(tmp_path / "export.jsonl") == 8
     items = {line["id"]: line for line in lines if line["kind"] == "item"}
-    assert {key for key, line in items.items() if line["light"]} == {"d", "f", "h"}
+    assert {key for key, line in items.items() if line["light"]} == {"d", "e", "f", "h"}
     assert {entry["confidence"] for entry in items["c"]["entries"]} >= {0.9}
     first = json.loads((tmp_path / "export.jsonl").read_text("utf-8").splitlines()[0])
     assert (first["format"], first["namespace"], first["tau"]) == (1, "default", 0.3)
@@ -351,7 +351,7 @@ def test_an_import_gives_the_same_memory(tmp_path: Path, in_ram: bool) -> None:
         found = list(made.preferences), searched(made), str(made.explain("b")), str(made.explain("e")), made.tau
         assert found == expected
         assert made.preferences[1].expires_at == expected[0][1].expires_at is not None
-        assert made.stats().counts["light"] == 3 and len(made) == 4
+        assert made.stats().counts["light"] == 4 and len(made) == 4
         assert made.stats().verified_by == "model"
         made.file.verify()
         # What it holds is known, what waits can be verified.
@@ -392,7 +392,7 @@ def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path) -> No
         assert len(second.preferences) == 3 and second.namespace == "second"
     with opened(path) as first:
         assert contents(first, tmp_path) == before
-        assert len(first.search(WINE, namespace="second", k=20)) == 7
+        assert len(first.search(WINE, namespace="second", k=20)) == 8
     other = HashEncoder(fingerprint="v2")
     octets = path.read_bytes()
     with pytest.raises(EncoderMismatchError):
@@ -598,7 +598,7 @@ def test_an_export_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
         held.file.export(target, overwrite=True)
     assert target.read_text("utf-8") == "mine" and files(tmp_path) == ["export.jsonl"]
     monkeypatch.undo()
-    assert held.file.export(target, overwrite=True) == 7
+    assert held.file.export(target, overwrite=True) == 8
     assert files(tmp_path) == ["export.jsonl"]
 
 

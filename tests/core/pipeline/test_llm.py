@@ -198,6 +198,24 @@ def test_stats_name_the_model_that_verified(mind: Mind, path: Path) -> None:
         assert re.search(rf"^verified by +lm/{Own(mind).name}/", str(memory.stats()), re.M)
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_waits_is_found_by_its_text_and_marked_until_it_is_judged(
+    mind: Mind, path: Path, clock: Clock, is_async: bool
+) -> None:
+    with opened(path, mind, 3) as memory:
+        memory.add(ITEMS)
+        waiting = {item.id for item in memory.items(waiting=True)}
+        assert 0 < len(waiting) < len(ITEMS)
+        hits = awaited(is_async, memory, "search", "A note of a stew of beans, eaten on a train", 24)
+        assert {hit.item.id for hit in hits if hit.tier == "waiting"} == waiting
+        assert {hit.tier for hit in hits} == {"memory", "waiting"} and mind.asked == 3
+        assert memory.add(ITEMS[-1:]).waiting == (memory.items(waiting=True)[-1].text == ITEMS[-1])
+    with opened(path, mind, None) as memory:
+        assert {hit.tier for hit in memory.search(ITEMS[-1], 24)} == {"memory", "waiting"}
+        memory.retry()
+        assert {hit.tier for hit in memory.search(ITEMS[-1], 24)} == {"memory"} and wanted(memory)
+
+
 def test_preferences_wait_as_well(mind: Mind, path: Path, clock: Clock) -> None:
     with opened(path, mind, 1) as memory:
         assert (memory.preferences.unread, memory.stats().unread) == ([TRAINS], 1)

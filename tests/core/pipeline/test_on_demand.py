@@ -134,6 +134,24 @@ def test_a_model_that_hangs_holds_up_no_answer_and_no_end(model: Model, is_async
     model.goes_on.set()
 
 
+def test_what_the_model_answers_while_the_memory_closes_is_kept(model: Model, path: Path, is_async: bool) -> None:
+    memory = memory_of(model, "background", path)
+    closing = threading.Thread(target=memory.close)
+
+    def close() -> None:
+        closing.start()
+        until(lambda: memory._session.background.submit(lambda _: None).cancelled())
+
+    model.meanwhile = close
+    found(memory, is_async)
+    until(lambda: closing.ident is not None)
+    closing.join()
+    again = Model()
+    with memory_of(again, 60.0, path) as memory:
+        assert stances(found(memory, is_async)) == {COTTON: [Stance.SUPPORTS], MERINO: [Stance.CONFLICTS]}
+    assert not again.asked
+
+
 def test_what_was_judged_is_kept_for_good(model: Model, path: Path) -> None:
     with memory_of(model, 60.0, path) as memory:
         first = found(memory)

@@ -24,7 +24,7 @@ from epic_memory.steering import QuerySteering
 from epic_memory.text import language
 from epic_memory.text.language import foreign_among, language_of, languages_of, named
 from epic_memory.types import BuildReport, Candidate
-from epic_memory.verification import CrossEncoderVerifier, EmbeddedVerifier
+from epic_memory.verification import EmbeddedVerifier
 from helpers import HashEncoder, KeepAll
 
 OURS = Path(__file__).parents[3] / "shared" / "tools"
@@ -288,32 +288,6 @@ def test_it_conflicts_once_the_user_has_said_so() -> None:
 
     assert verdict_on(default_encoder(), stated).stance is Stance.CONFLICTS
     assert verdict_on(default_encoder(), "I avoid hotels with casinos.").stance is Stance.CONFLICTS
-
-
-@pytest.mark.parametrize("labels", [(), ("contradiction", "entailment", "neutral")], ids=["one score", "inference"])
-def test_a_cross_encoder_says_no_stance_either(labels: tuple[str, ...]) -> None:
-    class Sure:
-        name = "sure"
-
-        def predict(self, pairs: Any) -> Any:
-            return [[0.05, 0.9, 0.05] if labels else 0.9 for _ in pairs]
-
-    encoder = HashEncoder()
-    stated = (Preference(text=CASINOS["de"]), Preference(text="I avoid hotels with casinos."))
-    vectors = encoder.encode([CASINO_HOTEL, *(one.text for one in stated)])
-    candidate = Candidate(
-        item=Item(text=CASINO_HOTEL),
-        embedding=vectors[0],
-        preferences=stated,
-        similarities=(0.0, 0.0),
-        preference_embeddings=vectors[1:],
-    )
-    (verdict,) = CrossEncoderVerifier(Sure(), encoder=encoder, labels=labels or None).verify([candidate])
-    said = {alignment.preference_id: alignment for alignment in verdict.alignments}
-
-    assert said[stated[0].id].stance is Stance.NEUTRAL and CASINOS["de"] in said[stated[0].id].instruction
-    # Inference decides by itself.
-    assert not labels or said[stated[1].id].stance is Stance.CONFLICTS
 
 
 def test_what_is_kept_is_decided_as_under_any_preference() -> None:

@@ -79,6 +79,8 @@ def after_one(answer: str, *, cut: bool = False) -> dict[int, Kept]:
 
 READ = {
     "as asked": (PLAIN, WHOLE),
+    "indented": (json.dumps(json.loads(PLAIN), indent=2), WHOLE),
+    "behind the end of a thought": (f"I should look closely.</think>\n\n{PLAIN}", WHOLE),
     "in a fence": (f"```json\n{PLAIN}\n```", WHOLE),
     "among words": (f"Sure, here it is [in JSON]:\n{PLAIN}\nIs there more {{to do}}?", WHOLE),
     "after thinking": (f"<think>{answers(_TWO | {'chunk': 1})}</think>{PLAIN}", WHOLE),
@@ -276,7 +278,8 @@ def test_what_cannot_be_read_is_asked_for_once_more_with_the_reason() -> None:
     lm = replying("Keep the first.", PLAIN)
     assert kept_by(ASKED, list(patient(lm).verify(ASKED))) == WHOLE
     first, second = lm.sent
-    assert second.messages[:2] == first.messages and second.schema == first.schema
+    assert second.messages[:2] == first.messages
+    assert (second.schema, second.max_tokens) == (first.schema, first.max_tokens)
     assert second.messages[2] == Message("assistant", "Keep the first.")
     assert "it decides nothing" in second.messages[3].content
 

@@ -37,6 +37,7 @@ from epic_memory.verification.features import (
 from epic_memory.verification.wording import worded_instruction
 from helpers import HashEncoder
 from hostile_chunks import CHUNKS
+from labelled_sentences import labelled
 
 WRITTEN = Path(__file__).parents[3] / "shared/tools/written"
 DATA = (files("epic_memory") / "data" / "verifier.json").read_bytes()
@@ -97,23 +98,10 @@ SUPPORTS, CONFLICTS = Stance.SUPPORTS, Stance.CONFLICTS
 
 @pytest.mark.parametrize(
     ("preference", "text", "expected"),
-    [
-        ("I avoid hotels with casinos.", "A quiet hotel off the Strip without a casino.", SUPPORTS),
-        ("I avoid hotels with casinos.", "A hotel on the Strip with a large casino and slot machines.", CONFLICTS),
-        ("I don't eat pork.", "The kitchen serves lamb and chicken, and no pork.", SUPPORTS),
-        ("I don't eat pork.", "Roast pork belly is the dish of the house.", CONFLICTS),
-        ("I am allergic to nuts.", "The cake is made without nuts.", SUPPORTS),
-        ("I am allergic to nuts.", "The cake is full of nuts: almonds and walnuts.", CONFLICTS),
-        ("I love quiet mountain trails.", "A quiet mountain trail leads through meadows to a lake.", SUPPORTS),
-        ("I need gluten-free food.", "A gluten-free cake of almonds.", SUPPORTS),
-        ("I am vegan.", "A vegan dinner of lentils, tofu and vegetables.", SUPPORTS),
-        ("I am vegan.", "Steak with butter, cheese and eggs.", CONFLICTS),
-        ("I prefer trains over flights.", "Take the night train to Rome; the railway station is central.", SUPPORTS),
-        ("I prefer trains over flights.", "Take a flight to Rome; the airline flies daily.", CONFLICTS),
-    ],
+    labelled("stance"),
 )
-def test_stance(encoder: StaticEncoder, preference: str, text: str, expected: Stance) -> None:
-    assert stance(encoder, text, preference) is expected
+def test_stance(encoder: StaticEncoder, preference: str, text: str, expected: str) -> None:
+    assert stance(encoder, text, preference) == expected
 
 
 CASINO = "I avoid hotels with casinos."
@@ -121,22 +109,7 @@ CASINO = "I avoid hotels with casinos."
 
 @pytest.mark.parametrize(
     ("preference", "text"),
-    [
-        (CASINO, "There is no casino in the hotel."),
-        (CASINO, "The hotel used to have a casino, it closed."),
-        (CASINO, "The casino has closed for good, and the hotel is quiet."),
-        (CASINO, "The hotel closed its casino in 2019."),
-        (CASINO, "The casino was replaced by a library."),
-        (CASINO, "The hotel no longer has a casino."),
-        ("I don't eat dairy.", "All desserts are dairy-free."),
-        ("I avoid nuts.", "The bakery is nut-free."),
-        ("I avoid dairy.", "The cake is free from dairy."),
-        ("I avoid butter.", "They bake with oil instead of butter."),
-        ("I avoid gambling.", "There is no gambling in the hotel."),
-        ("I avoid meat.", "The canteen gave up meat last year."),
-        ("I avoid meat.", "The kitchen stopped serving meat."),
-        ("I avoid palm oil.", "Palm oil has been removed from the recipe."),
-    ],
+    labelled("what_is_denied_is_never_held_against_a_text"),
 )
 def test_what_is_denied_is_never_held_against_a_text(encoder: StaticEncoder, preference: str, text: str) -> None:
     assert stance(encoder, text, preference) is SUPPORTS
@@ -144,31 +117,10 @@ def test_what_is_denied_is_never_held_against_a_text(encoder: StaticEncoder, pre
 
 @pytest.mark.parametrize(
     ("preference", "text", "wrong"),
-    [
-        (CASINO, "The resort has a casino, a theatre and three bars.", SUPPORTS),
-        (CASINO, "Unlike most hotels here, it has a casino.", SUPPORTS),
-        (CASINO, "The ban on casinos was lifted, and the hotel opened one.", SUPPORTS),
-        ("I don't eat meat.", "The stew is full of beef and bacon.", SUPPORTS),
-        ("I don't eat meat.", "A curry of lentils and spinach.", CONFLICTS),
-        ("I need gluten-free food.", "A cake of wheat flour full of gluten.", SUPPORTS),
-        ("I need gluten-free food.", "The bread is not gluten-free.", SUPPORTS),
-        ("I avoid loud places.", "A quiet tea room with soft chairs.", CONFLICTS),
-        ("I love jazz.", "A jazz trio plays in the cellar on Fridays.", CONFLICTS),
-        ("I love swimming in lakes.", "A small lake for swimming lies behind the house.", CONFLICTS),
-        ("I prefer trains over flights.", "The night train replaces the flight to Rome.", CONFLICTS),
-        ("I avoid alcohol.", "A wine tasting with five glasses of red.", SUPPORTS),
-        ("I avoid alcohol.", "The bar serves alcohol-free beer only.", CONFLICTS),
-        ("I avoid crowds.", "Hardly any crowds come in the winter.", CONFLICTS),
-        ("I avoid smoking.", "Smoking is banned on the terrace.", CONFLICTS),
-        ("I avoid shellfish.", "The soup is made of prawns and crab.", SUPPORTS),
-        ("I avoid spicy food.", "A mild broth without chilli.", CONFLICTS),
-        ("I want vegan food.", "Butter, cream and eggs in every dish.", SUPPORTS),
-        ("I like modern architecture.", "A bold modern building of glass and steel.", CONFLICTS),
-        ("I avoid sugar.", "The drink holds no sugar.", CONFLICTS),
-    ],
+    labelled("a_clear_case_is_never_inverted"),
 )
-def test_a_clear_case_is_never_inverted(encoder: StaticEncoder, preference: str, text: str, wrong: Stance) -> None:
-    assert stance(encoder, text, preference) is not wrong
+def test_a_clear_case_is_never_inverted(encoder: StaticEncoder, preference: str, text: str, wrong: str) -> None:
+    assert stance(encoder, text, preference) != wrong
 
 
 def test_where_no_side_is_likely_the_guidance_is_neutral_and_names_the_preference(encoder: StaticEncoder) -> None:
@@ -180,22 +132,10 @@ def test_where_no_side_is_likely_the_guidance_is_neutral_and_names_the_preferenc
 
 @pytest.mark.parametrize(
     ("preference", "stance", "expected"),
-    [
-        ("I love quiet trails.", SUPPORTS, 'Suits the user, who wants quiet trails: "Q."'),
-        ("I avoid crowds.", SUPPORTS, 'Suits the user, who avoids crowds: "Q."'),
-        ("I avoid crowds.", CONFLICTS, 'Steer clear: the user avoids crowds. "Q."'),
-        ("I don't like being photographed.", CONFLICTS, 'Steer clear: the user avoids being photographed. "Q."'),
-        ("I love being outdoors.", SUPPORTS, 'Suits what the user said: "I love being outdoors." Here: "Q."'),
-        ("I love quiet trails.", CONFLICTS, 'Steer clear: the user wants quiet trails. "Q."'),
-        ("I avoid milk, cream and butter.", Stance.NEUTRAL, "The user avoids milk, cream or butter: check"),
-        ("I avoid caffeine after lunch.", Stance.NEUTRAL, "The user avoids caffeine after lunch: check"),
-        ("I won't take a job with night shifts.", CONFLICTS, "Steer clear: the user avoids a job with night shifts."),
-        ("I prefer trains over flights.", Stance.NEUTRAL, "The user avoids flights and wants trains: check before"),
-        ("I prefer trains over flights.", Stance.MIXED, "Some of this suits and some does not: the user avoids"),
-    ],
+    labelled("instructions_read_well"),
 )
-def test_instructions_read_well(preference: str, stance: Stance, expected: str) -> None:
-    assert worded_instruction(parse_aspects(preference), stance, "Q.", preference).startswith(expected)
+def test_instructions_read_well(preference: str, stance: str, expected: str) -> None:
+    assert worded_instruction(parse_aspects(preference), Stance(stance), "Q.", preference).startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -288,21 +228,7 @@ def test_a_question_or_heading_is_not_quoted_where_a_sentence_says_more(encoder:
 
 @pytest.mark.parametrize(
     ("preference", "before", "deciding", "after"),
-    [
-        ("I hate flying.", "", "I hate flying.", "My daughter lives in Oslo."),
-        (CASINO, "The Maple is a small hotel by the station.", "It has no casino.", "Breakfast is at seven."),
-        ("I need gluten-free food.", "Lario is on Mill Street.", "Gluten-free pizza.", "Open until ten."),
-        (
-            "I don't drink alcohol.",
-            "The dinner costs 40 euros.",
-            "Wine is included.",
-            "Bring a warm jacket, it is cold.",
-        ),
-        ("I love jazz.", "The Blue Door reopens in May.", "A jazz trio plays.", "Tickets are ten euros at the door."),
-        ("I prefer cash over cards.", "The kiosk is next to the school.", "Cards only.", "It sells ice cream."),
-        ("I'm afraid of dogs.", "The farm has apples and pears.", "Two dogs guard it.", "The shop is behind the barn."),
-        ("I avoid sugar.", "The jam is made by Mrs Holt.", "It has no sugar.", "A jar costs four euros."),
-    ],
+    labelled("the_sentence_that_decides_is_quoted"),
 )
 def test_the_sentence_that_decides_is_quoted(
     encoder: StaticEncoder, preference: str, before: str, deciding: str, after: str

@@ -102,13 +102,13 @@ class Items(Repository):
             ends={row: item.ends for row, item in zip(rows, items, strict=True) if item.expires_at is not None},
         )
 
-    def remove(self, namespace: str, ids: Sequence[str]) -> None:
-        """Remove items with their entries, their passages in the graph, and their place in the retry queue."""
+    def remove(self, namespace: str, ids: Sequence[str], *, waiting: bool = True) -> None:
+        """Remove items with their entries and their passages in the graph, and with `waiting` from the retry queue."""
         if not ids:
             return
         if found := list(self.db.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)):
             self.graph.leave([row for (row,) in found])
-        for table in ("items", "pending"):
+        for table in ("items", "pending") if waiting else ("items",):
             self.db.connection.executemany(
                 f"DELETE FROM {table} WHERE namespace = ? AND id = ?", [(namespace, item_id) for item_id in ids]
             )
@@ -305,6 +305,15 @@ class RetryQueue(Repository):
         """Remove items from the retry queue."""
         sql = "DELETE FROM pending WHERE namespace = ? AND id = ?"
         self.db.connection.executemany(sql, [(namespace, item_id) for item_id in ids])
+
+    def among(self, namespace: str, ids: Sequence[str]) -> set[str]:
+        """Return those of the ids that wait."""
+        return {key for (key,) in self.db.among("SELECT id FROM pending WHERE namespace = ? AND id IN", ids, namespace)}
+
+    def rows(self, namespace: str) -> set[int]:
+        """Return the rows of the held items that wait."""
+        sql = "SELECT items.row FROM pending JOIN items USING (namespace, id) WHERE namespace = ?"
+        return {row for (row,) in self.db.read(sql, (namespace,))}
 
     def drop_expired(self, namespace: str) -> None:
         """Remove the items whose time is over."""
