@@ -22,18 +22,14 @@ from epic_memory.filters import Filter
 from epic_memory.groups.facts import MemoryFacts
 from epic_memory.groups.file import MemoryFile
 from epic_memory.groups.preferences import MemoryPreferences
-from epic_memory.pipeline.adding import OnBatch, aadd_items, add_items
-from epic_memory.pipeline.aspects import (
-    checked_expanding,
-    checked_reading,
-)
+from epic_memory.pipeline.aspects import check_reader
 from epic_memory.pipeline.explain import explain, stats
 from epic_memory.pipeline.export import read_export
-from epic_memory.pipeline.forget import forget
 from epic_memory.pipeline.ingest import retry
 from epic_memory.pipeline.judge import JUDGED_AT_ONCE, judge_batch
 from epic_memory.pipeline.opening import found_namespace, take_over, take_up
-from epic_memory.pipeline.reporting import areported, checked_report, reported, timed
+from epic_memory.pipeline.removal import forget
+from epic_memory.pipeline.reporting import OnBatch, aadd_items, add_items, areported, checked_report, reported, timed
 from epic_memory.pipeline.search import BY_VECTOR, checked_filter, checked_search, is_vector, search, search_vector
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
@@ -500,8 +496,7 @@ class EpicMemory:
     def verifier(self, verifier: Verifier | str) -> None:
         verifier = verifier_of(verifier, self._session.encoder)
         checked_part("verifier", verifier, "verify")
-        checked_reading(self._session.aspects, verifier, self._session.expander)
-        checked_expanding(self._session.expansions, verifier, self._session.expander)
+        check_reader(self._settings, verifier, self._session.expander)
         self._session.verifier = verifier
 
     @property

@@ -127,7 +127,8 @@ class Prepared:
                 )
             if self._settings != calibrated:
                 session = memory._session
-                session.own_tau, session.keep_rate, session.coarse, session.fine = settings
+                session.own_tau = tau
+                session.settings = replace(session.settings, keep_rate=keep_rate, coarse=coarse, fine=fine)
                 self._settings = calibrated
             _hold(memory, wanted)
             return memory
@@ -230,9 +231,9 @@ def settings_of(memory: EpicMemory) -> dict[str, Any]:
     session = memory._session
     return {
         # The tau that results from keep_rate is known only after the first items.
-        "tau": memory.tau if session.keep_rate is None else None,
-        "keep_rate": session.keep_rate,
-        "coarse": session.coarse,
-        "fine": session.fine,
+        "tau": memory.tau if session.settings.keep_rate is None else None,
+        "keep_rate": session.settings.keep_rate,
+        "coarse": session.settings.coarse,
+        "fine": session.settings.fine,
         "preferences": memory.preferences,
     }

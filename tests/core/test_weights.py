@@ -45,7 +45,6 @@ STRUCTURAL = {
         "_ATTEMPTS",
     },
     "epic_memory/pipeline/export.py": {"FORMAT"},
-    "epic_memory/pipeline/fact_history.py": {"_RARE"},
     "epic_memory/pipeline/fact_reader.py": {"_QUESTIONS"},
     "epic_memory/pipeline/facts.py": {"_FILLING", "_SLACK"},
     "epic_memory/pipeline/ingest.py": {"_SMALL_SAMPLE", "_NEARLY_EVERYTHING", "_ENOUGH_TO_JUDGE"},

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from epic_memory.errors import BudgetError, InvalidInputError, UnknownPreferenceError
 from epic_memory.pipeline.session import Session, reader_among
@@ -19,49 +19,28 @@ from epic_memory.runtime.streaming import AnswerStream, Batch, NextBatch, stream
 from epic_memory.storage.namespace import Namespace
 from epic_memory.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_memory.types.preferences import Aspects, Expansion
-from epic_memory.verification.base import Verifier
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
     from epic_memory.preferences.lm_reader import AspectReading, Reader
+    from epic_memory.settings import Settings
     from epic_memory.verification import Verifier
 
 Reading: TypeAlias = Literal["auto", "parser", "model"]
 Expanding: TypeAlias = Literal["auto", "model", "bundled", "off"]
 
-_NO_MODEL = (
-    "{name}='model' needs a language model: llm='ollama:qwen3:4b', or Settings(expander='ollama:qwen3:4b')"
-    " beside another verifier."
-)
 _NO_MODEL_YET = "It came when no model was there, and is read with the next change or question."
 _NO_EXPANSION = "The model's answer holds no expansion."
 
 
-def checked_reading(reading: str, verifier: Verifier, expander: Reader | None = None) -> Reading:
-    """Return who reads preferences.
-
-    Raises:
-        InvalidInputError: if that is nobody known, or there is no model and one is asked for.
-    """
-    _check_choice("aspects", reading, get_args(Reading), verifier, expander)
-    return reading  # type: ignore[return-value]
-
-
-def checked_expanding(expanding: str, verifier: Verifier, expander: Reader | None = None) -> Expanding:
-    """Return who expands preferences.
-
-    Raises:
-        InvalidInputError: if that is nobody known, or there is no model and one is asked for.
-    """
-    _check_choice("expansions", expanding, get_args(Expanding), verifier, expander)
-    return expanding  # type: ignore[return-value]
-
-
-def _check_choice(name: str, choice: str, known: Sequence[str], verifier: Verifier, expander: Reader | None) -> None:
-    if choice not in known:
-        raise InvalidInputError(f"{name} must be one of {', '.join(known)}; not {choice!r}.")
-    if choice == "model" and reader_among(verifier, expander) is None:
-        raise InvalidInputError(_NO_MODEL.format(name=name))
+def check_reader(settings: Settings, verifier: Verifier, expander: Reader | None) -> None:
+    """Raise `InvalidInputError` if a model is to read or expand preferences, and there is none."""
+    for name in ("aspects", "expansions"):
+        if getattr(settings, name) == "model" and reader_among(verifier, expander) is None:
+            raise InvalidInputError(
+                f"{name}='model' needs a language model: llm='ollama:qwen3:4b', or Settings(expander='ollama:qwen3:4b')"
+                " beside another verifier."
+            )
 
 
 def checked_expander(lm: LanguageModel | str | None) -> Reader | None:
@@ -98,11 +77,11 @@ def _wanted_of(session: Session, preference: Preference) -> _Wanted:
     expansion comes with the aspects, or because somebody asked for one.
     """
     model = session.reader is not None
-    expands = session.expansions == "model" or (
-        session.expansions == "auto" and (session.aspects != "parser" or session.expander is not None)
+    expands = session.settings.expansions == "model" or (
+        session.settings.expansions == "auto" and (session.settings.aspects != "parser" or session.expander is not None)
     )
     return _Wanted(
-        aspects=model and session.aspects != "parser" and preference.aspects is None,
+        aspects=model and session.settings.aspects != "parser" and preference.aspects is None,
         expansion=model and expands and preference.expansion is None,
     )
 
@@ -309,7 +288,7 @@ def _completed(current: Preference, read: Preference) -> Preference:
 def _still_unread(session: Session, preference: Preference) -> bool:
     """Tell whether a preference that waited to be read waits for something that nobody has said now."""
     marked = preference.id in session.store.preferences.unread(session.namespace)
-    lacks_aspects = preference.aspects is None and session.aspects != "parser"
+    lacks_aspects = preference.aspects is None and session.settings.aspects != "parser"
     return marked and (lacks_aspects or _wanted_of(session, preference).expansion)
 
 

@@ -30,8 +30,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_memory.pipeline.fact_history import held_back
-from epic_memory.pipeline.fact_matching import answer_scores, answering
+from epic_memory.pipeline.fact_matching import answer_scores, answering, held_back
 from epic_memory.steering.question_kind import QuestionKind
 from epic_memory.steering.relevance import default_relevant
 from epic_memory.storage.texts import Texts

@@ -280,7 +280,7 @@ def _doomed(session: Session, weighed: Weighed, missing: int) -> Positions:
     goal = max(part, int(session.retention.share * int(weighed.sizes.sum())))
     # Floors that took more than half of what is held would leave no room for anything new.
     preferences = max(1, len(np.unique(held.preferences)))
-    floor = min(session.floor, len(held) // 2 // preferences)
+    floor = min(session.settings.floor, len(held) // 2 // preferences)
     return choose(order, held, weighed.sizes, goal, floor)
 
 

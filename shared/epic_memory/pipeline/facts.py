@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, InvalidInputError
 from epic_memory.pipeline.eviction import make_room
-from epic_memory.pipeline.expiry import drop_expired
 from epic_memory.pipeline.fact_matching import matched
 from epic_memory.pipeline.light_tier import item_bytes
+from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.storage.namespace import CommittedRows, Namespace

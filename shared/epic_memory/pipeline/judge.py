@@ -30,7 +30,7 @@ def judge_batch(
         NoPreferencesError: if there are no preferences to judge by.
         ReadOnlyError: if a model is to be asked and what it says cannot be remembered.
     """
-    if session.fine and session.base.cached:
+    if session.settings.fine and session.base.cached:
         session.store.check_writable()
     with session.lock, session.store.reading():
         encoder, space = session.encoder, session.space()
@@ -48,7 +48,7 @@ def judge_batch(
     progress.begin(len(items), len(items), done=len(items) - len(candidates))
     judged: dict[str, Judged] = {}
 
-    if session.fine:
+    if session.settings.fine:
         verdicts = VerdictBatches(session, candidates, report)
         while (batch := (yield from verdicts.next_batch())) is not None:
             remember(session, WriteBatch(encoder=encoder, version=verdicts.verifier.name, verdicts=list(batch.new)))

@@ -75,15 +75,12 @@ def checked_on_demand(on_demand: object) -> float | None:
     raise InvalidInputError(f'on_demand must be "off", "background" or a time such as "300 ms", not {on_demand!r}.')
 
 
-def judges_on_demand(session: Session) -> bool:
-    """Tell whether texts that a question finds are to be judged: there is a model, and its verdicts can be kept."""
-    return session.fine and session.base.cached and session.store.writable and session.store.verdicts.kept > 0
-
-
 def unjudged(
     session: Session, space: Namespace, rows: Sequence[int], matters: Sequence[tuple[Preference, float]]
 ) -> Unjudged:
     """Return which of the texts found were not judged under the preferences that matter most. Call it under the lock.
+
+    None is, where there is no model, or its verdicts cannot be kept.
 
     Args:
         session: The memory's.
@@ -91,6 +88,9 @@ def unjudged(
         rows: Item rows, best first.
         matters: The preferences, heaviest first, each with the chance that it matters.
     """
+    store = session.store
+    if not (session.settings.fine and session.base.cached and store.writable and store.verdicts.kept > 0):
+        return ()
     weights = OnDemandWeights.shipped()
     heavy = [preference for preference, chance in matters[: weights.preferences] if chance >= weights.least_chance]
     pairs: list[tuple[int, list[Preference]]] = []
@@ -136,7 +136,7 @@ def _passing(
         space.vectors[[column[preferences[number].id] for number in known]],
         [expanded[number] for number in known] if expanded else None,
     )
-    by_recall = taus_for_recall(encoder, session.coarse_recall) if session.coarse_recall else None
+    by_recall = taus_for_recall(encoder, session.settings.coarse_recall) if session.settings.coarse_recall else None
     own, other = by_recall or (default_tau(encoder), default_tau(encoder))
     passing: list[tuple[int, list[Preference]]] = []
     for (row, several), near in zip(pairs, similarities, strict=True):

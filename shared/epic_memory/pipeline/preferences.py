@@ -21,8 +21,8 @@ from epic_memory.pipeline.coarse_filter import (
     similarity,
 )
 from epic_memory.pipeline.commit import WriteBatch, written
-from epic_memory.pipeline.expiry import drop_expired, take_away
 from epic_memory.pipeline.ingest import settle
+from epic_memory.pipeline.removal import drop_expired, take_away
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of, remember, unverified
 from epic_memory.preferences.evidence import broken_by
@@ -138,7 +138,7 @@ def _introduce(
     report.seen, report.passed = len(versions), len(candidates)
     batch = WriteBatch(encoder=encoder)
     progress.expect(len(candidates))
-    if session.fine:
+    if session.settings.fine:
         verdicts = VerdictBatches(session, candidates, report)
         while (decided := (yield from verdicts.next_batch())) is not None:
             part = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=True)
@@ -229,12 +229,12 @@ def _matching(
 
     Only those are read and embedded that are near to it by E(x) as the file keeps it, which differs little from E(x).
     """
-    if not versions or not (session.coarse or session.fine):
+    if not versions or not (session.settings.coarse or session.settings.fine):
         return []
-    tau = session.taus([preference]) if session.coarse else np.full(1, -1.0, dtype=np.float32)
+    tau = session.taus([preference]) if session.settings.coarse else np.full(1, -1.0, dtype=np.float32)
     with session.lock:
         space, rows = session.space(look=False), np.fromiter(versions, dtype=np.int64)
-        if session.coarse and not broken_by(preference.expansion):
+        if session.settings.coarse and not broken_by(preference.expansion):
             places = space.texts.places(rows)
             near = similarity(space.texts.vectors[places], vectors, expanded)[:, 0]
             rows = rows[(places < 0) | (near >= tau - _CODED / np.sqrt(encoder.dimension))]
@@ -242,9 +242,9 @@ def _matching(
     embeddings: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
     started = time.perf_counter()
     named = broken_in([item.content for item in items], [preference])
-    passed = coarse_filter(embeddings, vectors, tau, expanded=expanded, named=named).passed
+    passing = np.flatnonzero(coarse_filter(embeddings, vectors, tau, expanded=expanded, named=named)).tolist()
     clock.add("coarse filter", started)
-    return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in passed]
+    return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in passing]
 
 
 def _write(
