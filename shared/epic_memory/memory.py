@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -88,7 +88,6 @@ class EpicMemory:
     """
 
     _session: Session
-    _settings: Settings
 
     def __init__(
         self,
@@ -101,10 +100,10 @@ class EpicMemory:
         if isinstance(preferences, (str, Path)) and str(preferences).endswith(".epic"):
             raise InvalidInputError(f"{preferences} is a file, not preferences: open it by EpicMemory.open(...).")
         given = unique_preferences(preferences)
-        self._settings = checked_settings(settings)
-        check_no_file(self._settings)
-        self._session = session_of(self._settings, encoder_of(encoder), llm, partial(Store, None))
-        found_namespace(self._session, given)
+        settings = checked_settings(settings)
+        check_no_file(settings)
+        begin = partial(found_namespace, preferences=given)
+        self._session = session_of(settings, encoder_of(encoder), llm, partial(Store, None), begin)
 
     @classmethod
     def open(
@@ -140,7 +139,9 @@ class EpicMemory:
         make = partial(Store, path, must_exist=how.must_exist, read_only=how.read_only)
         begin = partial(take_up, given=given, sync=sync, reencode=how.reencode)
         encoder = bundled_encoder_of(encoder_in(Path(path))) if encoder is None else encoder
-        return cls._over(make, begin, encoder, llm, how)
+        memory = cls.__new__(cls)
+        memory._session = session_of(how, encoder_of(encoder), llm, make, begin)
+        return memory
 
     @classmethod
     def import_(
@@ -166,35 +167,8 @@ class EpicMemory:
         how, make = checked_settings(settings), partial(Store, checked_path(path))
         check_no_file(how)
         begin = partial(take_over, read=read_export(checked_path(export)))
-        return cls._over(make, begin, encoder, llm, how, imports=True)
-
-    @classmethod
-    def _over(
-        cls,
-        make: Callable[[], Store],
-        begin: Callable[[Session], None],
-        encoder: Encoder | str | None,
-        llm: Any,
-        settings: Settings,
-        *,
-        imports: bool = False,
-    ) -> EpicMemory:
-        """Make a memory over a file, and leave no new file behind where that fails."""
-        store: list[Store] = []
-
-        def made() -> Store:
-            store.append(make())
-            return store[0]
-
         memory = cls.__new__(cls)
-        memory._settings = settings
-        try:
-            memory._session = session_of(settings, encoder_of(encoder), llm, made)
-            begin(memory._session)
-        except BaseException:
-            if store:
-                store[0].discard_if_new(whatever=imports)
-            raise
+        memory._session = session_of(how, encoder_of(encoder), llm, make, begin, imports=True)
         return memory
 
     # building
@@ -480,7 +454,7 @@ class EpicMemory:
     @property
     def settings(self) -> Settings:
         """The settings that the memory was made or opened with."""
-        return self._settings
+        return self._session.settings
 
     @property
     def encoder(self) -> Encoder:
@@ -496,7 +470,7 @@ class EpicMemory:
     def verifier(self, verifier: Verifier | str) -> None:
         verifier = verifier_of(verifier, self._session.encoder)
         checked_part("verifier", verifier, "verify")
-        check_reader(self._settings, verifier, self._session.expander)
+        check_reader(self.settings, verifier, self._session.expander)
         self._session.verifier = verifier
 
     @property

@@ -13,7 +13,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.pipeline.aspects import Expanding, Reading, check_reader, checked_expander
 from epic_memory.pipeline.fallback import checked_fallback
 from epic_memory.pipeline.on_demand import checked_on_demand
-from epic_memory.pipeline.opening import hold_to
+from epic_memory.pipeline.opening import set_budget
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.tags import checked_tagger
 from epic_memory.retention.budget import checked_budget, checked_reserve
@@ -177,8 +177,23 @@ def check_no_file(settings: Settings) -> None:
             raise InvalidInputError(f"Settings({name}=True) is for the file of EpicMemory.open(path, ...).")
 
 
-def session_of(settings: Settings, encoder: Encoder, llm: Any, make: Callable[[], Store]) -> Session:
-    """Return the session of a memory with these settings; the store is made last, so that no error leaves a file."""
+def session_of(
+    settings: Settings,
+    encoder: Encoder,
+    llm: Any,
+    make: Callable[[], Store],
+    begin: Callable[[Session], object],
+    *,
+    imports: bool = False,
+) -> Session:
+    """Return the session of a memory with these settings, begun; where that fails, no new file is left behind.
+
+    Args:
+        settings, encoder, llm: As for `EpicMemory`.
+        make: Makes the store, once all else is checked.
+        begin: Brings the session and the file together.
+        imports: Whether a new file goes even if something was written into it.
+    """
     lm, allowed = asked_model(llm, settings.model_budget)
     verifier = verifier_of(settings.verifier, encoder, lm)
     checked_part("verifier", verifier, "verify")
@@ -186,18 +201,24 @@ def session_of(settings: Settings, encoder: Encoder, llm: Any, make: Callable[[]
     expander = checked_expander(settings.expander if own_reader else lm)
     check_reader(settings, verifier, expander)
     waits = ("off" if llm is None else "background") if settings.on_demand is None else settings.on_demand
-    session = Session(
-        settings=settings,
-        encoder=encoder,
-        verifier=verifier,
-        expander=expander,
-        lm=lm,
-        model_budget=allowed,
-        on_demand=checked_on_demand(waits),
-        store=make(),
-    )
-    hold_to(session, checked_budget(settings.budget), checked_reserve(settings.reserve))
-    session.share_model_usage()
+    store = make()
+    try:
+        session = Session(
+            settings=settings,
+            encoder=encoder,
+            verifier=verifier,
+            expander=expander,
+            lm=lm,
+            model_budget=allowed,
+            on_demand=checked_on_demand(waits),
+            store=store,
+        )
+        set_budget(session, checked_budget(settings.budget), checked_reserve(settings.reserve))
+        session.share_model_usage()
+        begin(session)
+    except BaseException:
+        store.discard_if_new(whatever=imports)
+        raise
     return session
 
 

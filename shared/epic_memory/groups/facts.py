@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import UnknownItemError
 from epic_memory.groups.live import Live
-from epic_memory.pipeline.facts import made_fact
+from epic_memory.pipeline.facts import facts_of, made_fact
 from epic_memory.pipeline.ingest import place_again
 from epic_memory.pipeline.reporting import aadd_items, add_items
 from epic_memory.pipeline.session import Session
@@ -31,10 +30,7 @@ class MemoryFacts(Live[Item]):
         self._session = session
 
     def _read(self) -> list[Item]:
-        with self._session.lock, self._session.store.reading():
-            space, now = self._session.space(), time.time()
-            held = self._session.store.items.at(sorted(space.facts))
-            return [held[row] for row in sorted(held) if held[row].ends > now]
+        return facts_of(self._session)
 
     def add(
         self,

@@ -15,7 +15,7 @@ from epic_memory.preferences.foreign import warn_of_unread
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.progress import Progress
-from epic_memory.runtime.streaming import AnswerStream, Batch, NextBatch, streamed
+from epic_memory.runtime.streaming import Batch, NextBatch, streamed
 from epic_memory.storage.namespace import Namespace
 from epic_memory.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_memory.types.preferences import Aspects, Expansion
@@ -71,7 +71,7 @@ class _Wanted(NamedTuple):
 
 
 def _wanted_of(session: Session, preference: Preference) -> _Wanted:
-    """Tell what a model is to say of a preference: what is missing, as far as a model is there for it.
+    """Return which parts of a preference still have to be asked of the model, as far as there is one.
 
     A parser that was asked for, and no model beside the verifier, means that preferences are shown to no model. An
     expansion comes with the aspects, or because somebody asked for one.
@@ -108,8 +108,12 @@ def read_preferences(
         return made
     if not any(wanted[place].expansion for place in waiting):
         model = getattr(model, "aspects_only", model)
-    stream = readings_by(model, [preferences[place] for place in waiting])
+    from epic_memory.preferences.lm_reader import AspectReading
+
     asked = list(waiting)
+    stream = streamed(
+        model, [preferences[place] for place in asked], AspectReading, f"reader of aspects {model.name!r}"
+    )
     while waiting:
         batch: Batch[AspectReading] = yield NextBatch(stream)
         for position, reading in batch.answers:
@@ -162,7 +166,11 @@ def reread_preferences(session: Session, report: BuildReport) -> Effects[None]:
                 current = _held(space, preference)
                 # Somebody may have said it in the meantime, or replaced the preference.
                 if current is not None and preference.id in session.store.preferences.unread(session.namespace):
-                    _write(session, _completed(current, preference), unread=unread)
+                    aspects, expansion = (
+                        current.aspects or preference.aspects,
+                        current.expansion or preference.expansion,
+                    )
+                    _write(session, replace(current, aspects=aspects, expansion=expansion), unread=unread)
         except BudgetError as error:
             # No reason to take in nothing at all.
             report.unread[preference.text] = str(error)
@@ -280,11 +288,6 @@ def _current(space: Namespace, preference: Preference) -> Preference:
     return current
 
 
-def _completed(current: Preference, read: Preference) -> Preference:
-    """Return a held preference with what was read of it, where it says nothing itself."""
-    return replace(current, aspects=current.aspects or read.aspects, expansion=current.expansion or read.expansion)
-
-
 def _still_unread(session: Session, preference: Preference) -> bool:
     """Tell whether a preference that waited to be read waits for something that nobody has said now."""
     marked = preference.id in session.store.preferences.unread(session.namespace)
@@ -294,18 +297,6 @@ def _still_unread(session: Session, preference: Preference) -> bool:
 
 def _write(session: Session, preference: Preference, *, unread: bool) -> None:
     session.store.preferences.set_stated(session.namespace, preference, unread=unread)
-    forget_discarded(session)
-
-
-def forget_discarded(session: Session) -> None:
-    """Forget which items were discarded, if aspects had a part in that: they are verified again. In a transaction."""
-    # A model's verdict is by the words.
+    # What was discarded is verified again where aspects had a part in that; a model's verdict is by the words.
     if not session.base.cached:
         session.store.seen.clear(session.namespace)
-
-
-def readings_by(reader: Reader, preferences: Sequence[Preference]) -> AnswerStream[AspectReading]:
-    """Return the stream of a reader's readings of preferences, all in one batch."""
-    from epic_memory.preferences.lm_reader import AspectReading
-
-    return streamed(reader, preferences, AspectReading, f"reader of aspects {reader.name!r}")

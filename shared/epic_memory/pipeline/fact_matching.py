@@ -268,12 +268,7 @@ def probabilities(beside_each: FloatArray, alone: FloatArray, weights: dict[str,
 
 
 def matched(text: str, texts: Sequence[str]) -> Match | None:
-    """Return what a new statement does to which of the facts that are held, or None if it is about none of them.
-
-    Args:
-        text: The statement.
-        texts: The facts, oldest first.
-    """
+    """Return what a new statement does to which of the facts that are held, oldest first; None if to none of them."""
     if not texts:
         return None
     for place, old in enumerate(texts):
@@ -296,12 +291,7 @@ def matched(text: str, texts: Sequence[str]) -> Match | None:
 
 
 def possible(column: dict[str, FloatArray], shares: FloatArray) -> FloatArray:
-    """Return P(kind, o), shape `(n, 3)`, with zeros where a statement has nothing to do with a fact.
-
-    Args:
-        column: The features of the statement with each fact by name.
-        shares: P(kind, o) by the words alone.
-    """
+    """Return P(kind, o), shape `(n, 3)`, with zeros where a statement has nothing to do with a fact."""
     shares = shares.copy()
     shares[np.max([column[name] for name in _NEARNESS], axis=0) < FactWeights.shipped().related] = 0.0
     return shares
@@ -309,12 +299,7 @@ def possible(column: dict[str, FloatArray], shares: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=1024)
 def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
-    """Return how likely a statement changes, ends or repeats each of some facts, shape `(n,)`, as long as it may.
-
-    Args:
-        text: The statement.
-        texts: The facts told before it, oldest first.
-    """
+    """Return how likely a statement changes, ends or repeats each of some earlier facts, shape `(n,)`, if it may."""
     held = fact_words(texts)
     features, alone = beside(text, held)
     column = {name: features[:, place] for place, name in enumerate(BESIDE)}
@@ -326,7 +311,7 @@ def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
 
 
 def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray) -> Match | None:
-    """Return what is done for P(kind, o), within what may be done at all."""
+    """Choose the edit from P(kind, o), among those allowed for this pair."""
     weights = FactWeights.shipped()
     new = statement_of(text)
     column = {name: features[:, place] for place, name in enumerate(BESIDE)}
@@ -414,12 +399,9 @@ def answering(scores: FloatArray) -> FloatArray:
 
 
 def held_back(question: str, texts: Sequence[str], scores: FloatArray) -> dict[int, int]:
-    """Return the places of facts to hold back for a question, each with the place of the fact that may replace it.
+    """Return the places of facts, oldest first, to hold back, each with the place of the fact that may replace it.
 
-    Args:
-        question: The question; about what was, it holds nothing back.
-        texts: The facts, oldest first.
-        scores: `answer_scores` of the question, shape `(n,)`.
+    A question about what was holds nothing back. `scores` are its `answer_scores`, shape `(n,)`.
     """
     weights = FactWeights.shipped()
     if len(texts) < 2 or _PAST.search(question):

@@ -146,14 +146,6 @@ def _catch_up(
                 )
 
 
-def _held_for(session: Session, item: Item) -> set[str | None]:
-    """Return the ids of the preferences that an item is held for, in this version."""
-    known = session.store.items.known(session.namespace, [item.id]).get(item.id)
-    row = session.store.items.row(session.namespace, item.id)
-    same = known is not None and known.is_version(item)
-    return set(session.store.entries.preferences_of(row)) if same and row is not None else set()
-
-
 def retry(session: Session, report: BuildReport, clock: Clock, progress: Progress) -> Effects[None]:
     """Verify the undecided items again: under the preferences they wait for, and those that came since."""
     drop_expired(session)
@@ -163,7 +155,14 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
         store, namespace = session.store, session.namespace
         queue = store.retry_queue.waiting(namespace)
         preferences, vectors = list(space.preferences), space.vectors
-        held = {item.id: _held_for(session, item) for item, _, _ in queue}
+        ids = [item.id for item, _, _ in queue]
+        known, row_of = store.items.known(namespace, ids), store.items.rows_of(namespace, ids)
+        # The preferences that an item is held for, in this version.
+        held = {
+            item.id: set(store.entries.preferences_of(row_of[item.id]))
+            for item, _, _ in queue
+            if item.id in known and item.id in row_of and known[item.id].is_version(item)
+        }
     items = [item for item, _, _ in queue]
     embeddings: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
     expanded = yield from expanded_phrases(session, encoder, preferences)
@@ -174,7 +173,7 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
         rows = [
             row
             for row, preference in enumerate(preferences)
-            if (preference.id in waiting or near[row, column]) and preference.id not in held[item.id]
+            if (preference.id in waiting or near[row, column]) and preference.id not in held.get(item.id, ())
         ]
         if rows:
             candidates.append(candidate_of(item, embeddings[column], rows, preferences, vectors))

@@ -58,7 +58,11 @@ def judge_batch(
                 forget_gone(session, preferences)
             progress.advance(len(batch.decided))
     else:
-        judged = {candidate.item.id: _unverified(candidate) for candidate in candidates}
+        # Kept under each of its preferences, without instructions.
+        for candidate in candidates:
+            alignments = tuple(Alignment(preference_id=one.id, instruction="") for one in candidate.preferences)
+            kept = Verdict(decision=Decision.KEEP, alignments=alignments)
+            judged[candidate.item.id] = _aligned(candidate, kept)
         progress.advance(len(candidates))
     below = Verdict(decision=Decision.DISCARD, rationale=f"below tau {session.tau:.3f}")
     found = [
@@ -71,7 +75,7 @@ def judge_batch(
             # Without either stage nothing says what an item is for: it has one entry all the same.
             report.entries += len(one.verdict.alignments) or 1
         elif one.verdict.decision is Decision.UNDECIDED:
-            count_undecided(report, one.item, one.verdict.rationale, one.verdict.answer)
+            count_undecided(report, one.item, one.verdict)
         elif one.verdict is not below:
             report.discarded += 1
     return found
@@ -89,9 +93,3 @@ def _aligned(candidate: Candidate, verdict: Verdict) -> Judged:
         preferences=tuple(candidate.preferences[number] for number in places),
         similarities=tuple(candidate.similarities[number] for number in places),
     )
-
-
-def _unverified(candidate: Candidate) -> Judged:
-    """Return a candidate as kept by the coarse filter alone: under each of its preferences, without instructions."""
-    alignments = tuple(Alignment(preference_id=preference.id, instruction="") for preference in candidate.preferences)
-    return _aligned(candidate, Verdict(decision=Decision.KEEP, alignments=alignments))

@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TypeAlias
 
+import numpy as np
+
 from epic_memory.encoders.base import Encoder, default_tau, taus_for_recall
 from epic_memory.errors import EpicError, InvalidInputError, StoreError
 from epic_memory.pipeline.aspects import reread_preferences
-from epic_memory.pipeline.coarse_filter import Expanded, candidate_of, expanded_phrases, similarity
+from epic_memory.pipeline.coarse_filter import Expanded, candidate_of, coarse_filter, expanded_phrases
 from epic_memory.pipeline.commit import WriteBatch, written
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of
@@ -124,29 +126,29 @@ def judged_in_time(session: Session, encoder: Encoder, pairs: Unjudged) -> Effec
 def _passing(
     session: Session, encoder: Encoder, pairs: Unjudged, preferences: Sequence[Preference], expanded: Sequence[Expanded]
 ) -> Unjudged:
-    """Return the pairs that pass the coarse filter, with the thresholds by recall where the encoder has them."""
+    """Return the pairs that pass the coarse filter, by E(x) as it is stored."""
     space = session.space()
     column = {preference.id: number for number, preference in enumerate(space.preferences)}
     known = [number for number, one in enumerate(preferences) if one.id in column]
     pairs = [(row, several) for row, several in pairs if space.texts.place(row) >= 0]
     if encoder is not session.encoder or not known or not pairs:
         return []
-    similarities = similarity(
+    live = [preferences[number] for number in known]
+    # The encoder's own thresholds: what a user's tau has left out is judged where a question finds it.
+    recall = session.settings.coarse_recall
+    expanding, other = (recall and taus_for_recall(encoder, recall)) or (default_tau(encoder), default_tau(encoder))
+    taus = np.array([other if one.expansion is None else expanding for one in live], dtype=np.float32)
+    passes = coarse_filter(
         space.texts.vectors[[space.texts.place(row) for row, _ in pairs]],
-        space.vectors[[column[preferences[number].id] for number in known]],
-        [expanded[number] for number in known] if expanded else None,
+        space.vectors[[column[one.id] for one in live]],
+        taus,
+        expanded=[expanded[number] for number in known] if expanded else None,
     )
-    by_recall = taus_for_recall(encoder, session.settings.coarse_recall) if session.settings.coarse_recall else None
-    own, other = by_recall or (default_tau(encoder), default_tau(encoder))
     passing: list[tuple[int, list[Preference]]] = []
-    for (row, several), near in zip(pairs, similarities, strict=True):
-        passes = {
-            preferences[number].id
-            for number, value in zip(known, near, strict=True)
-            if value >= (other if preferences[number].expansion is None else own)
-        }
-        if passes:
-            passing.append((row, [one for one in several if one.id in passes]))
+    for (row, several), near in zip(pairs, passes, strict=True):
+        ids = {live[number].id for number in np.flatnonzero(near).tolist()}
+        if left := [one for one in several if one.id in ids]:
+            passing.append((row, left))
     return passing
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from epic_memory.encoders.base import Embed, Encoder, described, embed
@@ -20,6 +20,7 @@ from epic_memory.runtime.progress import Progress
 from epic_memory.storage.sizes import sizes
 from epic_memory.storage.sqlite.connection import Table
 from epic_memory.types import BuildReport, FloatArray, Preference
+from epic_memory.verification import EmbeddedVerifier
 
 # An entry, its item and a preference, with what SQLite needs besides.
 _ROOM_FOR_AN_ENTRY = 10_000
@@ -92,8 +93,8 @@ def take_up(session: Session, given: list[Preference] | None, *, sync: bool, ree
         _reconcile(session, given, sync=sync)
 
 
-def hold_to(session: Session, octets: int | None, reserve: int | None = None) -> None:
-    """Hold a memory to the budget and the reserve given, or to those its file remembers; a budget of 0 lifts it."""
+def set_budget(session: Session, octets: int | None, reserve: int | None = None) -> None:
+    """Set the budget and the reserve given, or those that the file remembers; a budget of 0 lifts it."""
     known = session.store.meta().get("reserve")
     if known is not None and (not isinstance(known, int) or known < 0):
         raise StoreError(f"{session.store.path} is damaged: its reserve is {known!r}, no number of bytes.")
@@ -204,43 +205,30 @@ def _as_stated(held: Preference, given: Preference) -> bool:
 
 def reencode_memory(session: Session, encoder: Encoder) -> Effects[None]:
     """Embed everything anew, in one transaction."""
+    store = session.store
     while True:
         with session.lock:
-            texts = session.store.embedded_texts()
+            texts = store.embedded_texts()
         vectors: dict[Table, dict[int, FloatArray]] = {}
         for table, of in texts.items():
             embedded: FloatArray = yield Embed(encoder, list(of.values()), "embedding")
             vectors[table] = dict(zip(of, embedded, strict=True))
         with session.lock:
-            if not _embedded_anew(session, encoder, texts, vectors):
-                continue  # something was written meanwhile
+            with store.transaction():
+                if store.embedded_texts() != texts:
+                    continue  # something was written meanwhile
+                store.replace_vectors(vectors)
+                store.set_meta(encoder=described(encoder))
+                for namespace in store.preferences.namespaces():
+                    store.set_meta(**{f"tau/{namespace}": None})
+                    # Its features were another encoder's.
+                    store.learnt.forget(namespace)
             # Only now, until it is committed the file is the old encoder's; and before anybody else writes.
             _adopt(session, encoder)
             return
 
 
-def _embedded_anew(
-    session: Session,
-    encoder: Encoder,
-    texts: Mapping[Table, Mapping[int, str]],
-    vectors: Mapping[Table, Mapping[int, FloatArray]],
-) -> bool:
-    """Write the embeddings of all texts, if the file still holds these texts; tell whether it does."""
-    with session.store.transaction():
-        if session.store.embedded_texts() != texts:
-            return False
-        session.store.replace_vectors(vectors)
-        session.store.set_meta(encoder=described(encoder))
-        for namespace in session.store.preferences.namespaces():
-            session.store.set_meta(**{f"tau/{namespace}": None})
-            # Its features were another encoder's.
-            session.store.learnt.forget(namespace)
-    return True
-
-
 def _adopt(session: Session, encoder: Encoder) -> None:
-    from epic_memory.verification import EmbeddedVerifier
-
     if type(session.verifier) is EmbeddedVerifier and session.verifier.encoder is session.encoder:
         session.verifier = EmbeddedVerifier(encoder, threshold=session.verifier.threshold)
     session.spaces.clear()

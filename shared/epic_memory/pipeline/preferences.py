@@ -38,7 +38,7 @@ from epic_memory.types import BuildReport, Candidate, FloatArray, Preference
 _CODED = 1.0
 
 
-class NewPreference(NamedTuple):
+class _New(NamedTuple):
     """A preference to be written, with E(p), whether a model is still to read it, and the one it replaces.
 
     `also` is called in the transaction in which it comes into force.
@@ -58,68 +58,15 @@ def add_preference(
     clock: Clock,
     progress: Progress,
     *,
+    replacing: Preference | None = None,
     also: Callable[[], None] | None = None,
 ) -> Effects[None]:
-    """Add a preference, and match the held items with it; call `also` in the transaction that puts it in force."""
-    yield from _introduce(session, preference, None, report, clock, progress, also)
+    """Add a preference, or put it in another's place, and match the held items with it.
 
-
-def replace_preference(
-    session: Session,
-    old: str | Preference,
-    preference: Preference,
-    report: BuildReport,
-    clock: Clock,
-    progress: Progress,
-    *,
-    also: Callable[[], None] | None = None,
-) -> Effects[None]:
-    """Put a preference in another's place as `add_preference` adds one."""
-    with session.lock:
-        space = session.space()
-        replacing = space.preferences[space.find(old)]
-    if replacing.id == preference.id and replacing.means(preference):
-        # Another spelling, or another end: what is held for it stays, and what was said of it that it does not bring.
-        encoder = session.encoder
-        vectors: FloatArray = yield Embed(encoder, [preference.text], "embedding")
-        with session.changing(encoder) as space:
-            session.store.set_preference(session.namespace, preference, vectors[0])
-            restate(session, space, preference)
-            if also is not None:
-                also()
-    else:
-        yield from _introduce(session, preference, replacing, report, clock, progress, also)
-
-
-def remove_preference(
-    session: Session,
-    preference: str | Preference,
-    report: BuildReport,
-    clock: Clock,
-    progress: Progress,
-    *,
-    also: Callable[[], None] | None = None,
-) -> Effects[None]:
-    """Remove a preference, its entries, and the items nothing else holds; call `also` in the same transaction."""
-    drop_expired(session)
-    with session.lock:
-        space = session.space()
-        found = space.preferences[space.find(preference)]
-    take_away(session, found, also=also)
-    session.store.give_back()
-    yield from ()
-
-
-def _introduce(
-    session: Session,
-    preference: Preference,
-    replacing: Preference | None,
-    report: BuildReport,
-    clock: Clock,
-    progress: Progress,
-    also: Callable[[], None] | None,
-) -> Effects[None]:
-    _check_end(preference)
+    `also` is called in the transaction that puts it in force.
+    """
+    if preference.expires_at is not None and preference.expires_at.timestamp() <= time.time():
+        raise InvalidInputError(f"The preference {preference.text!r} has expired already.")
     drop_expired(session)
     with session.lock:
         _check_new(session.space(), preference, replacing)
@@ -149,7 +96,7 @@ def _introduce(
             progress.advance(len(decided.decided))
     else:
         batch.kept = [unverified(candidate) for candidate in candidates]
-    new = NewPreference(preference, vectors[0], unread, replacing, also)
+    new = _New(preference, vectors[0], unread, replacing, also)
     yield from _put_in_force(session, new, batch, versions, report, clock)
     # Items that came while the others were being verified.
     with session.lock:
@@ -159,9 +106,55 @@ def _introduce(
     yield from settle(session, encoder, candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
 
 
+def replace_preference(
+    session: Session,
+    old: str | Preference,
+    preference: Preference,
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+    *,
+    also: Callable[[], None] | None = None,
+) -> Effects[None]:
+    """Put a preference in another's place as `add_preference` adds one."""
+    with session.lock:
+        space = session.space()
+        replacing = space.preferences[space.find(old)]
+    if replacing.id == preference.id and replacing.means(preference):
+        # Another spelling, or another end: what is held for it stays, and what was said of it that it does not bring.
+        encoder = session.encoder
+        vectors: FloatArray = yield Embed(encoder, [preference.text], "embedding")
+        with session.changing(encoder) as space:
+            session.store.set_preference(session.namespace, preference, vectors[0])
+            restate(session, space, preference)
+            if also is not None:
+                also()
+    else:
+        yield from add_preference(session, preference, report, clock, progress, replacing=replacing, also=also)
+
+
+def remove_preference(
+    session: Session,
+    preference: str | Preference,
+    report: BuildReport,
+    clock: Clock,
+    progress: Progress,
+    *,
+    also: Callable[[], None] | None = None,
+) -> Effects[None]:
+    """Remove a preference, its entries, and the items nothing else holds; call `also` in the same transaction."""
+    drop_expired(session)
+    with session.lock:
+        space = session.space()
+        found = space.preferences[space.find(preference)]
+    take_away(session, found, also=also)
+    session.store.give_back()
+    yield from ()
+
+
 def _put_in_force(
     session: Session,
-    new: NewPreference,
+    new: _New,
     batch: WriteBatch,
     versions: Mapping[int, int],
     report: BuildReport,
@@ -179,7 +172,13 @@ def _put_in_force(
     with session.changing(batch.encoder, rows := CommittedRows(preferences=True, forgotten=True)) as space:
         rows.incomplete = replacing is not None
         _check_new(space, new.preference, replacing)
-        _check_queue(session, new.preference, batch)
+        waiting = session.store.retry_queue.count(session.namespace)
+        if batch.undecided and waiting + len(batch.undecided) > session.retry_queue:
+            raise RetryQueueFullError(
+                f"{len(batch.undecided)} held items are undecided under {new.preference.text!r}, and the retry queue"
+                f" takes {session.retry_queue}. Nothing was changed. The last reason was:"
+                f" {batch.undecided[-1][1][:300]} Mend it, and do it again: what was decided is remembered."
+            )
         if at_once:
             _write(session, space, new, batch, versions, rows)
             report.kept += len({row for entries in rows.entries for row in entries.items})
@@ -188,7 +187,10 @@ def _put_in_force(
             first = new._replace(replacing=None, also=None)
             _write(session, space, first, WriteBatch(encoder=batch.encoder), versions, rows)
             if replacing is not None:
-                _place_after(session, space, replacing, new.preference)
+                order = [held.id for held in space.preferences]
+                order.insert(space.find(replacing) + 1, new.preference.id)
+                for place, held_id in enumerate(order):
+                    session.store.preferences.move(session.namespace, held_id, place)
     clock.add("index", started)
     if at_once:
         if replacing is not None:
@@ -207,13 +209,6 @@ def _put_in_force(
     elif new.also is not None:
         with session.lock, session.store.transaction():
             new.also()
-
-
-def _place_after(session: Session, space: Namespace, first: Preference, then: Preference) -> None:
-    order = [held.id for held in space.preferences]
-    position = space.find(first) + 1
-    for place, held_id in enumerate([*order[:position], then.id, *order[position:]]):
-        session.store.preferences.move(session.namespace, held_id, place)
 
 
 def _matching(
@@ -250,7 +245,7 @@ def _matching(
 def _write(
     session: Session,
     space: Namespace,
-    new: NewPreference,
+    new: _New,
     batch: WriteBatch,
     versions: Mapping[int, int],
     rows: CommittedRows,
@@ -283,21 +278,6 @@ def _write(
     store.drop_orphans(left, keep_texts=session.reserve > 0)
     if new.also is not None:
         new.also()
-
-
-def _check_queue(session: Session, preference: Preference, batch: WriteBatch) -> None:
-    waiting = session.store.retry_queue.count(session.namespace)
-    if batch.undecided and waiting + len(batch.undecided) > session.retry_queue:
-        raise RetryQueueFullError(
-            f"{len(batch.undecided)} held items are undecided under {preference.text!r}, and the retry queue takes"
-            f" {session.retry_queue}. Nothing was changed. The last reason was: {batch.undecided[-1][1][:300]} Mend it,"
-            " and do it again: what was decided is remembered."
-        )
-
-
-def _check_end(preference: Preference) -> None:
-    if preference.expires_at is not None and preference.expires_at.timestamp() <= time.time():
-        raise InvalidInputError(f"The preference {preference.text!r} has expired already.")
 
 
 def _check_new(space: Namespace, preference: Preference, replacing: Preference | None) -> None:

@@ -44,13 +44,9 @@ def _take_items_away(session: Session) -> None:
 def take_away(
     session: Session, preference: Preference, *, reason: str | None = None, also: Callable[[], None] | None = None
 ) -> None:
-    """Remove a preference, its entries, and the items nothing else holds.
+    """Remove a preference that is held, its entries, and the items nothing else holds; call `also` in the transaction.
 
-    Args:
-        session: The memory's.
-        preference: One that is held.
-        reason: Put on record for the items that go; None for nothing.
-        also: Called in the same transaction.
+    A reason, which expiry has, is put on record for the items that go.
     """
     store, namespace = session.store, session.namespace
     with session.lock:

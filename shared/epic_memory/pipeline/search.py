@@ -155,16 +155,14 @@ def _held_near(
             return None
         positions = None if asked.options.preferences is None else space.positions(asked.options.preferences)
         # The paper steers what is searched for; signed steering ranks what was found.
-        paper = asked.options.keys == "instruction" or asked.mode == "paper"
-        steered = steering.steer_for_index(vector, only=positions) if paper else _unsteered(vector, names)
+        if asked.options.keys == "instruction" or asked.mode == "paper":
+            steered = steering.steer_for_index(vector, only=positions)
+        else:
+            steered = SteeredQuery(vector=vector, query=vector, preferences=(), nearest=None, names=names)
         started = clock.add("steering", started)
         found = _found(session, space, asked, steering, steered, positions)
         clock.add("index", started)
         return found
-
-
-def _unsteered(vector: FloatArray, names: QueryNames | None = None) -> SteeredQuery:
-    return SteeredQuery(vector=vector, query=vector, preferences=(), nearest=None, names=names)
 
 
 def _found(
@@ -221,7 +219,7 @@ def _found(
         vector=steered.vector,
         query=steered.query,
         vectors=vectors,
-        steered_by=_steered_by(steered),
+        steered_by=[(one.preference.text, one.similarity, one.weight) for one in steered.preferences],
         matters=matters,
         relevant=relevant,
         facts=fact_hits(space, steered.vector, facts, candidates.earlier),
@@ -254,15 +252,11 @@ def _by_instruction(
         vector=steered.vector,
         query=steered.query,
         vectors=[space.index.vector(row) for row, _ in best],
-        steered_by=_steered_by(steered),
+        steered_by=[(one.preference.text, one.similarity, one.weight) for one in steered.preferences],
         matters=_matters(steering, steered, steering.choose(steered.query, only=positions, names=steered.names)),
         relevant=near >= default_floor(session.encoder) or bool(facts),
         facts=facts,
     )
-
-
-def _steered_by(steered: SteeredQuery) -> list[tuple[str, float, float]]:
-    return [(one.preference.text, one.similarity, one.weight) for one in steered.preferences]
 
 
 def facts_by_text(session: Session, space: Namespace, asked: Search, vector: FloatArray) -> list[tuple[int, float]]:
@@ -310,7 +304,8 @@ def search_vector(session: Session, asked: Search, vector: FloatArray) -> Effect
     yield from ()
     with session.lock, session.store.reading():
         space = session.space(asked.namespace)
-        return _found(session, space, asked, session.steering_of(space, "off"), _unsteered(vector), None)[0]
+        unsteered = SteeredQuery(vector=vector, query=vector, preferences=(), nearest=None)
+        return _found(session, space, asked, session.steering_of(space, "off"), unsteered, None)[0]
 
 
 def checked_search(

@@ -16,18 +16,9 @@ from epic_memory.runtime.streaming import AnswerStream, Batch, NextBatch
 from epic_memory.storage.tables.entries import NewEntry, verifier_number
 from epic_memory.storage.tables.items import version_of
 from epic_memory.storage.tables.verdicts import Recalled
-from epic_memory.types import (
-    BuildReport,
-    Candidate,
-    Decision,
-    FloatArray,
-    Item,
-    Preference,
-    Stance,
-    Verdict,
-)
+from epic_memory.types import BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
 from epic_memory.types.reports import NotKept
-from epic_memory.verification.base import Verifier, base_verifier, checked_verdict
+from epic_memory.verification.base import Verifier, checked_verdict
 
 _KNOWN_AT_ONCE = 256
 _FAILURES_SHOWN = 100
@@ -76,7 +67,15 @@ class VerdictBatches:
         self._known = [] if self._recalled is None else list(self._recalled.known)
         self._asked = chosen if self._recalled is None else self._recalled.asked
         self._waiting = set(range(len(self._asked)))
-        self._stream = verdicts_on(self._asked, verifier)
+        base, asked = session.base, self._asked
+        self._stream = AnswerStream(
+            len(asked),
+            answers=lambda: base.stream(asked),
+            aanswers=lambda: base.astream(asked),
+            check=lambda position, verdict: checked_verdict(asked[position], verdict),
+            name=f"verifier {verifier.name!r}",
+            size=base.block,
+        )
 
     def next_batch(self) -> Effects[VerdictBatch | None]:
         """Return the next batch; None once every candidate has its verdict."""
@@ -121,13 +120,7 @@ def batch_of(
 ) -> Effects[WriteBatch]:
     """Turn verdicts into the rows to be written, with the embeddings of instructions.
 
-    Args:
-        session: The memory's.
-        encoder: Embeds what is indexed.
-        verifier: Whose verdicts they are.
-        verdicts: The verdicts, and those among them to be remembered.
-        report: Counts them.
-        retried: Whether the items were in the memory before.
+    With `retried` the items were in the memory before.
     """
     asked = {preference.id: preference for candidate, _ in verdicts.new for preference in candidate.preferences}
     batch = WriteBatch(encoder=encoder, version=verifier.name, retried=retried)
@@ -143,7 +136,11 @@ def batch_of(
             batch.records.append((version_of(candidate.item), _discarded(candidate, verdict)))
             report.discarded += 1
         else:
-            _waits(batch, candidate, verdict.rationale, verdict.answer, report)
+            # What the model said waits with the item: `explain` shows it.
+            said = f" The model answered: {verdict.answer[:_ANSWER_KEPT]!r}" if verdict.answer else ""
+            under = [preference.id for preference in candidate.preferences]
+            batch.undecided.append((candidate.item, verdict.rationale + said, under))
+            count_undecided(report, candidate.item, verdict)
 
     instructions = (alignment.instruction for _, verdict in keep for alignment in verdict.alignments)
     texts = list(dict.fromkeys(instructions))
@@ -208,9 +205,9 @@ def forget_gone(session: Session, asked: Sequence[Preference]) -> None:
 
 def unverified(candidate: Candidate) -> KeptItem:
     """Keep an item without instructions: by its own embedding, under each of its preferences or none."""
-    pairs: list[tuple[str | None, float]] = [
-        (preference.id, s) for preference, s in zip(candidate.preferences, candidate.similarities, strict=True)
-    ] or [(None, 0.0)]
+    under: dict[str | None, float] = {
+        preference.id: s for preference, s in zip(candidate.preferences, candidate.similarities, strict=True)
+    }
     entries = [
         NewEntry(
             preference_id=preference_id,
@@ -221,35 +218,15 @@ def unverified(candidate: Candidate) -> KeptItem:
             similarity=similarity,
             vector=candidate.embedding,
         )
-        for preference_id, similarity in pairs
+        for preference_id, similarity in (under or {None: 0.0}).items()
     ]
     return KeptItem(item=candidate.item, entries=entries, vector=candidate.embedding)
 
 
-def _waits(batch: WriteBatch, candidate: Candidate, reason: str, answer: str, report: BuildReport) -> None:
-    # What the model said waits with the item: `explain` shows it.
-    said = f" The model answered: {answer[:_ANSWER_KEPT]!r}" if answer else ""
-    batch.undecided.append((candidate.item, reason + said, [preference.id for preference in candidate.preferences]))
-    count_undecided(report, candidate.item, reason, answer)
-
-
-def count_undecided(report: BuildReport, item: Item, reason: str, answer: str) -> None:
+def count_undecided(report: BuildReport, item: Item, verdict: Verdict) -> None:
     """Count an undecided item in a report, with the reason."""
     report.undecided += 1
     if len(report.failures) < _FAILURES_SHOWN:
-        report.failures[item.id] = reason
-        if answer:
-            report.answers[item.id] = answer[:_ANSWER_REPORTED]
-
-
-def verdicts_on(candidates: Sequence[Candidate], verifier: Verifier) -> AnswerStream[Verdict]:
-    """Return the stream of a verifier's verdicts on candidates."""
-    base = base_verifier(verifier)
-    return AnswerStream(
-        len(candidates),
-        answers=lambda: base.stream(candidates),
-        aanswers=lambda: base.astream(candidates),
-        check=lambda position, verdict: checked_verdict(candidates[position], verdict),
-        name=f"verifier {verifier.name!r}",
-        size=base.block,
-    )
+        report.failures[item.id] = verdict.rationale
+        if verdict.answer:
+            report.answers[item.id] = verdict.answer[:_ANSWER_REPORTED]

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from epic_learn import aadd_conversation, add_conversation
-from epic_memory import EpicMemory, Filter, Settings
+from epic_memory import EpicMemory, Filter
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError
-from helpers import HashEncoder, KeepAll
+from helpers import memory_of
 
 
 def held() -> EpicMemory:
-    return EpicMemory(["red wine"], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
+    return memory_of()
 
 
 async def test_windows_have_the_metadata_of_their_conversation() -> None:
