@@ -364,11 +364,10 @@ class Collection:
             vector: FloatArray = (yield Embed(self.encoder, [text], "embedding", query=True))[0]
         else:
             with self._searching(checked=False):
-                held = self._loaded.dimension
-                # An empty collection has no dimension: any vector will do.
-                any_will_do = len(embedding) if isinstance(embedding, Sized) else 0
-                place = self.path or "this vector store"
-                vector = checked_vector(embedding, any_will_do if held is None else held, place)
+                dimension = self._loaded.dimension
+                if dimension is None:  # an empty collection: any vector will do
+                    dimension = len(embedding) if isinstance(embedding, Sized) else 0
+                vector = checked_vector(embedding, dimension, self.path or "this vector store")
                 if not self._loaded.vectors:  # an empty collection has no dimension to steer in
                     return Matches([], vector)
         chosen = tuple(preference for preference in chosen if not preference.expired)

@@ -35,7 +35,6 @@ from epic_memory.steering.question_kind import QuestionKind
 from epic_memory.steering.relevance import default_relevant
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex
-from epic_memory.text.turns import names_month
 from epic_memory.types import FloatArray
 from epic_memory.types.verdicts import Stances
 from epic_memory.types.weights import StageWeights
@@ -208,11 +207,6 @@ def _with_facts(shelf: Shelf, query: str, topics: FloatArray, allowed: AbstractS
     return earlier
 
 
-def of_months(shelf: Shelf, query: str) -> frozenset[int] | None:
-    """Return the rows of the items that a query asks for by a month and no topic; None if it does not."""
-    return shelf.texts.turns().of_months(query) if names_month(query) else None
-
-
 def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return L(x) of each text, shape `(n,)`, and lift(q, x) in two parts, shape `(2, n)`."""
     weights = CandidateWeights.shipped()
@@ -273,8 +267,8 @@ def least_topic(
     nearer = 0.0
     if kind is not None:
         personal = kind.personal if kind.personal > 0.0 else kind.personal * (1.0 - mattering)
-        nearer = weights.aside - weights.surely * min(max(personal, 0.0), 4.0)
-        nearer += weights.hardly * min(max(-personal, 0.0), 6.0) + weights.chat * kind.chat
+        surely, hardly = min(max(personal, 0.0), 4.0), min(max(-personal, 0.0), 6.0)
+        nearer = weights.aside - weights.surely * surely + weights.hardly * hardly + weights.chat * kind.chat
     best = float(topics.max(initial=-np.inf))
     by_chance = weights.by_chance * math.log(max(weights.least_few, count / weights.few))
     if best < enough + by_chance + nearer:

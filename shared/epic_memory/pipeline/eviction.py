@@ -301,7 +301,7 @@ def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: Buil
 def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
     """Let a language model judge what another verifier kept, and return the rows of the entries that stay therefore."""
     verifier = session.verifier
-    if not session.base.cached:
+    if not session.settings.fine or not session.base.cached:
         return set()
     other = _unsure(weighed, doomed)
     other = other[weighed.verifiers[other] != verifier_number(verifier.name)][:_JUDGED_AGAIN]

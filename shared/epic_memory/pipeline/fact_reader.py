@@ -50,8 +50,8 @@ def read_facts(
         report.usage.add(reading.usage)
         value = reading.value
         if value is None:
-            said = f"{lm.name} did not say what a fact changes ({asked[place][0]!r}): {reading.failure}"
-            report.warnings.append(said)
+            warning = f"{lm.name} did not say what a fact changes ({asked[place][0]!r}): {reading.failure}"
+            report.warnings.append(warning)
         elif 1 <= value.number <= len(asked[place][1]):
             made[place] = value
         else:

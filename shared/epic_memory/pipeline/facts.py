@@ -290,7 +290,8 @@ def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
     for held in known:
         if held.item.id == item.id:
             same = held.item.text == item.text and held.item.expires_at == item.expires_at
-            if same and _stated(held.item) == _stated(item):
+            # By the metadata that the user gave.
+            if same and {**held.item.metadata, QUESTIONS: None} == {**item.metadata, QUESTIONS: None}:
                 return _Decision(Edit(kind="duplicate", item=item, old=held.item, reason="it is held already"))
             return _Decision(Edit(kind="replace", item=item, old=held.item, reason="it has the same id"), held)
     match = matched(item.text, [held.item.text for held in known])
@@ -313,11 +314,6 @@ def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
     change = {"end": "ends", "duplicate": "repeats"}.get(match.kind, "changes")
     unsure = f"perhaps it {change} {old.item.text!r}: a proposal waits"
     return _Decision(Edit(kind="insert", item=item, reason=unsure), proposal=proposal)
-
-
-def _stated(item: Item) -> dict[str, Any]:
-    """Return the metadata that the user gave."""
-    return {name: value for name, value in item.metadata.items() if name != QUESTIONS}
 
 
 def _reason(kind: EditKind, text: str) -> str:

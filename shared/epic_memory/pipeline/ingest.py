@@ -26,7 +26,7 @@ from epic_memory.pipeline.light_tier import trim
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.tags import tagged
-from epic_memory.pipeline.verify import VerdictBatches, batch_of, unverified
+from epic_memory.pipeline.verify import VerdictBatches, batch_of
 from epic_memory.preferences.foreign import count_foreign
 from epic_memory.runtime.effects import Clock, Effects, run
 from epic_memory.runtime.progress import Progress
@@ -37,7 +37,6 @@ from epic_memory.types import BuildReport, Candidate, FloatArray, Item, Preferen
 from epic_memory.types.reports import NotKept
 
 _SMALL_SAMPLE = 100
-_WRITTEN_AT_ONCE = 256
 _VERDICTS = ("kept", "discarded", "undecided", "cached", "calls")
 
 
@@ -214,14 +213,6 @@ def settle(
         Ids of the items that the memory holds now, in either tier.
     """
     placed = set[str]()
-    if not session.settings.fine:
-        for start in range(0, len(candidates), _WRITTEN_AT_ONCE):
-            kept = [unverified(candidate) for candidate in candidates[start : start + _WRITTEN_AT_ONCE]]
-            batch = WriteBatch(encoder=encoder, kept=kept, retried=retried)
-            yield from written(session, batch, report, clock)
-            placed |= batch.placed
-            progress.advance(len(kept))
-        return placed
     before = counts_of(report)
     with span("verify", clock) as counts:
         verdicts = VerdictBatches(session, candidates, report)

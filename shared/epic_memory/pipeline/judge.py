@@ -14,7 +14,7 @@ from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, count_undecided, forget_gone, remember
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.progress import Progress
-from epic_memory.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Verdict
+from epic_memory.types import BuildReport, Candidate, Decision, FloatArray, Item, Verdict
 from epic_memory.types.verdicts import Judged
 
 JUDGED_AT_ONCE = 64
@@ -48,22 +48,14 @@ def judge_batch(
     progress.begin(len(items), len(items), done=len(items) - len(candidates))
     judged: dict[str, Judged] = {}
 
-    if session.settings.fine:
-        verdicts = VerdictBatches(session, candidates, report)
-        while (batch := (yield from verdicts.next_batch())) is not None:
-            remember(session, WriteBatch(encoder=encoder, version=verdicts.verifier.name, verdicts=list(batch.new)))
-            for candidate, verdict in batch.decided:
-                judged[candidate.item.id] = _aligned(candidate, verdict)
-            if session.store.writable:
-                forget_gone(session, preferences)
-            progress.advance(len(batch.decided))
-    else:
-        # Kept under each of its preferences, without instructions.
-        for candidate in candidates:
-            alignments = tuple(Alignment(preference_id=one.id, instruction="") for one in candidate.preferences)
-            kept = Verdict(decision=Decision.KEEP, alignments=alignments)
-            judged[candidate.item.id] = _aligned(candidate, kept)
-        progress.advance(len(candidates))
+    verdicts = VerdictBatches(session, candidates, report)
+    while (batch := (yield from verdicts.next_batch())) is not None:
+        remember(session, WriteBatch(encoder=encoder, version=verdicts.verifier.name, verdicts=list(batch.new)))
+        for candidate, verdict in batch.decided:
+            judged[candidate.item.id] = _aligned(candidate, verdict)
+        if session.store.writable:
+            forget_gone(session, preferences)
+        progress.advance(len(batch.decided))
     below = Verdict(decision=Decision.DISCARD, rationale=f"below tau {session.tau:.3f}")
     found = [
         replace(judged.get(one.id) or Judged(item=item, verdict=below), item=item)

@@ -24,7 +24,7 @@ from epic_memory.pipeline.commit import WriteBatch, written
 from epic_memory.pipeline.ingest import settle
 from epic_memory.pipeline.removal import drop_expired, take_away
 from epic_memory.pipeline.session import Session
-from epic_memory.pipeline.verify import VerdictBatches, batch_of, remember, unverified
+from epic_memory.pipeline.verify import VerdictBatches, batch_of, remember
 from epic_memory.preferences.evidence import broken_by
 from epic_memory.preferences.foreign import warn_of_unread
 from epic_memory.runtime.effects import Clock, Effects
@@ -85,17 +85,14 @@ def add_preference(
     report.seen, report.passed = len(versions), len(candidates)
     batch = WriteBatch(encoder=encoder)
     progress.expect(len(candidates))
-    if session.settings.fine:
-        verdicts = VerdictBatches(session, candidates, report)
-        while (decided := (yield from verdicts.next_batch())) is not None:
-            part = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=True)
-            # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
-            remember(session, part)
-            batch.kept += part.kept
-            batch.undecided += part.undecided
-            progress.advance(len(decided.decided))
-    else:
-        batch.kept = [unverified(candidate) for candidate in candidates]
+    verdicts = VerdictBatches(session, candidates, report)
+    while (decided := (yield from verdicts.next_batch())) is not None:
+        part = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=True)
+        # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
+        remember(session, part)
+        batch.kept += part.kept
+        batch.undecided += part.undecided
+        progress.advance(len(decided.decided))
     new = _New(preference, vectors[0], unread, replacing, also)
     yield from _put_in_force(session, new, batch, versions, report, clock)
     # Items that came while the others were being verified.

@@ -27,6 +27,7 @@ from epic_memory.steering.question_kind import QuestionKind, question_kind
 from epic_memory.steering.relevance import default_floor
 from epic_memory.steering.signed import Chosen, QueryNames
 from epic_memory.storage.namespace import Namespace
+from epic_memory.text.turns import names_month
 from epic_memory.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
 from epic_memory.types.modes import Mode
 from epic_memory.types.search_options import SearchOptions, checked_options
@@ -180,7 +181,8 @@ def _found(
         return _by_instruction(session, space, asked, steering, steered, positions, allowed), ()
     query, min_score = asked.words, options.min_score
     items_allowed = _items_allowed(space, asked, positions, allowed)
-    if of_months := finding.of_months(space, query):
+    # Asked for by a month and no topic.
+    if names_month(query) and (of_months := space.texts.turns().of_months(query)):
         items_allowed, min_score = of_months if items_allowed is None else of_months & items_allowed, None
     candidates = finding.candidates(
         space, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed

@@ -16,7 +16,7 @@ from epic_memory.runtime.streaming import AnswerStream, Batch, NextBatch
 from epic_memory.storage.tables.entries import NewEntry, verifier_number
 from epic_memory.storage.tables.items import version_of
 from epic_memory.storage.tables.verdicts import Recalled
-from epic_memory.types import BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
+from epic_memory.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
 from epic_memory.types.reports import NotKept
 from epic_memory.verification.base import Verifier, checked_verdict
 
@@ -40,6 +40,8 @@ class VerdictBatch:
 class VerdictBatches:
     """The verdicts on candidates, batch by batch: those of the cache first, then the verifier's as they come.
 
+    Without fine verification each is kept under its preferences, without an instruction.
+
     Args:
         session: The memory's.
         candidates: Some may have the same text; each text is asked about once.
@@ -49,6 +51,11 @@ class VerdictBatches:
     def __init__(self, session: Session, candidates: Sequence[Candidate], report: BuildReport) -> None:
         self.verifier = verifier = session.verifier
         self._report = report
+        self._recalled: Recalled | None = None
+        self._waiting = set[int]()
+        if not session.settings.fine:
+            self._known = [(candidate, _unverified(candidate)) for candidate in candidates]
+            return
         remembers = session.base.cached
         caching = remembers and session.store.verdicts.kept > 0
         self._alike: dict[Hashable, list[Candidate]] = {}
@@ -59,14 +66,13 @@ class VerdictBatches:
             with session.lock, session.store.transaction():
                 session.store.set_meta(**{f"verifier/{session.namespace}": verifier.name})
             session.verified_by = verifier.name
-        self._recalled: Recalled | None = None
         if caching:
             with session.lock:
                 self._recalled = session.store.verdicts.recall(session.namespace, verifier.name, chosen)
             report.cached += self._recalled.pairs
         self._known = [] if self._recalled is None else list(self._recalled.known)
         self._asked = chosen if self._recalled is None else self._recalled.asked
-        self._waiting = set(range(len(self._asked)))
+        self._waiting.update(range(len(self._asked)))
         base, asked = session.base, self._asked
         self._stream = AnswerStream(
             len(asked),
@@ -81,7 +87,7 @@ class VerdictBatches:
         """Return the next batch; None once every candidate has its verdict."""
         if self._known:
             known, self._known = self._known[:_KNOWN_AT_ONCE], self._known[_KNOWN_AT_ONCE:]
-            return VerdictBatch(self._for_all(known), [])
+            return VerdictBatch(known if self._recalled is None else self._for_all(known), [])
         if not self._waiting:
             return None
         batch: Batch[Verdict] = yield NextBatch(self._stream)
@@ -102,6 +108,11 @@ class VerdictBatches:
     def _for_all(self, decided: Decided) -> Decided:
         """Give every candidate with the same text and preferences the same verdict."""
         return [(same, verdict) for candidate, verdict in decided for same in self._alike[_asked_as(candidate)]]
+
+
+def _unverified(candidate: Candidate) -> Verdict:
+    alignments = [Alignment(preference_id=one.id, instruction="") for one in candidate.preferences]
+    return Verdict(decision=Decision.KEEP, alignments=tuple(alignments))
 
 
 def _asked_as(candidate: Candidate) -> Hashable:
@@ -137,13 +148,13 @@ def batch_of(
             report.discarded += 1
         else:
             # What the model said waits with the item: `explain` shows it.
-            said = f" The model answered: {verdict.answer[:_ANSWER_KEPT]!r}" if verdict.answer else ""
+            answered = f" The model answered: {verdict.answer[:_ANSWER_KEPT]!r}" if verdict.answer else ""
             under = [preference.id for preference in candidate.preferences]
-            batch.undecided.append((candidate.item, verdict.rationale + said, under))
+            batch.undecided.append((candidate.item, verdict.rationale + answered, under))
             count_undecided(report, candidate.item, verdict)
 
     instructions = (alignment.instruction for _, verdict in keep for alignment in verdict.alignments)
-    texts = list(dict.fromkeys(instructions))
+    texts = list(dict.fromkeys(filter(None, instructions)))
     try:
         vectors: FloatArray = yield Embed(encoder, texts, "embedding instructions")
     except GeneratorExit:
@@ -162,11 +173,24 @@ def batch_of(
                 rationale=alignment.rationale or verdict.rationale,
                 confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
                 similarity=similarity[alignment.preference_id],
-                vector=vector_of[alignment.instruction],
-                verifier=judged,
+                # What nobody verified is found by its text.
+                vector=vector_of.get(alignment.instruction, candidate.embedding),
+                verifier=judged if alignment.instruction else 0,
             )
             for alignment in verdict.alignments
         ]
+        if not entries:  # where neither stage says what an item is for
+            entries = [
+                NewEntry(
+                    preference_id=None,
+                    instruction="",
+                    stance=Stance.NEUTRAL,
+                    rationale="",
+                    confidence=None,
+                    similarity=0.0,
+                    vector=candidate.embedding,
+                )
+            ]
         batch.kept.append(KeptItem(item=candidate.item, entries=entries, vector=candidate.embedding))
     return batch
 
@@ -201,26 +225,6 @@ def forget_gone(session: Session, asked: Sequence[Preference]) -> None:
         if preference.id not in live:
             with session.lock, session.store.transaction():
                 session.store.verdicts.forget_preference(session.namespace, preference)
-
-
-def unverified(candidate: Candidate) -> KeptItem:
-    """Keep an item without instructions: by its own embedding, under each of its preferences or none."""
-    under: dict[str | None, float] = {
-        preference.id: s for preference, s in zip(candidate.preferences, candidate.similarities, strict=True)
-    }
-    entries = [
-        NewEntry(
-            preference_id=preference_id,
-            instruction="",
-            stance=Stance.NEUTRAL,
-            rationale="",
-            confidence=None,
-            similarity=similarity,
-            vector=candidate.embedding,
-        )
-        for preference_id, similarity in (under or {None: 0.0}).items()
-    ]
-    return KeptItem(item=candidate.item, entries=entries, vector=candidate.embedding)
 
 
 def count_undecided(report: BuildReport, item: Item, verdict: Verdict) -> None:
