@@ -246,7 +246,7 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
     # Without passages that have gone meanwhile.
     best = [(row, score) for row, score in best if row in space.item_of]
     best = _yielding(space, asked, visited, best)[: _fetched(asked)]
-    hits = hits_at(session.store, space, asked, steered.vector, best, visited.cosines, visited.allowed)
+    hits = hits_at(space, steered.vector, best, visited.cosines, visited.allowed)
     vectors, shown = [space.index.vector(row) for row, _ in best], None
     if asked.options.chooser is not None:
         shown = asked.options.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
@@ -261,7 +261,7 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
         timings=clock.parts,
         steered_by=[(s.preference.text, s.similarity, s.weight) for s in steered.preferences],
         matters=visited.matters,
-        facts=fact_hits(session.store, space, steered.query, facts),
+        facts=fact_hits(space, steered.query, facts),
         entities=visited.entities,
         ranking=shown,
     )

@@ -20,10 +20,10 @@ from epic_learn.references import (
 )
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, InvalidInputError, UnknownProposalError
-from epic_memory.pipeline.expiry import drop_expired
 from epic_memory.pipeline.fact_matching import matched
 from epic_memory.pipeline.facts import LONGEST_FACT, change_fact, check_length, facts_of
 from epic_memory.pipeline.preferences import add_preference, remove_preference, replace_preference
+from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.progress import Progress

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,18 +22,14 @@ from epic_memory.filters import Filter
 from epic_memory.groups.facts import MemoryFacts
 from epic_memory.groups.file import MemoryFile
 from epic_memory.groups.preferences import MemoryPreferences
-from epic_memory.pipeline.adding import OnBatch, aadd_items, add_items
-from epic_memory.pipeline.aspects import (
-    checked_expanding,
-    checked_reading,
-)
+from epic_memory.pipeline.aspects import check_reader
 from epic_memory.pipeline.explain import explain, stats
 from epic_memory.pipeline.export import read_export
-from epic_memory.pipeline.forget import forget
 from epic_memory.pipeline.ingest import retry
 from epic_memory.pipeline.judge import JUDGED_AT_ONCE, judge_batch
 from epic_memory.pipeline.opening import found_namespace, take_over, take_up
-from epic_memory.pipeline.reporting import areported, checked_report, reported, timed
+from epic_memory.pipeline.removal import forget
+from epic_memory.pipeline.reporting import OnBatch, aadd_items, add_items, areported, checked_report, reported, timed
 from epic_memory.pipeline.search import BY_VECTOR, checked_filter, checked_search, is_vector, search, search_vector
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
@@ -95,7 +91,6 @@ class EpicMemory:
     """
 
     _session: Session
-    _settings: Settings
 
     def __init__(
         self,
@@ -108,10 +103,10 @@ class EpicMemory:
         if isinstance(preferences, (str, Path)) and str(preferences).endswith(".epic"):
             raise InvalidInputError(f"{preferences} is a file, not preferences: open it by EpicMemory.open(...).")
         given = unique_preferences(preferences)
-        self._settings = checked_settings(settings)
-        check_no_file(self._settings)
-        self._session = session_of(self._settings, encoder_of(encoder), llm, partial(Store, None))
-        found_namespace(self._session, given)
+        settings = checked_settings(settings)
+        check_no_file(settings)
+        begin = partial(found_namespace, preferences=given)
+        self._session = session_of(settings, encoder_of(encoder), llm, partial(Store, None), begin)
 
     @classmethod
     def open(
@@ -147,7 +142,9 @@ class EpicMemory:
         make = partial(Store, path, must_exist=how.must_exist, read_only=how.read_only)
         begin = partial(take_up, given=given, sync=sync, reencode=how.reencode)
         encoder = bundled_encoder_of(encoder_in(Path(path))) if encoder is None else encoder
-        return cls._over(make, begin, encoder, llm, how)
+        memory = cls.__new__(cls)
+        memory._session = session_of(how, encoder_of(encoder), llm, make, begin)
+        return memory
 
     @classmethod
     def import_(
@@ -173,35 +170,8 @@ class EpicMemory:
         how, make = checked_settings(settings), partial(Store, checked_path(path))
         check_no_file(how)
         begin = partial(take_over, read=read_export(checked_path(export)))
-        return cls._over(make, begin, encoder, llm, how, imports=True)
-
-    @classmethod
-    def _over(
-        cls,
-        make: Callable[[], Store],
-        begin: Callable[[Session], None],
-        encoder: Encoder | str | None,
-        llm: Any,
-        settings: Settings,
-        *,
-        imports: bool = False,
-    ) -> EpicMemory:
-        """Make a memory over a file, and leave no new file behind where that fails."""
-        store: list[Store] = []
-
-        def made() -> Store:
-            store.append(make())
-            return store[0]
-
         memory = cls.__new__(cls)
-        memory._settings = settings
-        try:
-            memory._session = session_of(settings, encoder_of(encoder), llm, made)
-            begin(memory._session)
-        except BaseException:
-            if store:
-                store[0].discard_if_new(whatever=imports)
-            raise
+        memory._session = session_of(how, encoder_of(encoder), llm, make, begin, imports=True)
         return memory
 
     # building
@@ -487,7 +457,7 @@ class EpicMemory:
     @property
     def settings(self) -> Settings:
         """The settings that the memory was made or opened with."""
-        return self._settings
+        return self._session.settings
 
     @property
     def encoder(self) -> Encoder:
@@ -503,8 +473,7 @@ class EpicMemory:
     def verifier(self, verifier: Verifier | str) -> None:
         verifier = verifier_of(verifier, self._session.encoder)
         checked_part("verifier", verifier, "verify")
-        checked_reading(self._session.aspects, verifier, self._session.expander)
-        checked_expanding(self._session.expansions, verifier, self._session.expander)
+        check_reader(self.settings, verifier, self._session.expander)
         self._session.verifier = verifier
 
     @property

@@ -10,14 +10,14 @@ from pydantic_core import core_schema
 
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
-from epic_memory.pipeline.aspects import Expanding, Reading, checked_expander, checked_expanding, checked_reading
+from epic_memory.pipeline.aspects import Expanding, Reading, check_reader, checked_expander
 from epic_memory.pipeline.fallback import checked_fallback
 from epic_memory.pipeline.on_demand import checked_on_demand
-from epic_memory.pipeline.opening import hold_to
+from epic_memory.pipeline.opening import set_budget
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.tags import checked_tagger
 from epic_memory.retention.budget import checked_budget, checked_reserve
-from epic_memory.retention.policies import ByValue, RetentionPolicy, checked_policy
+from epic_memory.retention.policies import RetentionPolicy, checked_policy
 from epic_memory.runtime.batching import checked_part
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import Chunker
@@ -32,9 +32,6 @@ from epic_memory.verification.embedded import verifier_of
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
     from epic_memory.lm.budget import ModelBudget
-
-_SWITCHES = ("coarse", "fine", "must_exist", "read_only", "reencode")
-_COUNTS = ("verdict_cache", "retry_queue", "ledger", "not_kept", "floor")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,16 +125,20 @@ class Settings:
             raise InvalidInputError("Give tau or keep_rate, not both.")
         if self.tau is not None:
             checked_tau(self.tau)
-        if self.keep_rate is not None:
-            checked_keep_rate(self.keep_rate)
-        if self.coarse_recall is not None:
-            checked_keep_rate(self.coarse_recall, "coarse_recall")
+        for name in ("keep_rate", "coarse_recall"):
+            if getattr(self, name) is not None:
+                checked_keep_rate(getattr(self, name), name)
         if self.on_demand is not None:
             checked_on_demand(self.on_demand)
         checked_text(self.namespace, "The namespace")
         one_of("aspects", self.aspects, get_args(Reading))
         one_of("expansions", self.expansions, get_args(Expanding))
-        self._check_switches_and_counts()
+        for name in ("coarse", "fine", "must_exist", "read_only", "reencode"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInputError(f"{name} must be True or False, not {getattr(self, name)!r}.")
+        for name in ("verdict_cache", "retry_queue", "floor", "ledger", "not_kept"):
+            if name not in ("ledger", "not_kept") or getattr(self, name) is not None:
+                checked_whole(getattr(self, name), name, 0)
         checked_mode(self.steering)
         checked_budget(self.budget)
         checked_reserve(self.reserve)
@@ -149,14 +150,6 @@ class Settings:
             checked_part("chunker", self.chunker, "chunks")
         if self.retention is not None:
             checked_policy(self.retention)
-
-    def _check_switches_and_counts(self) -> None:
-        for name in _SWITCHES:
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidInputError(f"{name} must be True or False, not {getattr(self, name)!r}.")
-        for name in _COUNTS:
-            if name not in ("ledger", "not_kept") or getattr(self, name) is not None:
-                checked_whole(getattr(self, name), name, 0)
 
 
 def checked_settings(settings: Settings | None) -> Settings:
@@ -184,44 +177,48 @@ def check_no_file(settings: Settings) -> None:
             raise InvalidInputError(f"Settings({name}=True) is for the file of EpicMemory.open(path, ...).")
 
 
-def session_of(settings: Settings, encoder: Encoder, llm: Any, make: Callable[[], Store]) -> Session:
-    """Return the session of a memory with these settings; the store is made last, so that no error leaves a file."""
+def session_of(
+    settings: Settings,
+    encoder: Encoder,
+    llm: Any,
+    make: Callable[[], Store],
+    begin: Callable[[Session], object],
+    *,
+    imports: bool = False,
+) -> Session:
+    """Return the session of a memory with these settings, begun; where that fails, no new file is left behind.
+
+    Args:
+        settings, encoder, llm: As for `EpicMemory`.
+        make: Makes the store, once all else is checked.
+        begin: Brings the session and the file together.
+        imports: Whether a new file goes even if something was written into it.
+    """
     lm, allowed = asked_model(llm, settings.model_budget)
     verifier = verifier_of(settings.verifier, encoder, lm)
     checked_part("verifier", verifier, "verify")
     own_reader = base_verifier(verifier).aspect_reader or settings.expander is not None
-    reader = checked_expander(settings.expander if own_reader else lm)
+    expander = checked_expander(settings.expander if own_reader else lm)
+    check_reader(settings, verifier, expander)
     waits = ("off" if llm is None else "background") if settings.on_demand is None else settings.on_demand
-    session = Session(
-        encoder=encoder,
-        verifier=verifier,
-        aspects=checked_reading(settings.aspects, verifier, reader),
-        expansions=checked_expanding(settings.expansions, verifier, reader),
-        expander=reader,
-        steering=settings.steering,
-        chunker=settings.chunker,
-        fallback=settings.fallback,
-        tagger=settings.tagger,
-        namespace=settings.namespace,
-        coarse=settings.coarse,
-        fine=settings.fine,
-        keep_rate=settings.keep_rate,
-        own_tau=None if settings.tau is None else checked_tau(settings.tau),
-        coarse_recall=settings.coarse_recall,
-        on_demand=checked_on_demand(waits),
-        lm=lm,
-        model_budget=allowed,
-        retry_queue=int(settings.retry_queue),
-        retention=ByValue() if settings.retention is None else settings.retention,
-        floor=int(settings.floor),
-        store=make(),
-    )
-    store = session.store
-    store.verdicts.kept = int(settings.verdict_cache)
-    store.seen.kept = None if settings.ledger is None else int(settings.ledger)
-    store.seen.records_kept = None if settings.not_kept is None else int(settings.not_kept)
-    hold_to(session, checked_budget(settings.budget), checked_reserve(settings.reserve))
-    session.share_model_usage()
+    store = make()
+    try:
+        session = Session(
+            settings=settings,
+            encoder=encoder,
+            verifier=verifier,
+            expander=expander,
+            lm=lm,
+            model_budget=allowed,
+            on_demand=checked_on_demand(waits),
+            store=store,
+        )
+        set_budget(session, checked_budget(settings.budget), checked_reserve(settings.reserve))
+        session.share_model_usage()
+        begin(session)
+    except BaseException:
+        store.discard_if_new(whatever=imports)
+        raise
     return session
 
 

@@ -81,7 +81,8 @@ class Prepared:
             memory = self._memory
             if self._judging != calibrated:
                 session = memory._session
-                session.own_tau, session.keep_rate, session.coarse, session.fine = judging
+                session.own_tau, keep_rate, coarse, fine = judging
+                session.settings = replace(session.settings, keep_rate=keep_rate, coarse=coarse, fine=fine)
                 self._judging = calibrated
             _hold(memory, wanted)
             return memory

@@ -112,9 +112,9 @@ class Streams:
             _candidate(chunk, embedding, [preferences[row]], vectors[[row]])
             for (chunk, row), embedding in zip(known, chunks, strict=True)
         ]
-        matches = coarse_filter(self.embedded, vectors, self.encoder.tau)
-        for item in matches.passed:
-            rows = matches.preferences[matches.items == item]
+        passing = coarse_filter(self.embedded, vectors, self.encoder.tau)
+        for item in np.flatnonzero(passing.any(axis=1)).tolist():
+            rows = np.flatnonzero(passing[item]).tolist()
             candidates.append(
                 _candidate(self.others[item], self.embedded[item], [preferences[row] for row in rows], vectors[rows])
             )

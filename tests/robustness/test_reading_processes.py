@@ -20,7 +20,7 @@ import pytest
 import helpers
 from epic_memory import EpicMemory, Hits, Item, Preference, Settings
 from epic_memory.errors import EncoderMismatchError
-from epic_memory.pipeline import expiry
+from epic_memory.pipeline import removal
 from epic_memory.storage.sqlite import database as database_module
 from epic_memory.storage.tables.items import Items
 from helpers import Clock, HashEncoder, KeepAll, settled, together
@@ -256,7 +256,7 @@ def test_what_another_adds_anew_in_between_does_not_expire(
         other.preferences.replace(SEA, Preference(text=SEA, expires_at=soon))
         other.add([Item(id="wine", text="red wine today", expires_at=soon)])
         memory.search(SEA)
-        whole, interruptions = expiry._take_items_away, []
+        whole, interruptions = removal._take_items_away, []
 
         def interrupted(*given: Any) -> None:
             if not interruptions:
@@ -266,7 +266,7 @@ def test_what_another_adds_anew_in_between_does_not_expire(
             whole(*given)
 
         clock.pass_by(2)
-        monkeypatch.setattr(expiry, "_take_items_away", interrupted)
+        monkeypatch.setattr(removal, "_take_items_away", interrupted)
         memory.add([Item(id="new", text="blue sea today")])
         assert [preference.text for preference in memory.preferences] == [WINE, SEA]
         assert {"wine", "new"} <= {item.id for item in memory.items()}

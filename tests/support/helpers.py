@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import fields
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 
-from epic_memory import SearchOptions, Settings
+from epic_memory import EpicMemory, Preference, SearchOptions, Settings
 from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Stance, Verdict
 
 
@@ -114,6 +115,23 @@ def searching(**given: Any) -> dict[str, Any]:
 def settled(**given: Any) -> dict[str, Any]:
     """Arguments of a memory, given one by one: those that `Settings` has become one."""
     return _folded(Settings, "settings", given)
+
+
+def memory_of(*preferences: str | Preference, **options: Any) -> EpicMemory:
+    """A memory in RAM, by default of red wine, that keeps whatever passes."""
+    options = {"encoder": HashEncoder(), "verifier": KeepAll(), **options}
+    return EpicMemory(preferences or ("red wine",), **settled(**options))
+
+
+def memory_at(path: str | Path, *preferences: str | Preference, **options: Any) -> EpicMemory:
+    """A memory in a file, made with the preferences given where there is none; it keeps whatever passes."""
+    options = {"encoder": HashEncoder(), "verifier": KeepAll(), **options}
+    return EpicMemory.open(path, preferences or None, **settled(**options))
+
+
+def imported(export: Path, path: Path, **options: Any) -> EpicMemory:
+    """A memory in a file, made from an export."""
+    return EpicMemory.import_(export, path, **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 def _folded(kind: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:

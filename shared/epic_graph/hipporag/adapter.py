@@ -366,7 +366,7 @@ class EpicHippoRAG:
             self._record.follow()
             if not self.hipporag.ready_to_retrieve:
                 self._index([], HippoReport())
-            mode = self.memory._session.steering if steering is None else checked_mode(steering)
+            mode = self.memory._session.settings.steering if steering is None else checked_mode(steering)
             chosen = self._chosen(preferences)
             held = self.memory.preferences if chosen is None else chosen
             steered: dict[str, SteeredQuery] = {}

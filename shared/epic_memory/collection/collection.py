@@ -193,7 +193,13 @@ class Collection:
         vector_of = dict(zip(texts, embedded, strict=True))
         # Only with keys: a description of the encoder may ask a model for its dimension.
         made = described(self.encoder) if every else None
-        self._check_dimension([key.vector for key in every if key.vector is not None])
+        for key in every:
+            if key.vector is not None and len(key.vector) != self.encoder.dimension:
+                raise EncoderMismatchError(
+                    f"There is an embedding of {len(key.vector)} dimensions, and {self.encoder.name} makes"
+                    f" {self.encoder.dimension}. Use the same embedding model (embed_model) for the store and for the"
+                    " index over it."
+                )
         vectors = np.asarray([vector_of[key.text] if key.vector is None else key.vector for key in every], np.float32)
         codes = packed(vectors) if every else []
         with self._lock:
@@ -215,15 +221,6 @@ class Collection:
             self._loaded.put(written, said, rows, owners, [key.stance for key in every], rounded(vectors))
             self._change = change
         return [record.id for record in given]
-
-    def _check_dimension(self, given: Sequence[Sequence[float] | FloatArray]) -> None:
-        for vector in given:
-            if len(vector) != self.encoder.dimension:
-                raise EncoderMismatchError(
-                    f"There is an embedding of {len(vector)} dimensions, and {self.encoder.name} makes"
-                    f" {self.encoder.dimension}. Use the same embedding model (embed_model) for the store and for the"
-                    " index over it."
-                )
 
     def delete(self, ids: Iterable[str] | None = None) -> int:
         """Remove records by their ids, or all of them; return how many there were."""
@@ -348,12 +345,6 @@ class Collection:
         """Do the same as `search` without blocking the event loop."""
         return await arun(self._search(query, k, embedding, where, ids, preferences, steering), Clock())
 
-    def _unit(self, vector: Sequence[float] | FloatArray) -> FloatArray:
-        held = self._loaded.dimension
-        # An empty collection has no dimension: any vector will do.
-        dimension = held if held is not None else len(vector) if isinstance(vector, Sized) else 0
-        return checked_vector(vector, dimension, self.path or "this vector store")
-
     def _search(
         self,
         query: str | None,
@@ -373,7 +364,10 @@ class Collection:
             vector: FloatArray = (yield Embed(self.encoder, [text], "embedding", query=True))[0]
         else:
             with self._searching(checked=False):
-                vector = self._unit(embedding)
+                dimension = self._loaded.dimension
+                if dimension is None:  # an empty collection: any vector will do
+                    dimension = len(embedding) if isinstance(embedding, Sized) else 0
+                vector = checked_vector(embedding, dimension, self.path or "this vector store")
                 if not self._loaded.vectors:  # an empty collection has no dimension to steer in
                     return Matches([], vector)
         chosen = tuple(preference for preference in chosen if not preference.expired)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from epic_memory.encoders.base import Embed
+from epic_memory.errors import UnknownItemError
 from epic_memory.groups.live import Live
-from epic_memory.pipeline.adding import aadd_items, add_items
-from epic_memory.pipeline.facts import made_fact
+from epic_memory.pipeline.facts import facts_of, made_fact
+from epic_memory.pipeline.ingest import place_again
+from epic_memory.pipeline.reporting import aadd_items, add_items
 from epic_memory.pipeline.session import Session
-from epic_memory.pipeline.undo import undo
-from epic_memory.runtime.effects import arun, run
-from epic_memory.types import BuildReport, Item
+from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.types import BuildReport, FloatArray, Item
 from epic_memory.types.edits import Edit
+from epic_memory.types.proposals import plain
 
 
 class MemoryFacts(Live[Item]):
@@ -28,10 +30,7 @@ class MemoryFacts(Live[Item]):
         self._session = session
 
     def _read(self) -> list[Item]:
-        with self._session.lock, self._session.store.reading():
-            space, now = self._session.space(), time.time()
-            held = self._session.store.items.at(sorted(space.facts))
-            return [held[row] for row in sorted(held) if held[row].ends > now]
+        return facts_of(self._session)
 
     def add(
         self,
@@ -89,9 +88,47 @@ class MemoryFacts(Live[Item]):
             UnknownItemError: if there is no such edit any more, or a later one builds on it, which has to go first.
         """
         self._session.store.check_writable()
-        return run(undo(self._session, edit.id if isinstance(edit, Edit) else edit))
+        return run(_undo(self._session, edit.id if isinstance(edit, Edit) else edit))
 
     async def aundo(self, edit: Edit | int) -> Edit:
         """As `undo`, without blocking the event loop."""
         self._session.store.check_writable()
-        return await arun(undo(self._session, edit.id if isinstance(edit, Edit) else edit))
+        return await arun(_undo(self._session, edit.id if isinstance(edit, Edit) else edit))
+
+
+def _undo(session: Session, number: int) -> Effects[Edit]:
+    """Take an edit back; an item that was no fact is held by its text at once, and verified anew."""
+    with session.lock, session.store.reading():
+        edit = _checked(session, number)
+    encoder, namespace = session.encoder, session.namespace
+    olds = [item for item in (edit.old, edit.displaced) if item is not None]
+    vectors: FloatArray = yield Embed(encoder, [item.searched for item in olds], "embedding")
+    with session.changing(encoder):
+        store = session.store
+        edit = _checked(session, number)
+        if edit.kind != "end":
+            store.items.remove(namespace, [edit.item.id])
+        for item, vector in zip(olds, vectors, strict=True):
+            if store.items.row(namespace, item.id) is None:
+                store.items.put(namespace, item, vector)
+        store.edits.remove(number)
+        if plain(edit.item.text) not in {plain(item.text) for item in olds if item.fact} or edit.kind == "end":
+            store.proposals.withdraw(namespace, [edit.item.text])
+    if edit.displaced is not None:
+        yield from place_again(session, encoder, edit.displaced, vectors[-1:])
+    return edit
+
+
+def _checked(session: Session, number: int) -> Edit:
+    edits = session.store.edits.all(session.namespace)
+    edit = next((edit for edit in edits if edit.id == number), None)
+    if edit is None:
+        raise UnknownItemError(f"There is no edit {number!r}: see memory.facts.edits(), `epic facts FILE --history`.")
+    item = edit.item
+    found = session.store.items.known(session.namespace, [item.id]).get(item.id)
+    held = found is not None and found.item.fact and found.item.text == item.text
+    if (edit.kind != "end" and not held) or any(edit.touched & later.touched for later in edits if later.id > number):
+        raise UnknownItemError(
+            f"{item.text!r} was edited again, or is not held any more. Undo the later edit first: memory.facts.edits()."
+        )
+    return edit

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from epic_memory.encoders import Encoder, encoder_of
-from epic_memory.pipeline.expiry import drop_expired
 from epic_memory.pipeline.explain import entries, outline
 from epic_memory.pipeline.export import export
-from epic_memory.pipeline.reencode import reencode_memory
+from epic_memory.pipeline.opening import reencode_memory
+from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import run
 from epic_memory.runtime.threads import in_thread

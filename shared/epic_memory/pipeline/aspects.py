@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from epic_memory.errors import BudgetError, InvalidInputError, UnknownPreferenceError
 from epic_memory.pipeline.session import Session, reader_among
@@ -15,53 +15,32 @@ from epic_memory.preferences.foreign import warn_of_unread
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.progress import Progress
-from epic_memory.runtime.streaming import AnswerStream, Batch, NextBatch, streamed
+from epic_memory.runtime.streaming import Batch, NextBatch, streamed
 from epic_memory.storage.namespace import Namespace
 from epic_memory.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_memory.types.preferences import Aspects, Expansion
-from epic_memory.verification.base import Verifier
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
     from epic_memory.preferences.lm_reader import AspectReading, Reader
+    from epic_memory.settings import Settings
     from epic_memory.verification import Verifier
 
 Reading: TypeAlias = Literal["auto", "parser", "model"]
 Expanding: TypeAlias = Literal["auto", "model", "bundled", "off"]
 
-_NO_MODEL = (
-    "{name}='model' needs a language model: llm='ollama:qwen3:4b', or Settings(expander='ollama:qwen3:4b')"
-    " beside another verifier."
-)
 _NO_MODEL_YET = "It came when no model was there, and is read with the next change or question."
 _NO_EXPANSION = "The model's answer holds no expansion."
 
 
-def checked_reading(reading: str, verifier: Verifier, expander: Reader | None = None) -> Reading:
-    """Return who reads preferences.
-
-    Raises:
-        InvalidInputError: if that is nobody known, or there is no model and one is asked for.
-    """
-    _check_choice("aspects", reading, get_args(Reading), verifier, expander)
-    return reading  # type: ignore[return-value]
-
-
-def checked_expanding(expanding: str, verifier: Verifier, expander: Reader | None = None) -> Expanding:
-    """Return who expands preferences.
-
-    Raises:
-        InvalidInputError: if that is nobody known, or there is no model and one is asked for.
-    """
-    _check_choice("expansions", expanding, get_args(Expanding), verifier, expander)
-    return expanding  # type: ignore[return-value]
-
-
-def _check_choice(name: str, choice: str, known: Sequence[str], verifier: Verifier, expander: Reader | None) -> None:
-    if choice not in known:
-        raise InvalidInputError(f"{name} must be one of {', '.join(known)}; not {choice!r}.")
-    if choice == "model" and reader_among(verifier, expander) is None:
-        raise InvalidInputError(_NO_MODEL.format(name=name))
+def check_reader(settings: Settings, verifier: Verifier, expander: Reader | None) -> None:
+    """Raise `InvalidInputError` if a model is to read or expand preferences, and there is none."""
+    for name in ("aspects", "expansions"):
+        if getattr(settings, name) == "model" and reader_among(verifier, expander) is None:
+            raise InvalidInputError(
+                f"{name}='model' needs a language model: llm='ollama:qwen3:4b', or Settings(expander='ollama:qwen3:4b')"
+                " beside another verifier."
+            )
 
 
 def checked_expander(lm: LanguageModel | str | None) -> Reader | None:
@@ -92,17 +71,17 @@ class _Wanted(NamedTuple):
 
 
 def _wanted_of(session: Session, preference: Preference) -> _Wanted:
-    """Tell what a model is to say of a preference: what is missing, as far as a model is there for it.
+    """Return which parts of a preference still have to be asked of the model, as far as there is one.
 
     A parser that was asked for, and no model beside the verifier, means that preferences are shown to no model. An
     expansion comes with the aspects, or because somebody asked for one.
     """
     model = session.reader is not None
-    expands = session.expansions == "model" or (
-        session.expansions == "auto" and (session.aspects != "parser" or session.expander is not None)
+    expands = session.settings.expansions == "model" or (
+        session.settings.expansions == "auto" and (session.settings.aspects != "parser" or session.expander is not None)
     )
     return _Wanted(
-        aspects=model and session.aspects != "parser" and preference.aspects is None,
+        aspects=model and session.settings.aspects != "parser" and preference.aspects is None,
         expansion=model and expands and preference.expansion is None,
     )
 
@@ -129,8 +108,12 @@ def read_preferences(
         return made
     if not any(wanted[place].expansion for place in waiting):
         model = getattr(model, "aspects_only", model)
-    stream = readings_by(model, [preferences[place] for place in waiting])
+    from epic_memory.preferences.lm_reader import AspectReading
+
     asked = list(waiting)
+    stream = streamed(
+        model, [preferences[place] for place in asked], AspectReading, f"reader of aspects {model.name!r}"
+    )
     while waiting:
         batch: Batch[AspectReading] = yield NextBatch(stream)
         for position, reading in batch.answers:
@@ -183,7 +166,11 @@ def reread_preferences(session: Session, report: BuildReport) -> Effects[None]:
                 current = _held(space, preference)
                 # Somebody may have said it in the meantime, or replaced the preference.
                 if current is not None and preference.id in session.store.preferences.unread(session.namespace):
-                    _write(session, _completed(current, preference), unread=unread)
+                    aspects, expansion = (
+                        current.aspects or preference.aspects,
+                        current.expansion or preference.expansion,
+                    )
+                    _write(session, replace(current, aspects=aspects, expansion=expansion), unread=unread)
         except BudgetError as error:
             # No reason to take in nothing at all.
             report.unread[preference.text] = str(error)
@@ -301,32 +288,15 @@ def _current(space: Namespace, preference: Preference) -> Preference:
     return current
 
 
-def _completed(current: Preference, read: Preference) -> Preference:
-    """Return a held preference with what was read of it, where it says nothing itself."""
-    return replace(current, aspects=current.aspects or read.aspects, expansion=current.expansion or read.expansion)
-
-
 def _still_unread(session: Session, preference: Preference) -> bool:
     """Tell whether a preference that waited to be read waits for something that nobody has said now."""
     marked = preference.id in session.store.preferences.unread(session.namespace)
-    lacks_aspects = preference.aspects is None and session.aspects != "parser"
+    lacks_aspects = preference.aspects is None and session.settings.aspects != "parser"
     return marked and (lacks_aspects or _wanted_of(session, preference).expansion)
 
 
 def _write(session: Session, preference: Preference, *, unread: bool) -> None:
     session.store.preferences.set_stated(session.namespace, preference, unread=unread)
-    forget_discarded(session)
-
-
-def forget_discarded(session: Session) -> None:
-    """Forget which items were discarded, if aspects had a part in that: they are verified again. In a transaction."""
-    # A model's verdict is by the words.
+    # What was discarded is verified again where aspects had a part in that; a model's verdict is by the words.
     if not session.base.cached:
         session.store.seen.clear(session.namespace)
-
-
-def readings_by(reader: Reader, preferences: Sequence[Preference]) -> AnswerStream[AspectReading]:
-    """Return the stream of a reader's readings of preferences, all in one batch."""
-    from epic_memory.preferences.lm_reader import AspectReading
-
-    return streamed(reader, preferences, AspectReading, f"reader of aspects {reader.name!r}")

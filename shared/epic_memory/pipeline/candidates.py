@@ -22,7 +22,7 @@ Names in formulas that are not explained are fields of `CandidateWeights`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -30,13 +30,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_memory.pipeline.fact_history import held_back
-from epic_memory.pipeline.fact_matching import answer_scores, answering
+from epic_memory.pipeline.fact_matching import answer_scores, answering, held_back
 from epic_memory.steering.question_kind import QuestionKind
 from epic_memory.steering.relevance import default_relevant
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex
-from epic_memory.text.turns import names_month
 from epic_memory.types import FloatArray
 from epic_memory.types.verdicts import Stances
 from epic_memory.types.weights import StageWeights
@@ -139,15 +137,9 @@ def candidates(
     entries_allowed: NDArray[np.int64] | None,
     items_allowed: AbstractSet[int] | None,
 ) -> Candidates:
-    """Find the items whose topic is nearest to a query, and the turns with its words.
+    """Find the items whose topic is nearest to a vector, shape `(d,)`, and the turns with the words of a query.
 
-    Args:
-        shelf: What is searched.
-        query: The query's words; empty to leave them out of account.
-        vector: What is searched for, shape `(d,)`.
-        k: How many hits are wanted.
-        entries_allowed: Entry rows that may be found; None for all.
-        items_allowed: Item rows that may be found; None for all.
+    Only the rows of entries and items that are allowed may be found; None for all.
     """
     wanted = max(_LEAST_CANDIDATES, 2 * k + 8)
     rows = shelf.texts.rows
@@ -158,8 +150,14 @@ def candidates(
     if items_allowed is not None:
         keep = np.isin(rows, np.fromiter(items_allowed, dtype=np.int64, count=len(items_allowed)))
         rows, topics, lifts = rows[keep], topics[keep], lifts[:, keep]
-    bare = _bare(shelf, vector, wanted, entries_allowed)
-    if bare:
+    # Items without E(x), each with its nearest instruction and the cosine.
+    bare: dict[int, tuple[int, float]] = {}
+    instructions = shelf.bare_entries()
+    if entries_allowed is not None and len(instructions):
+        instructions = np.intersect1d(instructions, entries_allowed)
+    if len(instructions):
+        for entry, cosine in zip(*shelf.index.search(vector, wanted, allowed=instructions), strict=True):
+            bare.setdefault(shelf.item_of[int(entry)], (int(entry), float(cosine)))
         rows = np.concatenate([rows, np.array(list(bare), dtype=np.int64)])
         topics = np.concatenate([topics, np.array([cosine for _, cosine in bare.values()], dtype=np.float32)])
         lifts = np.concatenate([lifts, np.zeros((2, len(bare)), dtype=np.float32)], axis=1)
@@ -169,30 +167,18 @@ def candidates(
         rows, topics, lifts, ranks = rows[best], topics[best], lifts[:, best], ranks[best]
     order = np.lexsort((rows, -ranks))
     best_rows: list[int] = rows[order].tolist()
+    places = shelf.texts.places(best_rows)
+    vectors: FloatArray = shelf.texts.vectors[places]
+    for number in np.flatnonzero(places < 0).tolist() if bare else ():
+        vectors[number] = shelf.index.vector(bare[best_rows[number]][0])
     return Candidates(
         rows=best_rows,
         topics=topics[order],
         lifts=lifts[:, order],
-        vectors=_vectors_of(shelf, best_rows, bare),
+        vectors=vectors,
         stances=[shelf.stances(row) for row in best_rows],
         earlier=earlier,
     )
-
-
-def _bare(
-    shelf: Shelf, vector: FloatArray, wanted: int, allowed: NDArray[np.int64] | None
-) -> dict[int, tuple[int, float]]:
-    """Return the items without E(x) that are nearest by an instruction: item row to entry row and cosine."""
-    searched = shelf.bare_entries()
-    if allowed is not None and len(searched):
-        searched = np.intersect1d(searched, allowed)
-    if not len(searched):
-        return {}
-    found: dict[int, tuple[int, float]] = {}
-    entries, cosines = shelf.index.search(vector, wanted, allowed=searched)
-    for entry, cosine in zip(entries.tolist(), cosines.tolist(), strict=True):
-        found.setdefault(shelf.item_of[entry], (entry, cosine))
-    return found
 
 
 def _with_facts(shelf: Shelf, query: str, topics: FloatArray, allowed: AbstractSet[int] | None) -> dict[int, list[int]]:
@@ -219,11 +205,6 @@ def _with_facts(shelf: Shelf, query: str, topics: FloatArray, allowed: AbstractS
         topics[before] = -1.0
         earlier.setdefault(shown[new], []).extend([*earlier.pop(shown[old], []), shown[old]])
     return earlier
-
-
-def of_months(shelf: Shelf, query: str) -> frozenset[int] | None:
-    """Return the rows of the items that a query asks for by a month and no topic; None if it does not."""
-    return shelf.texts.turns().of_months(query) if names_month(query) else None
 
 
 def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -255,16 +236,6 @@ def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatAr
     return exact, lifts
 
 
-def _vectors_of(shelf: Shelf, rows: Sequence[int], bare: Mapping[int, tuple[int, float]]) -> FloatArray:
-    """Return E(x) of items, shape `(n, d)`; of one without it, the embedding of its nearest instruction."""
-    places = shelf.texts.places(rows)
-    vectors: FloatArray = shelf.texts.vectors[places]
-    if bare:
-        for number in np.flatnonzero(places < 0).tolist():
-            vectors[number] = shelf.index.vector(bare[rows[number]][0])
-    return vectors
-
-
 def least_topic(
     encoder: object,
     topics: FloatArray,
@@ -293,26 +264,16 @@ def least_topic(
     if isinstance(min_score, float):
         return min_score
     enough = default_relevant(encoder)
+    nearer = 0.0
+    if kind is not None:
+        personal = kind.personal if kind.personal > 0.0 else kind.personal * (1.0 - mattering)
+        surely, hardly = min(max(personal, 0.0), 4.0), min(max(-personal, 0.0), 6.0)
+        nearer = weights.aside - weights.surely * surely + weights.hardly * hardly + weights.chat * kind.chat
     best = float(topics.max(initial=-np.inf))
-    if best < enough + weights.by_chance * math.log(max(weights.least_few, count / weights.few)) + _impersonal(
-        kind, mattering
-    ):
+    by_chance = weights.by_chance * math.log(max(weights.least_few, count / weights.few))
+    if best < enough + by_chance + nearer:
         return float(np.inf)
     return max(enough - weights.least_relevant, 2.0 * enough - best, min(enough, weights.least_share * best))
-
-
-def _impersonal(kind: QuestionKind | None, mattering: float) -> float:
-    """Return how much nearer than others the best text has to be for a question of this kind, in [-0.06, 0.5]."""
-    weights = CandidateWeights.shipped()
-    if kind is None:
-        return 0.0
-    personal = kind.personal if kind.personal > 0.0 else kind.personal * (1.0 - mattering)
-    return (
-        weights.aside
-        - weights.surely * min(max(personal, 0.0), 4.0)
-        + weights.hardly * min(max(-personal, 0.0), 6.0)
-        + weights.chat * kind.chat
-    )
 
 
 def facts_among(shelf: Shelf, found: Candidates, encoder: object) -> list[tuple[int, float]]:

@@ -31,7 +31,6 @@ from epic_memory.types.weights import StageWeights
 if TYPE_CHECKING:
     from epic_memory.pipeline.session import Session
 
-_BLOCK = 8192
 _EXPANDED_KEPT = 1024
 
 
@@ -55,31 +54,12 @@ class Expanded(NamedTuple):
     questions: FloatArray
 
 
-@dataclass(frozen=True, kw_only=True)
-class CoarseMatches:
-    """The pairs (x, p) that the coarse filter lets through.
-
-    Attributes:
-        items: Row of the item, shape `(pairs,)`, ascending.
-        preferences: Row of the preference, shape `(pairs,)`.
-        similarities: Sim(E(x), E(p)), shape `(pairs,)`, in [-1, 1].
-    """
-
-    items: NDArray[np.intp]
-    preferences: NDArray[np.intp]
-    similarities: FloatArray
-
-    @property
-    def passed(self) -> NDArray[np.intp]:
-        """Rows of the items that passed, each once, ascending."""
-        return np.unique(self.items)
-
-
 def expanded_phrases(session: Session, encoder: Encoder, preferences: Sequence[Preference]) -> Effects[list[Expanded]]:
-    """Return what each preference means in practice, embedded, by its own or a borrowed expansion; none without coarse
-    stage.
+    """Return what each preference means in practice, embedded, by its own or a borrowed expansion.
+
+    Without the coarse stage nothing is returned.
     """
-    if not session.coarse:
+    if not session.settings.coarse:
         return []
     with session.lock:
         known = dict(session.expanded) if session.encoder is encoder else {}
@@ -143,8 +123,8 @@ def coarse_filter(
     *,
     expanded: Sequence[Expanded] | None = None,
     named: NDArray[np.bool_] | None = None,
-) -> CoarseMatches:
-    """Match items with preferences.
+) -> NDArray[np.bool_]:
+    """Return which items pass for which preferences, shape `(n, m)`.
 
     Args:
         embeddings: Unit vectors E(x), shape `(n, d)`.
@@ -161,22 +141,8 @@ def coarse_filter(
         raise InvalidInputError(
             f"Embeddings {embeddings.shape} and preferences {preferences.shape} must be (n, d) and (m, d)."
         )
-    rows, columns, values = [], [], []
-    for start in range(0, len(embeddings), _BLOCK):
-        block = embeddings[start : start + _BLOCK]
-        similarities = similarity(block, preferences, expanded)
-        passing = similarities >= threshold
-        if named is not None:
-            passing |= named[start : start + _BLOCK]
-        row, column = np.nonzero(passing)
-        rows.append(row + start)
-        columns.append(column)
-        values.append(similarities[row, column])
-    return CoarseMatches(
-        items=np.concatenate(rows) if rows else np.empty(0, dtype=np.intp),
-        preferences=np.concatenate(columns) if columns else np.empty(0, dtype=np.intp),
-        similarities=np.concatenate(values) if values else np.empty(0, dtype=np.float32),
-    )
+    passing: NDArray[np.bool_] = similarity(embeddings, preferences, expanded) >= threshold
+    return passing if named is None else passing | named
 
 
 def candidate_of(
@@ -196,18 +162,9 @@ def candidate_of(
 
 
 def tau_for_keep_rate(
-    embeddings: FloatArray,
-    preferences: FloatArray,
-    keep_rate: float,
-    expanded: Sequence[Expanded] | None = None,
+    embeddings: FloatArray, preferences: FloatArray, keep_rate: float, expanded: Sequence[Expanded] | None = None
 ) -> float:
-    """Return the tau at which a share of a sample passes.
-
-    Args:
-        embeddings: The sample, shape `(n, d)`, n >= 1.
-        preferences: Shape `(m, d)`, m >= 1.
-        keep_rate: The share wanted, in (0, 1].
-        expanded: As `coarse_filter` takes it.
+    """Return the tau at which a share in (0, 1] of a sample passes, of at least one item and one preference.
 
     Raises:
         InvalidInputError: for a share outside (0, 1] or an empty sample.

@@ -110,26 +110,26 @@ def write(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock
         with session.changing(batch.encoder, rows := CommittedRows()) as space:
             if batch.retried:
                 _drop_outdated(session, batch)
-            turned_away = _turn_away(session, batch) if batch.undecided else []
-            held = _clear_the_way(session, space, batch, rows)
+            refused = _refuse_undecided(session, batch) if batch.undecided else []
+            held = _remove_earlier(session, space, batch, rows)
             for item, reason, preference_ids in batch.undecided:
                 session.store.retry_queue.put(session.namespace, item, reason, preference_ids)
             if batch.leaving:
                 remove(session, [row for row in batch.leaving if space.light(row)], rows)
             kept = _put(session, space, batch, held, rows)
-            _note(session, space, batch, rows)
+            _record(session, space, batch, rows)
         if rows.incomplete:
             session.store.give_back()
     report.kept += kept
     report.entries += sum(len(entries.rows) for entries in rows.entries)
     report.discarded += len(batch.kept) - kept
-    report.undecided -= len(turned_away)
+    report.undecided -= len(refused)
     clock.add("index", started)
-    if turned_away:
+    if refused:
         raise RetryQueueFullError(
-            f"The retry queue is full: {session.retry_queue} items wait in it, and {len(turned_away)} more are"
-            f" undecided (first {turned_away[0][0].id!r}). These and the items after them were not taken in. The last"
-            f" reason was: {turned_away[-1][1][:300]} Mend it, call memory.retry(), then add the same items again."
+            f"The retry queue is full: {session.retry_queue} items wait in it, and {len(refused)} more are"
+            f" undecided (first {refused[0][0].id!r}). These and the items after them were not taken in. The last"
+            f" reason was: {refused[-1][1][:300]} Mend it, call memory.retry(), then add the same items again."
         )
 
 
@@ -151,7 +151,7 @@ def _drop_outdated(session: Session, batch: WriteBatch) -> None:
     batch.discarded = [item for item in batch.discarded if item.id in current]
 
 
-def _turn_away(session: Session, batch: WriteBatch) -> list[tuple[Item, str, list[str]]]:
+def _refuse_undecided(session: Session, batch: WriteBatch) -> list[tuple[Item, str, list[str]]]:
     """Remove the undecided items that the retry queue has no room for from the batch, and return them.
 
     Held versions of these items stay as they are.
@@ -163,14 +163,14 @@ def _turn_away(session: Session, batch: WriteBatch) -> list[tuple[Item, str, lis
     decided = {item.id for item in [*(kept.item for kept in batch.kept), *batch.discarded]}
     # What waits already keeps its place, what was decided leaves it.
     room = max(0, session.retry_queue - len(waiting - decided))
-    turned_away = [triple for triple in batch.undecided if triple[0].id not in waiting][room:]
-    gone = {item.id for item, _, _ in turned_away}
+    refused = [triple for triple in batch.undecided if triple[0].id not in waiting][room:]
+    gone = {item.id for item, _, _ in refused}
     batch.undecided = [triple for triple in batch.undecided if triple[0].id not in gone]
     batch.light = [pair for pair in batch.light if pair[0].id not in gone]
-    return turned_away
+    return refused
 
 
-def _clear_the_way(
+def _remove_earlier(
     session: Session, space: Namespace, batch: WriteBatch, rows: CommittedRows
 ) -> dict[str, tuple[int, HeldItem]]:
     """Remove earlier versions of the items, whatever was decided about the new ones.
@@ -262,7 +262,7 @@ def _put(
     return len(alive)
 
 
-def _note(session: Session, space: Namespace, batch: WriteBatch, rows: CommittedRows) -> None:
+def _record(session: Session, space: Namespace, batch: WriteBatch, rows: CommittedRows) -> None:
     """Write new verdicts, the digests of what was discarded, and the reasons for a sample of it."""
     store, namespace = session.store, session.namespace
     if batch.verdicts:

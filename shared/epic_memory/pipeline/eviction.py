@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError
-from epic_memory.pipeline.commit import KeptItem, WriteBatch, write
+from epic_memory.pipeline.coarse_filter import candidate_of
+from epic_memory.pipeline.commit import WriteBatch, write
 from epic_memory.pipeline.light_tier import item_bytes, leave
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of, forget_gone, remember
@@ -24,10 +26,10 @@ from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.storage.codecs import code_length
 from epic_memory.storage.namespace import CommittedRows
 from epic_memory.storage.tables.entries import verifier_number
-from epic_memory.storage.tables.items import HeldItem, version_of
+from epic_memory.storage.tables.items import version_of
 from epic_memory.storage.tables.seen import EVICTED
 from epic_memory.text.extract import shortened
-from epic_memory.types import BuildReport, Candidate, FloatArray, Stance
+from epic_memory.types import BuildReport, FloatArray, Stance
 from epic_memory.types.reports import NotKept
 
 _ROUNDS = 30
@@ -68,7 +70,7 @@ def written_within_budget(session: Session, batch: WriteBatch, report: BuildRepo
 
 
 def _parts(session: Session, batch: WriteBatch) -> Iterator[tuple[WriteBatch, list[Coming]]]:
-    """Cut a batch so that each part has room within the budget: first what goes, then what comes."""
+    """Cut a batch into parts with what comes in each: first what goes, then what comes."""
     empty = replace(
         batch, kept=[], light=[], leaving=[], undecided=[], discarded=[], stale=[], verdicts=[], asked=[], records=[]
     )
@@ -77,41 +79,27 @@ def _parts(session: Session, batch: WriteBatch) -> Iterator[tuple[WriteBatch, li
         yield replace(empty, stale=batch.stale, leaving=batch.leaving), []
     # Before they are noted as discarded: an item that waits is held before it leaves the retry queue.
     light: list[Coming] = [("light", pair, item_bytes(pair[0]) + small) for pair in batch.light]
-    yield from ((empty, coming) for coming in _cut(session, light))
+    if light:
+        yield empty, light
     if batch.discarded or batch.records:
         yield replace(empty, discarded=batch.discarded, records=batch.records), []
     coming: list[Coming] = [
         ("undecided", triple, item_bytes(triple[0]) + len(triple[1].encode()) + 200) for triple in batch.undecided
     ]
-    coming += [("kept", kept, item_bytes(kept.item) + small + _entry_bytes(kept, code)) for kept in batch.kept]
-    yield from ((empty, part) for part in _cut(session, coming))
-
-
-def _entry_bytes(kept: KeptItem, code: int) -> int:
-    texts = [text for entry in kept.entries for text in (entry.instruction, entry.rationale)]
-    return sum(len(text.encode()) for text in texts) + len(kept.entries) * (code + 160)
-
-
-def _cut(session: Session, coming: Sequence[Coming]) -> Iterator[list[Coming]]:
-    """Collect things into parts of about as many bytes as are written at once."""
-    assert session.budget is not None
-    part: list[Coming] = []
-    octets = 0
-    for one in coming:
-        octets += one[2]
-        if part and _FILLING * octets > session.budget.written_at_once:
-            yield part
-            part, octets = [], one[2]
-        part.append(one)
-    if part:
-        yield part
+    for kept in batch.kept:
+        texts = "".join(entry.instruction + entry.rationale for entry in kept.entries)
+        size = item_bytes(kept.item) + small + len(texts.encode()) + len(kept.entries) * (code + 160)
+        coming.append(("kept", kept, size))
+    if coming:
+        yield empty, coming
 
 
 def _fitted(
     session: Session, part: WriteBatch, coming: list[Coming], report: BuildReport, clock: Clock
 ) -> Effects[None]:
-    """Write a part with what comes; halve what SQLite refuses."""
-    assert session.budget is not None
+    """Write a part with what comes; halve what is more than is written at once, and what SQLite refuses."""
+    budget, alone = session.budget, len(coming) == 1
+    assert budget is not None
     octets = sum(size for *_, size in coming)
     octets += 8 * len(part.discarded) + 600 * min(len(part.records), session.store.seen.records_room())
     needed = int(_FILLING * octets) + _SLACK
@@ -122,23 +110,20 @@ def _fitted(
         yield from make_room(session, needed, report, clock)
         write(session, whole, report, clock)
         return
-    if len(coming) > 1 or needed - _SLACK <= session.budget.largest_item:
-        for attempt in range(_ATTEMPTS):
+    if needed - _SLACK <= (budget.largest_item if alone else budget.written_at_once):
+        # One thing's pages may take more than was reckoned.
+        for attempt in range(_ATTEMPTS if alone else 1):
             if not (yield from make_room(session, needed << attempt, report, clock)):
                 break
-            try:
+            with suppress(BudgetError):
                 write(session, whole, report, clock)
                 return
-            except BudgetError:
-                if len(coming) > 1:
-                    break
-                continue  # its pages take more than was reckoned
-    if len(coming) > 1:
+    if alone:
+        _turn_down(session, whole, needed - _SLACK, report, clock)
+    else:
         middle = len(coming) // 2
         for half in (coming[:middle], coming[middle:]):
             yield from _fitted(session, part, half, report, clock)
-        return
-    _turn_down(session, whole, needed - _SLACK, report, clock)
 
 
 def _turn_down(session: Session, part: WriteBatch, octets: int, report: BuildReport, clock: Clock) -> None:
@@ -188,13 +173,6 @@ class Weighed:
     verifiers: NDArray[np.int64]
 
 
-def missing_bytes(session: Session, needed: int) -> int:
-    """Return how many of the bytes needed are not free; negative if there is room."""
-    assert session.budget is not None
-    count, free, page = session.store.pages()
-    return (count - free) * page + needed - session.budget.pages(page) * page
-
-
 def make_room(session: Session, needed: int, report: BuildReport, clock: Clock | None = None) -> Effects[bool]:
     """Free so many bytes, and tell whether they are free now.
 
@@ -202,18 +180,28 @@ def make_room(session: Session, needed: int, report: BuildReport, clock: Clock |
     by the retention policy, its share at a time. Of that, the entries the verifier was least sure of are judged again
     if a language model has not judged them yet, and their items are shortened; only then they go.
     """
-    assert session.budget is not None
+    budget = session.budget
+    assert budget is not None
+
+    def missing_bytes() -> int:
+        count, free, page = session.store.pages()
+        return (count - free) * page + needed - budget.pages(page) * page
+
     started, room = time.perf_counter(), False
     for _ in range(_ROUNDS):
         with session.lock:
-            missing = missing_bytes(session, needed)
-            while missing > 0 and (gone := _drop_edits(session, missing)):
+            missing = missing_bytes()
+            while missing > 0:
+                with session.store.transaction():
+                    gone = session.store.edits.drop_oldest(session.namespace, missing)
+                if not gone:
+                    break
                 report.history += gone
-                missing = missing_bytes(session, needed)
+                missing = missing_bytes()
             # More than is missing, so that the next items find room, too. What goes leaves gaps, too small for a page.
-            while missing > 0 and (gone := leave(session, max(missing, session.budget.total // _LIGHT_SHARE))):
+            while missing > 0 and (gone := leave(session, max(missing, budget.total // _LIGHT_SHARE))):
                 report.no_room += gone
-                missing = missing_bytes(session, needed)
+                missing = missing_bytes()
         room = missing <= 0
         if room:
             break
@@ -228,13 +216,7 @@ def make_room(session: Session, needed: int, report: BuildReport, clock: Clock |
         report.evicted += evict(session, rows)
     if clock is not None:
         clock.add("making room", started)
-    return room or missing_bytes(session, needed) <= 0
-
-
-def _drop_edits(session: Session, missing: int) -> int:
-    """Remove the oldest edits of facts, to free so many bytes; return how many went."""
-    with session.store.transaction():
-        return session.store.edits.drop_oldest(session.namespace, missing)
+    return room or missing_bytes() <= 0
 
 
 def weigh(session: Session) -> Weighed:
@@ -280,7 +262,7 @@ def _doomed(session: Session, weighed: Weighed, missing: int) -> Positions:
     goal = max(part, int(session.retention.share * int(weighed.sizes.sum())))
     # Floors that took more than half of what is held would leave no room for anything new.
     preferences = max(1, len(np.unique(held.preferences)))
-    floor = min(session.floor, len(held) // 2 // preferences)
+    floor = min(session.settings.floor, len(held) // 2 // preferences)
     return choose(order, held, weighed.sizes, goal, floor)
 
 
@@ -303,8 +285,11 @@ def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: Buil
         return spared
     with session.changing(session.encoder):
         for row, held in store.items.held_at(long).items():
-            text = _shorter(held, [columns["instruction"] for columns in store.entries.lines(row)])
-            if text is None:
+            instructions = [columns["instruction"] for columns in store.entries.lines(row)]
+            if not all(instructions) or version_of(held.item) != held.digest:
+                continue  # it was shortened before
+            text = shortened(held.item.text, instructions)
+            if len(text) > _WORTH * len(held.item.text):
                 continue
             store.verdicts.forget_chunks(session.namespace, [held.item.content])
             store.shorten(row, text)
@@ -313,19 +298,10 @@ def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: Buil
     return spared
 
 
-def _shorter(held: HeldItem, instructions: Sequence[str]) -> str | None:
-    """Return a shorter text if it saves enough; None if not, or if the text was shortened before."""
-    text = held.item.text
-    if len(text) < _LONG or not all(instructions) or version_of(held.item) != held.digest:
-        return None
-    less = shortened(text, instructions)
-    return less if len(less) <= _WORTH * len(text) else None
-
-
 def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
     """Let a language model judge what another verifier kept, and return the rows of the entries that stay therefore."""
     verifier = session.verifier
-    if not session.base.cached:
+    if not session.settings.fine or not session.base.cached:
         return set()
     other = _unsure(weighed, doomed)
     other = other[weighed.verifiers[other] != verifier_number(verifier.name)][:_JUDGED_AGAIN]
@@ -334,22 +310,13 @@ def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: 
         space = session.space()
         position_of = {row: position for position, row in enumerate(space.preference_rows)}
         items = session.store.items.at([int(row) for row in held.items[other]])
-        asked = [
-            (items[int(held.items[place])], position_of[int(held.preferences[place])], float(held.similarity[place]))
-            for place in other.tolist()
-            if int(held.items[place]) in items and int(held.preferences[place]) in position_of
-        ]
+        pairs = zip(held.items[other].tolist(), held.preferences[other].tolist(), strict=True)
+        asked = [(items[row], position_of[under]) for row, under in pairs if row in items and under in position_of]
         preferences, vectors = list(space.preferences), space.vectors
-    embeddings: FloatArray = yield Embed(session.encoder, [item.content for item, _, _ in asked], "embedding")
+    embeddings: FloatArray = yield Embed(session.encoder, [item.content for item, _ in asked], "embedding")
     candidates = [
-        Candidate(
-            item=item,
-            embedding=embedding,
-            preferences=(preferences[place],),
-            similarities=(similarity,),
-            preference_embeddings=vectors[[place]],
-        )
-        for (item, place, similarity), embedding in zip(asked, embeddings, strict=True)
+        candidate_of(item, embedding, [place], preferences, vectors)
+        for (item, place), embedding in zip(asked, embeddings, strict=True)
     ]
     kept: set[tuple[str, str | None]] = set()
     again = BuildReport(usage=report.usage)

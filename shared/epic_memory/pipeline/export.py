@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -81,7 +81,13 @@ def lines_of(session: Session) -> Iterator[str]:
             if held.item.ends <= now:
                 continue
             items += 1
-            yield json.dumps(_item_line(held, store.entries.lines(row), known), ensure_ascii=False)
+            entries = [
+                {**columns, "preference": known[columns["preference"]].id if columns["preference"] in known else None}
+                for columns in store.entries.lines(row)
+            ]
+            light = not entries and not held.item.fact
+            line = {"kind": "item", **_item(held.item), "version": held.digest.hex(), "light": light}
+            yield json.dumps({**line, "entries": entries}, ensure_ascii=False)
         waiting = [triple for triple in store.retry_queue.waiting(namespace) if triple[0].ends > now]
         for item, reason, preferences in waiting:
             pending = {"kind": "pending", **_item(item), "reason": reason, "preferences": preferences}
@@ -112,19 +118,6 @@ def _item(item: Item) -> dict[str, Any]:
     if item.expires_at is not None:
         line["expires_at"] = item.expires_at.isoformat()
     return {**line, "fact": True} if item.fact else line
-
-
-def _item_line(
-    held: HeldItem,
-    entries: Iterable[Mapping[str, Any]],
-    known: Mapping[int, Preference],
-) -> dict[str, Any]:
-    made = []
-    for columns in entries:
-        preference = known.get(columns["preference"])
-        made.append({**columns, "preference": preference and preference.id})
-    line = {"kind": "item", **_item(held.item), "version": held.digest.hex(), "light": not made and not held.item.fact}
-    return {**line, "entries": made}
 
 
 def read_export(path: Path) -> Portable:
@@ -217,7 +210,7 @@ def _checked_item(line: Mapping[str, Any]) -> Item:
     return item
 
 
-def _entry(line: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_entry(line: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "preference": None if line["preference"] is None else str(line["preference"]),
         "stance": Stance(line["stance"]),
@@ -231,13 +224,10 @@ def _entry(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _take_item(read: Portable, line: Any) -> None:
-    held = HeldItem(
-        item=_checked_item(line),
-        digest=bytes.fromhex(line["version"]),
-    )
+    held = HeldItem(item=_checked_item(line), digest=bytes.fromhex(line["version"]))
     if len(held.digest) != DIGEST_BYTES:
         raise ValueError("its version is none")
-    entries = [_entry(entry) for entry in line["entries"]]
+    entries = [_checked_entry(entry) for entry in line["entries"]]
     if bool(entries) + bool(line["light"]) + held.item.fact != 1:
         raise ValueError("an item has entries, is in the light tier, or is a fact of the user")
     read.items.append((held, entries))
@@ -265,8 +255,10 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
     asked = {preference.id for preference in read.preferences if asks_model(session, preference)}
     stated = yield from read_preferences(session, read.preferences, session.opened)
     preferences: FloatArray = yield Embed(encoder, [preference.text for preference in read.preferences], "embedding")
-    texts = _embedded(read)
-    vectors: FloatArray = yield Embed(encoder, texts, "embedding instructions")
+    texts: dict[str, None] = {}
+    for held, entries in read.items:
+        texts |= dict.fromkeys([*(entry["instruction"] or held.item.content for entry in entries), held.item.searched])
+    vectors: FloatArray = yield Embed(encoder, list(texts), "embedding instructions")
     vector_of = dict(zip(texts, vectors, strict=True))
     store, namespace = session.store, session.namespace
     with session.lock, store.transaction():
@@ -284,10 +276,7 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
                 store.set_meta(**{f"{name}/{namespace}": read.header[name]})
         rows = {
             preference.id: store.preferences.add(
-                namespace,
-                preference,
-                vector,
-                unread=unread or preference.id in read.unread - asked,
+                namespace, preference, vector, unread=unread or preference.id in read.unread - asked
             )
             for (preference, unread), vector in zip(stated, preferences, strict=True)
         }
@@ -298,15 +287,6 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
         store.proposals.import_(namespace, read.proposals)
         if read.reranker is not None and read.reranker["encoder"] in ("", encoder.fingerprint):
             store.learnt.put(namespace, read.reranker)
-
-
-def _embedded(read: Portable) -> list[str]:
-    texts: dict[str, None] = {}
-    for held, entries in read.items:
-        for entry in entries:
-            texts.setdefault(entry["instruction"] or held.item.content)
-        texts.setdefault(held.item.searched)
-    return list(texts)
 
 
 def _write(

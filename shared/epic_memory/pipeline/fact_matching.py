@@ -14,6 +14,16 @@ A fact that is lost is worse than one that is held twice. So only a plain statem
 ends a fact (`text.plain_statements`), and only the same words repeat one; what else seems to change or to repeat one is
 held beside it, and proposed. Nothing seems to be a repetition that has a value, a name or a sign of a change of its
 own.
+
+A change told in other words ("I report to Carol" after "My boss is Bob") may leave both held, as losing a fact is
+worse than holding two. A search decides less than an edit: it holds the earlier fact back,
+names it beside the later one, and deletes nothing. With P(n, o), the probability that the later fact n changes, ends or
+repeats o, and a(.) the log-odds that a fact answers the question, o is held back where
+
+    log(P / (1 - P)) + both_answer (a(n) - a(o)) >= least_history
+
+and n has the kinds of values that are asked for, or says that o is over: the landlord's name does not hide the rent
+from "How much is the rent?". A fact that has a name of the question is never held back for one that has not.
 """
 
 from __future__ import annotations
@@ -62,6 +72,14 @@ _WANTS = tuple(
         r"\b(?:who|whose|whom|called|name|where)\b|\bwhich (?!day|date|evening|night|morning)",
     )
 )
+_RARE = 1e-6
+# A question about what was.
+_PAST = re.compile(
+    r"\b(?:used to|previous\w*|former\w*|earlier|before|originally|at first|back then|in the past|history|ago"
+    r"|(?:my|our|the) (?:old|first|last|ex)|did (?:i|we)|was|were|had|changed|last (?:year|month|week|spring|summer"
+    r"|autumn|winter))\b",
+    re.I,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +97,7 @@ class FactWeights(StageWeights):
     sure: float  # probability from which on a statement is about a fact
     same: float  # share of words from which a duplicate says what a fact says
     same_values: float  # the same for one with the same numbers
-    both_answer: float  # how much better than an earlier fact a later one has to answer (`fact_history`)
+    both_answer: float  # how much better than an earlier fact a later one has to answer
     least_history: float  # log-odds from which an earlier fact is held back
     most_history: float  # beyond this, how much better one fact answers than another says nothing more
 
@@ -250,12 +268,7 @@ def probabilities(beside_each: FloatArray, alone: FloatArray, weights: dict[str,
 
 
 def matched(text: str, texts: Sequence[str]) -> Match | None:
-    """Return what a new statement does to which of the facts that are held, or None if it is about none of them.
-
-    Args:
-        text: The statement.
-        texts: The facts, oldest first.
-    """
+    """Return what a new statement does to which of the facts that are held, oldest first; None if to none of them."""
     if not texts:
         return None
     for place, old in enumerate(texts):
@@ -278,12 +291,7 @@ def matched(text: str, texts: Sequence[str]) -> Match | None:
 
 
 def possible(column: dict[str, FloatArray], shares: FloatArray) -> FloatArray:
-    """Return P(kind, o), shape `(n, 3)`, with zeros where a statement has nothing to do with a fact.
-
-    Args:
-        column: The features of the statement with each fact by name.
-        shares: P(kind, o) by the words alone.
-    """
+    """Return P(kind, o), shape `(n, 3)`, with zeros where a statement has nothing to do with a fact."""
     shares = shares.copy()
     shares[np.max([column[name] for name in _NEARNESS], axis=0) < FactWeights.shipped().related] = 0.0
     return shares
@@ -291,12 +299,7 @@ def possible(column: dict[str, FloatArray], shares: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=1024)
 def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
-    """Return how likely a statement changes, ends or repeats each of some facts, shape `(n,)`, as long as it may.
-
-    Args:
-        text: The statement.
-        texts: The facts told before it, oldest first.
-    """
+    """Return how likely a statement changes, ends or repeats each of some earlier facts, shape `(n,)`, if it may."""
     held = fact_words(texts)
     features, alone = beside(text, held)
     column = {name: features[:, place] for place, name in enumerate(BESIDE)}
@@ -308,7 +311,7 @@ def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
 
 
 def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray) -> Match | None:
-    """Return what is done for P(kind, o), within what may be done at all."""
+    """Choose the edit from P(kind, o), among those allowed for this pair."""
     weights = FactWeights.shipped()
     new = statement_of(text)
     column = {name: features[:, place] for place, name in enumerate(BESIDE)}
@@ -393,3 +396,31 @@ def answering(scores: FloatArray) -> FloatArray:
     raised = np.exp(scores - top)
     shares: FloatArray = raised / (math.exp(-top) + raised.sum())
     return shares
+
+
+def held_back(question: str, texts: Sequence[str], scores: FloatArray) -> dict[int, int]:
+    """Return the places of facts, oldest first, to hold back, each with the place of the fact that may replace it.
+
+    A question about what was holds nothing back. `scores` are its `answer_scores`, shape `(n,)`.
+    """
+    weights = FactWeights.shipped()
+    if len(texts) < 2 or _PAST.search(question):
+        return {}
+    statements = [statement_of(text) for text in texts]
+    asked = statement_of(question).all_names
+    named = [asked & each.all_names for each in statements]
+    best = np.full(len(texts), -np.inf)
+    values = [wanted_values(question, each) for each in statements]
+    by = np.zeros(len(texts), dtype=np.int64)
+    for new in range(1, len(texts)):
+        share = np.clip(chances(texts[new], tuple(texts[:new])), _RARE, 1.0 - _RARE)
+        odds = np.log(share / (1.0 - share)) + weights.both_answer * np.clip(
+            scores[new] - scores[:new], -weights.most_history, weights.most_history
+        )
+        odds[[bool(names - named[new]) for names in named[:new]]] = -np.inf
+        if "ended" not in statements[new].signs:
+            lacks = [any(had and not has for had, has in zip(old, values[new], strict=True)) for old in values[:new]]
+            odds[lacks] = -np.inf
+        better = odds >= best[:new]
+        best[:new][better], by[:new][better] = odds[better], new
+    return {place: int(by[place]) for place in np.flatnonzero(best >= weights.least_history).tolist()}

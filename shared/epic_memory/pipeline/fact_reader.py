@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
@@ -35,47 +34,28 @@ class Compared(Shape):
     questions: Annotated[tuple[Line, ...], BeforeValidator(_short), Field(max_length=_QUESTIONS)] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class FactReading:
-    """Relation of a new fact to one that is held.
-
-    Attributes:
-        relation: What it does; "new" without an answer.
-        place: To which of the facts shown, from 0; -1 for none.
-        questions: Questions that it answers.
-    """
-
-    relation: Relation = "new"
-    place: int = -1
-    questions: tuple[str, ...] = ()
-
-
 def read_facts(
     lm: LanguageModel, asked: Sequence[tuple[str, Sequence[str]]], report: BuildReport
-) -> Effects[list[FactReading]]:
-    """Ask a model what new facts do to others; what it does not answer counts as new, and is reported.
+) -> Effects[list[Compared]]:
+    """Ask a model what new facts do to the facts that each may be about; report usage and failures.
 
-    Args:
-        lm: The model.
-        asked: Each new fact with the facts that it may be about.
-        report: Gets usage and failures.
+    What it does not answer, or says of no fact that was shown, counts as new.
     """
     reader = LMReader(lm, "fact", Compared, _values, max_tokens=_MOST_TOKENS)
     readings, failure = yield from readings_of(lm, reader, asked, "facts")
     if failure:
         report.warnings.append(f"{lm.name} was not asked about some facts: {failure}")
-    made = [FactReading()] * len(asked)
+    made = [Compared(decision="new")] * len(asked)
     for place, reading in readings.items():
         report.usage.add(reading.usage)
         value = reading.value
         if value is None:
-            report.warnings.append(
-                f"{lm.name} did not say what a fact changes ({asked[place][0]!r}): {reading.failure}"
-            )
-        elif value.decision != "new" and 1 <= value.number <= len(asked[place][1]):
-            made[place] = FactReading(relation=value.decision, place=value.number - 1, questions=value.questions)
+            warning = f"{lm.name} did not say what a fact changes ({asked[place][0]!r}): {reading.failure}"
+            report.warnings.append(warning)
+        elif 1 <= value.number <= len(asked[place][1]):
+            made[place] = value
         else:
-            made[place] = FactReading(questions=value.questions)
+            made[place] = value.model_copy(update={"decision": "new"})
     return made
 
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, InvalidInputError
 from epic_memory.pipeline.eviction import make_room
-from epic_memory.pipeline.expiry import drop_expired
 from epic_memory.pipeline.fact_matching import matched
 from epic_memory.pipeline.light_tier import item_bytes
+from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.storage.namespace import CommittedRows, Namespace
@@ -34,13 +34,18 @@ from epic_memory.types.validation import checked_moment
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
-    from epic_memory.pipeline.fact_reader import FactReading
+    from epic_memory.pipeline.fact_reader import Compared
 
 MOST_FACTS = 100
 """Most facts of a namespace: they are not evicted, so they are few."""
 LONGEST_FACT = 1000
 """Most characters of a fact."""
 _FILLING, _SLACK = 2, 6_000
+_BY_MODEL: dict[str, tuple[EditKind, str]] = {
+    "same": ("duplicate", "it says the same"),
+    "over": ("end", "it says that this is over"),
+    "update": ("replace", "it changes this"),
+}
 
 
 def made_fact(
@@ -100,8 +105,13 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
         needed = _FILLING * sum(2 * item_bytes(item) for item in items) + _SLACK
         yield from make_room(session, needed, report, clock)
     answers = yield from _asked(session, items, vectors, report)
-    items = [_asked_for(item, answers.get(item.id)) for item in items]
     if answers:
+        items = [
+            replace(item, metadata={**item.metadata, QUESTIONS: list(answers[item.id][0].questions)})
+            if item.id in answers and answers[item.id][0].questions
+            else item
+            for item in items
+        ]
         vectors = yield Embed(encoder, [item.searched for item in items], "embedding")
     started = time.perf_counter()
     edits: list[Edit] = []
@@ -122,10 +132,6 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
     report.edits += edits
 
 
-def _holds(known: Sequence[_Held], text: str) -> bool:
-    return any(plain(held.item.text) == plain(text) for held in known)
-
-
 def check_length(text: str) -> None:
     """Raise InvalidInputError for a text that is too long for a fact."""
     if len(text) > LONGEST_FACT:
@@ -144,14 +150,9 @@ def facts_of(session: Session) -> list[Item]:
 def change_fact(
     session: Session, text: str, old: str, expires_at: datetime | None, also: Callable[[], None]
 ) -> Effects[None]:
-    """Write a fact in place of a certain one, or end that one if the text is empty.
+    """Write a fact in place of the one with the text `old`, or end that one if the text is empty.
 
-    Args:
-        session: The memory's.
-        text: The new fact; empty for none.
-        old: The text of the fact that it takes the place of; empty for none.
-        expires_at: When the new fact stops to hold; None for never.
-        also: Called in the same transaction.
+    `also` is called in the same transaction.
 
     Raises:
         InvalidInputError: for a text that is too long for a fact.
@@ -180,7 +181,8 @@ def change_fact(
         _check_number(known)
         also()
         # No words stay that no fact has, and that nobody could ask to forget.
-        session.store.proposals.withdraw(session.namespace, [each for each in unheld if not _holds(known, each)])
+        still = {plain(held.item.text) for held in known}
+        session.store.proposals.withdraw(session.namespace, [each for each in unheld if plain(each) not in still])
 
 
 def _check_number(known: Sequence[_Held]) -> None:
@@ -193,7 +195,7 @@ def _check_number(known: Sequence[_Held]) -> None:
 
 def _asked(
     session: Session, items: Sequence[Item], vectors: FloatArray, report: BuildReport
-) -> Effects[dict[str, tuple[FactReading, str]]]:
+) -> Effects[dict[str, tuple[Compared, str]]]:
     """Ask the memory's language model, if it has one, about facts whose words do not tell what they change.
 
     Returns:
@@ -218,32 +220,19 @@ def _asked(
     asked = [(item.text, [held.text for held in near]) for item, near in unsure]
     readings = yield from read_facts(lm, asked, report)
     return {
-        item.id: (reading, "" if reading.place < 0 else near[reading.place].id)
+        item.id: (reading, "" if reading.decision == "new" else near[reading.number - 1].id)
         for (item, near), reading in zip(unsure, readings, strict=True)
     }
 
 
-def _asked_for(item: Item, answer: tuple[FactReading, str] | None) -> Item:
-    """Return a fact with the questions that it answers, if a model said any."""
-    if answer is None or not answer[0].questions:
-        return item
-    return replace(item, metadata={**item.metadata, QUESTIONS: list(answer[0].questions)})
-
-
-def _by_model(item: Item, reading: FactReading, old_id: str, known: Sequence[_Held]) -> _Decision | None:
+def _by_model(item: Item, reading: Compared, old_id: str, known: Sequence[_Held]) -> _Decision | None:
     """Return the edit that a model's answer calls for, or None if there is none or the fact it is about has gone."""
-    relation = reading.relation
     held = next((held for held in known if held.item.id == old_id), None)
     if held is None:
         return None
-    if relation == "same":
-        return _Decision(
-            Edit(kind="duplicate", item=item, old=held.item, reason="the language model: it says the same")
-        )
-    if relation == "over":
-        over = "the language model: it says that this is over"
-        return _Decision(Edit(kind="end", item=item, old=held.item, reason=over), held)
-    return _Decision(Edit(kind="replace", item=item, old=held.item, reason="the language model: it changes this"), held)
+    kind, what = _BY_MODEL[reading.decision]
+    edit = Edit(kind=kind, item=item, old=held.item, reason=f"the language model: {what}")
+    return _Decision(edit, None if kind == "duplicate" else held)
 
 
 def _facts(session: Session, space: Namespace) -> list[_Held]:
@@ -301,7 +290,8 @@ def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
     for held in known:
         if held.item.id == item.id:
             same = held.item.text == item.text and held.item.expires_at == item.expires_at
-            if same and _stated(held.item) == _stated(item):
+            # By the metadata that the user gave.
+            if same and {**held.item.metadata, QUESTIONS: None} == {**item.metadata, QUESTIONS: None}:
                 return _Decision(Edit(kind="duplicate", item=item, old=held.item, reason="it is held already"))
             return _Decision(Edit(kind="replace", item=item, old=held.item, reason="it has the same id"), held)
     match = matched(item.text, [held.item.text for held in known])
@@ -324,11 +314,6 @@ def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
     change = {"end": "ends", "duplicate": "repeats"}.get(match.kind, "changes")
     unsure = f"perhaps it {change} {old.item.text!r}: a proposal waits"
     return _Decision(Edit(kind="insert", item=item, reason=unsure), proposal=proposal)
-
-
-def _stated(item: Item) -> dict[str, Any]:
-    """Return the metadata that the user gave."""
-    return {name: value for name, value in item.metadata.items() if name != QUESTIONS}
 
 
 def _reason(kind: EditKind, text: str) -> str:

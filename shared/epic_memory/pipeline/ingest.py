@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,12 +21,12 @@ from epic_memory.pipeline.coarse_filter import (
     tau_for_keep_rate,
 )
 from epic_memory.pipeline.commit import WriteBatch, written
-from epic_memory.pipeline.expiry import drop_expired, has_expired
 from epic_memory.pipeline.facts import add_facts
 from epic_memory.pipeline.light_tier import trim
+from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.tags import tagged
-from epic_memory.pipeline.verify import VerdictBatches, batch_of, unverified
+from epic_memory.pipeline.verify import VerdictBatches, batch_of
 from epic_memory.preferences.foreign import count_foreign
 from epic_memory.runtime.effects import Clock, Effects, run
 from epic_memory.runtime.progress import Progress
@@ -36,13 +35,8 @@ from epic_memory.storage.namespace import Namespace
 from epic_memory.storage.tables.items import version_of
 from epic_memory.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_memory.types.reports import NotKept
-from epic_memory.verification import EmbeddedVerifier
 
-PARTS = ("embedding", "coarse filter", "verification", "embedding instructions", "index")
 _SMALL_SAMPLE = 100
-_NEARLY_EVERYTHING = 0.5
-_ENOUGH_TO_JUDGE = 50
-_WRITTEN_AT_ONCE = 256
 _VERDICTS = ("kept", "discarded", "undecided", "cached", "calls")
 
 
@@ -64,11 +58,11 @@ def add_batch(
     if session.reader is not None:
         yield from reread_preferences(session, report)
     session.stamp_ledger()
-    chunks = chunked(session, batch)
-    if session.tagger is not None:
-        chunks = yield from tagged(session, session.tagger, chunks, report)
+    chunks = session.chunked(batch)
+    if session.settings.tagger is not None:
+        chunks = yield from tagged(session, session.settings.tagger, chunks, report)
     encoder, preferences, vectors, fresh, versions, stale = _looked_up(session, chunks, report)
-    without = not preferences and (session.coarse or session.fine)
+    without = not preferences and (session.settings.coarse or session.settings.fine)
     if without and not (session.reserve and light):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.preferences.add('...').")
     count_foreign(report, fresh, encoder)
@@ -79,7 +73,7 @@ def add_batch(
     # Eq. 1-2, the coarse filter.
     expanded = yield from expanded_phrases(session, encoder, preferences)
     started = time.perf_counter()
-    if session.keep_rate is not None:
+    if session.settings.keep_rate is not None:
         resolve_keep_rate(session, embeddings, vectors, expanded, report)
     candidates, rejected = (
         # Nothing says what matters: the light tier holds it by its text, and the first preference looks through it.
@@ -144,23 +138,11 @@ def _catch_up(
         # Counted already: an item is kept or not once.
         uncounted = BuildReport(usage=report.usage)
         for retried in (True, False):
-            some = [
-                one
-                for one in candidates
-                if (one.item.id in there if retried else one.item.id not in there and one.item.id not in placed)
-            ]
-            if some:
+            wanted = there if retried else {item.id for item in items} - there - placed
+            if some := [one for one in candidates if one.item.id in wanted]:
                 placed |= yield from settle(
                     session, encoder, some, uncounted, clock, Progress(), retried=retried, light=light
                 )
-
-
-def _held_for(session: Session, item: Item) -> set[str | None]:
-    """Return the ids of the preferences that an item is held for, in this version."""
-    known = session.store.items.known(session.namespace, [item.id]).get(item.id)
-    row = session.store.items.row(session.namespace, item.id)
-    same = known is not None and known.is_version(item)
-    return set(session.store.entries.preferences_of(row)) if same and row is not None else set()
 
 
 def retry(session: Session, report: BuildReport, clock: Clock, progress: Progress) -> Effects[None]:
@@ -172,18 +154,25 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
         store, namespace = session.store, session.namespace
         queue = store.retry_queue.waiting(namespace)
         preferences, vectors = list(space.preferences), space.vectors
-        held = {item.id: _held_for(session, item) for item, _, _ in queue}
+        ids = [item.id for item, _, _ in queue]
+        known, row_of = store.items.known(namespace, ids), store.items.rows_of(namespace, ids)
+        # The preferences that an item is held for, in this version.
+        held = {
+            item.id: set(store.entries.preferences_of(row_of[item.id]))
+            for item, _, _ in queue
+            if item.id in known and item.id in row_of and known[item.id].is_version(item)
+        }
     items = [item for item, _, _ in queue]
     embeddings: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
     expanded = yield from expanded_phrases(session, encoder, preferences)
-    taus = session.taus(preferences) if session.coarse else np.float32(-1.0)
+    taus = session.taus(preferences) if session.settings.coarse else np.float32(-1.0)
     near = (similarity(embeddings, vectors, expanded) >= taus).T
     candidates, orphans = [], []
     for column, (item, _, waiting) in enumerate(queue):
         rows = [
             row
             for row, preference in enumerate(preferences)
-            if (preference.id in waiting or near[row, column]) and preference.id not in held[item.id]
+            if (preference.id in waiting or near[row, column]) and preference.id not in held.get(item.id, ())
         ]
         if rows:
             candidates.append(candidate_of(item, embeddings[column], rows, preferences, vectors))
@@ -224,14 +213,6 @@ def settle(
         Ids of the items that the memory holds now, in either tier.
     """
     placed = set[str]()
-    if not session.fine:
-        for start in range(0, len(candidates), _WRITTEN_AT_ONCE):
-            kept = [unverified(candidate) for candidate in candidates[start : start + _WRITTEN_AT_ONCE]]
-            batch = WriteBatch(encoder=encoder, kept=kept, retried=retried)
-            yield from written(session, batch, report, clock)
-            placed |= batch.placed
-            progress.advance(len(kept))
-        return placed
     before = counts_of(report)
     with span("verify", clock) as counts:
         verdicts = VerdictBatches(session, candidates, report)
@@ -246,88 +227,6 @@ def settle(
         after = counts_of(report)
         counts.update(candidates=len(candidates), **{name: after[name] - before[name] for name in _VERDICTS})
     return placed
-
-
-def warn(report: BuildReport, session: Session) -> None:
-    """Add warnings to a finished report."""
-    with session.lock:
-        without = report.new > 0 and not session.space(look=False).preferences and (session.coarse or session.fine)
-    if without:
-        report.warnings.append(
-            "The memory has no preferences: what comes is kept for its text as long as there is room, and found by its"
-            " words. With preferences it keeps what matters, ranks by them and says how to use it:"
-            " memory.preferences.add('...'), or memory.proposals.propose(messages), which reads them from"
-            " conversations."
-        )
-        return
-    if session.verified_by and type(session.verifier) is EmbeddedVerifier and (report.kept or report.discarded):
-        report.warnings.append(
-            f"Similarity decided this time; before, it was a language model ({session.verified_by}). To have it decide"
-            " again, give the same verifier (`--llm` on the command line)."
-        )
-    if session.store.verdicts.dropped:
-        report.warnings.append(
-            f"{session.store.verdicts.dropped} verdicts were dropped from the cache, which keeps"
-            f" {session.store.verdicts.kept}: they will be asked for again. Raise verdict_cache to keep them."
-        )
-        session.store.verdicts.dropped = 0
-    if report.new >= _ENOUGH_TO_JUDGE and not report.kept and not report.undecided:
-        where = (
-            "the coarse filter let nothing through: lower tau, or set keep_rate"
-            if not report.passed
-            else ("fine verification discarded everything that passed the coarse filter")
-        )
-        report.warnings.append(f"Nothing was kept; {where}.")
-    elif report.new >= _ENOUGH_TO_JUDGE and report.share_kept > _NEARLY_EVERYTHING:
-        report.warnings.append(
-            f"{report.share_kept:.0%} of the items were kept. If that is too many, raise tau or set keep_rate."
-        )
-    if report.evicted and session.budget is not None:
-        report.warnings.append(
-            f"{report.evicted} entries had to go, or did not fit, for the budget of {session.budget.total} bytes. Raise"
-            " it to keep more; memory.file.not_kept() shows the last of them."
-        )
-    if report.waiting:
-        report.warnings.append(f"{report.waiting} of the items held already wait in the retry queue: memory.retry().")
-    if session.model_budget is not None and not session.model_budget.left and (report.undecided or report.unread):
-        report.warnings.append(
-            f"The model's budget of {session.model_budget} a day is used up: {report.undecided} items and"
-            f" {len(report.unread)} preferences wait for tomorrow. memory.retry() takes them up, with a larger"
-            " model_budget today."
-        )
-        return
-    if report.unread:
-        report.warnings.append(
-            f"{len(report.unread)} preferences could not be read by the model, in whole or part: the parser's reading"
-            " and the bundled library hold until the next change asks again. memory.preferences.aspects() and"
-            " memory.preferences.expansions()"
-            " show what is held."
-        )
-    if report.undecided:
-        report.warnings.append(
-            f"{report.undecided} items are undecided and wait in the retry queue; memory.retry() verifies them again."
-        )
-
-
-def chunked(session: Session, items: Sequence[Item]) -> list[Item]:
-    """Return the items' chunks."""
-    if session.chunker is None:
-        return list(items)
-    chunks: list[Item] = []
-    for item in items:
-        pieces = session.chunker.chunks(item.text)
-        if len(pieces) == 1:
-            chunks.append(item if pieces[0] == item.text else replace(item, text=pieces[0]))
-            continue
-        chunks += [
-            Item(
-                id=f"{item.id}#{number}",
-                text=piece,
-                metadata={**item.metadata, "chunk": number, "chunks": len(pieces)},
-            )
-            for number, piece in enumerate(pieces)
-        ]
-    return chunks
 
 
 def _stale(session: Session, space: Namespace, chunks: Sequence[Item]) -> list[str]:
@@ -367,7 +266,7 @@ def _looked_up(session: Session, chunks: list[Item], report: BuildReport) -> _Lo
     """Look chunks up, count those that are known in a report, and remove first what has expired."""
     with session.lock:
         with session.store.reading():
-            if not has_expired(session, space := session.space()):
+            if not session.has_expired(space := session.space()):
                 return _compared(session, space, chunks, report)
         drop_expired(session)
         with session.store.reading():
@@ -376,23 +275,7 @@ def _looked_up(session: Session, chunks: list[Item], report: BuildReport) -> _Lo
 
 def _compared(session: Session, space: Namespace, chunks: list[Item], report: BuildReport) -> _LookedUp:
     latest = {item.id: item for item in chunks}
-    report.seen += len(chunks)
-    report.duplicates += len(chunks) - len(latest)
     versions = {key: version_of(item) for key, item in latest.items()}
-    return _LookedUp(
-        encoder=session.encoder,
-        preferences=list(space.preferences),
-        vectors=space.vectors,
-        fresh=_fresh(session, space, latest, versions, report),
-        versions=versions,
-        stale=_stale(session, space, chunks),
-    )
-
-
-def _fresh(
-    session: Session, space: Namespace, latest: Mapping[str, Item], versions: Mapping[str, bytes], report: BuildReport
-) -> list[Item]:
-    """Return the items that are new in this version, and count the others."""
     known = session.store.items.known(session.namespace, list(latest), waiting=space.has_rows("pending"))
     current = {
         key
@@ -400,17 +283,19 @@ def _fresh(
         # A fact of the user stays one, though its text comes as an item.
         if held.digest == versions[key] or (held.item.fact and held.item.text == latest[key].text)
     }
-    other = [item for item in latest.values() if item.id not in current]
+    fresh = [item for item in latest.values() if item.id not in current]
+    report.seen += len(chunks)
+    report.duplicates += len(chunks) - len(latest) + len(current)
     if space.has_rows("pending"):
         report.waiting += len(session.store.retry_queue.among(session.namespace, list(current)))
-    report.duplicates += len(current)
-    if not other or not space.has_rows("ledger"):
-        return other
-    seen = space.was_seen([versions[item.id] for item in other])
-    # One whose earlier version is held replaces it, whatever was decided about it before.
-    fresh = [item for item, before in zip(other, seen, strict=True) if not before or item.id in known]
-    report.known += len(other) - len(fresh)
-    return fresh
+    if fresh and space.has_rows("ledger"):
+        seen = space.was_seen([versions[item.id] for item in fresh])
+        # One whose earlier version is held replaces it, whatever was decided about it before.
+        unseen = [item for item, before in zip(fresh, seen, strict=True) if not before or item.id in known]
+        report.known += len(fresh) - len(unseen)
+        fresh = unseen
+    stale = _stale(session, space, chunks)
+    return _LookedUp(session.encoder, list(space.preferences), space.vectors, fresh, versions, stale)
 
 
 def _below_tau(
@@ -447,9 +332,10 @@ def resolve_keep_rate(
     report: BuildReport,
 ) -> None:
     """Set tau by the first items, where a share of them was asked for."""
-    if session.keep_rate is None or session.own_tau is not None or not session.coarse or not len(embeddings):
+    share = session.settings.keep_rate
+    if share is None or session.own_tau is not None or not session.settings.coarse or not len(embeddings):
         return
-    tau = tau_for_keep_rate(embeddings, vectors, session.keep_rate, expanded)
+    tau = tau_for_keep_rate(embeddings, vectors, share, expanded)
     with session.lock, session.store.transaction():
         session.store.set_meta(**{f"tau/{session.namespace}": tau})
     session.own_tau = tau
@@ -470,19 +356,19 @@ def coarse_stage(
     expanded: Sequence[Expanded],
 ) -> tuple[list[Candidate], list[tuple[Item, FloatArray]]]:
     """Split items into candidates, and those below tau with E(x); `expanded` is as `expanded_phrases` gives it."""
-    if not session.coarse:
+    if not session.settings.coarse:
         # Without either stage nothing says which preferences an item is for.
-        rows = range(len(preferences) if session.fine else 0)
-        return [
-            candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)
-        ], []
+        every = range(len(preferences) if session.settings.fine else 0)
+        both = zip(items, embeddings, strict=True)
+        return [candidate_of(item, embedding, every, preferences, vectors) for item, embedding in both], []
     named = broken_in([item.content for item in items], preferences)
-    matches = coarse_filter(embeddings, vectors, session.taus(preferences), expanded=expanded, named=named)
-    candidates = []
-    starts = np.searchsorted(matches.items, matches.passed, side="left")
-    ends = np.searchsorted(matches.items, matches.passed, side="right")
-    for row, start, end in zip(matches.passed, starts, ends, strict=True):
-        columns = [int(column) for column in matches.preferences[start:end]]
-        candidates.append(candidate_of(items[row], embeddings[row], columns, preferences, vectors))
-    passed = set(matches.passed.tolist())
-    return candidates, [(item, embeddings[row]) for row, item in enumerate(items) if row not in passed]
+    passing = coarse_filter(embeddings, vectors, session.taus(preferences), expanded=expanded, named=named)
+    candidates: list[Candidate] = []
+    rejected: list[tuple[Item, FloatArray]] = []
+    for item, embedding, passes in zip(items, embeddings, passing, strict=True):
+        if passes.any():
+            rows = np.flatnonzero(passes).tolist()
+            candidates.append(candidate_of(item, embedding, rows, preferences, vectors))
+        else:
+            rejected.append((item, embedding))
+    return candidates, rejected

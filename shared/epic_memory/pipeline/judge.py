@@ -14,7 +14,7 @@ from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, count_undecided, forget_gone, remember
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.progress import Progress
-from epic_memory.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Verdict
+from epic_memory.types import BuildReport, Candidate, Decision, FloatArray, Item, Verdict
 from epic_memory.types.verdicts import Judged
 
 JUDGED_AT_ONCE = 64
@@ -30,7 +30,7 @@ def judge_batch(
         NoPreferencesError: if there are no preferences to judge by.
         ReadOnlyError: if a model is to be asked and what it says cannot be remembered.
     """
-    if session.fine and session.base.cached:
+    if session.settings.fine and session.base.cached:
         session.store.check_writable()
     with session.lock, session.store.reading():
         encoder, space = session.encoder, session.space()
@@ -48,18 +48,14 @@ def judge_batch(
     progress.begin(len(items), len(items), done=len(items) - len(candidates))
     judged: dict[str, Judged] = {}
 
-    if session.fine:
-        verdicts = VerdictBatches(session, candidates, report)
-        while (batch := (yield from verdicts.next_batch())) is not None:
-            remember(session, WriteBatch(encoder=encoder, version=verdicts.verifier.name, verdicts=list(batch.new)))
-            for candidate, verdict in batch.decided:
-                judged[candidate.item.id] = _aligned(candidate, verdict)
-            if session.store.writable:
-                forget_gone(session, preferences)
-            progress.advance(len(batch.decided))
-    else:
-        judged = {candidate.item.id: _unverified(candidate) for candidate in candidates}
-        progress.advance(len(candidates))
+    verdicts = VerdictBatches(session, candidates, report)
+    while (batch := (yield from verdicts.next_batch())) is not None:
+        remember(session, WriteBatch(encoder=encoder, version=verdicts.verifier.name, verdicts=list(batch.new)))
+        for candidate, verdict in batch.decided:
+            judged[candidate.item.id] = _aligned(candidate, verdict)
+        if session.store.writable:
+            forget_gone(session, preferences)
+        progress.advance(len(batch.decided))
     below = Verdict(decision=Decision.DISCARD, rationale=f"below tau {session.tau:.3f}")
     found = [
         replace(judged.get(one.id) or Judged(item=item, verdict=below), item=item)
@@ -71,7 +67,7 @@ def judge_batch(
             # Without either stage nothing says what an item is for: it has one entry all the same.
             report.entries += len(one.verdict.alignments) or 1
         elif one.verdict.decision is Decision.UNDECIDED:
-            count_undecided(report, one.item, one.verdict.rationale, one.verdict.answer)
+            count_undecided(report, one.item, one.verdict)
         elif one.verdict is not below:
             report.discarded += 1
     return found
@@ -89,9 +85,3 @@ def _aligned(candidate: Candidate, verdict: Verdict) -> Judged:
         preferences=tuple(candidate.preferences[number] for number in places),
         similarities=tuple(candidate.similarities[number] for number in places),
     )
-
-
-def _unverified(candidate: Candidate) -> Judged:
-    """Return a candidate as kept by the coarse filter alone: under each of its preferences, without instructions."""
-    alignments = tuple(Alignment(preference_id=preference.id, instruction="") for preference in candidate.preferences)
-    return _aligned(candidate, Verdict(decision=Decision.KEEP, alignments=alignments))

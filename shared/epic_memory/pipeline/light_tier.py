@@ -31,10 +31,7 @@ def admitted(
 ) -> tuple[list[tuple[Item, FloatArray]], list[int]]:
     """Choose which rejected items the light tier takes, and the rows of the items that leave it for them.
 
-    Args:
-        session: The memory's. Call it under the lock.
-        space: Its namespace.
-        rejected: Items with E(x).
+    Call it under the lock.
     """
     if session.reserve == 0 or not rejected:
         return [], []
@@ -72,18 +69,14 @@ def admitted(
     return [rejected[place] for place in sorted(taken)], going
 
 
-def trim(session: Session, needed: int = 0) -> int:
-    """Remove the least of the light tier until the file is within its reserve, less what is needed besides.
-
-    Returns:
-        How many items went.
-    """
-    excess = used_bytes(session) + needed + _SLACK - _limit(session)
+def trim(session: Session) -> int:
+    """Evict the lowest-ranked items until the file fits into its reserve; return how many went."""
+    excess = used_bytes(session) + _SLACK - _limit(session)
     return leave(session, excess) if excess > 0 else 0
 
 
 def leave(session: Session, octets: int) -> int:
-    """Remove the least of the light tier until so many bytes are free; return how many items went."""
+    """Evict the lowest-ranked items until so many bytes are free; return how many went."""
     with session.changing(session.encoder, committed := CommittedRows()) as space:
         rows = sorted(space.light_rows)
         if not rows:

@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TypeAlias
 
+import numpy as np
+
 from epic_memory.encoders.base import Encoder, default_tau, taus_for_recall
 from epic_memory.errors import EpicError, InvalidInputError, StoreError
 from epic_memory.pipeline.aspects import reread_preferences
-from epic_memory.pipeline.coarse_filter import Expanded, candidate_of, expanded_phrases, similarity
+from epic_memory.pipeline.coarse_filter import Expanded, candidate_of, coarse_filter, expanded_phrases
 from epic_memory.pipeline.commit import WriteBatch, written
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of
@@ -75,15 +77,12 @@ def checked_on_demand(on_demand: object) -> float | None:
     raise InvalidInputError(f'on_demand must be "off", "background" or a time such as "300 ms", not {on_demand!r}.')
 
 
-def judges_on_demand(session: Session) -> bool:
-    """Tell whether texts that a question finds are to be judged: there is a model, and its verdicts can be kept."""
-    return session.fine and session.base.cached and session.store.writable and session.store.verdicts.kept > 0
-
-
 def unjudged(
     session: Session, space: Namespace, rows: Sequence[int], matters: Sequence[tuple[Preference, float]]
 ) -> Unjudged:
     """Return which of the texts found were not judged under the preferences that matter most. Call it under the lock.
+
+    None is, where there is no model, or its verdicts cannot be kept.
 
     Args:
         session: The memory's.
@@ -91,6 +90,9 @@ def unjudged(
         rows: Item rows, best first.
         matters: The preferences, heaviest first, each with the chance that it matters.
     """
+    store = session.store
+    if not (session.settings.fine and session.base.cached and store.writable and store.verdicts.kept > 0):
+        return ()
     weights = OnDemandWeights.shipped()
     heavy = [preference for preference, chance in matters[: weights.preferences] if chance >= weights.least_chance]
     pairs: list[tuple[int, list[Preference]]] = []
@@ -124,29 +126,29 @@ def judged_in_time(session: Session, encoder: Encoder, pairs: Unjudged) -> Effec
 def _passing(
     session: Session, encoder: Encoder, pairs: Unjudged, preferences: Sequence[Preference], expanded: Sequence[Expanded]
 ) -> Unjudged:
-    """Return the pairs that pass the coarse filter, with the thresholds by recall where the encoder has them."""
+    """Return the pairs that pass the coarse filter, by E(x) as it is stored."""
     space = session.space()
     column = {preference.id: number for number, preference in enumerate(space.preferences)}
     known = [number for number, one in enumerate(preferences) if one.id in column]
     pairs = [(row, several) for row, several in pairs if space.texts.place(row) >= 0]
     if encoder is not session.encoder or not known or not pairs:
         return []
-    similarities = similarity(
+    live = [preferences[number] for number in known]
+    # The encoder's own thresholds: what a user's tau has left out is judged where a question finds it.
+    recall = session.settings.coarse_recall
+    expanding, other = (recall and taus_for_recall(encoder, recall)) or (default_tau(encoder), default_tau(encoder))
+    taus = np.array([other if one.expansion is None else expanding for one in live], dtype=np.float32)
+    passes = coarse_filter(
         space.texts.vectors[[space.texts.place(row) for row, _ in pairs]],
-        space.vectors[[column[preferences[number].id] for number in known]],
-        [expanded[number] for number in known] if expanded else None,
+        space.vectors[[column[one.id] for one in live]],
+        taus,
+        expanded=[expanded[number] for number in known] if expanded else None,
     )
-    by_recall = taus_for_recall(encoder, session.coarse_recall) if session.coarse_recall else None
-    own, other = by_recall or (default_tau(encoder), default_tau(encoder))
     passing: list[tuple[int, list[Preference]]] = []
-    for (row, several), near in zip(pairs, similarities, strict=True):
-        passes = {
-            preferences[number].id
-            for number, value in zip(known, near, strict=True)
-            if value >= (other if preferences[number].expansion is None else own)
-        }
-        if passes:
-            passing.append((row, [one for one in several if one.id in passes]))
+    for (row, several), near in zip(pairs, passes, strict=True):
+        ids = {live[number].id for number in np.flatnonzero(near).tolist()}
+        if left := [one for one in several if one.id in ids]:
+            passing.append((row, left))
     return passing
 
 

@@ -6,20 +6,21 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from epic_memory.encoders.base import described, embed
+from epic_memory.encoders.base import Embed, Encoder, described, embed
 from epic_memory.errors import BudgetError, PreferencesMismatchError, StoreError
 from epic_memory.pipeline.aspects import mark_unread, read_preferences
 from epic_memory.pipeline.eviction import make_room, weigh
 from epic_memory.pipeline.export import Portable, take_in
 from epic_memory.pipeline.preferences import add_preference, remove_preference, replace_preference
-from epic_memory.pipeline.reencode import reencode_memory
 from epic_memory.pipeline.session import Session
 from epic_memory.preferences.foreign import warn_of_unread
 from epic_memory.retention.budget import DEFAULT_RESERVE, Budget, budget_in
-from epic_memory.runtime.effects import Clock, run
+from epic_memory.runtime.effects import Clock, Effects, run
 from epic_memory.runtime.progress import Progress
 from epic_memory.storage.sizes import sizes
-from epic_memory.types import BuildReport, Preference
+from epic_memory.storage.sqlite.connection import Table
+from epic_memory.types import BuildReport, FloatArray, Preference
+from epic_memory.verification import EmbeddedVerifier
 
 # An entry, its item and a preference, with what SQLite needs besides.
 _ROOM_FOR_AN_ENTRY = 10_000
@@ -92,8 +93,8 @@ def take_up(session: Session, given: list[Preference] | None, *, sync: bool, ree
         _reconcile(session, given, sync=sync)
 
 
-def hold_to(session: Session, octets: int | None, reserve: int | None = None) -> None:
-    """Hold a memory to the budget and the reserve given, or to those its file remembers; a budget of 0 lifts it."""
+def set_budget(session: Session, octets: int | None, reserve: int | None = None) -> None:
+    """Set the budget and the reserve given, or those that the file remembers; a budget of 0 lifts it."""
     known = session.store.meta().get("reserve")
     if known is not None and (not isinstance(known, int) or known < 0):
         raise StoreError(f"{session.store.path} is damaged: its reserve is {known!r}, no number of bytes.")
@@ -200,3 +201,37 @@ def _as_stated(held: Preference, given: Preference) -> bool:
     """Tell whether a held preference is the one given; without aspects or expansion it leaves those that are held."""
     same = (held.text, held.expires_at) == (given.text, given.expires_at)
     return same and given.aspects in (None, held.aspects) and given.expansion in (None, held.expansion)
+
+
+def reencode_memory(session: Session, encoder: Encoder) -> Effects[None]:
+    """Embed everything anew, in one transaction."""
+    store = session.store
+    while True:
+        with session.lock:
+            texts = store.embedded_texts()
+        vectors: dict[Table, dict[int, FloatArray]] = {}
+        for table, of in texts.items():
+            embedded: FloatArray = yield Embed(encoder, list(of.values()), "embedding")
+            vectors[table] = dict(zip(of, embedded, strict=True))
+        with session.lock:
+            with store.transaction():
+                if store.embedded_texts() != texts:
+                    continue  # something was written meanwhile
+                store.replace_vectors(vectors)
+                store.set_meta(encoder=described(encoder))
+                for namespace in store.preferences.namespaces():
+                    store.set_meta(**{f"tau/{namespace}": None})
+                    # Its features were another encoder's.
+                    store.learnt.forget(namespace)
+            # Only now, until it is committed the file is the old encoder's; and before anybody else writes.
+            _adopt(session, encoder)
+            return
+
+
+def _adopt(session: Session, encoder: Encoder) -> None:
+    if type(session.verifier) is EmbeddedVerifier and session.verifier.encoder is session.encoder:
+        session.verifier = EmbeddedVerifier(encoder, threshold=session.verifier.threshold)
+    session.spaces.clear()
+    session.expanded.clear()
+    session.encoder = encoder
+    session.own_tau = None

@@ -21,10 +21,10 @@ from epic_memory.pipeline.coarse_filter import (
     similarity,
 )
 from epic_memory.pipeline.commit import WriteBatch, written
-from epic_memory.pipeline.expiry import drop_expired, take_away
 from epic_memory.pipeline.ingest import settle
+from epic_memory.pipeline.removal import drop_expired, take_away
 from epic_memory.pipeline.session import Session
-from epic_memory.pipeline.verify import VerdictBatches, batch_of, remember, unverified
+from epic_memory.pipeline.verify import VerdictBatches, batch_of, remember
 from epic_memory.preferences.evidence import broken_by
 from epic_memory.preferences.foreign import warn_of_unread
 from epic_memory.runtime.effects import Clock, Effects
@@ -38,7 +38,7 @@ from epic_memory.types import BuildReport, Candidate, FloatArray, Preference
 _CODED = 1.0
 
 
-class NewPreference(NamedTuple):
+class _New(NamedTuple):
     """A preference to be written, with E(p), whether a model is still to read it, and the one it replaces.
 
     `also` is called in the transaction in which it comes into force.
@@ -58,10 +58,49 @@ def add_preference(
     clock: Clock,
     progress: Progress,
     *,
+    replacing: Preference | None = None,
     also: Callable[[], None] | None = None,
 ) -> Effects[None]:
-    """Add a preference, and match the held items with it; call `also` in the transaction that puts it in force."""
-    yield from _introduce(session, preference, None, report, clock, progress, also)
+    """Add a preference, or put it in another's place, and match the held items with it.
+
+    `also` is called in the transaction that puts it in force.
+    """
+    if preference.expires_at is not None and preference.expires_at.timestamp() <= time.time():
+        raise InvalidInputError(f"The preference {preference.text!r} has expired already.")
+    drop_expired(session)
+    with session.lock:
+        _check_new(session.space(), preference, replacing)
+        encoder, versions = session.encoder, session.store.items.versions(session.namespace)
+        if also is not None and session.budget is not None and session.reserve:
+            # It comes into force at once, and what it holds piece by piece: all items are as if they came late, and
+            # the light tier has those of the old one meanwhile.
+            versions = {}
+    yield from reread_preferences(session, report)
+    ((preference, unread),) = yield from read_preferences(session, [preference], report)
+    warn_of_unread(report, [preference], encoder)
+    # As the file will give it back: later items are matched with that.
+    vectors: FloatArray = rounded((yield Embed(encoder, [preference.text], "embedding")))
+    expanded = yield from expanded_phrases(session, encoder, [preference])
+    candidates = yield from _matching(session, encoder, versions, preference, vectors, expanded, clock)
+    report.seen, report.passed = len(versions), len(candidates)
+    batch = WriteBatch(encoder=encoder)
+    progress.expect(len(candidates))
+    verdicts = VerdictBatches(session, candidates, report)
+    while (decided := (yield from verdicts.next_batch())) is not None:
+        part = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=True)
+        # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
+        remember(session, part)
+        batch.kept += part.kept
+        batch.undecided += part.undecided
+        progress.advance(len(decided.decided))
+    new = _New(preference, vectors[0], unread, replacing, also)
+    yield from _put_in_force(session, new, batch, versions, report, clock)
+    # Items that came while the others were being verified.
+    with session.lock:
+        now = session.store.items.versions(session.namespace)
+    late = {row: version for row, version in now.items() if versions.get(row) != version}
+    candidates = yield from _matching(session, encoder, late, preference, vectors, expanded, clock)
+    yield from settle(session, encoder, candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
 
 
 def replace_preference(
@@ -88,7 +127,7 @@ def replace_preference(
             if also is not None:
                 also()
     else:
-        yield from _introduce(session, preference, replacing, report, clock, progress, also)
+        yield from add_preference(session, preference, report, clock, progress, replacing=replacing, also=also)
 
 
 def remove_preference(
@@ -110,58 +149,9 @@ def remove_preference(
     yield from ()
 
 
-def _introduce(
-    session: Session,
-    preference: Preference,
-    replacing: Preference | None,
-    report: BuildReport,
-    clock: Clock,
-    progress: Progress,
-    also: Callable[[], None] | None,
-) -> Effects[None]:
-    _check_end(preference)
-    drop_expired(session)
-    with session.lock:
-        _check_new(session.space(), preference, replacing)
-        encoder, versions = session.encoder, session.store.items.versions(session.namespace)
-        if also is not None and session.budget is not None and session.reserve:
-            # It comes into force at once, and what it holds piece by piece: all items are as if they came late, and
-            # the light tier has those of the old one meanwhile.
-            versions = {}
-    yield from reread_preferences(session, report)
-    ((preference, unread),) = yield from read_preferences(session, [preference], report)
-    warn_of_unread(report, [preference], encoder)
-    # As the file will give it back: later items are matched with that.
-    vectors: FloatArray = rounded((yield Embed(encoder, [preference.text], "embedding")))
-    expanded = yield from expanded_phrases(session, encoder, [preference])
-    candidates = yield from _matching(session, encoder, versions, preference, vectors, expanded, clock)
-    report.seen, report.passed = len(versions), len(candidates)
-    batch = WriteBatch(encoder=encoder)
-    progress.expect(len(candidates))
-    if session.fine:
-        verdicts = VerdictBatches(session, candidates, report)
-        while (decided := (yield from verdicts.next_batch())) is not None:
-            part = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=True)
-            # The preference is written with all it holds, at once; what a model said on the way is kept all the same.
-            remember(session, part)
-            batch.kept += part.kept
-            batch.undecided += part.undecided
-            progress.advance(len(decided.decided))
-    else:
-        batch.kept = [unverified(candidate) for candidate in candidates]
-    new = NewPreference(preference, vectors[0], unread, replacing, also)
-    yield from _put_in_force(session, new, batch, versions, report, clock)
-    # Items that came while the others were being verified.
-    with session.lock:
-        now = session.store.items.versions(session.namespace)
-    late = {row: version for row, version in now.items() if versions.get(row) != version}
-    candidates = yield from _matching(session, encoder, late, preference, vectors, expanded, clock)
-    yield from settle(session, encoder, candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
-
-
 def _put_in_force(
     session: Session,
-    new: NewPreference,
+    new: _New,
     batch: WriteBatch,
     versions: Mapping[int, int],
     report: BuildReport,
@@ -179,7 +169,13 @@ def _put_in_force(
     with session.changing(batch.encoder, rows := CommittedRows(preferences=True, forgotten=True)) as space:
         rows.incomplete = replacing is not None
         _check_new(space, new.preference, replacing)
-        _check_queue(session, new.preference, batch)
+        waiting = session.store.retry_queue.count(session.namespace)
+        if batch.undecided and waiting + len(batch.undecided) > session.retry_queue:
+            raise RetryQueueFullError(
+                f"{len(batch.undecided)} held items are undecided under {new.preference.text!r}, and the retry queue"
+                f" takes {session.retry_queue}. Nothing was changed. The last reason was:"
+                f" {batch.undecided[-1][1][:300]} Mend it, and do it again: what was decided is remembered."
+            )
         if at_once:
             _write(session, space, new, batch, versions, rows)
             report.kept += len({row for entries in rows.entries for row in entries.items})
@@ -188,7 +184,10 @@ def _put_in_force(
             first = new._replace(replacing=None, also=None)
             _write(session, space, first, WriteBatch(encoder=batch.encoder), versions, rows)
             if replacing is not None:
-                _place_after(session, space, replacing, new.preference)
+                order = [held.id for held in space.preferences]
+                order.insert(space.find(replacing) + 1, new.preference.id)
+                for place, held_id in enumerate(order):
+                    session.store.preferences.move(session.namespace, held_id, place)
     clock.add("index", started)
     if at_once:
         if replacing is not None:
@@ -209,13 +208,6 @@ def _put_in_force(
             new.also()
 
 
-def _place_after(session: Session, space: Namespace, first: Preference, then: Preference) -> None:
-    order = [held.id for held in space.preferences]
-    position = space.find(first) + 1
-    for place, held_id in enumerate([*order[:position], then.id, *order[position:]]):
-        session.store.preferences.move(session.namespace, held_id, place)
-
-
 def _matching(
     session: Session,
     encoder: Encoder,
@@ -229,12 +221,12 @@ def _matching(
 
     Only those are read and embedded that are near to it by E(x) as the file keeps it, which differs little from E(x).
     """
-    if not versions or not (session.coarse or session.fine):
+    if not versions or not (session.settings.coarse or session.settings.fine):
         return []
-    tau = session.taus([preference]) if session.coarse else np.full(1, -1.0, dtype=np.float32)
+    tau = session.taus([preference]) if session.settings.coarse else np.full(1, -1.0, dtype=np.float32)
     with session.lock:
         space, rows = session.space(look=False), np.fromiter(versions, dtype=np.int64)
-        if session.coarse and not broken_by(preference.expansion):
+        if session.settings.coarse and not broken_by(preference.expansion):
             places = space.texts.places(rows)
             near = similarity(space.texts.vectors[places], vectors, expanded)[:, 0]
             rows = rows[(places < 0) | (near >= tau - _CODED / np.sqrt(encoder.dimension))]
@@ -242,15 +234,15 @@ def _matching(
     embeddings: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
     started = time.perf_counter()
     named = broken_in([item.content for item in items], [preference])
-    passed = coarse_filter(embeddings, vectors, tau, expanded=expanded, named=named).passed
+    passing = np.flatnonzero(coarse_filter(embeddings, vectors, tau, expanded=expanded, named=named)).tolist()
     clock.add("coarse filter", started)
-    return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in passed]
+    return [candidate_of(items[row], embeddings[row], [0], [preference], vectors) for row in passing]
 
 
 def _write(
     session: Session,
     space: Namespace,
-    new: NewPreference,
+    new: _New,
     batch: WriteBatch,
     versions: Mapping[int, int],
     rows: CommittedRows,
@@ -283,21 +275,6 @@ def _write(
     store.drop_orphans(left, keep_texts=session.reserve > 0)
     if new.also is not None:
         new.also()
-
-
-def _check_queue(session: Session, preference: Preference, batch: WriteBatch) -> None:
-    waiting = session.store.retry_queue.count(session.namespace)
-    if batch.undecided and waiting + len(batch.undecided) > session.retry_queue:
-        raise RetryQueueFullError(
-            f"{len(batch.undecided)} held items are undecided under {preference.text!r}, and the retry queue takes"
-            f" {session.retry_queue}. Nothing was changed. The last reason was: {batch.undecided[-1][1][:300]} Mend it,"
-            " and do it again: what was decided is remembered."
-        )
-
-
-def _check_end(preference: Preference) -> None:
-    if preference.expires_at is not None and preference.expires_at.timestamp() <= time.time():
-        raise InvalidInputError(f"The preference {preference.text!r} has expired already.")
 
 
 def _check_new(space: Namespace, preference: Preference, replacing: Preference | None) -> None:

@@ -40,16 +40,9 @@ def chosen_for(
     only: NDArray[np.intp] | None = None,
     names: QueryNames | None = None,
 ) -> Chosen:
-    """Choose the preferences that matter to a query, by what there is to choose from.
+    """Choose the preferences that matter to E(q), shape `(d,)`: candidates that are relevant to it help to tell.
 
-    Args:
-        shelf: What was searched.
-        found: The candidates; those that are relevant to the query help to tell.
-        steering: By the preferences.
-        query: E(q), shape `(d,)`.
-        kind: Of the question.
-        only: Rows of the preferences that may matter; None for all.
-        names: The query's, if preferences are called by others.
+    Only the preferences in the rows `only` may matter; None for all.
     """
     least = least_topic(steering.encoder, found.topics, len(shelf.texts), "auto", kind)
     relevant = found.only(found.topics >= least)
@@ -73,15 +66,7 @@ def verdicts_on(
     *,
     only: NDArray[np.intp] | None = None,
 ) -> Verdicts:
-    """Return the stances of candidates to the preferences of a search.
-
-    Args:
-        found: The candidates.
-        steering: By the preferences.
-        chosen: Those that matter to the query.
-        kind: Of the question.
-        only: Rows of the preferences that count; None for all.
-    """
+    """Return the stances of candidates to the preferences in the rows `only` (None for all), with what each counts."""
     weights = {
         steering.preferences[row].id: chosen.strength * weight
         for row, weight in zip(chosen.rows, chosen.weights, strict=True)
@@ -97,16 +82,7 @@ def ranked(
     chosen: Chosen,
     verdicts: Verdicts | None,
 ) -> FloatArray:
-    """Return the score of each candidate, shape `(n,)`.
-
-    Args:
-        shelf: What was searched.
-        found: The candidates.
-        steering: By the preferences.
-        query: E(q), shape `(d,)`.
-        chosen: The preferences that matter to it.
-        verdicts: The candidates' stances; None if neither stances nor evidence count.
-    """
+    """Return the score of each candidate for E(q), shape `(n,)`; without verdicts no stance and no evidence counts."""
     if verdicts is None or not found.rows:
         alone: FloatArray = found.topics + found.lifts.sum(axis=0)
         return alone
@@ -128,13 +104,9 @@ def ranked(
 
 
 def distinct(shelf: Shelf, found: Candidates, order: Sequence[int], k: int) -> list[int]:
-    """Choose k places in an order; what repeats a better one or its source once too often only if there is no other.
+    """Choose k of the candidates' places in an order, best first.
 
-    Args:
-        shelf: What was searched.
-        found: The candidates.
-        order: Places in them, best first.
-        k: How many.
+    What repeats a better one, or its source once too often, is chosen only if there is no other.
     """
     weights = RankingWeights.shipped()
     chosen: list[int] = []

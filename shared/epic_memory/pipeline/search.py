@@ -17,9 +17,8 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.filters import Filter
 from epic_memory.pipeline import candidates as finding
 from epic_memory.pipeline import ranking
-from epic_memory.pipeline.choice import check_trained_with, pool
 from epic_memory.pipeline.fallback import AskFallback, hits_of, merged
-from epic_memory.pipeline.on_demand import FOUND, Unjudged, judged_in_time, judges_on_demand, unjudged
+from epic_memory.pipeline.on_demand import FOUND, Unjudged, judged_in_time, unjudged
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.telemetry import counts_of_search, span
@@ -28,10 +27,9 @@ from epic_memory.steering.question_kind import QuestionKind, question_kind
 from epic_memory.steering.relevance import default_floor
 from epic_memory.steering.signed import Chosen, QueryNames
 from epic_memory.storage.namespace import Namespace
-from epic_memory.storage.store import Store
+from epic_memory.text.turns import names_month
 from epic_memory.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
 from epic_memory.types.modes import Mode
-from epic_memory.types.results import Ranking
 from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_memory.types.verdicts import penalties
 
@@ -84,13 +82,13 @@ def preferences_by_weight(session: Session, query: str, namespace: str) -> Effec
     What is held about the query's topic helps to tell, as in a search.
     """
     asked = checked_search(session, query, 1, namespace=namespace, options=SearchOptions(steering="signed"))
-    result = None
-    while result is None:
+    found = None
+    while found is None:
         encoder = session.encoder
         vector, names = yield from _embedded(session, asked, encoder)
         yield from prepared(session, namespace, "signed")
-        result = _held_near(session, asked, encoder, vector, names, Clock())
-    return result.matters
+        found = _held_near(session, asked, encoder, vector, names, Clock())
+    return found[0].matters
 
 
 def prepared(session: Session, namespace: str, mode: Mode) -> Effects[QuerySteering]:
@@ -119,44 +117,37 @@ def found_near(
     names: QueryNames | None = None,
 ) -> Effects[Hits]:
     """Search with E(q) of an encoder, and ask the fallback where nothing held is relevant."""
-    result, waited = None, False
-    while result is None:
-        result = _held_near(session, asked, encoder, vector, names, clock)
-        if result is None:
+    waited = False
+    while True:
+        found = _held_near(session, asked, encoder, vector, names, clock)
+        if found is None:
             yield from prepared(session, asked.namespace, asked.mode)
             if session.encoder is not encoder:  # embedded anew in the meantime
                 return (yield from search(session, asked, clock))
-        elif result.unjudged and not waited:
-            waited = True
-            result = None if (yield from judged_in_time(session, encoder, result.unjudged)) else result
+            continue
+        hits, unjudged_yet = found
+        if waited or not unjudged_yet or not (yield from judged_in_time(session, encoder, unjudged_yet)):
+            break
+        waited = True
+    fallback = session.settings.fallback
     # A callable knows nothing of other users: it is asked for one's own namespace only.
-    asks = session.fallback is not None and not result.relevant and asked.namespace == session.namespace
-    hits = result.hits
-    if asks:
-        answer = yield AskFallback(session.fallback, asked.query, asked.k)
-        broader = hits_of(answer)
+    if fallback is not None and not hits.relevant and asked.namespace == session.namespace:
+        broader = hits_of((yield AskFallback(fallback, asked.query, asked.k)))
         if asked.filter is not None:
             broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
-        hits = merged(broader, hits, asked.k)
-    return Hits(
-        hits,
-        vector=result.steered.vector,
-        query=vector,
-        vectors=[] if asks else result.vectors,
-        timings=clock.parts,
-        steered_by=[(s.preference.text, s.similarity, s.weight) for s in result.steered.preferences],
-        matters=result.matters,
-        fallback=asks,
-        relevant=result.relevant,
-        facts=result.facts,
-        ranking=None if asks else result.ranking,
-    )
+        hits[:] = merged(broader, hits, asked.k)
+        hits.fallback, hits.vectors, hits.ranking = True, [], None
+    hits.timings = dict(clock.parts)
+    return hits
 
 
 def _held_near(
     session: Session, asked: Search, encoder: Encoder, vector: FloatArray, names: QueryNames | None, clock: Clock
-) -> Found | None:
-    """Search what is held with E(q); return None if steering has to be prepared, or another encoder is used now."""
+) -> tuple[Hits, Unjudged] | None:
+    """Search what is held with E(q); return None if steering has to be prepared, or another encoder is used now.
+
+    Beside the hits stands what nobody has judged under the preferences that matter.
+    """
     with session.lock, session.store.reading():
         started = time.perf_counter()
         space = session.space(asked.namespace)
@@ -165,41 +156,14 @@ def _held_near(
             return None
         positions = None if asked.options.preferences is None else space.positions(asked.options.preferences)
         # The paper steers what is searched for; signed steering ranks what was found.
-        paper = asked.options.keys == "instruction" or asked.mode == "paper"
-        steered = steering.steer_for_index(vector, only=positions) if paper else _unsteered(vector, names)
+        if asked.options.keys == "instruction" or asked.mode == "paper":
+            steered = steering.steer_for_index(vector, only=positions)
+        else:
+            steered = SteeredQuery(vector=vector, query=vector, preferences=(), nearest=None, names=names)
         started = clock.add("steering", started)
-        result = _found(session, space, asked, steering, steered, positions)
+        found = _found(session, space, asked, steering, steered, positions)
         clock.add("index", started)
-        return result
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """The result of a search, before the fallback is asked.
-
-    Attributes:
-        hits: Best first.
-        vectors: What each hit was found by, each shape `(d,)`.
-        steered: The query with the preferences that steered it.
-        relevant: Whether anything held is relevant to the query.
-        matters: The preferences by how much they matter, heaviest first, each with the chance that it does.
-        facts: The facts of the user that are relevant, best first.
-        ranking: How they were chosen of more results.
-        unjudged: What was found and nobody has judged under the preferences that matter.
-    """
-
-    hits: list[Hit]
-    vectors: list[FloatArray]
-    steered: SteeredQuery
-    relevant: bool
-    matters: list[tuple[Preference, float]]
-    facts: Sequence[Hit] = ()
-    ranking: Ranking | None = None
-    unjudged: Unjudged = ()
-
-
-def _unsteered(vector: FloatArray, names: QueryNames | None = None) -> SteeredQuery:
-    return SteeredQuery(vector=vector, query=vector, preferences=(), nearest=None, names=names)
+        return found
 
 
 def _found(
@@ -209,65 +173,63 @@ def _found(
     steering: QuerySteering,
     steered: SteeredQuery,
     positions: NDArray[np.intp] | None,
-) -> Found:
-    allowed = space.allowed(asked.filter, positions, supporting=asked.options.stance_policy == "only_supports")
-    if asked.options.keys == "instruction":
-        return _by_instruction(session, space, asked, steering, steered, positions, allowed)
-    query, min_score = asked.words, asked.options.min_score
+) -> tuple[Hits, Unjudged]:
+    """Find candidates by text and exact words, choose the preferences that matter, rank, and merge entries."""
+    options, encoder = asked.options, session.encoder
+    allowed = space.allowed(asked.filter, positions, supporting=options.stance_policy == "only_supports")
+    if options.keys == "instruction":
+        return _by_instruction(session, space, asked, steering, steered, positions, allowed), ()
+    query, min_score = asked.words, options.min_score
     items_allowed = _items_allowed(space, asked, positions, allowed)
-    if of_months := finding.of_months(space, query):
+    # Asked for by a month and no topic.
+    if names_month(query) and (of_months := space.texts.turns().of_months(query)):
         items_allowed, min_score = of_months if items_allowed is None else of_months & items_allowed, None
     candidates = finding.candidates(
         space, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed
     )
     kind = _kind_of(session, asked, steered.query)
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
-    counts = asked.options.stance_policy != "any"
+    counts = options.stance_policy != "any"
     verdicts = ranking.verdicts_on(candidates, steering, chosen, kind, only=positions) if counts else None
-    by_topic = finding.least_topic(session.encoder, candidates.topics, len(space.texts), "auto", kind)
+    by_topic = finding.least_topic(encoder, candidates.topics, len(space.texts), "auto", kind)
     fits = 0.0 if verdicts is None or min_score != "auto" else verdicts.fits(candidates.topics >= by_topic)
     fitting = candidates.topics + np.float32(fits)
-    least = finding.least_topic(session.encoder, fitting, len(space.texts), min_score, kind, chosen.mattering)
+    least = finding.least_topic(encoder, fitting, len(space.texts), min_score, kind, chosen.mattering)
     relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
     keep = fitting >= least
     candidates, verdicts = candidates.only(keep), None if verdicts is None else verdicts.only(keep)
     scores = ranking.ranked(space, candidates, steering, steered.query, chosen, verdicts)
     steered = steering.steered_by(chosen, steered.query, steered.vector, names=steered.names)
     order = np.lexsort((np.array(candidates.rows, dtype=np.int64), -scores)).tolist()
-    shown_first = ranking.distinct(space, candidates, order, asked.k)
-    if asked.options.chooser is not None:
-        shown_first = pool(asked.options.chooser, shown_first, order)
+    shown = ranking.distinct(space, candidates, order, asked.k)
+    chooser = options.chooser
+    if chooser is not None and chooser.candidates > len(shown):
+        known = set(shown)
+        shown += [place for place in order if place not in known][: chooser.candidates - len(shown)]
     # Beyond a cosine's range differences say nothing any more; the order is decided.
-    best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in shown_first]
+    best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in shown]
     groups = [space.rows_of.get(item, []) for item, _ in best]
-    hits = made_hits(session.store, space, steered.vector, best, groups, {}, allowed, candidates.earlier)
-    vectors = list(candidates.vectors[shown_first])
-    matters, shown = _matters(steering, steered, chosen), None
-    if asked.options.chooser is not None:
-        shown = asked.options.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, matters)
-        best, groups, hits, vectors = shown.chosen(best, groups, hits, vectors)
-    return Found(
-        hits=hits,
+    found = made_hits(space, steered.vector, best, groups, allowed, earlier=candidates.earlier)
+    vectors, how = list(candidates.vectors[shown]), None
+    matters = _matters(steering, steered, chosen)
+    if chooser is not None:
+        how = chooser.choose(asked.query, steered.query, found, vectors, asked.k, matters)
+        found, vectors = how.chosen(found, vectors)
+    facts = finding.facts_among(space, candidates, encoder)
+    hits = Hits(
+        found,
+        vector=steered.vector,
+        query=steered.query,
         vectors=vectors,
-        steered=steered,
-        relevant=relevant,
+        steered_by=[(one.preference.text, one.similarity, one.weight) for one in steered.preferences],
         matters=matters,
-        facts=fact_hits(
-            session.store,
-            space,
-            steered.vector,
-            finding.facts_among(space, candidates, session.encoder),
-            candidates.earlier,
-        ),
-        ranking=shown,
-        unjudged=unjudged(session, space, [candidates.rows[place] for place in order[:FOUND]], matters)
-        if session.on_demand is not None
-        and asked.mode == "signed"
-        and counts
-        and asked.namespace == session.namespace
-        and judges_on_demand(session)
-        else (),
+        relevant=relevant,
+        facts=fact_hits(space, steered.vector, facts, candidates.earlier),
+        ranking=how,
     )
+    if session.on_demand is None or asked.mode != "signed" or not counts or asked.namespace != session.namespace:
+        return hits, ()
+    return hits, unjudged(session, space, [candidates.rows[place] for place in order[:FOUND]], matters)
 
 
 def _by_instruction(
@@ -278,24 +240,23 @@ def _by_instruction(
     steered: SteeredQuery,
     positions: NDArray[np.intp] | None,
     allowed: NDArray[np.int64] | None,
-) -> Found:
+) -> Hits:
     """Find entries by their instructions alone, as the paper does."""
     best, cosines = best_entries(space, asked, steered.vector, allowed)
     least = asked.options.min_score if isinstance(asked.options.min_score, float) else -np.inf
     best = [(row, score) for row, score in best if score >= least]
-    hits = hits_at(session.store, space, asked, steered.vector, best, cosines, allowed)
-    rows = [row for row, _ in best]
     # What steering made of the query does not count: it is near to whatever is held.
-    near = float(space.index.vector(rows[0]) @ steered.query) if rows else -1.0
+    near = float(space.index.vector(best[0][0]) @ steered.query) if best else -1.0
     # Facts of the user have no instructions: they are found by their text, and are no hits here.
-    found = facts_by_text(session, space, asked, steered.query)
-    facts = fact_hits(session.store, space, steered.query, found)
-    return Found(
-        hits=hits,
-        vectors=[space.index.vector(row) for row in rows],
-        steered=steered,
-        relevant=near >= default_floor(session.encoder) or bool(facts),
+    facts = fact_hits(space, steered.query, facts_by_text(session, space, asked, steered.query))
+    return Hits(
+        hits_at(space, steered.vector, best, cosines, allowed),
+        vector=steered.vector,
+        query=steered.query,
+        vectors=[space.index.vector(row) for row, _ in best],
+        steered_by=[(one.preference.text, one.similarity, one.weight) for one in steered.preferences],
         matters=_matters(steering, steered, steering.choose(steered.query, only=positions, names=steered.names)),
+        relevant=near >= default_floor(session.encoder) or bool(facts),
         facts=facts,
     )
 
@@ -345,8 +306,8 @@ def search_vector(session: Session, asked: Search, vector: FloatArray) -> Effect
     yield from ()
     with session.lock, session.store.reading():
         space = session.space(asked.namespace)
-        result = _found(session, space, asked, session.steering_of(space, "off"), _unsteered(vector), None)
-        return Hits(result.hits, vector=vector, vectors=result.vectors, relevant=result.relevant, facts=result.facts)
+        unsteered = SteeredQuery(vector=vector, query=vector, preferences=(), nearest=None)
+        return _found(session, space, asked, session.steering_of(space, "off"), unsteered, None)[0]
 
 
 def checked_search(
@@ -365,13 +326,14 @@ def checked_search(
     """
     checked_text(query, "The query")
     options = checked_options(options)
-    check_trained_with(options.chooser, session.encoder)
+    if options.chooser is not None and options.chooser.encoder not in ("", session.encoder.fingerprint):
+        raise InvalidInputError("This reranker was trained with another encoder. Train it again: epic rerank train.")
     return Search(
         query=query,
         k=checked_k(k),
         filter=checked_filter(filter),
         namespace=session.namespace if namespace is None else checked_text(namespace, "The namespace"),
-        mode=session.steering if options.steering is None else options.steering,
+        mode=session.settings.steering if options.steering is None else options.steering,
         options=options,
     )
 
@@ -391,53 +353,49 @@ def checked_filter(filter: Filter | None) -> Filter | None:
 
 
 def hits_at(
-    store: Store,
     space: Namespace,
-    asked: Search,
     vector: FloatArray,
     best: Sequence[tuple[int, float]],
     cosines: Mapping[int, float],
     allowed: NDArray[np.int64] | None,
 ) -> list[Hit]:
-    """Make hits of entry rows with their scores, each with all entries of its item that a search may find.
-
-    Args:
-        vector: What was searched for, shape `(d,)`.
-        cosines: With it, of entry rows where they are known already.
-        allowed: Entry rows that may be found; None for all.
-    """
+    """Make hits of entry rows with their scores, each with all entries of its item that a search may find."""
     items = [(space.item_of[row], score) for row, score in best]
-    groups = [space.rows_of[item] for item, _ in items]
-    return made_hits(store, space, vector, items, groups, cosines, allowed)
+    return made_hits(space, vector, items, [space.rows_of[item] for item, _ in items], allowed, cosines=cosines)
 
 
 def fact_hits(
-    store: Store,
     space: Namespace,
     vector: FloatArray,
     facts: Sequence[tuple[int, float]],
-    earlier: Mapping[int, Sequence[int]] | None = None,
+    earlier: Mapping[int, Sequence[int]] = {},
 ) -> list[Hit]:
     """Make hits of the best facts of the user, which have no entries."""
     facts = facts[:_FACTS]
-    return made_hits(store, space, vector, facts, [[]] * len(facts), {}, None, earlier) if facts else []
+    return made_hits(space, vector, facts, [[]] * len(facts), None, earlier=earlier) if facts else []
 
 
 def made_hits(
-    store: Store,
     space: Namespace,
     vector: FloatArray,
     best: Sequence[tuple[int, float]],
     groups: Sequence[Sequence[int]],
-    cosines: Mapping[int, float],
     allowed: NDArray[np.int64] | None,
-    earlier: Mapping[int, Sequence[int]] | None = None,
+    *,
+    cosines: Mapping[int, float] = {},
+    earlier: Mapping[int, Sequence[int]] = {},
 ) -> list[Hit]:
     """Make hits of item rows with their scores, each with those of a group of entries that a search may find.
 
-    Facts that are held back for one of them (`earlier`, row to rows) are named in its hit.
+    Args:
+        space: What was searched.
+        vector: What was searched for, shape `(d,)`.
+        best: Item rows with their scores.
+        groups: Of each the rows of its entries.
+        allowed: Entry rows that may be found; None for all.
+        cosines: With the vector, of entry rows where they are known already.
+        earlier: Row of a fact to the rows of those that are held back for it, and named in its hit.
     """
-    earlier = earlier or {}
     if allowed is not None:
         allowed_rows = set(allowed.tolist())
         groups = [[row for row in rows if row in allowed_rows] for rows in groups]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,9 +20,7 @@ from epic_memory.runtime.background import Background
 from epic_memory.steering.query_steering import QuerySteering
 from epic_memory.storage.namespace import CommittedRows, Namespace
 from epic_memory.storage.store import Store
-from epic_memory.text.chunking import Chunker
-from epic_memory.text.tagging import Tagger
-from epic_memory.types import BuildReport, FloatArray, Preference
+from epic_memory.types import BuildReport, FloatArray, Item, Preference
 from epic_memory.types.digests import digest
 from epic_memory.types.modes import Mode
 from epic_memory.verification.base import BaseVerifier, Verifier, base_verifier
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
     from epic_memory.lm.budget import ModelBudget
     from epic_memory.preferences.lm_reader import Reader
+    from epic_memory.settings import Settings
 
 # A server that searches for many users holds so many of them in RAM.
 _SPACES_LOADED = 64
@@ -40,73 +39,65 @@ MODEL_BUDGET = "model_budget"
 
 @dataclass(kw_only=True)
 class Session:
-    """The inside of an `EpicMemory`; the arguments are explained there.
+    """The inside of an `EpicMemory`: its settings, its parts, and what of its file is in RAM.
 
     Attributes:
-        own_tau: The threshold set or resolved; None for the encoder's own, or one by recall.
-        coarse_recall: Which share of what matters is to pass the coarse filter where a model judges.
-        retry_queue: How many undecided items wait at most.
-        on_demand: Seconds that an answer waits for verdicts on what it finds; 0 in the background, None for none.
-        background: Where they are asked for.
+        settings: As the user gave them; what a call changes is below.
+        expander: Reads and expands preferences in place of the verifier's model.
         lm: The language model for all that one can do; None if none was given.
         model_budget: How much it may be asked a day.
-        asked_on_demand: The pairs of an item's row and a preference's id that were asked about.
+        on_demand: Seconds that an answer waits for verdicts on what it finds; 0 in the background, None for none.
+        own_tau: The threshold set or resolved; None for the encoder's own, or one by recall.
         retention: What goes first where the budget is reached.
-        floor: Entries that each preference keeps.
-        aspects: Who reads what preferences like and avoid.
-        expansions: Who says what preferences mean in practice.
-        expander: Reads and expands preferences in place of the verifier's model.
+        retry_queue: How many undecided items wait at most.
         reserve: Bytes of the file up to which the light tier may fill it; 0 for no light tier.
-        tagger: Gives tags to what comes.
-        opened: What making or opening the memory did.
         budget: Bytes on disk that are never exceeded.
+        opened: What making or opening the memory did.
         verified_by: The name of the language model's verifier that decided last, if one did.
         lock: Held while RAM and file are read or written, never while a model is waited for.
         spaces: The namespaces that are loaded.
         expanded: Embeddings of what follows and breaks preferences, by their expansions.
+        background: Where verdicts on demand are asked for.
+        asked_on_demand: The pairs of an item's row and a preference's id that were asked about.
     """
 
+    settings: Settings
+    namespace: str = field(init=False)
     encoder: Encoder
     verifier: Verifier
-    steering: Mode
-    chunker: Chunker | None
-    fallback: Any
-    namespace: str
-    coarse: bool
-    fine: bool
-    keep_rate: float | None
-    own_tau: float | None
-    retry_queue: int
-    coarse_recall: float | None
-    on_demand: float | None
+    store: Store
+    expander: Reader | None
     lm: LanguageModel | None
     model_budget: ModelBudget | None
-    store: Store
+    on_demand: float | None
+    own_tau: float | None = None
     retention: RetentionPolicy = field(default_factory=ByValue)
-    floor: int = 3
-    aspects: Literal["auto", "parser", "model"] = "auto"
-    expansions: Literal["auto", "model", "bundled", "off"] = "auto"
-    expander: Reader | None = None
-    tagger: Tagger | None = None
+    retry_queue: int = 0
     reserve: int = 0
-    opened: BuildReport = field(default_factory=BuildReport)
     budget: Budget | None = None
+    opened: BuildReport = field(default_factory=BuildReport)
     verified_by: str | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
     spaces: dict[str, Namespace] = field(default_factory=dict)
-    _steering: dict[str, tuple[Sequence[Preference], dict[Mode, QuerySteering]]] = field(
-        default_factory=dict, repr=False
-    )
     expanded: dict[Preference, Expanded] = field(default_factory=dict)
-    background: Background = field(default_factory=Background, repr=False)
-    asked_on_demand: set[tuple[int, str]] = field(default_factory=set, repr=False)
+    background: Background = field(default_factory=Background)
+    asked_on_demand: set[tuple[int, str]] = field(default_factory=set)
+    _steering: dict[str, tuple[Sequence[Preference], dict[Mode, QuerySteering]]] = field(default_factory=dict)
     _seen_change: int = 0
     _stamped: tuple[object, ...] = ()
     _asked: tuple[Verifier, BaseVerifier] | None = None
     _changing: bool = False
 
     def __post_init__(self) -> None:
-        self._seen_change = self.store.changed_elsewhere()
+        settings, store = self.settings, self.store
+        self.namespace = settings.namespace
+        self.own_tau = None if settings.tau is None else float(settings.tau)
+        self.retention = ByValue() if settings.retention is None else settings.retention
+        self.retry_queue = int(settings.retry_queue)
+        store.verdicts.kept = int(settings.verdict_cache)
+        store.seen.kept = None if settings.ledger is None else int(settings.ledger)
+        store.seen.records_kept = None if settings.not_kept is None else int(settings.not_kept)
+        self._seen_change = store.changed_elsewhere()
 
     def __reduce__(self) -> Any:
         raise NotCopiedError(
@@ -129,8 +120,9 @@ class Session:
     @property
     def _taus_by_recall(self) -> tuple[float, float] | None:
         """The thresholds with which a model judges a share of what matters; None where no model judges."""
-        by_model = self.own_tau is None and self.keep_rate is None and self.base.cached
-        return taus_for_recall(self.encoder, self.coarse_recall) if by_model and self.coarse_recall else None
+        recall = self.settings.coarse_recall
+        by_model = self.own_tau is None and self.settings.keep_rate is None and self.base.cached
+        return taus_for_recall(self.encoder, recall) if by_model and recall else None
 
     def taus(self, preferences: Sequence[Preference]) -> FloatArray:
         """Return the coarse filter's threshold for each preference, shape `(m,)`."""
@@ -145,7 +137,7 @@ class Session:
     @property
     def borrows(self) -> bool:
         """True if a preference without an expansion borrows from the bundled library."""
-        return self.expansions != "off" and borrows(self.encoder)
+        return self.settings.expansions != "off" and borrows(self.encoder)
 
     def space(self, namespace: str | None = None, *, look: bool = True) -> Namespace:
         """Return the loaded namespace, with what another process has written. Call it under the lock.
@@ -159,7 +151,9 @@ class Session:
             change = self.store.changed_elsewhere()
             if change != self._seen_change:
                 self.check_encoder()
-                self._read_budget()
+                budget = budget_in(self.store.meta())
+                if budget != self.budget and not self._changing:
+                    self.limit(budget)
                 self._seen_change = change
                 self.mark_stale()
                 self._stamped = ()
@@ -191,6 +185,25 @@ class Session:
             )
         return made[mode]
 
+    def chunked(self, items: Sequence[Item]) -> list[Item]:
+        """Return the items' chunks."""
+        if self.settings.chunker is None:
+            return list(items)
+        chunks: list[Item] = []
+        for item in items:
+            pieces = self.settings.chunker.chunks(item.text)
+            if len(pieces) == 1:
+                chunks.append(item if pieces[0] == item.text else replace(item, text=pieces[0]))
+                continue
+            for number, piece in enumerate(pieces):
+                metadata = {**item.metadata, "chunk": number, "chunks": len(pieces)}
+                chunks.append(Item(id=f"{item.id}#{number}", text=piece, metadata=metadata))
+        return chunks
+
+    def has_expired(self, space: Namespace) -> bool:
+        """Tell whether anything of the own namespace has expired and was not removed yet."""
+        return bool(space.expired or space.expired_items) or self.store.has_expired(self.namespace)
+
     def limit(self, budget: Budget | None) -> None:
         """Hold the file to a byte budget, and what is bounded by number to its share of it."""
         self.budget = budget
@@ -204,12 +217,6 @@ class Session:
         store.seen.most = budget.ledger
         store.seen.records_most = budget.not_kept
         self.retry_queue = min(self.retry_queue, budget.retry_queue)
-
-    def _read_budget(self) -> None:
-        """Adopt a budget that another process has given the file."""
-        budget = budget_in(self.store.meta())
-        if budget != self.budget and not self._changing:
-            self.limit(budget)
 
     def mark_stale(self) -> None:
         """Have every namespace look at the file again before it is used."""
@@ -257,16 +264,15 @@ class Session:
             with store.transaction(wait=False):
                 budget.exchange(store.meta().get(MODEL_BUDGET), lambda record: store.set_meta(**{MODEL_BUDGET: record}))
 
-    def _deciding(self) -> tuple[object, ...]:
-        """Return what decides which items are kept."""
-        how = (self.tau, self.coarse, self.fine, self.reserve)
-        return (self.encoder.fingerprint, *how, self.verifier.name, self.base.threshold)
-
     def stamp_ledger(self) -> None:
         """Clear the ledger if encoder, tau or verifier changed since it was written."""
-        if self.store.seen.kept == 0 or (settings := self._deciding()) == self._stamped:
+        if self.store.seen.kept == 0:
             return
-        stamp = digest(*map(str, settings), size=8).hex()
+        how = (self.tau, self.settings.coarse, self.settings.fine, self.reserve)
+        deciding = (self.encoder.fingerprint, *how, self.verifier.name, self.base.threshold)
+        if deciding == self._stamped:
+            return
+        stamp = digest(*map(str, deciding), size=8).hex()
         key = f"ledger/{self.namespace}"
         with self.lock:
             if self.store.meta().get(key) != stamp:
@@ -274,7 +280,7 @@ class Session:
                     self.store.seen.clear(self.namespace)
                     self.store.set_meta(**{key: stamp})
                 self.mark_stale()
-        self._stamped = settings
+        self._stamped = deciding
 
     def check_encoder(self) -> None:
         """Refuse a file that was embedded by another encoder.

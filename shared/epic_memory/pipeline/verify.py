@@ -16,18 +16,9 @@ from epic_memory.runtime.streaming import AnswerStream, Batch, NextBatch
 from epic_memory.storage.tables.entries import NewEntry, verifier_number
 from epic_memory.storage.tables.items import version_of
 from epic_memory.storage.tables.verdicts import Recalled
-from epic_memory.types import (
-    BuildReport,
-    Candidate,
-    Decision,
-    FloatArray,
-    Item,
-    Preference,
-    Stance,
-    Verdict,
-)
+from epic_memory.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
 from epic_memory.types.reports import NotKept
-from epic_memory.verification.base import Verifier, base_verifier, checked_verdict
+from epic_memory.verification.base import Verifier, checked_verdict
 
 _KNOWN_AT_ONCE = 256
 _FAILURES_SHOWN = 100
@@ -49,6 +40,8 @@ class VerdictBatch:
 class VerdictBatches:
     """The verdicts on candidates, batch by batch: those of the cache first, then the verifier's as they come.
 
+    Without fine verification each is kept under its preferences, without an instruction.
+
     Args:
         session: The memory's.
         candidates: Some may have the same text; each text is asked about once.
@@ -58,6 +51,11 @@ class VerdictBatches:
     def __init__(self, session: Session, candidates: Sequence[Candidate], report: BuildReport) -> None:
         self.verifier = verifier = session.verifier
         self._report = report
+        self._recalled: Recalled | None = None
+        self._waiting = set[int]()
+        if not session.settings.fine:
+            self._known = [(candidate, _unverified(candidate)) for candidate in candidates]
+            return
         remembers = session.base.cached
         caching = remembers and session.store.verdicts.kept > 0
         self._alike: dict[Hashable, list[Candidate]] = {}
@@ -68,21 +66,28 @@ class VerdictBatches:
             with session.lock, session.store.transaction():
                 session.store.set_meta(**{f"verifier/{session.namespace}": verifier.name})
             session.verified_by = verifier.name
-        self._recalled: Recalled | None = None
         if caching:
             with session.lock:
                 self._recalled = session.store.verdicts.recall(session.namespace, verifier.name, chosen)
             report.cached += self._recalled.pairs
         self._known = [] if self._recalled is None else list(self._recalled.known)
         self._asked = chosen if self._recalled is None else self._recalled.asked
-        self._waiting = set(range(len(self._asked)))
-        self._stream = verdicts_on(self._asked, verifier)
+        self._waiting.update(range(len(self._asked)))
+        base, asked = session.base, self._asked
+        self._stream = AnswerStream(
+            len(asked),
+            answers=lambda: base.stream(asked),
+            aanswers=lambda: base.astream(asked),
+            check=lambda position, verdict: checked_verdict(asked[position], verdict),
+            name=f"verifier {verifier.name!r}",
+            size=base.block,
+        )
 
     def next_batch(self) -> Effects[VerdictBatch | None]:
         """Return the next batch; None once every candidate has its verdict."""
         if self._known:
             known, self._known = self._known[:_KNOWN_AT_ONCE], self._known[_KNOWN_AT_ONCE:]
-            return VerdictBatch(self._for_all(known), [])
+            return VerdictBatch(known if self._recalled is None else self._for_all(known), [])
         if not self._waiting:
             return None
         batch: Batch[Verdict] = yield NextBatch(self._stream)
@@ -105,6 +110,11 @@ class VerdictBatches:
         return [(same, verdict) for candidate, verdict in decided for same in self._alike[_asked_as(candidate)]]
 
 
+def _unverified(candidate: Candidate) -> Verdict:
+    alignments = [Alignment(preference_id=one.id, instruction="") for one in candidate.preferences]
+    return Verdict(decision=Decision.KEEP, alignments=tuple(alignments))
+
+
 def _asked_as(candidate: Candidate) -> Hashable:
     """Return a key that is the same for candidates that are the same question."""
     return candidate.item.content, tuple(preference.id for preference in candidate.preferences)
@@ -121,13 +131,7 @@ def batch_of(
 ) -> Effects[WriteBatch]:
     """Turn verdicts into the rows to be written, with the embeddings of instructions.
 
-    Args:
-        session: The memory's.
-        encoder: Embeds what is indexed.
-        verifier: Whose verdicts they are.
-        verdicts: The verdicts, and those among them to be remembered.
-        report: Counts them.
-        retried: Whether the items were in the memory before.
+    With `retried` the items were in the memory before.
     """
     asked = {preference.id: preference for candidate, _ in verdicts.new for preference in candidate.preferences}
     batch = WriteBatch(encoder=encoder, version=verifier.name, retried=retried)
@@ -143,10 +147,15 @@ def batch_of(
             batch.records.append((version_of(candidate.item), _discarded(candidate, verdict)))
             report.discarded += 1
         else:
-            _waits(batch, candidate, verdict.rationale, verdict.answer, report)
+            # What the model said waits with the item: `explain` shows it.
+            answered = f" The model answered: {verdict.answer[:_ANSWER_KEPT]!r}" if verdict.answer else ""
+            under = [preference.id for preference in candidate.preferences]
+            batch.undecided.append((candidate.item, verdict.rationale + answered, under))
+            batch.unjudged.append((candidate.item, candidate.embedding))
+            count_undecided(report, candidate.item, verdict)
 
     instructions = (alignment.instruction for _, verdict in keep for alignment in verdict.alignments)
-    texts = list(dict.fromkeys(instructions))
+    texts = list(dict.fromkeys(filter(None, instructions)))
     try:
         vectors: FloatArray = yield Embed(encoder, texts, "embedding instructions")
     except GeneratorExit:
@@ -165,11 +174,24 @@ def batch_of(
                 rationale=alignment.rationale or verdict.rationale,
                 confidence=verdict.confidence if alignment.confidence is None else alignment.confidence,
                 similarity=similarity[alignment.preference_id],
-                vector=vector_of[alignment.instruction],
-                verifier=judged,
+                # What nobody verified is found by its text.
+                vector=vector_of.get(alignment.instruction, candidate.embedding),
+                verifier=judged if alignment.instruction else 0,
             )
             for alignment in verdict.alignments
         ]
+        if not entries:  # where neither stage says what an item is for
+            entries = [
+                NewEntry(
+                    preference_id=None,
+                    instruction="",
+                    stance=Stance.NEUTRAL,
+                    rationale="",
+                    confidence=None,
+                    similarity=0.0,
+                    vector=candidate.embedding,
+                )
+            ]
         batch.kept.append(KeptItem(item=candidate.item, entries=entries, vector=candidate.embedding))
     return batch
 
@@ -206,51 +228,10 @@ def forget_gone(session: Session, asked: Sequence[Preference]) -> None:
                 session.store.verdicts.forget_preference(session.namespace, preference)
 
 
-def unverified(candidate: Candidate) -> KeptItem:
-    """Keep an item without instructions: by its own embedding, under each of its preferences or none."""
-    pairs: list[tuple[str | None, float]] = [
-        (preference.id, s) for preference, s in zip(candidate.preferences, candidate.similarities, strict=True)
-    ] or [(None, 0.0)]
-    entries = [
-        NewEntry(
-            preference_id=preference_id,
-            instruction="",
-            stance=Stance.NEUTRAL,
-            rationale="",
-            confidence=None,
-            similarity=similarity,
-            vector=candidate.embedding,
-        )
-        for preference_id, similarity in pairs
-    ]
-    return KeptItem(item=candidate.item, entries=entries, vector=candidate.embedding)
-
-
-def _waits(batch: WriteBatch, candidate: Candidate, reason: str, answer: str, report: BuildReport) -> None:
-    # What the model said waits with the item: `explain` shows it.
-    said = f" The model answered: {answer[:_ANSWER_KEPT]!r}" if answer else ""
-    batch.undecided.append((candidate.item, reason + said, [preference.id for preference in candidate.preferences]))
-    batch.unjudged.append((candidate.item, candidate.embedding))
-    count_undecided(report, candidate.item, reason, answer)
-
-
-def count_undecided(report: BuildReport, item: Item, reason: str, answer: str) -> None:
+def count_undecided(report: BuildReport, item: Item, verdict: Verdict) -> None:
     """Count an undecided item in a report, with the reason."""
     report.undecided += 1
     if len(report.failures) < _FAILURES_SHOWN:
-        report.failures[item.id] = reason
-        if answer:
-            report.answers[item.id] = answer[:_ANSWER_REPORTED]
-
-
-def verdicts_on(candidates: Sequence[Candidate], verifier: Verifier) -> AnswerStream[Verdict]:
-    """Return the stream of a verifier's verdicts on candidates."""
-    base = base_verifier(verifier)
-    return AnswerStream(
-        len(candidates),
-        answers=lambda: base.stream(candidates),
-        aanswers=lambda: base.astream(candidates),
-        check=lambda position, verdict: checked_verdict(candidates[position], verdict),
-        name=f"verifier {verifier.name!r}",
-        size=base.block,
-    )
+        report.failures[item.id] = verdict.rationale
+        if verdict.answer:
+            report.answers[item.id] = verdict.answer[:_ANSWER_REPORTED]

@@ -23,7 +23,7 @@ from epic_memory.runtime.batching import unique_preferences
 from epic_memory.types import BuildReport
 from epic_memory.types.preferences import Aspects
 from epic_plugins.judging_memory import Prepared
-from helpers import HashEncoder, KeepAll, both, settled
+from helpers import HashEncoder, KeepAll, both, memory_of, settled
 from scripted import SEA, TRAIN, WINE, Own, Scripted, aspects_for, preference_read, verifier_of
 
 CASINO = "I avoid hotels with casinos."
@@ -214,7 +214,7 @@ def test_a_reader_that_breaks_its_contract_is_no_reader() -> None:
 
     verifier.aspect_reader = Odd()  # type: ignore[attr-defined]
     with pytest.raises(Exception, match="AspectReading"):
-        EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=verifier))
+        memory_of(verifier=verifier)
 
 
 # edited
@@ -473,7 +473,7 @@ def test_a_preference_with_aspects_goes_through_json_and_a_file(
     preference = Preference(text=WINE, aspects=aspects)
     said = json.loads(json.dumps(preference.as_json()))
     assert Preference(**said) == preference and hash(Preference(**said)) == hash(preference)
-    memory = EpicMemory([preference], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
+    memory = memory_of(preference)
     assert memory.preferences == [preference] and memory.preferences.aspects(WINE) == aspects
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -16,7 +16,7 @@ from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.encoders.base import default_tau, taus_for_recall
 from epic_memory.errors import InvalidInputError
-from epic_memory.pipeline.coarse_filter import CoarseMatches, Expanded, coarse_filter, tau_for_keep_rate
+from epic_memory.pipeline.coarse_filter import Expanded, coarse_filter, tau_for_keep_rate
 from epic_memory.types import Expansion, FloatArray
 from epic_memory.types.validation import checked_tau
 from epic_memory.verification import EmbeddedVerifier
@@ -34,62 +34,28 @@ def units(rows: int, dimension: int = 16, seed: int = 0) -> FloatArray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def pairs(matches: CoarseMatches, offset: int = 0) -> list[tuple[int, int, float]]:
-    columns = (matches.items + offset, matches.preferences, matches.similarities)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+def passing(items: FloatArray, preferences: FloatArray, tau: float, **more: Any) -> list[int]:
+    """The rows of the items that pass for any preference."""
+    return np.flatnonzero(coarse_filter(items, preferences, tau, **more).any(axis=1)).tolist()
 
 
 @given(matrices(st.integers(0, 12)), matrices(st.integers(0, 5)), EIGHTHS)
 def test_the_filter_agrees_with_a_double_loop(items: FloatArray, preferences: FloatArray, tau: float) -> None:
-    matches = coarse_filter(items, preferences, tau)
     expected = [
-        (x, p, similarity)
-        for x, item in enumerate(items.tolist())
-        for p, preference in enumerate(preferences.tolist())
-        if (similarity := sum(a * b for a, b in zip(item, preference, strict=True))) >= tau
+        [sum(a * b for a, b in zip(item, preference, strict=True)) >= tau for preference in preferences.tolist()]
+        for item in items.tolist()
     ]
-
-    assert pairs(matches) == expected
-    assert matches.passed.tolist() == sorted({x for x, _, _ in expected})
-
-
-@pytest.mark.parametrize("tau", [0.3, 0.1, 0.7, -0.3, 1 / 3, 0.0, 1.0, -1.0])
-def test_a_pair_at_exactly_tau_passes_in_float32(tau: float) -> None:
-    at = np.float32(tau)
-    below = np.nextafter(at, np.float32(-2))
-    matches = coarse_filter(np.array([[at], [below]], dtype=np.float32), np.ones((1, 1), dtype=np.float32), tau)
-
-    assert matches.items.tolist() == [0]
+    found = coarse_filter(items, preferences, tau)
+    assert found.shape == (len(items), len(preferences)) and found.tolist() == expected
 
 
 @given(st.floats(-1, 1, width=64))
-def test_any_tau_lets_its_own_float32_pass(tau: float) -> None:
-    matches = coarse_filter(np.array([[tau]], dtype=np.float32), np.ones((1, 1), dtype=np.float32), tau)
-
-    assert matches.items.tolist() == [0]
-
-
-@pytest.mark.parametrize("rows", [8191, 8192, 8193, 20_000])
-def test_items_beyond_one_block_keep_their_rows(rows: int) -> None:
-    items, preferences = units(rows), units(4, seed=1)
-    matches = coarse_filter(items, preferences, 0.5)
-    similarities = items @ preferences.T
-    sure = np.abs(similarities - 0.5) > 1e-5
-    found = np.zeros_like(similarities, dtype=bool)
-    found[matches.items, matches.preferences] = True
-
-    assert np.array_equal(found[sure], (similarities >= 0.5)[sure])
-    assert np.all(np.diff(matches.items) >= 0)
-    assert matches.items.max() > rows - 500
-    assert np.allclose(matches.similarities, similarities[matches.items, matches.preferences], atol=1e-6)
-
-
-@pytest.mark.parametrize(("items", "preferences"), [(0, 3), (3, 0), (0, 0)])
-def test_nothing_to_match_is_no_match(items: int, preferences: int) -> None:
-    matches = coarse_filter(np.ones((items, 5), np.float32), np.ones((preferences, 5), np.float32), 0.3)
-
-    assert pairs(matches) == []
-    assert matches.passed.tolist() == []
+@example(0.3)
+@example(1 / 3)
+def test_a_pair_at_exactly_tau_passes_in_float32(tau: float) -> None:
+    at = np.float32(tau)
+    below = np.nextafter(at, np.float32(-2))
+    assert passing(np.array([[at], [below]], dtype=np.float32), np.ones((1, 1), dtype=np.float32), tau) == [0]
 
 
 @pytest.mark.parametrize("shapes", [((2, 3), (2, 4)), ((3,), (2, 3)), ((2, 3), (3,)), ((1, 2, 3), (2, 3))])
@@ -119,7 +85,7 @@ def test_a_keep_rate_lets_its_share_of_the_sample_pass(rate: float, rows: int) -
     items, preferences = units(rows), units(5, seed=1)
     tau = tau_for_keep_rate(items, preferences, rate)
 
-    assert len(coarse_filter(items, preferences, tau).passed) == max(1, round(rate * rows))
+    assert len(passing(items, preferences, tau)) == max(1, round(rate * rows))
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
@@ -127,7 +93,7 @@ def test_a_keep_rate_lets_its_share_pass_of_preferences_with_expansions_too(rate
     items, preferences = units(200), units(2, seed=1)
     expanded = [Expanded(units(6, seed=2), units(3, seed=3)), Expanded(units(0), units(0))]
     tau = tau_for_keep_rate(items, preferences, rate, expanded)
-    assert len(coarse_filter(items, preferences, tau, expanded=expanded).passed) == round(rate * 200)
+    assert len(passing(items, preferences, tau, expanded=expanded)) == round(rate * 200)
     assert tau != tau_for_keep_rate(items, preferences, rate)
 
 
@@ -138,7 +104,7 @@ def test_a_keep_rate_never_lets_less_than_its_share_pass(
     tau = tau_for_keep_rate(items, preferences, rate)
 
     assert -1.0 <= tau <= 1.0
-    assert len(coarse_filter(items, preferences, tau).passed) >= max(1, round(rate * len(items)))
+    assert len(passing(items, preferences, tau)) >= max(1, round(rate * len(items)))
 
 
 @pytest.mark.parametrize("rate", [0, -0.1, 1.01, 2, math.nan])
@@ -165,7 +131,7 @@ def test_an_expanded_preference_is_compared_by_what_it_means_in_practice() -> No
     items = np.stack([axes[0], axes[1], axes[3], tilted, axes[5]])
 
     def passed(tau: float, *meanings: Expanded) -> list[int]:
-        return coarse_filter(items, preferences, tau, expanded=meanings).passed.tolist()
+        return passing(items, preferences, tau, expanded=meanings)
 
     assert passed(0.2, *expanded) == [1, 2, 3]  # near a phrase, a question, or both: not the preference's own words
     assert passed(0.5, *expanded) == [2, 3]
@@ -176,13 +142,8 @@ def test_an_expanded_preference_is_compared_by_what_it_means_in_practice() -> No
 def test_each_preference_may_have_a_threshold_of_its_own() -> None:
     items, preferences = units(50), units(3, seed=1)
     taus = np.array([0.3, -0.1, 0.1], dtype=np.float32)
-    matches = coarse_filter(items, preferences, taus)
-    alone = {
-        (int(row), column)
-        for column, tau in enumerate(taus.tolist())
-        for row in coarse_filter(items, preferences[column : column + 1], tau).passed
-    }
-    assert set(zip(matches.items.tolist(), matches.preferences.tolist(), strict=True)) == alone
+    alone = [coarse_filter(items, preferences[[column]], tau) for column, tau in enumerate(taus.tolist())]
+    assert np.array_equal(coarse_filter(items, preferences, taus), np.concatenate(alone, axis=1))
 
 
 def test_the_thresholds_by_recall_are_those_measured_and_between_them() -> None:

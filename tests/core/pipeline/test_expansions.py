@@ -20,7 +20,7 @@ from epic_memory.preferences.lm_reader import AspectReader
 from epic_memory.preferences.parser import parse_aspects
 from epic_memory.types import BuildReport
 from epic_memory.types.preferences import Aspects, Expansion
-from helpers import HashEncoder, KeepAll, method, settled
+from helpers import HashEncoder, KeepAll, imported, method, settled
 from scripted import SEA, TRAIN, WINE, Own, Scripted, preference_read, verifier_of
 
 SAID = Aspects(liked=("quiet inns",), avoided=("casinos",), firmness=1.0)
@@ -199,9 +199,7 @@ def test_what_fails_is_usable_reported_and_asked_again(tmp_path: Path, said: Any
         assert memory.add(["red wine"]).unread.keys() == {WINE}
         assert memory.preferences[0] == given_one
         memory.file.export(tmp_path / "export.jsonl")
-    with EpicMemory.import_(
-        tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(), settings=Settings(verifier=KeepAll())
-    ) as memory:
+    with imported(tmp_path / "export.jsonl", tmp_path / "n") as memory:
         assert memory.preferences.unread == [WINE]
     del lm.says[WINE]
     with opened(tmp_path / "n", lm) as memory:
@@ -463,11 +461,8 @@ def test_it_goes_where_the_preference_goes(tmp_path: Path) -> None:
         memory.file.backup(tmp_path / "copy")
         memory.file.export(tmp_path / "export.jsonl")
     expected = {WINE.upper(): OWN, TRAIN: written_for(TRAIN)}
-    with EpicMemory.import_(
-        tmp_path / "export.jsonl",
-        tmp_path / "n",
-        encoder=HashEncoder(512, name="other"),
-        settings=Settings(verifier=verifier_of(lm)),
+    with imported(
+        tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(512, name="other"), verifier=verifier_of(lm)
     ) as memory:
         assert memory.preferences.expansions() == expected and memory.file.verify() > 0
     with opened(tmp_path / "copy", lm, WINE.upper(), Preference(text=TRAIN, expansion=OWN), sync=True) as memory:

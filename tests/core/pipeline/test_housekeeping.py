@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from epic_learn import add_conversation
-from epic_memory import EpicMemory, Item, Preference, SearchOptions, Settings
+from epic_memory import EpicMemory, Item, Preference, SearchOptions
 from epic_memory.errors import (
     AlreadyThereError,
     DamagedError,
@@ -31,7 +31,7 @@ from epic_memory.errors import (
 )
 from epic_memory.storage.tables.items import version_of
 from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
-from helpers import Clock, HashEncoder, KeepAll, method, searching, settled
+from helpers import Clock, HashEncoder, KeepAll, imported, method, searching, settled
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
 
@@ -344,9 +344,7 @@ def test_an_import_gives_the_same_memory(tmp_path: Path, in_ram: bool) -> None:
         before = contents(held, tmp_path)
         expected = list(held.preferences), searched(held), str(held.explain("b")), str(held.explain("e")), held.tau
     path = tmp_path / "made.epic"
-    with EpicMemory.import_(
-        tmp_path / "export.jsonl", path, encoder=HashEncoder(), settings=Settings(verifier=Model())
-    ) as made:
+    with imported(tmp_path / "export.jsonl", path, verifier=Model()) as made:
         assert contents(made, tmp_path) == before
         found = list(made.preferences), searched(made), str(made.explain("b")), str(made.explain("e")), made.tau
         assert found == expected
@@ -372,9 +370,7 @@ def test_an_import_with_another_encoder_is_searched_by_that_one(tmp_path: Path) 
     held = rich()
     held.file.export(tmp_path / "export.jsonl")
     other = HashEncoder(512, name="other", fingerprint="v2")
-    with EpicMemory.import_(
-        tmp_path / "export.jsonl", tmp_path / "me.epic", encoder=other, settings=Settings(verifier=Model())
-    ) as made:
+    with imported(tmp_path / "export.jsonl", tmp_path / "me.epic", encoder=other, verifier=Model()) as made:
         assert made.tau == other.tau and contents(made, tmp_path) == contents(held, tmp_path)
         assert {hit.item.id for hit in made.search(WINE, k=2)} == {hit.item.id for hit in held.search(WINE, k=2)}
     with pytest.raises(EncoderMismatchError):
@@ -396,9 +392,7 @@ def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path) -> No
     other = HashEncoder(fingerprint="v2")
     octets = path.read_bytes()
     with pytest.raises(EncoderMismatchError):
-        EpicMemory.import_(
-            tmp_path / "export.jsonl", path, encoder=other, settings=Settings(verifier=Model(), namespace="third")
-        )
+        imported(tmp_path / "export.jsonl", path, encoder=other, verifier=Model(), namespace="third")
     assert path.read_bytes() == octets
 
 
@@ -408,7 +402,7 @@ def test_an_import_into_what_holds_something_is_refused(tmp_path: Path) -> None:
     memory(path).close()
     octets = path.read_bytes()
     with pytest.raises(StoreError, match="holds something"):
-        EpicMemory.import_(tmp_path / "export.jsonl", path, encoder=HashEncoder(), settings=Settings(verifier=Model()))
+        imported(tmp_path / "export.jsonl", path, verifier=Model())
     assert path.read_bytes() == octets
     export = (tmp_path / "export.jsonl").read_bytes()
     with pytest.raises(StoreError):
@@ -461,9 +455,7 @@ def test_an_export_cut_anywhere_is_refused(tmp_path: Path) -> None:
     export.write_bytes(octets + lines[-2])
     assert f"line {len(lines) + 1}" in refused(export)
     export.write_bytes(octets.rstrip(b"\n"))
-    EpicMemory.import_(
-        export, tmp_path / "made.epic", encoder=HashEncoder(), settings=Settings(verifier=Model())
-    ).close()
+    imported(export, tmp_path / "made.epic", verifier=Model()).close()
 
 
 LINE = {"kind": "item", "id": "x", "text": "t", "metadata": {}, "version": "0" * 12, "light": True, "entries": []}
@@ -526,7 +518,7 @@ def test_whatever_a_line_holds_it_is_imported_whole_or_refused(tmp_path: Path, k
             made = [*lines[:number], with_value(lines[number], at, value), *lines[number + 1 :]]
             export.write_text("".join(json.dumps(line) + "\n" for line in made), "utf-8")
             try:
-                EpicMemory.import_(export, path, encoder=HashEncoder(), settings=Settings(verifier=Model())).close()
+                imported(export, path, verifier=Model()).close()
                 with opened(path) as held:
                     held.file.verify()
                     searched(held)

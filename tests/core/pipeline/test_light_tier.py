@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from epic_memory import EpicMemory, Item, Settings
+from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
-from helpers import DiscardAll, HashEncoder, KeepAll, settled
+from helpers import DiscardAll, HashEncoder, KeepAll, memory_at, settled
 
 WINE, CHEESE = "red wine", "old cheddar"
 
@@ -79,7 +79,7 @@ def test_the_file_stays_within_its_reserve_and_keeps_what_is_nearest(tmp_path: P
         assert memory.stats().bytes["total"] <= 110_000
         held = {item.text for item in memory.items()}
         assert set(near) <= held
-    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as again:
+    with memory_at(path) as again:
         assert {item.text for item in again.items()} == held
         again.add([f"red wine number {number}" for number in range(100)])
         assert len(again) == 100 and again.stats().counts["light"] < len(held)
@@ -93,23 +93,3 @@ def test_the_light_tier_goes_first_under_a_budget() -> None:
     counts = memory.stats().counts
     assert before > 0 and report.kept == 10 and report.evicted == 0
     assert counts["light"] < before and memory.stats().bytes["total"] <= 120_000
-
-
-def test_both_tiers_are_the_same_after_opening_and_by_export(tmp_path: Path) -> None:
-    with memory_of(WINE, path=tmp_path / "me.epic") as memory:
-        memory.add([Item(id="a", text="red wine from Porto"), Item(id="b", text="a train to Porto")])
-        found = [(hit.item.id, hit.tier, pytest.approx(hit.score, abs=1e-5)) for hit in memory.search("Porto", k=2)]
-        memory.file.export(tmp_path / "all.jsonl")
-    with EpicMemory.open(tmp_path / "me.epic", encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as again:
-        assert [(hit.item.id, hit.tier, hit.score) for hit in again.search("Porto", k=2)] == found
-    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.import_(tmp_path / "all.jsonl", tmp_path / "other.epic", **settled(**options)) as taken:
-        assert [(hit.item.id, hit.tier) for hit in taken.search("Porto", k=2)] == [one[:2] for one in found]
-
-
-def test_forgotten_text_of_the_light_tier_leaves_no_trace(tmp_path: Path) -> None:
-    with memory_of(WINE, path=tmp_path / "me.epic") as memory:
-        memory.add([Item(id="secret", text="the code of the safe is zebra")])
-        memory.forget("secret")
-        assert memory.search("zebra safe", k=1) == []
-    assert b"zebra" not in (tmp_path / "me.epic").read_bytes()

@@ -43,15 +43,13 @@ from helpers import (
     UndecidedAll,
     both,
     keep,
+    memory_at,
+    memory_of,
     searching,
     settled,
 )
 
 WINE, TRAIN = "red wine", "night train"
-
-
-def memory_of(*preferences: str, **options: Any) -> EpicMemory:
-    return EpicMemory(preferences or (WINE,), **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 def wines(count: int, **metadata: Any) -> list[Item]:
@@ -322,9 +320,7 @@ def mixed(count: int) -> list[str]:
 
 
 def test_keep_rate_is_resolved_once_and_stored(path: Path) -> None:
-    with EpicMemory.open(
-        path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll(), keep_rate=0.2)
-    ) as memory:
+    with memory_at(path, WINE, keep_rate=0.2) as memory:
         report = memory.add(mixed(100))
         assert report.passed == pytest.approx(20, abs=1)
         assert report.warnings == []
@@ -479,7 +475,7 @@ def test_a_filter_sees_items_added_and_removed_later() -> None:
 
 
 def test_items_are_those_whose_metadata_satisfies_a_condition(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
+    with memory_at(path, WINE) as memory:
         memory.add(wines(6, kind="wine"))
         assert memory.items() == wines(6, kind="wine")
         assert memory.items(Filter.ge("n", 4)) == wines(6, kind="wine")[4:]
@@ -504,10 +500,10 @@ def test_items_of_the_light_and_those_that_wait_can_be_listed() -> None:
 
 def test_metadata_keep_the_order_of_their_keys_which_does_not_make_another_version(path: Path) -> None:
     first, same = ({"b": 1, "a": {"d": 1, "c": [2]}}, {"a": {"c": [2], "d": 1}, "b": 1})
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
+    with memory_at(path, WINE) as memory:
         memory.add([Item(id="x", text="red wine", metadata=first)])
         assert memory.add([Item(id="x", text="red wine", metadata=same)]).duplicates == 1
-    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(verifier=UndecidedAll())) as memory:
+    with memory_at(path, verifier=UndecidedAll()) as memory:
         assert str(memory.search("wine")[0].item.metadata) == str(first)
         memory.add([Item(id="y", text="red wine, again", metadata=first)])
         assert str(memory.items(waiting=True)[0].metadata) == str(first)
@@ -605,7 +601,7 @@ def test_explain_of_an_unknown_item_is_an_error() -> None:
 
 
 def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
+    with memory_at(path, WINE) as memory:
         memory.add(wines(10))
         stats = memory.stats()
         expected = {"items": 10, "facts": 0, "light": 0, "entries": 10, "preferences": 1, "pending": 0, "verdicts": 0}
@@ -831,9 +827,7 @@ def test_embeddings_of_another_length_are_normalised() -> None:
 def test_every_text_is_encoded_once_and_preferences_once_ever(path: Path, steering: Any) -> None:
     encoder = HashEncoder()
     preferences = ["I really like red wine.", "I avoid casinos."]
-    with EpicMemory.open(
-        path, preferences, encoder=encoder, settings=Settings(verifier=KeepAll(), steering=steering)
-    ) as memory:
+    with memory_at(path, *preferences, encoder=encoder, steering=steering) as memory:
         memory.add(wines(5))
         memory.add(wines(7))
         for n in range(3):
@@ -842,9 +836,7 @@ def test_every_text_is_encoded_once_and_preferences_once_ever(path: Path, steeri
         assert encoder.texts[preferences[0]] == 1
 
     again = HashEncoder()
-    with EpicMemory.open(
-        path, preferences, encoder=again, settings=Settings(verifier=KeepAll(), steering=steering)
-    ) as memory:
+    with memory_at(path, *preferences, encoder=again, steering=steering) as memory:
         memory.search("which wine")
         memory.add(wines(7))
         assert not set(again.texts) & {*preferences, *(item.text for item in wines(7))}
@@ -899,7 +891,7 @@ def test_reencode_embeds_everything_anew(path: Path) -> None:
 
 
 def test_a_failing_reencode_changes_nothing(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
+    with memory_at(path, WINE) as memory:
         memory.add(wines(3))
         with pytest.raises(EncoderError):
             memory.file.reencode(AlteredEncoder(BROKEN["zero"], when="Think of"))
@@ -936,7 +928,7 @@ def test_a_new_file_takes_the_preferences_given(path: Path) -> None:
 
 
 def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> None:
-    memory = EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
+    memory = memory_at(path, WINE)
     memory.close()
     memory.close()
     uses: list[Any] = [
@@ -972,7 +964,7 @@ def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> No
 
 def test_an_interruption_leaves_committed_batches_and_a_usable_memory(path: Path) -> None:
     verifier = Raising(KeyboardInterrupt(), after=0, times=0, block=10)
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), settings=Settings(verifier=verifier)) as memory:
+    with memory_at(path, WINE, verifier=verifier) as memory:
         memory.add(wines(20))
         verifier.times, verifier.after = 1, 5
         with pytest.raises(KeyboardInterrupt):

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epic_memory import EpicMemory, Item, Preference, Settings
+from epic_memory import EpicMemory, Item, Preference
 from epic_memory.errors import (
     BudgetError,
     DuplicatePreferenceError,
@@ -25,7 +25,7 @@ from epic_memory.errors import (
     UnknownPreferenceError,
 )
 from epic_memory.types import Candidate, Decision, Verdict
-from helpers import Answering, HashEncoder, KeepAll, keep, settled
+from helpers import Answering, HashEncoder, KeepAll, imported, keep, memory_at, settled
 
 WINE, SEA, HILLS = "red wine", "blue sea", "green hills"
 PAST = datetime(2020, 1, 1, tzinfo=timezone.utc)
@@ -192,13 +192,12 @@ def _act(held: EpicMemory, name: str, path: Path, folder: Path) -> EpicMemory:
         return _again(held, path, ledger=0, not_kept=0)
     if name == "import":
         held.file.export(folder / "hers.jsonl", overwrite=True)
-        with EpicMemory.import_(
+        with imported(
             folder / "hers.jsonl",
             path,
             encoder=HashEncoder(256),
-            settings=Settings(
-                verifier=Judge("carl"), namespace=f"carl{len(list(folder.iterdir()))}-{datetime.now().timestamp()}"
-            ),
+            verifier=Judge("carl"),
+            namespace=f"carl{len(list(folder.iterdir()))}-{datetime.now().timestamp()}",
         ):
             pass
         return held
@@ -291,9 +290,7 @@ def test_hostile_names_are_names_like_others(tmp_path: Path) -> None:
         with EpicMemory.open(path, [WINE, f"blue no{number}"], **settled(namespace=name, **options)) as held:
             held.add([Item(id="same", text=f"red wine number {number}"), Item(id=f"far{number}", text=f"far {number}")])
     for number, name in enumerate(HOSTILE):
-        with EpicMemory.open(
-            path, settings=Settings(namespace=name, verifier=KeepAll()), encoder=HashEncoder(256)
-        ) as held:
+        with memory_at(path, encoder=HashEncoder(256), namespace=name) as held:
             assert held.namespace == name and held.tau == pytest.approx(0.3 + number / 1000)
             assert [p.text for p in held.preferences] == [WINE, f"blue no{number}"]
             assert [(h.item.id, h.item.text) for h in held.search(WINE, k=1)] == [("same", f"red wine number {number}")]
@@ -304,12 +301,10 @@ def test_hostile_names_are_names_like_others(tmp_path: Path) -> None:
             assert lines[0]["namespace"] == name and items == {"same": False, f"far{number}": True}
             assert held.add([Item(id=f"far{number}", text=f"far {number}")]).duplicates == 1
     for name in HOSTILE[1:]:
-        with EpicMemory.open(
-            path, settings=Settings(namespace=name, verifier=KeepAll()), encoder=HashEncoder(256)
-        ) as held:
+        with memory_at(path, encoder=HashEncoder(256), namespace=name) as held:
             held.forget("same")
             held.preferences.remove(WINE)
-    with EpicMemory.open(path, encoder=HashEncoder(256), settings=Settings(verifier=KeepAll())) as held:
+    with memory_at(path, encoder=HashEncoder(256)) as held:
         assert [hit.item.text for hit in held.search(WINE)] == ["red wine number 0", "far 0"]
         assert held.tau == pytest.approx(0.3)
         held.file.verify()
@@ -318,12 +313,7 @@ def test_hostile_names_are_names_like_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "  ", "a\x00b", "\ud800", None, 7, b"x"])
 def test_what_is_no_name_is_refused_and_leaves_no_file(tmp_path: Path, name: Any) -> None:
     with pytest.raises(InvalidInputError):
-        EpicMemory.open(
-            tmp_path / "me.epic",
-            [WINE],
-            settings=Settings(namespace=name, verifier=KeepAll()),
-            encoder=HashEncoder(256),
-        )
+        memory_at(tmp_path / "me.epic", WINE, encoder=HashEncoder(256), namespace=name)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -29,15 +29,11 @@ from epic_memory.errors import InvalidInputError, NotCopiedError, UnknownItemErr
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import ConversationChunker
 from epic_memory.types import Candidate
-from helpers import Answering, HashEncoder, KeepAll, keep, settled
+from helpers import Answering, HashEncoder, KeepAll, keep, memory_of
 
 WINE = "red wine"
 LONE = "a \ud800 b"
 NAN = float("nan")
-
-
-def memory_of(**options: Any) -> EpicMemory:
-    return EpicMemory([WINE], **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 # text that no file can hold

@@ -17,25 +17,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory import EpicMemory, Item, Preference, Settings, Verdict
+from epic_memory import EpicMemory, Item, Verdict
 from epic_memory.errors import DamagedError, InvalidInputError, StoreError, UnknownItemError, VerifierError
-from epic_memory.pipeline import preferences, reencode
+from epic_memory.pipeline import opening, preferences
 from epic_memory.retention import Held
 from epic_memory.storage.memory_schema import ITEMS
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import BuildReport, Candidate
-from helpers import Answering, HashEncoder, KeepAll, keep, settled
+from helpers import Answering, HashEncoder, KeepAll, keep, memory_at, memory_of
 from scripted import WINE
 
 TEA, GREEN_TEA = "tea cups", "green tea cups"
-
-
-def opened(path: str | Path, *preferences: str | Preference, **options: Any) -> EpicMemory:
-    """A memory in a file, made with the preferences given where there is none."""
-    return EpicMemory.open(
-        path, preferences or None, **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options})
-    )
 
 
 def noise(seed: int, length: int) -> str:
@@ -71,7 +64,7 @@ def test_a_replacement_that_cannot_be_written_leaves_the_preference_it_replaces(
         yield from ()
         raise ConnectionError("gone")
 
-    with opened(path, TEA, budget="1 MB") as memory:
+    with memory_at(path, TEA, budget="1 MB") as memory:
         memory.add(teas(60))
         before = found(memory)
         with monkeypatch.context() as patched:
@@ -80,7 +73,7 @@ def test_a_replacement_that_cannot_be_written_leaves_the_preference_it_replaces(
                 memory.preferences.replace(TEA, GREEN_TEA)
         assert (preferences_of(memory), len(memory), found(memory)) == ([TEA], 60, before)
         assert memory.add(teas(3, start=60)).kept == 3
-    with opened(path) as memory:
+    with memory_at(path) as memory:
         assert (preferences_of(memory), len(memory)) == ([TEA], 63)
         memory.file.verify()
 
@@ -89,18 +82,18 @@ def test_a_replacement_that_cannot_be_written_leaves_the_preference_it_replaces(
 
 
 def test_a_smaller_budget_evicts_no_more_than_it_must(path: Path) -> None:
-    with opened(path, TEA, "blue stamps") as memory:
+    with memory_at(path, TEA, "blue stamps") as memory:
         memory.add(teas(800, 200))
     budget = path.stat().st_size // 3
-    with opened(path, budget=budget) as memory:
+    with memory_at(path, budget=budget) as memory:
         assert 0.55 * budget < path.stat().st_size <= budget
         assert 0 < len(memory) < 800
         assert len(found(memory)) == len(memory)
 
 
 def test_a_budget_that_another_sets_is_kept_from_the_next_change_on(path: Path) -> None:
-    with opened(path, TEA) as memory:
-        opened(path, budget="100 KB").close()
+    with memory_at(path, TEA) as memory:
+        memory_at(path, budget="100 KB").close()
         for start in range(0, 120, 60):
             memory.add(teas(60, 250, start=start))
             assert path.stat().st_size <= 100_000
@@ -129,12 +122,12 @@ class Floats(Shareless):
 @pytest.mark.parametrize("policy", [Shareless, Greedy])
 def test_a_retention_policy_without_a_share_is_refused(path: Path, policy: Any) -> None:
     with pytest.raises(InvalidInputError, match="share"):
-        opened(path, TEA, budget="100 KB", retention=policy())
+        memory_at(path, TEA, budget="100 KB", retention=policy())
     assert not path.exists()
 
 
 def test_a_retention_policy_that_orders_by_floats_is_refused(path: Path) -> None:
-    with opened(path, TEA, budget="100 KB", retention=Floats()) as memory:
+    with memory_at(path, TEA, budget="100 KB", retention=Floats()) as memory:
         with pytest.raises(InvalidInputError, match="must return positions"):
             for start in range(0, 600, 60):
                 memory.add(teas(60, 150, start=start))
@@ -146,7 +139,7 @@ def test_a_retention_policy_that_orders_by_floats_is_refused(path: Path) -> None
 
 
 def test_a_reencoding_that_cannot_be_committed_leaves_the_encoder(path: Path) -> None:
-    with opened(path, TEA) as memory:
+    with memory_at(path, TEA) as memory:
         memory.add(teas(20))
         before = found(memory)
         memory._session.store._connection.execute("PRAGMA busy_timeout = 20")
@@ -159,7 +152,7 @@ def test_a_reencoding_that_cannot_be_committed_leaves_the_encoder(path: Path) ->
         assert memory.encoder.name == "hash"
         assert found(memory) == before
         assert memory.add(teas(1, start=20)).kept == 1
-    with opened(path) as memory:
+    with memory_at(path) as memory:
         assert len(found(memory)) == 21
 
 
@@ -174,14 +167,14 @@ def test_a_confidence_that_is_none_is_an_error_of_the_verifier(path: Path, confi
             return replace(kept, confidence=confidence)
         return replace(kept, alignments=tuple(replace(one, confidence=confidence) for one in kept.alignments))
 
-    with opened(path, TEA, verifier=Answering(judged)) as memory:
+    with memory_at(path, TEA, verifier=Answering(judged)) as memory:
         with pytest.raises(VerifierError, match="confidence"):
             memory.add(teas(2))
         assert len(memory) == 0
         memory.verifier = KeepAll()
         memory.add(teas(2))
         memory.file.verify()
-    with opened(path) as memory:
+    with memory_at(path) as memory:
         assert len(found(memory)) == 2
 
 
@@ -189,14 +182,14 @@ def test_a_confidence_that_is_none_is_an_error_of_the_verifier(path: Path, confi
 
 
 def test_a_file_made_wal_by_others_is_taken_back(path: Path) -> None:
-    opened(path, TEA, budget="100 KB").close()
+    memory_at(path, TEA, budget="100 KB").close()
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
-    with opened(path) as memory:
+    with memory_at(path) as memory:
         memory.add(teas(20))
         assert [file.name for file in path.parent.iterdir()] == ["me.epic"]
         assert path.read_bytes()[18:20] == b"\1\1"  # as the format has it: no log of writes
-    with opened(path) as memory:
+    with memory_at(path) as memory:
         assert len(found(memory)) == 20
 
 
@@ -206,10 +199,10 @@ def test_a_relative_name_stays_what_it_was(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / name).mkdir()
     name = "link.epic" if linked else "real/me.epic"
     if linked:
-        opened(tmp_path / "real" / "me.epic", TEA).close()
+        memory_at(tmp_path / "real" / "me.epic", TEA).close()
         (tmp_path / name).symlink_to("real/me.epic")
     monkeypatch.chdir(tmp_path)
-    with opened(name, TEA, budget="1 MB") as memory:
+    with memory_at(name, TEA, budget="1 MB") as memory:
         monkeypatch.chdir(tmp_path / "elsewhere")
         assert memory.add(teas(5)).kept == 5
         size = (tmp_path / "real" / "me.epic").stat().st_size
@@ -217,19 +210,19 @@ def test_a_relative_name_stays_what_it_was(tmp_path: Path, monkeypatch: pytest.M
         assert memory.forget("item 0") == 1
     assert [file.name for file in (tmp_path / "real").iterdir()] == ["me.epic"]
     assert not list((tmp_path / "elsewhere").iterdir())
-    with opened(tmp_path / name) as memory:
+    with memory_at(tmp_path / name) as memory:
         assert len(memory) == 4
 
 
 def test_the_name_of_a_database_in_ram_is_none_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidInputError, match=r"EpicMemory\("):
-        opened(":memory:", TEA)
+        memory_at(":memory:", TEA)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_text_that_inflates_without_end_is_damage(path: Path) -> None:
-    with opened(path, TEA) as memory:
+    with memory_at(path, TEA) as memory:
         memory.add([Item(id="a", text=TEA)])
     bomb = zlib.compress(b"a" * (2**26 + 1))
     store = Store(path)
@@ -237,7 +230,7 @@ def test_a_text_that_inflates_without_end_is_damage(path: Path) -> None:
         store.update(ITEMS, 1, text=bomb)
     store.close()
     assert path.stat().st_size < 1_000_000
-    with opened(path) as memory:
+    with memory_at(path) as memory:
         for call in (lambda: memory.search(TEA), lambda: memory.explain("a")):
             with pytest.raises(DamagedError, match="too long"):
                 call()
@@ -246,30 +239,34 @@ def test_a_text_that_inflates_without_end_is_damage(path: Path) -> None:
 @pytest.mark.parametrize("overwrite", ["copy", "compact"])
 def test_a_damaged_memory_takes_the_place_of_nothing(path: Path, overwrite: str) -> None:
     copy = path.with_name("copy.epic")
-    with opened(path, TEA) as memory:
+    with memory_at(path, TEA) as memory:
         memory.add([Item(id="a", text="tea cups unusual")])
         memory.file.backup(copy)
     good, written = copy.read_bytes(), path.read_bytes()
     assert b"unusual" in written
     damaged = written.replace(b"unusual", b"unusuam")
     path.write_bytes(damaged)
-    with opened(path) as memory, pytest.raises(DamagedError):
+    with memory_at(path) as memory, pytest.raises(DamagedError):
         memory.file.backup(copy, overwrite=True) if overwrite == "copy" else memory.file.compact()
     assert (copy.read_bytes(), path.read_bytes()) == (good, damaged)
     assert sorted(file.name for file in path.parent.iterdir()) == ["copy.epic", "me.epic"]
 
 
 def test_a_memory_names_its_namespaces(path: Path) -> None:
-    with opened(path, TEA) as memory, opened(path, WINE, namespace="b"), opened(path, WINE, namespace="a") as other:
+    with (
+        memory_at(path, TEA) as memory,
+        memory_at(path, WINE, namespace="b"),
+        memory_at(path, WINE, namespace="a") as other,
+    ):
         assert memory.file.namespaces == other.file.namespaces == ["a", "b", "default"]
 
 
 def test_a_document_is_forgotten_without_its_chunker(path: Path) -> None:
-    with opened(path, TEA, chunker=WordChunker(max_words=4)) as memory:
+    with memory_at(path, TEA, chunker=WordChunker(max_words=4)) as memory:
         memory.add([Item(id="doc", text="Tea cups one here. Tea cups two there. Tea cups three nowhere.")])
         memory.add([Item(id="document", text="Tea cups")])
         assert found(memory).keys() == {"doc#0", "doc#1", "doc#2", "document"}
-    with opened(path) as memory:
+    with memory_at(path) as memory:
         assert memory.forget("doc") == 3
         assert found(memory).keys() == {"document"}
         with pytest.raises(UnknownItemError):
@@ -284,7 +281,7 @@ def test_a_document_is_forgotten_without_its_chunker(path: Path) -> None:
 def test_each_batch_is_reported_by_a_report_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
     reports: list[BuildReport] = []
-    memory = EpicMemory([TEA], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
+    memory = memory_of(TEA)
     last = memory.add((f"tea cups {n}" for n in range(1100)), progress=reports.append)
     assert [report.seen for report in reports] == [512, 1024, 1100]
     assert [report.kept for report in reports] == [512, 1024, 1100]
@@ -298,14 +295,14 @@ async def test_a_coroutine_that_is_told_of_batches_is_awaited() -> None:
         await asyncio.sleep(0)
         seen.append(report.seen)
 
-    memory = EpicMemory([TEA], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
+    memory = memory_of(TEA)
     await memory.aadd([f"tea cups {n}" for n in range(600)], progress=told)
     assert seen == [512, 600]
 
 
 async def test_what_a_slow_stream_gave_is_committed_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 0.01)
-    memory = EpicMemory([TEA], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
+    memory = memory_of(TEA)
 
     async def committed(count: int) -> None:
         while len(memory) < count:
@@ -322,9 +319,9 @@ async def test_what_a_slow_stream_gave_is_committed_while_it_waits(monkeypatch: 
 
 
 def test_nobody_writes_between_a_reencoding_and_its_adoption(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
+    memory = memory_of()
     memory.add(["red wine from the south"])
-    adopt = reencode._adopt
+    adopt = opening._adopt
     writers = []
 
     def adopted(*given: Any) -> None:
@@ -334,7 +331,7 @@ def test_nobody_writes_between_a_reencoding_and_its_adoption(monkeypatch: pytest
         assert writers[0].is_alive()  # it waits: its vectors would be the old encoder's
         adopt(*given)
 
-    monkeypatch.setattr(reencode, "_adopt", adopted)
+    monkeypatch.setattr(opening, "_adopt", adopted)
     memory.file.reencode(HashEncoder(32))
     writers[0].join()
     assert len(memory.search(WINE)) == 2

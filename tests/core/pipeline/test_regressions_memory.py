@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from epic_memory import EpicMemory, Filter, Item, Preference, SearchOptions, Settings
+from epic_memory import EpicMemory, Filter, Item, Preference, SearchOptions
 from epic_memory.errors import EncoderError, InvalidInputError
 from epic_memory.storage import namespace
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import Candidate, FloatArray
 from epic_memory.verification import EmbeddedVerifier
-from helpers import DiscardAll, HashEncoder, KeepAll, UndecidedAll, settled
+from helpers import DiscardAll, HashEncoder, KeepAll, UndecidedAll, memory_of, settled
 
 WINE, TRAIN, SEA = "red wine", "night train", "blue sea"
 ALL_THREE = "red wine in a night train at blue sea"
@@ -59,10 +59,6 @@ class Raising(HashEncoder):
         if self.error is not None:
             raise self.error
         return super()._encode(texts)
-
-
-def memory_of(*preferences: str, **options: Any) -> EpicMemory:
-    return EpicMemory(preferences or (WINE,), **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 def opened(path: Path, preferences: Sequence[str] | None = None, **options: Any) -> EpicMemory:
@@ -297,9 +293,7 @@ def test_sync_takes_over_the_given_order(path: Path, order: list[str]) -> None:
 @pytest.mark.slow
 def test_the_instruction_of_an_endless_word_is_short() -> None:
     encoder = HashEncoder()
-    memory = EpicMemory(
-        [WINE], encoder=encoder, settings=Settings(verifier=EmbeddedVerifier(encoder, threshold=0.0), tau=-1.0)
-    )
+    memory = memory_of(encoder=encoder, verifier=EmbeddedVerifier(encoder, threshold=0.0), tau=-1.0)
     item = Item(id="x", text="x" * 1_000_000)
     assert memory.add([item]).kept == 1
     assert all(len(entry.instruction) < 1000 for entry in memory.explain("x").entries)
@@ -330,7 +324,7 @@ def test_what_is_held_light_is_told_by_the_tau_of_the_file(path: Path) -> None:
 
 def test_items_that_are_known_are_returned_when_others_need_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespace, "_ITEMS_KEPT", 4)
-    with EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
+    with memory_of() as memory:
         memory.add([f"red wine number {number}" for number in range(6)])
         space = memory._session.space()
         rows = sorted(space.rows_of)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory import EpicMemory, Item, SearchOptions, Settings
+from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.errors import InvalidInputError
 from epic_rerank import LearnedReranker, alearn, forget, learn, reranker_of, set_reranker
-from helpers import HashEncoder, KeepAll, searching, settled
+from helpers import HashEncoder, KeepAll, imported, memory_at, memory_of, searching, settled
 
 WORDS = ("tea", "wine", "bread", "cheese", "soup", "cake", "rice", "bean", "fish", "apple", "pear", "plum")
 PREFERENCE = "food and drink"
@@ -31,7 +31,7 @@ def texts(count: int = 40) -> list[Item]:
 
 @pytest.fixture
 def memory() -> EpicMemory:
-    made = EpicMemory([PREFERENCE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll(), tau=-1.0))
+    made = memory_of(PREFERENCE, tau=-1.0)
     made.add(texts())
     return made
 
@@ -79,19 +79,15 @@ async def test_it_learns_of_feedback(memory: EpicMemory) -> None:
 
 def test_it_is_kept_exported_and_forgotten(tmp_path: Path) -> None:
     path, lines = tmp_path / "me.epic", tmp_path / "me.jsonl"
-    with EpicMemory.open(
-        path, [PREFERENCE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll(), tau=-1.0)
-    ) as memory:
+    with memory_at(path, PREFERENCE, tau=-1.0) as memory:
         memory.add(texts())
         feed(memory, 3)
         weights = reranker_of(memory).as_object()
         memory.file.export(lines)
     assert len(json.dumps(weights)) < 100_000
-    with EpicMemory.import_(
-        lines, tmp_path / "other.epic", encoder=HashEncoder(), settings=Settings(verifier=KeepAll())
-    ) as other:
+    with imported(lines, tmp_path / "other.epic") as other:
         assert reranker_of(other).as_object()["weights"] == weights["weights"]
-    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as memory:
+    with memory_at(path) as memory:
         assert reranker_of(memory).as_object() == weights
         assert forget(memory)
         assert not reranker_of(memory).is_trained

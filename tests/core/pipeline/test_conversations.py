@@ -1,10 +1,18 @@
-"""Turns of conversations in a search: found by their words, by their question, by who said them and when."""
+"""Conversations: turns found by their words, their question, who said them and when; and the metadata of windows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from epic_memory import EpicMemory, Item, SearchOptions
+import pytest
+
+from epic_learn import aadd_conversation, add_conversation
+from epic_memory import EpicMemory, Filter, Item, SearchOptions
+from epic_memory.encoders import default_encoder
+from epic_memory.errors import InvalidInputError
+from helpers import memory_of
 
 CHAT = [
     ("Ann", "How was your week? Mine was long."),
@@ -16,7 +24,7 @@ CHAT = [
 ]
 
 
-def memory_of(chat: list[tuple[str, str]], **more: object) -> EpicMemory:
+def turns_of(chat: list[tuple[str, str]], **more: object) -> EpicMemory:
     memory = EpicMemory(["I only buy second-hand clothes."])
     memory.add(
         Item(
@@ -30,9 +38,9 @@ def memory_of(chat: list[tuple[str, str]], **more: object) -> EpicMemory:
 
 
 def test_an_answer_is_found_by_the_words_of_its_question() -> None:
-    with_turns = memory_of(CHAT).search("What cats does Bo keep at home?", k=2, options=SearchOptions(min_score=None))
+    with_turns = turns_of(CHAT).search("What cats does Bo keep at home?", k=2, options=SearchOptions(min_score=None))
     assert with_turns[0].item.id == "3"
-    without = memory_of(CHAT, source=1, turn=None).search(
+    without = turns_of(CHAT, source=1, turn=None).search(
         "What cats does Bo keep at home?", k=1, options=SearchOptions(min_score=None)
     )
     assert without[0].item.id == "2"
@@ -43,7 +51,7 @@ def test_a_turn_is_found_by_a_rare_word_alone() -> None:
     chatter = [
         ("Ann", f"I could listen to live music all day, number {n} of the orchestra is playing.") for n in range(60)
     ]
-    memory = memory_of([*chatter, ("Bo", "Qumran is where the parcel went; nobody was in, so they took it back.")])
+    memory = turns_of([*chatter, ("Bo", "Qumran is where the parcel went; nobody was in, so they took it back.")])
     query = "Which orchestra was playing live music all day at Qumran?"
     assert memory.search(query, k=1, options=SearchOptions(min_score=None))[0].item.id == "60"
     assert memory.search("Which orchestra was playing live music all day?", k=1)[0].item.id != "60"
@@ -85,9 +93,56 @@ def test_turns_are_the_same_after_reopening(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     query = "What cats does Bo keep at home?"
     with EpicMemory.open(path, ["I only buy second-hand clothes."]) as memory:
-        memory.add(list(memory_of(CHAT).items()))
+        memory.add(list(turns_of(CHAT).items()))
         before = [(hit.item.id, hit.score) for hit in memory.search(query, options=SearchOptions(min_score=None))]
         memory.forget(before[-1][0])
         kept = [(hit.item.id, hit.score) for hit in memory.search(query, options=SearchOptions(min_score=None))]
     with EpicMemory.open(path) as memory:
         assert [(hit.item.id, hit.score) for hit in memory.search(query, options=SearchOptions(min_score=None))] == kept
+
+
+# windows with metadata
+
+
+async def test_windows_have_the_metadata_of_their_conversation() -> None:
+    memory, other = memory_of(), memory_of()
+    messages = [{"role": "user", "content": f"red wine {number}"} for number in range(12)]
+    ours = {"speaker": "user", "source": "mine", "session_id": "a", "kind": "conversation"}
+    add_conversation(memory, messages, metadata={"session_id": "a", "source": "mine", "kind": "x", "window": 7})
+    await aadd_conversation(other, messages, metadata={"session_id": "a", "source": "mine", "kind": "x", "window": 7})
+    items = [hit.item for hit in memory.search("red wine")]
+    first, second = (item.metadata for item in sorted(items, key=lambda item: item.metadata["window"]))
+    conversation = first["conversation"]
+    assert first == {**ours, "conversation": conversation, "turn": 1, "window": 0}
+    assert second == {**ours, "conversation": conversation, "turn": 7, "window": 1}
+    assert items == [hit.item for hit in other.search("red wine")]
+
+
+def test_the_same_words_with_other_metadata_are_another_item() -> None:
+    memory = memory_of()
+    messages = [{"role": "user", "content": "red wine"}]
+    kept = [
+        add_conversation(memory, messages, metadata=metadata).kept
+        for metadata in (None, {}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": "1", "b": 2}, {"a": 1})
+    ]
+    assert kept == [1, 0, 1, 0, 1, 1] and len(memory) == 4
+    assert memory.add(["user: red wine"]).kept == 1 and len(memory) == 4  # it is the one without metadata, as before
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"a": object()}, {1: "a"}, ["a"], {"a": float("nan")}], ids=["object", "key", "list", "nan"]
+)
+def test_metadata_that_cannot_be(metadata: Any) -> None:
+    memory = memory_of()
+    with pytest.raises(InvalidInputError):
+        add_conversation(memory, [{"role": "user", "content": "red wine"}], metadata=metadata)
+    assert len(memory) == 0
+
+
+def test_the_embedded_parts_keep_what_matters() -> None:
+    memory = EpicMemory(["I follow a strict vegan diet."], encoder=default_encoder())
+    said: Sequence[dict[str, str]] = [{"role": "user", "content": "I cooked a vegan lentil stew."}]
+    assert add_conversation(memory, said, metadata={"session_id": "a"}).kept == 1
+    assert memory.search("dinner", filter=Filter.eq("session_id", "a")) and not memory.search(
+        "dinner", filter=Filter.eq("session_id", "b")
+    )
