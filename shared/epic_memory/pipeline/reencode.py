@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from epic_memory.encoders.base import Embed, Encoder, described
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Effects
-from epic_memory.storage.sqlite.connection import Table
+from epic_memory.storage.sqlite.tables import Table
 from epic_memory.types import FloatArray
 
 

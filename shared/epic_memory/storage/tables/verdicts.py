@@ -60,6 +60,7 @@ class Verdicts(Repository):
         dropped: How many were dropped because there were more.
     """
 
+    table = "verdicts"
     kept: int = 0
     dropped: int = 0
     _held: int | None = None
@@ -91,7 +92,7 @@ class Verdicts(Repository):
         return replace(recalled, pairs=pairs)
 
     def remember(self, namespace: str, version: str, verdicts: Iterable[tuple[Candidate, Verdict]]) -> None:
-        """Store verdicts, pair by pair. Call it inside a transaction."""
+        """Store verdicts, pair by pair."""
         if not self.kept:
             return
         short = digest(version, size=8)
@@ -128,8 +129,8 @@ class Verdicts(Repository):
 
     def forget_preference(self, namespace: str, preference: Preference) -> None:
         """Drop the answers under a preference."""
-        key = (digest(namespace, preference.text),)
-        self.db.connection.execute("DELETE FROM verdicts WHERE preference = ?", key)
+        key = digest(namespace, preference.text)
+        self.delete("preference = ?", key)
         self._held = None
 
     def forget_mentions(self, namespace: str, mentions: Mentions, staying: Iterable[str], items: Iterable[str]) -> None:
@@ -164,22 +165,22 @@ class Verdicts(Repository):
         """Drop the oldest answers, a tenth at once, if there are too many."""
         if self._held is None or self._held + added > self.kept:
             # Count the rows: some of those written may have replaced earlier ones.
-            self._held = self.count()
+            self._held = self.total()
         else:
             self._held += added
         if self._held > self.kept:
             self.drop(self._held - self.kept + int(_FREED * self.kept))
 
     def drop(self, excess: int) -> None:
-        """Drop the oldest answers, about `excess` of them. Call it inside a transaction."""
+        """Drop the oldest answers, about `excess` of them."""
         oldest = self.db.read("SELECT written FROM verdicts ORDER BY written LIMIT 1 OFFSET ?", (excess,))
         before = oldest[0][0] if oldest else 2**62
-        self.dropped += self.db.connection.execute("DELETE FROM verdicts WHERE written < ?", (before,)).rowcount
+        self.dropped += self.delete("written < ?", before)
         self._held = None
 
     def forget_all(self) -> None:
         """Drop all answers."""
-        while held := self.count():
+        while held := self.total():
             with self.db.transaction():
                 self.drop(min(held, _DROPPED))
             self.db.give_back()
@@ -189,7 +190,7 @@ class Verdicts(Repository):
         """Reset the cached counts, because another connection has written."""
         self._held = self._newest = None
 
-    def count(self) -> int:
+    def total(self) -> int:
         """Return how many verdicts are cached, in the whole file."""
         return int(self.db.scalar("SELECT rows FROM sums WHERE name = 'verdicts'"))
 
