@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epic_memory.text.stems import word_set
+from epic_memory.text.phrases import word_set
 
 LANGUAGES = {
     "de": word_set("""

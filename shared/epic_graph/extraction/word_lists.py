@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epic_memory.text.stems import word_set
+from epic_memory.text.phrases import word_set
 
 # Words between two phrases, and part of none.
 FUNCTION = word_set("""

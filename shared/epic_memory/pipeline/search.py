@@ -166,7 +166,7 @@ def _held_near(
         positions = None if asked.options.preferences is None else space.positions(asked.options.preferences)
         # The paper steers what is searched for; signed steering ranks what was found.
         paper = asked.options.keys == "instruction" or asked.mode == "paper"
-        steered = steering.steer_for_index(vector, only=positions) if paper else _unsteered(vector, names)
+        steered = steering.steer_vector(vector, only=positions, turns=False) if paper else _unsteered(vector, names)
         started = clock.add("steering", started)
         result = _found(session, space, asked, steering, steered, positions)
         clock.add("index", started)

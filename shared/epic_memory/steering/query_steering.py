@@ -129,8 +129,9 @@ class QuerySteering:
         only: NDArray[np.intp] | None = None,
         candidates: FloatArray | None = None,
         kind: QuestionKind | None = None,
+        turns: bool = True,
     ) -> SteeredQuery:
-        """Steer E(q), for searching raw texts.
+        """Steer E(q).
 
         Args:
             query: A unit vector of shape `(d,)`.
@@ -138,29 +139,9 @@ class QuerySteering:
             candidates: Embeddings of the texts to choose from, shape `(n, d)`; those nearest to the query help to
                 determine which preferences are relevant.
             kind: Of the question, if it is known.
+            turns: Whether raw texts are searched; False for an index of instructions: in signed mode the vector is t,
+                not q~.
         """
-        return self._steered(query, only, candidates, kind, turns=True)
-
-    def steer_for_index(
-        self,
-        query: FloatArray,
-        *,
-        only: NDArray[np.intp] | None = None,
-        candidates: FloatArray | None = None,
-        kind: QuestionKind | None = None,
-    ) -> SteeredQuery:
-        """Steer E(q) as `steer_vector` does, for an index of instructions: in signed mode the vector is t, not q~."""
-        return self._steered(query, only, candidates, kind, turns=False)
-
-    def _steered(
-        self,
-        query: FloatArray,
-        only: NDArray[np.intp] | None,
-        candidates: FloatArray | None,
-        kind: QuestionKind | None,
-        *,
-        turns: bool,
-    ) -> SteeredQuery:
         chosen = self.choose(query, only=only, candidates=candidates, kind=kind)
         return self.steered_by(chosen, query, self._vector(query, chosen, turns=turns))
 

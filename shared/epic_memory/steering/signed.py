@@ -1,12 +1,8 @@
 """Signed steering: towards liked and away from avoided phrases; a variant of query steering (section 3.3).
 
-The paper moves a query towards the preference most similar to it:
-
-    p* = argmax_p Sim(E(q), E(p))                          (Eq. 7)
-    q~ = (E(q) + E(p*)) / ||E(q) + E(p*)||                 (Eq. 8)
-
-For "I avoid hotels with casinos" that is towards casinos. The signed mode uses the liked and the avoided phrases of
-every preference that is relevant to the query, each preference with its weight w_p.
+The paper moves a query towards the preference most similar to it (`paper`, Eq. 7-8): for "I avoid hotels with casinos"
+towards casinos. The signed mode uses the liked and the avoided phrases of every preference that is relevant to the
+query, each preference with its weight w_p.
 
 rel(p) is the relevance of a preference, in log-odds (`relevance`). Its nearness to the query determines its share, w_p
 ~ exp(kappa near(p)). If there are candidates, their topic counts as well. The strength of steering altogether is the

@@ -35,7 +35,8 @@ MOST_WORDED = 20_000
 """Number of texts up to which exact words are searched."""
 _WORDS_KEPT = 4096
 _PREFERENCES_KEPT = 256
-K, V = TypeVar("K"), TypeVar("V")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def remembered(

@@ -15,19 +15,18 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_memory.text.phrases import word_set
+from epic_memory.text.statements import MONTHS
+
 SPEAKER, TIME, TURN, SOURCE, CONVERSATION = "speaker", "time", "turn", "source", "conversation"
 """The metadata keys of who said a text, when, its number, where it is from, and in which conversation of several."""
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-    "December",
-)  # fmt: skip
+_MONTHS = [month.capitalize() for month in MONTHS]
 # What asks for all that was said, and for no topic.
-_SAYING_WORDS = """
-a about all and anything been chat chats conversation conversations did discuss discussed do everything had happen
-happened has have he i in it last me mention mentioned my of or our say said she speak spoke talk talked tell that
-the there they things told us was we were what which with year you
-"""
-_SAYING = frozenset(_SAYING_WORDS.split())
+_SAYING = word_set(
+    "a about all and anything been chat chats conversation conversations did discuss discussed do everything had"
+    " happen happened has have he i in it last me mention mentioned my of or our say said she speak spoke talk talked"
+    " tell that the there they things told us was we were what which with year you"
+)
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _ISO_MONTH = re.compile(r"\b\d{4}-(0[1-9]|1[0-2])\b")

@@ -214,9 +214,8 @@ class Entries(Repository):
             items = self.items.held_at(sorted({row["item"] for row in found}))
         preferences = self.preferences.at(namespace) if preferences is None else preferences
         with decoding(self.path):
-            return {
-                row["row"]: _entry(row, items, preferences, namespace, scores and scores[row["row"]]) for row in found
-            }
+            of = dict.fromkeys(rows) if scores is None else scores
+            return {row["row"]: _entry(row, items, preferences, namespace, of[row["row"]]) for row in found}
 
     def of_item(self, namespace: str, item_row: int) -> list[MemoryEntry]:
         """Return an item's entries, oldest first."""
