@@ -113,10 +113,10 @@ def test_below_the_floor_the_embedding_itself_is_searched_with(mode: str) -> Non
 def test_a_query_matches_from_the_encoders_floor_on_though_in_paper_mode_everything_steers() -> None:
     encoder = HashEncoder()
     encoder.floor = 0.9
-    for mode in ("paper", "signed"):
+    for mode in ("paper", "signed", "off"):
         far = SteeredSearch(encoder).target(encoder.vector("red wine"), ["blue sky"], mode)
         near = SteeredSearch(encoder).target(encoder.vector("blue sky"), ["blue sky"], mode)
-        assert (far.matched, near.matched) == (False, True)
+        assert (far.matched, near.matched) == (mode == "off", True)
         assert bool(far.steered_by) == (mode == "paper")
 
 
@@ -379,6 +379,7 @@ def test_options_that_cannot_be_are_errors(options: dict[str, Any]) -> None:
         ([["a"]], "signed", InvalidInputError, "must be a string"),
         ([" "], "signed", InvalidInputError, "empty"),
         (["a", "a"], "signed", DuplicatePreferenceError, "twice"),
+        (["a", "A"], "signed", DuplicatePreferenceError, "twice"),
         (7, "signed", InvalidInputError, "several texts"),
         (["a"], "sideways", InvalidInputError, "paper, signed, off"),
         ([], "sideways", InvalidInputError, "paper, signed, off"),
