@@ -346,22 +346,20 @@ class Signed:
         texts: Sequence[str],
         vectors: FloatArray,
         *,
-        only: NDArray[np.intp] | None,
-        words: Sequence[Words] | None,
         scaled: bool,
         kind: QuestionKind | None,
     ) -> FloatArray:
         """Score texts by their cosines with E(q) and their evidence for or against preferences, shape `(n,)`."""
         weights = SteeringWeights.shipped()
-        chosen = self.choose(query, only, vectors, kind=kind)
+        chosen = self.choose(query, None, vectors, kind=kind)
         scores = vectors @ query
         if not chosen.rows:
             return scores
-        text_words = [words_of(text) for text in texts] if words is None else words
+        words = [words_of(text) for text in texts]
         toward = scores.copy()
         for row, weight in zip(chosen.rows, chosen.weights, strict=True):
             if weight >= weights.felt:
-                evidence, _ = self._evidence(row, query, vectors, text_words, toward)
+                evidence, _ = self._evidence(row, query, vectors, words, toward)
                 scores += np.float32(chosen.strength * weight * weights.says) * evidence
         if scaled:
             scores /= np.float32(1.0 + chosen.strength * weights.says)

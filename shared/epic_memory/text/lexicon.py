@@ -36,10 +36,6 @@ class Concept(NamedTuple):
     kinds: tuple[str, ...]
     instead: tuple[str, ...]
 
-    def turned(self) -> Concept:
-        """Return the opposite concept: the same names, with kinds and instead exchanged."""
-        return Concept(self.names, self.instead, self.kinds)
-
 
 class Lexicon:
     """A finder of concepts in phrases.
@@ -73,7 +69,7 @@ class Lexicon:
                 if words[place : place + step] == key:
                     before, after = words[max(0, place - 1) : place], words[place + step : place + step + 1]
                     denied = bool(_BEFORE.intersection(before) or _AFTER.intersection(after))
-                    found.append(concept.turned() if denied else concept)
+                    found.append(Concept(concept.names, concept.instead, concept.kinds) if denied else concept)
                     break
                 step = 1
             place += step

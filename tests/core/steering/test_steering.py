@@ -150,9 +150,7 @@ def test_a_query_is_encoded_steered_and_scored_alike_by_every_way(encoder: Stati
         np.testing.assert_array_equal(steered.vector, expected.vector)
         np.testing.assert_array_equal(steered.query, q)
         assert (steered.preferences, steered.nearest) == (expected.preferences, expected.nearest)
-        known = [words_of(text) for text in TEXTS]
-        for again in (one.score_texts(q, TEXTS, vectors), one.score_texts(q, TEXTS, vectors, words=known)):
-            np.testing.assert_array_equal(again, scores)
+        np.testing.assert_array_equal(one.score_texts(q, TEXTS, vectors), scores)
     assert one.score(query, []).shape == (0,)
 
 
@@ -480,27 +478,6 @@ def test_what_was_found_is_scored_by_its_evidence_on_its_topic(encoder: StaticEn
     # What is a little further from the topic than others loses that; what is far from it, more.
     little, far = (found_by(steering, question, [0.6, 0.6 - step], [CASINO] * 2) for step in (0.1, 0.4))
     assert little[0] > little[1] and far[0] - far[1] > 5 * (little[0] - little[1])
-
-
-@modes
-@pytest.mark.parametrize("rows", [[2], [1, 2]])
-def test_score_is_by_the_named_rows_only(encoder: StaticEncoder, mode: Mode, rows: list[int]) -> None:
-    q, vectors = encoder.encode([QUERIES[2]])[0], encoder.encode(TEXTS)
-    every = QuerySteering(encoder, PREFERENCES, mode, floor=-1.0)
-    some = QuerySteering(encoder, [PREFERENCES[row] for row in rows], mode, floor=-1.0)
-    found = every.score_texts(q, TEXTS, vectors, only=np.array(rows))
-    np.testing.assert_allclose(found, some.score_texts(q, TEXTS, vectors), atol=1e-3)
-    none = every.score_texts(q, TEXTS, vectors, only=np.array([], dtype=np.intp))
-    np.testing.assert_allclose(none, vectors @ q, atol=1e-6)
-
-
-def test_where_the_words_are_known_the_texts_are_not_read(encoder: StaticEncoder) -> None:
-    steering = QuerySteering(encoder, PREFERENCES, floor=-1.0)
-    q, vectors, unread = encoder.encode([QUERIES[0]])[0], encoder.encode(TEXTS), [""] * len(TEXTS)
-    expected, known = steering.score(QUERIES[0], TEXTS), [words_of(text) for text in TEXTS]
-    np.testing.assert_array_equal(steering.score_texts(q, unread, vectors, words=known), expected)
-    silent = steering.score_texts(q, TEXTS, vectors, words=[words_of("")] * len(TEXTS))
-    assert np.abs(silent - expected).max() > 0.1
 
 
 def test_edited_aspects_turn_the_order_and_what_is_expired_is_for_the_caller_to_leave_out(

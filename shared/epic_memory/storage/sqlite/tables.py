@@ -109,17 +109,13 @@ class Table:
                 return
             last = first + len(names)
             if checksums(columns[first:last]) != list(columns[last]):
-                raise self.damaged(path)
+                raise DamagedError(path, f"a row of its table {self.name} is not as it was written")
             for name, column in zip(names, columns[first:last], strict=True):
                 if not set(map(type, column)) <= self.types[name]:
                     raise DamagedError(
                         path, f"a value of {name} in its table {self.name} has another type than we write"
                     )
             first = last + 1
-
-    def damaged(self, path: Path | None) -> DamagedError:
-        """Return the error for a row that is not as it was written."""
-        return DamagedError(path, f"a row of its table {self.name} is not as it was written")
 
 
 @dataclass(frozen=True, kw_only=True)

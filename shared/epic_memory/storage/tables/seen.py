@@ -152,8 +152,6 @@ class Seen(Repository):
     ) -> None:
         """Record a uniform sample of the discarded items, and the last of the evicted ones.
 
-
-
         Args:
             namespace: The namespace of the items.
             records: Each with its digest: the smallest digests make the sample.
