@@ -198,7 +198,7 @@ def _clear_the_way(
         store.items.remove(namespace, batch.stale)
         rows.incomplete = True
     if not batch.queued and space.has_rows("pending"):
-        store.retry_queue.remove_ids(
+        store.retry_queue.delete_ids(
             namespace, [item.id for item in (*batch.discarded, *(one.item for one in batch.kept))]
         )
     return held
@@ -232,7 +232,7 @@ def _put(
     for kept, entries in alive:
         if kept.item.id in held:
             earlier = store.entries.preferences_of(at[kept.item.id][0])
-            store.entries.remove_rows([earlier[e.preference_id] for e in entries if e.preference_id in earlier])
+            store.entries.delete_rows([earlier[e.preference_id] for e in entries if e.preference_id in earlier])
             rows.incomplete = True
     if space.has_rows("not_kept"):
         # What is kept now was not kept before: that is over, and its earlier versions are forgotten.

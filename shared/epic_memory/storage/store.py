@@ -68,7 +68,7 @@ class Store(Database):
         """Remove a preference with its entries, and what mentions it; return its position and the items it held."""
         position, text = self.read("SELECT position, text FROM preferences WHERE row = ?", (row,))[0]
         items = self.entries.items_under(row)
-        self.preferences.remove_rows([row])
+        self.preferences.delete_rows([row])
         self.verdicts.forget_preference(namespace, Preference(id=preference_id, text=text))
         self.retry_queue.stop_waiting_for(namespace, preference_id)
         self.seen.forget_records(namespace, preference=row)
@@ -85,7 +85,7 @@ class Store(Database):
         held = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
         orphans = list(self.among(f"SELECT row, embedding IS NULL FROM items WHERE {held} AND row IN", items))
         self.graph.leave([row for row, _ in orphans])
-        self.items.remove_rows(row for row, bare in orphans if bare or not keep_texts)
+        self.items.delete_rows(row for row, bare in orphans if bare or not keep_texts)
 
     def shorten(self, item_row: int, text: str) -> None:
         """Shorten an item's stored text. It still counts as the version that was added."""

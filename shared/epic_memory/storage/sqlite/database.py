@@ -302,25 +302,25 @@ class Repository:
         return int(self.db.scalar(f"SELECT count(*) FROM {self.table} WHERE namespace = ?", (namespace,)))
 
     def delete(self, condition: str, *values: Any, table: str = "") -> int:
-        """Remove the rows that satisfy a condition, and return how many."""
+        """Delete the rows that satisfy a condition, and return how many."""
         sql = f"DELETE FROM {table or self.table} WHERE {condition}"
         return self.db.connection.execute(sql, values).rowcount
 
-    def remove_rows(self, rows: Iterable[int]) -> None:
-        """Remove rows by their numbers."""
+    def delete_rows(self, rows: Iterable[int]) -> None:
+        """Delete rows by their numbers."""
         self.db.connection.executemany(f"DELETE FROM {self.table} WHERE row = ?", [(row,) for row in rows])
 
-    def remove_ids(self, namespace: str, ids: Iterable[str], *, table: str = "") -> None:
-        """Remove rows by their ids; unknown ids are ignored."""
+    def delete_ids(self, namespace: str, ids: Iterable[str], *, table: str = "") -> None:
+        """Delete rows by their ids; unknown ids are ignored."""
         sql = f"DELETE FROM {table or self.table} WHERE namespace = ? AND id = ?"
         self.db.connection.executemany(sql, [(namespace, row_id) for row_id in ids])
 
     def drop_expired(self, namespace: str) -> None:
-        """Remove the rows whose time is over."""
+        """Delete the rows whose time is over."""
         self.delete("namespace = ? AND expires <= ?", namespace, time.time())
 
     def keep(self, most: int, order: str, condition: str, *values: Any, table: str = "") -> None:
-        """Remove all but the first rows, in an order, of those that satisfy a condition."""
+        """Delete all but the first `most` rows, in an order, of those that satisfy a condition."""
         table = table or self.table
         some = f"SELECT row FROM {table} WHERE {condition} ORDER BY {order} LIMIT -1 OFFSET ?"
         self.delete(f"row IN ({some})", *values, most, table=table)

@@ -102,7 +102,7 @@ class Records(Repository):
 
     def drop(self, ids: Sequence[str]) -> None:
         """Remove records by their ids; unknown ids are ignored."""
-        self.remove_ids(self.namespace, ids)
+        self.delete_ids(self.namespace, ids)
 
     def drop_all(self) -> None:
         """Remove every record."""

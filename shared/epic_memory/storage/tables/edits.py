@@ -64,7 +64,7 @@ class Edits(Repository):
         found = self.db.read(f"SELECT row, {size} FROM edits WHERE namespace = ? ORDER BY row", (namespace,))
         before = accumulate((octets for _, octets in found), initial=0)
         going = [row for (row, _), freed in zip(found, before, strict=False) if freed < missing]
-        self.remove_rows(going)
+        self.delete_rows(going)
         return len(going)
 
     def forget(self, namespace: str, ids: Sequence[str]) -> None:

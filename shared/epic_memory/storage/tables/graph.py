@@ -187,7 +187,7 @@ class Graph(Repository):
                     held["name"] = _key(held["name"], held["key"])
                     held["key"] = _stored_key(held["name"], held["name"])
                 self.db.insert_changed(ENTITIES, held["row"], held)
-        self.remove_rows(gone)
+        self.delete_rows(gone)
 
     # reading
 

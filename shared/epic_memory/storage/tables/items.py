@@ -110,7 +110,7 @@ class Items(Repository):
         if found := list(self.db.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)):
             self.graph.leave([row for (row,) in found])
         for table in ("items", "pending"):
-            self.remove_ids(namespace, ids, table=table)
+            self.delete_ids(namespace, ids, table=table)
 
     # reading
 

@@ -39,7 +39,7 @@ class Proposals(Repository):
 
     def remove(self, namespace: str, proposal_id: str) -> None:
         """Remove a proposal, whatever its state."""
-        self.remove_ids(namespace, [proposal_id])
+        self.delete_ids(namespace, [proposal_id])
 
     def of(self, namespace: str, state: ProposalState) -> list[Proposal]:
         """Return the proposals in a state, open or accepted, whose time is not over, oldest first."""
@@ -101,7 +101,7 @@ class Proposals(Repository):
         forgotten = {plain(text) for text in texts}
         rows = self.db.rows(PROPOSALS, "WHERE namespace = ? AND state != 'rejected'", namespace)
         gone = [row for row in rows if {plain(row["text"]), plain(row["old"])} & forgotten]
-        self.remove_rows(row["row"] for row in gone)
+        self.delete_rows(row["row"] for row in gone)
         self._unsay(namespace, [row["quote"] for row in gone])
 
 

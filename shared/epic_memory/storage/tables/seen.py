@@ -111,7 +111,7 @@ class Seen(Repository):
         for row, digests in self.db.read(sql, (namespace,)):
             going = min(excess - dropped, len(digests) // _WIDTH)
             if going == len(digests) // _WIDTH:
-                self.remove_rows([row])
+                self.delete_rows([row])
             else:
                 self.db.update(LEDGER, row, digests=digests[going * _WIDTH :])
             dropped += going
@@ -132,7 +132,7 @@ class Seen(Repository):
             if left:
                 self.db.update(LEDGER, row, digests=left)
             else:
-                self.remove_rows([row])
+                self.delete_rows([row])
 
     def clear(self, namespace: str) -> None:
         """Clear the ledger, so that its items are judged again."""
