@@ -34,8 +34,6 @@ class LoadedGraph:
         self._crc_of: dict[int, int] = {}
         self._marks = GraphMarks()
         self._newest = (0, 0)
-        # This connection's and other connections' change counters at the last read; -1 before the first.
-        self._change = self._hint = -1
 
     def refresh(self) -> None:
         """Load the file's current state. Call it inside a transaction or `Store.reading`.
@@ -54,19 +52,13 @@ class LoadedGraph:
 
     def _read_anew(self, marks: GraphMarks) -> None:
         store, namespace = self._store, self.namespace
-        newest, change, hint = store.graph.newest(), store.changed_elsewhere(), store.graph.hints.end
+        newest = store.graph.newest()
         new = store.graph.passage_crcs(namespace, after=self._newest[0])
         called = store.graph.entities_called(namespace, after=self._newest[1])
         items: Collection[int] = ()
         entities: Collection[int] = ()
-        if self._marks.plus(store.graph.added_since(*self._newest)) == marks:
-            pass  # only additions
-        elif change == self._change and self._hint >= store.graph.hints.first:
-            # Only changes by this connection.
-            items, entities = store.graph.hints.since(self._hint)
-            new |= store.graph.passage_crcs_at(namespace, list(dict.fromkeys(items)))
-            called |= store.graph.entities_called_at(namespace, list(dict.fromkeys(entities)))
-        else:
+        if self._marks.plus(store.graph.added_since(*self._newest)) != marks:
+            # There are not only additions.
             items, entities = self._crc_of.keys(), self.names.name_of.keys()
             new, called = store.graph.passage_crcs(namespace), store.graph.entities_called(namespace)
         changed = {item: crc for item, crc in new.items() if self._crc_of.get(item) != crc}
@@ -74,7 +66,7 @@ class LoadedGraph:
         missing = [row for row in called if row not in self.names.name_of]
         self._take(changed, gone, missing, {row for row in entities if row in self.names.name_of and row not in called})
         self.names.name_of.update(called)
-        self._marks, self._newest, self._change, self._hint = marks, newest, change, hint
+        self._marks, self._newest = marks, newest
 
     def _take(self, changed: dict[int, int], gone: set[int], entities: Sequence[int], gone_entities: set[int]) -> None:
         self.names.remove(gone_entities)

@@ -180,7 +180,7 @@ def _walked(
     started = time.perf_counter()
     space = session.space(asked.namespace)
     positions = None if asked.options.preferences is None else space.positions(asked.options.preferences)
-    steered = session.steering_of(space, asked.mode).steer_for_index(vector, only=positions, kind=asked.kind)
+    steered = session.steering_of(space, asked.mode).steer_vector(vector, only=positions, kind=asked.kind, turns=False)
     started = clock.add("steering", started)
     allowed = space.allowed(asked.filter, positions, supporting=asked.options.stance_policy == "only_supports")
     near, cosines = _near(session, space, replace(asked, k=max(asked.k, _STARTS)), steered.vector, allowed)

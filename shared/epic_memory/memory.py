@@ -494,7 +494,7 @@ class EpicMemory:
     def __len__(self) -> int:
         with self._session.lock, self._session.store.reading():
             space = self._session.space()
-            expired = len(space.expired_items - self._session.store.items.marks_at(sorted(space.expired_items))[0])
+            expired = len(space.expired_items - self._session.store.items.facts_at(sorted(space.expired_items)))
             return self._session.store.counts(self.namespace)["items"] - expired
 
     def __bool__(self) -> bool:

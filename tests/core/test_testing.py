@@ -21,23 +21,17 @@ from lm_servers import LMServer
 from scripted import forget_environment
 
 
-def test_the_static_encoder_passes() -> None:
+def test_what_ships_and_what_the_tests_use_passes() -> None:
     check_encoder(StaticEncoder())
-
-
-def test_the_encoder_of_the_tests_passes() -> None:
     check_encoder(HashEncoder())
+    check_verifier(EmbeddedVerifier(StaticEncoder()))
+    check_verifier(KeepAll())
 
 
 def test_an_encoder_of_a_server_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_environment(monkeypatch)
     with LMServer(lambda request: "", embed=lambda text: 7 * HashEncoder(16).vector(text)) as server:
         check_encoder(OllamaEncoder("tiny", host=server.url))
-
-
-def test_verifiers_pass() -> None:
-    check_verifier(EmbeddedVerifier(StaticEncoder()))
-    check_verifier(KeepAll())
 
 
 class Overlap:

@@ -35,56 +35,8 @@ SIZE = re.compile(
 SIZE_PARTS = re.compile(r"_*(?:AT_ONCE|MOST|MAX|LONGEST|LARGEST)_\w+")
 # What else is no weight: bounds of rounding, formats, sizes of other names, and what a training needs.
 STRUCTURAL = {
-    "epic_memory/context.py": {"ALLOWANCE", "_CHARACTERS_A_TOKEN"},
-    "epic_memory/encoders/base.py": {"_UNIT_TOLERANCE"},
-    "epic_memory/encoders/static.py": {"_POOLED"},
-    "epic_memory/encoders/wordpiece.py": {"_REMEMBERED", "_IDEOGRAPHS"},
-    "epic_memory/pipeline/candidates.py": {"_LEAST_CANDIDATES"},
-    "epic_memory/pipeline/eviction.py": {
-        *("_ROUNDS", "_LIGHT_SHARE", "_ROW", "_LONG", "_WORTH", "_JUDGED_AGAIN", "_FILLING", "_SLACK", "_VERDICT"),
-        "_ATTEMPTS",
-    },
-    "epic_memory/pipeline/export.py": {"FORMAT"},
-    "epic_memory/pipeline/fact_matching.py": {"_RARE"},
-    "epic_memory/pipeline/fact_reader.py": {"_QUESTIONS"},
-    "epic_memory/pipeline/facts.py": {"_FILLING", "_SLACK"},
-    "epic_memory/pipeline/ingest.py": {"_SMALL_SAMPLE"},
-    "epic_memory/pipeline/light_tier.py": {"_FILLING", "_SLACK", "_CROWDED", "_LEAST_SHARE"},
-    "epic_memory/pipeline/on_demand.py": {"_PAUSES", "_PAUSE"},
-    "epic_memory/pipeline/opening.py": {"_ROOM_FOR_AN_ENTRY"},
-    "epic_memory/pipeline/preferences.py": {"_CODED"},
-    "epic_memory/pipeline/reporting.py": {"_NEARLY_EVERYTHING", "_ENOUGH_TO_JUDGE"},
-    "epic_memory/pipeline/search.py": {"_FACTS"},
-    "epic_memory/pipeline/session.py": {"_SPACES_LOADED"},
-    "epic_memory/pipeline/verify.py": {"_FAILURES_SHOWN", "_ANSWER_REPORTED"},
-    "epic_memory/preferences/lm_reader.py": {"_MOST_TOKENS_EXPANDED", "_QUESTIONS", "_THINGS"},
-    "epic_memory/preferences/parser.py": {"_FOR", "_AGAINST", "_NEITHER", "_SIDES"},
-    "epic_memory/steering/question_kind.py": {"_CENTS"},
-    "epic_memory/steering/ranking.py": {"_STEP"},
-    "epic_memory/steering/signed.py": {"_NOTHING"},
-    "epic_memory/verification/embedded.py": {"DEFAULT_THRESHOLD", "_WHOLE"},
-    "epic_memory/verification/lm.py": {"_TOKENS_A_CHUNK", "_TOKENS_A_PREFERENCE", "_HEADING", "_NUMBER"},
-    "epic_memory/verification/pair_model.py": {"_TOLERANCE", "_WORDS"},
-    "epic_memory/verification/wording.py": {"_QUOTED_WORDS", "_QUOTED_CHARACTERS"},
-    "epic_learn/conversations.py": {"_MILLISECONDS", "_DEEPEST"},
-    "epic_learn/cues.py": {"_SOME_DAY"},
-    "epic_learn/credentials.py": {"_PIECE", "_OVERLAP"},
-    "epic_memory/text/durations.py": {"_UNIT_DAYS"},
-    "epic_learn/forms/reminders.py": {"DAYS"},
-    "epic_learn/forms/values.py": {"_SHORT"},
-    "epic_learn/lm_proposals.py": {"_TURNS", "_CHARACTERS", "_BEGINNING"},
-    "epic_rerank/collecting.py": {"_RESAMPLES"},
-    "epic_rerank/policy.py": {"WIDTH"},
-    # What an act of the user is worth is the meaning of the signal.
-    "epic_rerank/reranker.py": {"SIGNALS", "FORMAT", "_LISTS"},
-    "epic_rerank/training.py": {"_CLIPPED_NORM", "_DECAY", "_SQUARE_DECAY"},
-    "epic_graph/entity_linking.py": {"_ROOM", "_DEAD_SHARE"},
-    "epic_graph/hipporag/instance.py": {"_BUSY"},
-    "epic_graph/hipporag/record.py": {"_VERSION"},
-    "epic_graph/ingest.py": {"_GROWTH", "_ROW"},
-    "epic_graph/pagerank.py": {"_TOLERANCE"},
-    "epic_graph/reports.py": {"_NOTED"},
-    "epic_graph/search.py": {"_STARTS", "_SCORED"},
+    path: names
+    for path, *names in map(str.split, (Path(__file__).parent / "structural_numbers.txt").read_text().splitlines())
 }
 
 

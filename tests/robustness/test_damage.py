@@ -16,8 +16,8 @@ import pytest
 from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings
 from epic_memory.collection import Collection, Key, Record
 from epic_memory.errors import DamagedError, EpicError, LMUnavailableError, StoreError
-from epic_memory.storage.memory_schema import MEMORY, TABLES
-from epic_memory.storage.sqlite.connection import Table
+from epic_memory.storage.memory_schema import TABLES
+from epic_memory.storage.sqlite.tables import Table
 from epic_memory.types import Stance
 from epic_rerank import learn, reranker_of
 from forging import forge
@@ -494,7 +494,7 @@ def test_a_forged_value_raises_an_error_of_ours_if_any(copy: Path, table: Table)
                     stored = db.execute(f"SELECT {column} FROM {table.name} ORDER BY {row} LIMIT 1").fetchone()
                 if stored is None:
                     return  # the table is empty
-                if type(stored[0]) not in MEMORY.types[table.name][column]:
+                if type(stored[0]) not in table.types[column]:
                     with pytest.raises(DamagedError), opened(copy, read_only=True) as memory:
                         memory.file.verify()
                 with suppress(EpicError):

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from epic_graph.extraction.word_lists import read_lists
+from epic_memory.text.phrases import sections, word_set
 
-LANGUAGES = read_lists("function_words.txt")
+LANGUAGES = {code: word_set(*lines) for code, lines in sections("function_words", "epic_graph").items()}

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from epic_memory.text.stems import word_set
+from epic_memory.text.phrases import word_set
 
 
 def _ranges(wanted: str, last: int) -> str:

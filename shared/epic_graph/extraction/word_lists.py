@@ -1,22 +1,8 @@
-"""Word lists for English: words that no entity begins or ends with or consists of (`epic_graph/data/words.txt`)."""
+"""Word lists for English: words that no entity begins or ends with or consists of (`data/words/english.txt`)."""
 
 from __future__ import annotations
 
-from importlib.resources import files
-
-from epic_memory.text.stems import word_set
-
-
-def read_lists(name: str) -> dict[str, frozenset[str]]:
-    """Return the lists of a file of the package's data by their names, in its order; a line "[NAME]" begins one."""
-    lists: dict[str, list[str]] = {}
-    words: list[str] = []
-    for line in (files("epic_graph") / "data" / name).read_text(encoding="utf-8").splitlines():
-        if line.startswith("["):
-            words = lists.setdefault(line.strip("[]"), [])
-        elif not line.startswith("#"):
-            words.append(line)
-    return {name: word_set(" ".join(words)) for name, words in lists.items()}
+from epic_memory.text.phrases import sections, word_set
 
 
 def _forms(verb: str) -> list[str]:
@@ -29,7 +15,7 @@ def _forms(verb: str) -> list[str]:
     return [verb, third, stem + "ed", stem + "ing", doubled + "ed", doubled + "ing"]
 
 
-_LISTS = read_lists("words.txt")
+_LISTS = {name: word_set(*lines) for name, lines in sections("english", "epic_graph").items()}
 _NOUNS_TOO = _LISTS["NOUNS_TOO"]
 FUNCTION = _LISTS["FUNCTION"]
 BEFORE_VERB = _LISTS["BEFORE_VERB"]

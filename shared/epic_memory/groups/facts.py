@@ -111,7 +111,7 @@ def _undo(session: Session, number: int) -> Effects[Edit]:
         for item, vector in zip(olds, vectors, strict=True):
             if store.items.row(namespace, item.id) is None:
                 store.items.put(namespace, item, vector)
-        store.edits.remove(number)
+        store.edits.delete_rows([number])
         if plain(edit.item.text) not in {plain(item.text) for item in olds if item.fact} or edit.kind == "end":
             store.proposals.withdraw(namespace, [edit.item.text])
     if edit.displaced is not None:

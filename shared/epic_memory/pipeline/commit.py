@@ -209,7 +209,9 @@ def _remove_earlier(
         store.items.remove(namespace, batch.stale)
         rows.incomplete = True
     if not batch.queued and space.has_rows("pending"):
-        store.retry_queue.drop(namespace, [item.id for item in (*batch.discarded, *(one.item for one in batch.kept))])
+        store.retry_queue.delete_ids(
+            namespace, [item.id for item in (*batch.discarded, *(one.item for one in batch.kept))]
+        )
     return held
 
 
@@ -241,8 +243,7 @@ def _put(
     for kept, entries in alive:
         if kept.item.id in held:
             earlier = store.entries.preferences_of(at[kept.item.id][0])
-            store.entries.remove([earlier[e.preference_id] for e in entries if e.preference_id in earlier])
-            store.items.promote([at[kept.item.id][0]])
+            store.entries.delete_rows([earlier[e.preference_id] for e in entries if e.preference_id in earlier])
             rows.incomplete = True
     if space.has_rows("not_kept"):
         # What is kept now was not kept before: that is over, and its earlier versions are forgotten.

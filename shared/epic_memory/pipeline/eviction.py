@@ -351,7 +351,7 @@ def evict(session: Session, rows: Sequence[int]) -> int:
         found = store.entries.stored(namespace, rows)
         items = store.items.held_at(sorted({entry["item"] for entry in found}))
         committed.gone = [entry["row"] for entry in found]
-        store.entries.remove(committed.gone)
+        store.entries.delete_rows(committed.gone)
         store.drop_orphans(list(items))
         left = store.items.present(list(items))
         committed.gone_items = [row for row in items if row not in left]

@@ -53,7 +53,7 @@ def entries(session: Session, item_ids: Sequence[str]) -> dict[str, list[MemoryE
     space, store = session.space(), session.store
     rows = {item_id: store.items.row(space.namespace, item_id) for item_id in item_ids}
     own = {item_id: space.rows_of[row] for item_id, row in rows.items() if row is not None and row in space.rows_of}
-    found = store.entries.of(space.namespace, sorted(row for each in own.values() for row in each))
+    found = store.entries.at(sorted(row for each in own.values() for row in each), space.namespace)
     return {item_id: [found[row] for row in sorted(each)] for item_id, each in own.items()}
 
 

@@ -18,7 +18,7 @@ from epic_memory.retention.budget import DEFAULT_RESERVE, Budget, budget_in
 from epic_memory.runtime.effects import Clock, Effects, run
 from epic_memory.runtime.progress import Progress
 from epic_memory.storage.sizes import sizes
-from epic_memory.storage.sqlite.connection import Table
+from epic_memory.storage.sqlite.tables import Table
 from epic_memory.types import BuildReport, FloatArray, Preference
 from epic_memory.verification import EmbeddedVerifier
 

@@ -267,7 +267,6 @@ def _write(
         for entry in kept.entries
     ]
     if placed:
-        store.items.promote([one.item for one in placed])
         rows.entries.append(store.entries.put_all(placed))
     for item, reason, ids in batch.undecided:
         store.retry_queue.put(namespace, item, reason, ids)

@@ -157,7 +157,7 @@ def _held_near(
         positions = None if asked.options.preferences is None else space.positions(asked.options.preferences)
         # The paper steers what is searched for; signed steering ranks what was found.
         if asked.options.keys == "instruction" or asked.mode == "paper":
-            steered = steering.steer_for_index(vector, only=positions)
+            steered = steering.steer_vector(vector, only=positions, turns=False)
         else:
             steered = SteeredQuery(vector=vector, query=vector, preferences=(), nearest=None, names=names)
         started = clock.add("steering", started)

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import re
 
+from epic_memory.text.phrases import sections
+
+_WORDS = sections("grammar")
+
 
 def any_of(*alternatives: str) -> str:
     """Return a pattern for any of these patterns."""
@@ -19,9 +23,9 @@ def words(text: str) -> str:
     return any_of(*text.split())
 
 
-def verbs(text: str) -> str:
-    """Return a pattern for verbs and their forms; of several words, joined by underscores, the first is inflected."""
-    return any_of(*map(_inflected, text.split()))
+def verbs(section: str) -> str:
+    """Return a pattern for the verbs of a section of the bundled words, and their forms."""
+    return any_of(*map(_inflected, " ".join(_WORDS[section]).split()))
 
 
 def _inflected(verb: str) -> str:
@@ -42,19 +46,10 @@ ADVERB = (
 )
 # Verbs that neither like nor avoid: "eat" in "never eat shellfish".
 LIGHT = any_of(
-    verbs(
-        "eat drink consume buy wear watch read listen_to play try order own visit attend stay_in stay_at participate_in"
-        " engage_in engage_with rely_on deal_with have be do touch accept live_in live_with work_with work_in shop_at"
-        " dine_at finish use take choose keep see hear give make drive cook travel_by go_to go_on go spend"
-    ),
+    verbs("light"),
     "(?:money|time) on|been|had|(?:show|tell|send|give) me(?: about)?",
 )
-_LIKED = verbs(
-    "prefer love like enjoy favor favour appreciate adore value cherish want need crave choose seek trust support"
-    " advocate_for advocate believe_in believe_that believe look_for care_about care_for follow adhere_to insist_on"
-    " stick_to lean_towards lean_toward live_for thrive_on prioritize prioritise emphasize highlight embrace recommend"
-    " swear_by require promote maximize encourage foster celebrate keep think admire welcome opt_for go_for miss"
-)
+_LIKED = verbs("liked")
 _LIKED_PHRASE = any_of(
     "(?:rather|sooner)(?: have| see| use| be| hear)?(?! than| it)|(?:focus(?:es|ed|ing)?|rely)(?: \\w+)? on|only|must",
     "preference (?:is )?(?:for|to|towards?)|(?:a )?(?:\\w+ )?(?:fan|lover|supporter|advocate|believer) (?:of|for|in)",
@@ -65,12 +60,7 @@ _LIKED_PHRASE = any_of(
     "(?:can't|cannot|couldn't) (?:get enough of|wait (?:to|for)|resist)|(?:never|hate to|(?:don't|never) want to) miss",
     "(?:i'm|i am|as|doing|keep|eat)(?: an?)?(?: \\w+)?(?= (?:vegan|vegetarian|pescatarian|kosher|halal|keto|sober)\\b)",
 )
-_AVOIDED = verbs(
-    "avoid dislike hate loathe detest despise reject refrain_from abstain_from boycott distrust skip oppose refuse"
-    " decline fear dread struggle_with quit exclude minimize minimise stop ban give_up cut_out limit stay_off"
-    " stay_out_of steer_clear_of stay_clear_of stay_away_from keep_away_from shy_away_from disapprove_of object_to"
-    " react_to dismiss disregard ignore reduce spare_me downplay"
-)
+_AVOIDED = verbs("avoided")
 _AVOIDED_PHRASE = any_of(
     "(?:aversion|averse|allergic|allerg(?:y|ies)|intoleran(?:t|ce)|sensitiv(?:e|ity)|opposed|objections?) (?:to|of)",
     "(?:afraid|scared|terrified|frightened|wary|s[ck]eptical|tired|sick|critical) of|against|gave up|given up",
@@ -106,7 +96,7 @@ _NO = any_of(
 _ABOUT = r"(?:focus(?:ed|es|ing)?|based|grounded|rooted|driven|cent(?:er|re)(?:e?[ds]|ing)|rel(?:y|ies)|aims?)"
 _FOCUS = any_of(
     rf"(?:(?:that|which|who|should) (?:(?:are|is|be) )?(?:\w+ly )?)?{_ABOUT}(?: \w+ly)? (?:on|in|by|around|at)",
-    rf"(?:that|which|who|should) (?:\w+ly )?{verbs('emphasize prioritize highlight promote stress feature contain')}",
+    rf"(?:that|which|who|should) (?:\w+ly )?{verbs('stress')}",
     "emphasi[sz]ing|highlighting|prioriti[sz]ing",
 )
 CUE = re.compile(
@@ -118,10 +108,7 @@ CUE = re.compile(
 )
 
 _SOMEBODY = "(?:i|im|id|ive|we|they|it|this|that|these|those|he|she|you|people|there|nobody|what|who)(?:'[a-z]+)?"
-_FINITE = words(
-    "is are was were isn't aren't has have can can't will won't does do doesn't don't makes? gives? leaves? feels?"
-    " looks? tastes? smells? sounds? tends? should must would bores? ruins? drives? puts? gets? hurts? loses? turns?"
-)
+_FINITE = words(" ".join(_WORDS["finite"]))
 # Where a statement ends and another begins.
 STATEMENT = re.compile(
     r"(?i)(?<![.;!?:])[.;!?:]+(?:\s+|$)|\s+[-–—]+\s+|\s*—\s*|[()]|"
@@ -158,7 +145,7 @@ _UNWANTED = any_of(
     r"stress|depress|frustrat|exhaust|confus|drain)\w+|tedious|dull|awful|terrible|pointless|hard|difficult|shallow|"
     "claustrophobic|tacky|cheap|noisy|ugly|useless|silly|horrible|torture|hell|misery|murder|nightmare"
 )
-_DOES = verbs("make give leave drive bore annoy disgust scare freak lose irritate bother upset hurt ruin turn trigger")
+_DOES = verbs("does")
 # Statements that name the thing first: "crowds stress me out", "running is off limits".
 FRONTED = pattern(
     rf"(?P<avoided>(?:\w+ly |always |just |often )?(?:(?:{_DOES}|stress(?:es)?|puts?|sets? off|grates? on|flares? up|"

@@ -63,7 +63,6 @@ class Library:
         self._encoder = default_encoder()
         self._vectors = embed(self._encoder, [one.text for one in known])
         self._sides: dict[int, tuple[FloatArray, FloatArray]] = {}
-        self._aspects: dict[int, Aspects] = {}
 
     def borrow(self, preferences: Sequence[Preference]) -> list[Expansion | None]:
         """Return an expansion for each preference, or None if no preference near enough points the same way."""
@@ -83,7 +82,7 @@ class Library:
         for place in np.argsort(-near, kind="stable")[:_LOOKED_AT].tolist():
             if near[place] < weights.least_similar or len(chosen) == weights.nearest:
                 break
-            if _opposed(aspects, self._aspects_at(place)):
+            if _opposed(aspects, parse_aspects(self.known[place].text)):
                 continue
             follows, breaks = self._sides_at(place)
             agreeing = 0.0
@@ -104,12 +103,6 @@ class Library:
             breaks=tuple(phrase for one in from_ for phrase in one.breaks if phrase.casefold() not in follows_too),
             source="bundled",
         )
-
-    def _aspects_at(self, place: int) -> Aspects:
-        """Return what a preference likes and avoids."""
-        if place not in self._aspects:
-            self._aspects[place] = parse_aspects(self.known[place].text)
-        return self._aspects[place]
 
     def _sides_at(self, place: int) -> tuple[FloatArray, FloatArray]:
         """Return the embeddings of the phrases that follow a preference and of those that break it, each `(d,)`."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BeforeValidator, Field, model_validator
+from typing_extensions import Self, override
 
 from epic_memory.lm.base import LanguageModel
 from epic_memory.lm.client import LMReader, Reading
@@ -74,10 +75,14 @@ class Stated(Shape):
     scope: Line = ""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Stated:
-        if self.aspects() is None:
+    def _says_something(self) -> Self:
+        if self.aspects() is None and self.expansion() is None:
             raise ValueError(_NO_SIDES)
         return self
+
+    def expansion(self) -> Expansion | None:
+        """Return the expansion, if there is any."""
+        return None
 
     def aspects(self) -> Aspects | None:
         """Return the aspects, if there are any; what is on both sides is avoided."""
@@ -100,12 +105,7 @@ class Expanded(Stated):
     follows: _Things = ()
     breaks: _Things = ()
 
-    @model_validator(mode="after")
-    def _says_something(self) -> Expanded:
-        if self.aspects() is None and self.expansion() is None:
-            raise ValueError(_NO_SIDES)
-        return self
-
+    @override
     def expansion(self) -> Expansion | None:
         """Return the expansion, without what is on both sides; None if there is nothing."""
         both = {one.casefold() for one in self.follows} & {one.casefold() for one in self.breaks}
@@ -229,7 +229,7 @@ class AspectReader:
         incomplete = value is not None and aspects is None
         return place, AspectReading(
             aspects=aspects,
-            expansion=value.expansion() if isinstance(value, Expanded) else None,
+            expansion=None if value is None else value.expansion(),
             failure=f"The model's answer is not complete: {_NO_SIDES}." if incomplete else reading.failure,
             answer=reading.answer,
             usage=reading.usage,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from epic_memory.preferences import grammar
 from epic_memory.preferences.grammar import ADVERB, CUE, LIGHT, SUBJECT, firmness_of, pattern, words
 from epic_memory.text.language import ENGLISH, language_of
-from epic_memory.text.stems import word_set
+from epic_memory.text.phrases import word_set
 from epic_memory.types.preferences import Aspects, Expansion
 
 if TYPE_CHECKING:

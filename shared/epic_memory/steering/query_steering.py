@@ -21,7 +21,6 @@ from epic_memory.runtime.effects import Effects, run
 from epic_memory.steering.paper import nearest_preference, steered
 from epic_memory.steering.question_kind import QuestionKind, question_kind
 from epic_memory.steering.signed import Chosen, QueryNames, Signed
-from epic_memory.text.stems import Words
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.modes import Mode, checked_mode
 from epic_memory.types.validation import checked_tau
@@ -129,8 +128,9 @@ class QuerySteering:
         only: NDArray[np.intp] | None = None,
         candidates: FloatArray | None = None,
         kind: QuestionKind | None = None,
+        turns: bool = True,
     ) -> SteeredQuery:
-        """Steer E(q), for searching raw texts.
+        """Steer E(q).
 
         Args:
             query: A unit vector of shape `(d,)`.
@@ -138,29 +138,9 @@ class QuerySteering:
             candidates: Embeddings of the texts to choose from, shape `(n, d)`; those nearest to the query help to
                 determine which preferences are relevant.
             kind: Of the question, if it is known.
+            turns: Whether raw texts are searched; False for an index of instructions: in signed mode the vector is t,
+                not q~.
         """
-        return self._steered(query, only, candidates, kind, turns=True)
-
-    def steer_for_index(
-        self,
-        query: FloatArray,
-        *,
-        only: NDArray[np.intp] | None = None,
-        candidates: FloatArray | None = None,
-        kind: QuestionKind | None = None,
-    ) -> SteeredQuery:
-        """Steer E(q) as `steer_vector` does, for an index of instructions: in signed mode the vector is t, not q~."""
-        return self._steered(query, only, candidates, kind, turns=False)
-
-    def _steered(
-        self,
-        query: FloatArray,
-        only: NDArray[np.intp] | None,
-        candidates: FloatArray | None,
-        kind: QuestionKind | None,
-        *,
-        turns: bool,
-    ) -> SteeredQuery:
         chosen = self.choose(query, only=only, candidates=candidates, kind=kind)
         return self.steered_by(chosen, query, self._vector(query, chosen, turns=turns))
 
@@ -232,7 +212,6 @@ class QuerySteering:
         *,
         only: NDArray[np.intp] | None = None,
         candidates: FloatArray | None = None,
-        names: QueryNames | None = None,
     ) -> list[tuple[Preference, float]]:
         """Return the preferences by how much they matter to a query, heaviest first, each with the chance it does.
 
@@ -240,9 +219,8 @@ class QuerySteering:
             query: A unit vector of shape `(d,)`.
             only: Rows of the preferences that may matter; default: all.
             candidates: Embeddings of the texts to choose from, shape `(n, d)`.
-            names: The query's proper names, if preferences are called by others (`names_apart`).
         """
-        return list(self.choose(query, only=only, candidates=candidates, names=names).matters or ())
+        return list(self.choose(query, only=only, candidates=candidates).matters or ())
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.
@@ -263,8 +241,6 @@ class QuerySteering:
         texts: Sequence[str],
         vectors: FloatArray,
         *,
-        only: NDArray[np.intp] | None = None,
-        words: Sequence[Words] | None = None,
         scaled: bool = True,
         kind: QuestionKind | None = None,
     ) -> FloatArray:
@@ -274,14 +250,12 @@ class QuerySteering:
             query: E(q), shape `(d,)`.
             texts: The texts to rank.
             vectors: Their embeddings, shape `(len(texts), d)`.
-            only: Rows of the preferences that may steer; default: all.
-            words: The words of the texts, if known.
             scaled: Whether the scores are brought back to the scale of a cosine.
             kind: Of the question, if it is known.
         """
         if self._signed is not None:
-            return self._signed.score_texts(query, texts, vectors, only=only, words=words, scaled=scaled, kind=kind)
-        scores: FloatArray = vectors @ self._vector(query, self.choose(query, only=only), turns=False)
+            return self._signed.score_texts(query, texts, vectors, scaled=scaled, kind=kind)
+        scores: FloatArray = vectors @ self._vector(query, self.choose(query), turns=False)
         return scores
 
     def score_found(

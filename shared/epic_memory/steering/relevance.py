@@ -33,28 +33,13 @@ from epic_memory.encoders.static import BUNDLED_NAME
 from epic_memory.preferences.evidence import AspectEmbeddings, highest_two
 from epic_memory.runtime.effects import Effects, run
 from epic_memory.steering.question_kind import QuestionKind
+from epic_memory.text.phrases import sections
 from epic_memory.types import FloatArray
 from epic_memory.types.weights import StageWeights
 
 FEATURES = ("near", "choice", "explains")
 # Samples: everyday texts, preferences about explanations and values, and preferences about things.
-SAMPLES = (
-    ("The meeting is on Tuesday at ten in the small room.", "A soup with carrots, ginger and a little cream.",
-     "The train leaves from platform four at noon.", "Her birthday is in March, she will be forty.",
-     "The hotel has thirty rooms and a view of the harbour.", "A novel about two sisters who inherit a farm.",
-     "The new phone costs four hundred and comes in blue.", "He plays football on Saturdays with friends from school.",
-     "The doctor said to rest for a week and drink water.", "The council will repair the bridge next summer.",
-     "A jacket with a hood, machine washable.", "The parcel will be delivered on Friday morning.",
-     "The concert was sold out within an hour.", "The garden needs watering in the evening.",
-     "The bank has changed the fee for the account.", "The dog barked at the postman again.",
-     "A documentary about the history of the railway.", "The children start school at half past eight.",
-     "The flat is on the third floor, without a lift.", "The exam covers chapters one to six.",
-     "The company hired twenty people last year.", "The museum is closed on Mondays.",
-     "The printer is out of paper.", "Rain is expected in the afternoon."),
-    ("I prefer explanations that focus on one thing rather than another.",
-     "I believe in an approach that prioritizes principles.", "I value a perspective over arguments."),
-    ("I don't like it.", "I avoid them because I dislike them.", "I love this and only buy that."),
-)  # fmt: skip
+SAMPLES = tuple(sections("samples").values())
 
 
 @dataclass(frozen=True, kw_only=True)

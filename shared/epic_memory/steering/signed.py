@@ -1,12 +1,8 @@
 """Signed steering: towards liked and away from avoided phrases; a variant of query steering (section 3.3).
 
-The paper moves a query towards the preference most similar to it:
-
-    p* = argmax_p Sim(E(q), E(p))                          (Eq. 7)
-    q~ = (E(q) + E(p*)) / ||E(q) + E(p*)||                 (Eq. 8)
-
-For "I avoid hotels with casinos" that is towards casinos. The signed mode uses the liked and the avoided phrases of
-every preference that is relevant to the query, each preference with its weight w_p.
+The paper moves a query towards the preference most similar to it (`paper`, Eq. 7-8): for "I avoid hotels with casinos"
+towards casinos. The signed mode uses the liked and the avoided phrases of every preference that is relevant to the
+query, each preference with its weight w_p.
 
 rel(p) is the relevance of a preference, in log-odds (`relevance`). Its nearness to the query determines its share, w_p
 ~ exp(kappa near(p)). If there are candidates, their topic counts as well. The strength of steering altogether is the
@@ -350,22 +346,20 @@ class Signed:
         texts: Sequence[str],
         vectors: FloatArray,
         *,
-        only: NDArray[np.intp] | None,
-        words: Sequence[Words] | None,
         scaled: bool,
         kind: QuestionKind | None,
     ) -> FloatArray:
         """Score texts by their cosines with E(q) and their evidence for or against preferences, shape `(n,)`."""
         weights = SteeringWeights.shipped()
-        chosen = self.choose(query, only, vectors, kind=kind)
+        chosen = self.choose(query, None, vectors, kind=kind)
         scores = vectors @ query
         if not chosen.rows:
             return scores
-        text_words = [words_of(text) for text in texts] if words is None else words
+        words = [words_of(text) for text in texts]
         toward = scores.copy()
         for row, weight in zip(chosen.rows, chosen.weights, strict=True):
             if weight >= weights.felt:
-                evidence, _ = self._evidence(row, query, vectors, text_words, toward)
+                evidence, _ = self._evidence(row, query, vectors, words, toward)
                 scores += np.float32(chosen.strength * weight * weights.says) * evidence
         if scaled:
             scores /= np.float32(1.0 + chosen.strength * weights.says)

@@ -86,20 +86,6 @@ def deflated(text: str) -> str | bytes:
     return compressed if len(compressed) < _GAIN * len(encoded) else text
 
 
-def inflated(stored: str | bytes) -> str:
-    """Return the text that `deflated` stored.
-
-    Raises:
-        ValueError: if `deflated` cannot have stored it.
-    """
-    if isinstance(stored, str):
-        return stored
-    try:
-        return _unpacked(zlib.decompressobj(), stored)
-    except (zlib.error, TypeError) as error:
-        raise ValueError(f"a text cannot be read ({error})") from None
-
-
 def deflated_by(text: str, *known: str) -> str | bytes:
     """Return a short text as it is stored next to longer ones: compressed by them if that is a tenth smaller.
 
@@ -112,23 +98,20 @@ def deflated_by(text: str, *known: str) -> str | bytes:
     return compressed if len(compressed) < _GAIN * len(text.encode()) else text
 
 
-def inflated_by(stored: str | bytes, *known: str) -> str:
-    """Return the text that `deflated_by` stored with the same other texts.
+def inflated(stored: str | bytes, *known: str) -> str:
+    """Return the text that `deflated` stored, or `deflated_by` with the same other texts.
 
     Raises:
-        ValueError: if `deflated_by` cannot have stored it, or the other texts differ.
+        ValueError: if neither can have stored it, or the other texts differ.
     """
     if isinstance(stored, str):
         return stored
+    unpacker = zlib.decompressobj(15, zdict=_dictionary(known)) if known else zlib.decompressobj()
     try:
-        return _unpacked(zlib.decompressobj(15, zdict=_dictionary(known)), stored)
+        # A few bytes in a malicious file could become gigabytes.
+        text = unpacker.decompress(stored, _LARGEST)
     except (zlib.error, TypeError) as error:
         raise ValueError(f"a text cannot be read ({error})") from None
-
-
-def _unpacked(unpacker: Any, stored: bytes) -> str:
-    # A few bytes in a malicious file could become gigabytes.
-    text: bytes = unpacker.decompress(stored, _LARGEST)
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError("a text is cut, or too long")
     return text.decode()

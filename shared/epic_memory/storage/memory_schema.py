@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from epic_memory.storage.sqlite.connection import Table
-from epic_memory.storage.sqlite.tables import META, Schema
+from epic_memory.storage.sqlite.tables import Schema
 
 _STATEMENTS = """
 CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT NOT NULL, value TEXT NOT NULL, crc INTEGER);
@@ -70,77 +69,16 @@ CREATE TABLE passages (
 );
 """
 
-
-PREFERENCES = Table("preferences", ("namespace", "position", "id", "text", "expires", "aspects", "vector"))
-ITEMS = Table(
-    "items",
-    ("namespace", "id", "digest", "metadata", "embedding", "fact", "expires"),
-    ("text",),
-)
-ENTRIES = Table(
-    "entries",
-    ("item", "preference", "stance", "confidence", "similarity", "added", "verifier", "vector"),
-    ("instruction", "rationale"),
-)
-PENDING = Table("pending", ("namespace", "id", "text", "metadata", "reason", "preferences", "expires"))
-VERDICTS = Table(
-    "verdicts",
-    ("chunk", "preference", "version", "written", "kept", "stance", "instruction", "rationale", "confidence"),
-    numbered=False,
-)
-LEDGER = Table("ledger", ("namespace", "digests"))
-NOT_KEPT = Table("not_kept", ("namespace", "id", "digest", "stage", "reason", "preference", "similarity", "at", "text"))
-EDITS = Table("edits", ("namespace", "kind", "item", "old", "at", "reason", "expires"), ("texts",))
-PROPOSALS = Table(
-    "proposals",
-    (
-        "namespace",
-        "id",
-        "said",
-        "state",
-        "kind",
-        "text",
-        "old",
-        "quote",
-        "sentence",
-        "speaker",
-        "said_at",
-        "turn",
-        "confidence",
-        "source",
-        "ends",
-        "expires",
-        "at",
-    ),
-)
-LEARNT = Table("learnt", ("namespace", "kind", "value"))
-RECORDS = Table("records", ("namespace", "id", "metadata"), ("text",))
-KEYS = Table("keys", ("record", "position", "stance", "vector"))
-ENTITIES = Table("entities", ("namespace", "name", "key", "passages", "spelt", "near", "vector"))
-PASSAGES = Table("passages", ("item", "extractor", "entities", "facts", "relations", "failure"), numbered=False)
-TABLES = (
-    META,
-    PREFERENCES,
-    ITEMS,
-    ENTRIES,
-    PENDING,
-    VERDICTS,
-    LEDGER,
-    NOT_KEPT,
-    EDITS,
-    PROPOSALS,
-    LEARNT,
-    RECORDS,
-    KEYS,
-    ENTITIES,
-    PASSAGES,
-)
-
 MEMORY = Schema(
     noun="memory",
     made_by="epic build, or EpicMemory.open(path, preferences=[...])",
     application_id=0x45504943,  # "EPIC"
     statements=_STATEMENTS,
-    tables=TABLES,
-    small=(META, PREFERENCES, LEDGER, NOT_KEPT, EDITS, PROPOSALS),
+    small=("meta", "preferences", "ledger", "not_kept", "edits", "proposals"),
 )
+TABLES = tuple(MEMORY.tables.values())
+PREFERENCES, ITEMS, ENTRIES, PENDING = (MEMORY.tables[name] for name in ("preferences", "items", "entries", "pending"))
+VERDICTS, LEDGER, NOT_KEPT = (MEMORY.tables[name] for name in ("verdicts", "ledger", "not_kept"))
+EDITS, PROPOSALS, LEARNT = (MEMORY.tables[name] for name in ("edits", "proposals", "learnt"))
+RECORDS, KEYS = MEMORY.tables["records"], MEMORY.tables["keys"]
+ENTITIES, PASSAGES = MEMORY.tables["entities"], MEMORY.tables["passages"]

@@ -18,7 +18,7 @@ from epic_memory.storage.store import APART, Contents, Store
 from epic_memory.storage.tables.entries import EntryRows
 from epic_memory.storage.tables.items import HeldItem, TextRows
 from epic_memory.storage.tables.seen import numbers
-from epic_memory.storage.texts import Texts
+from epic_memory.storage.texts import Texts, remembered
 from epic_memory.storage.vector_index import EntryIndex
 from epic_memory.types import FloatArray, Item, MemoryEntry, Preference, Stance
 from epic_memory.types.verdicts import Stances, penalties
@@ -141,6 +141,7 @@ class Namespace:
         live = [position for position, end in enumerate(ends) if end > now]
         self.preference_rows = [rows[position] for position in live]
         self.preferences = [preferences[position] for position in live]
+        self._text_of = {rows[position]: preferences[position].text for position in live}
         self.expired = [p for p, end in zip(preferences, ends, strict=True) if end <= now]
         self._expired_rows = [row for row, end in zip(rows, ends, strict=True) if end <= now]
         self.vectors = vectors[live]
@@ -177,13 +178,13 @@ class Namespace:
                 item for row in self._expired_rows for item in self._store.entries.items_under(row)
             } - self.rows_of.keys()
         if not self._text_crc_of and not hidden:
-            self._text_crc_of, vectors = self._store.items.texts_in(self.namespace, dimension)
+            self._text_crc_of, vectors = self._store.items.texts(self.namespace, dimension)
             self.texts.add(list(self._text_crc_of), vectors)
             return
         current = {row: crc for row, crc in self._store.items.text_crcs(self.namespace).items() if row not in hidden}
         self._leave_texts([row for row, crc in self._text_crc_of.items() if current.get(row) != crc])
         new = [row for row in current if row not in self._text_crc_of]
-        self.texts.add(new, self._store.items.texts_at(new, dimension)[1])
+        self.texts.add(new, self._store.items.texts(self.namespace, dimension, new)[1])
         self._text_crc_of = current
 
     def _leave_texts(self, rows: Sequence[int]) -> None:
@@ -197,40 +198,29 @@ class Namespace:
 
     def held(self, rows: Sequence[int]) -> dict[int, HeldItem]:
         """Return stored items by their rows, each read and checked once for as long as it does not change."""
-        missing = [row for row in rows if row not in self._held]
-        if missing:
-            if len(self._held) + len(missing) > _ITEMS_KEPT:
-                self._held.clear()
-                missing = list(rows)
-            found = self._store.items.held_at(missing)
-            # A change of an item without E(x) would not be noticed, so it is not kept.
-            self._held.update((row, held) for row, held in found.items() if row in self.texts)
-            return {
-                row: self._held[row] if row in self._held else found[row]
-                for row in rows
-                if row in self._held or row in found
-            }
-        return {row: self._held[row] for row in rows}
+        found = remembered(self._held, rows, _ITEMS_KEPT, self._store.items.held_at)
+        for row in found:
+            if row not in self.texts:
+                # A change of an item without E(x) would not be noticed, so it is not kept.
+                del self._held[row]
+        return found
 
     def entries(self, scores: Mapping[int, float], held: Mapping[int, HeldItem]) -> dict[int, MemoryEntry]:
         """Return entries by their rows, each read and checked once for as long as it does not change."""
-        missing = [row for row in scores if row not in self._entries]
-        if missing:
-            if len(self._entries) + len(missing) > _ITEMS_KEPT:
-                self._entries.clear()
-                missing = list(scores)
+
+        def read(rows: Sequence[int]) -> dict[int, MemoryEntry]:
             preferences = dict(zip(self.preference_rows, self.preferences, strict=True))
-            found = self._store.entries.at({row: scores[row] for row in missing}, held, preferences, self.namespace)
-            self._entries.update(found)
-        return {row: self._entries[row] for row in scores}
+            return self._store.entries.at(rows, self.namespace, held, preferences, scores)
+
+        return remembered(self._entries, list(scores), _ITEMS_KEPT, read)
 
     def stances(self, row: int) -> Stances:
         """Return the stances of an item, by the texts of the preferences."""
         known = self._stances.get(row)
         if known is None:
-            text_of = {number: one.text for number, one in zip(self.preference_rows, self.preferences, strict=True)}
             known = self._stances[row] = {
-                text_of.get(self.preference_of[entry]): self.stance_of[entry] for entry in self.rows_of.get(row, ())
+                self._text_of.get(self.preference_of[entry]): self.stance_of[entry]
+                for entry in self.rows_of.get(row, ())
             }
         return known
 
@@ -241,11 +231,10 @@ class Namespace:
             row: The item's.
             unsure: Numbers of verifiers whose "neutral" only says that they do not know.
         """
-        text_of = {number: one.text for number, one in zip(self.preference_rows, self.preferences, strict=True)}
         return {
-            text_of[self.preference_of[entry]]
+            self._text_of[self.preference_of[entry]]
             for entry in self.rows_of.get(row, ())
-            if self.neutral_by.get(entry) not in unsure and self.preference_of[entry] in text_of
+            if self.neutral_by.get(entry) not in unsure and self.preference_of[entry] in self._text_of
         }
 
     def cosines(self, vector: FloatArray) -> FloatArray:

@@ -11,11 +11,11 @@ from typing import TypeAlias
 import numpy as np
 
 from epic_memory.errors import StoreError, decoding
-from epic_memory.storage.codecs import deflated, inflated, inflated_by, packed
+from epic_memory.storage.codecs import deflated, inflated, packed
 from epic_memory.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, MEMORY, PREFERENCES
 from epic_memory.storage.mentions import Mentions
-from epic_memory.storage.sqlite.connection import Table
 from epic_memory.storage.sqlite.database import Database
+from epic_memory.storage.sqlite.tables import Table
 from epic_memory.storage.tables.edits import Edits
 from epic_memory.storage.tables.entries import Entries
 from epic_memory.storage.tables.graph import Graph
@@ -68,7 +68,7 @@ class Store(Database):
         """Remove a preference with its entries, and what mentions it; return its position and the items it held."""
         position, text = self.read("SELECT position, text FROM preferences WHERE row = ?", (row,))[0]
         items = self.entries.items_under(row)
-        self.connection.execute("DELETE FROM preferences WHERE row = ?", (row,))
+        self.preferences.delete_rows([row])
         self.verdicts.forget_preference(namespace, Preference(id=preference_id, text=text))
         self.retry_queue.stop_waiting_for(namespace, preference_id)
         self.seen.forget_records(namespace, preference=row)
@@ -85,8 +85,7 @@ class Store(Database):
         held = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
         orphans = list(self.among(f"SELECT row, embedding IS NULL FROM items WHERE {held} AND row IN", items))
         self.graph.leave([row for row, _ in orphans])
-        going = [(row,) for row, bare in orphans if bare or not keep_texts]
-        self.connection.executemany("DELETE FROM items WHERE row = ?", going)
+        self.items.delete_rows(row for row, bare in orphans if bare or not keep_texts)
 
     def shorten(self, item_row: int, text: str) -> None:
         """Shorten an item's stored text. It still counts as the version that was added."""
@@ -134,7 +133,7 @@ class Store(Database):
             searched = {row: searched_of(text, metadata) for row, (text, metadata) in items.items()}
             preferences = dict(self.read("SELECT row, text FROM preferences"))
             entries = {
-                row: inflated_by(instruction, items[item][0], preferences.get(preference, "")) or contents[item]
+                row: inflated(instruction, items[item][0], preferences.get(preference, "")) or contents[item]
                 for row, item, preference, instruction in self.read(
                     "SELECT row, item, preference, instruction FROM entries"
                 )
@@ -150,19 +149,16 @@ class Store(Database):
 
     def counts(self, namespace: str) -> dict[str, int]:
         """Count items, facts, light items, entries, preferences, pending items, verdicts and items in the ledger."""
-        one = (namespace,)
         light = len(self.items.light_rows(namespace))
         facts = len(self.items.marks(namespace)[0])
         return {
-            "items": int(self.scalar("SELECT count(*) FROM items WHERE namespace = ?", one)) - light - facts,
+            "items": self.items.count(namespace) - light - facts,
             "facts": facts,
             "light": light,
-            "entries": self.scalar(
-                "SELECT count(*) FROM entries e JOIN items i ON i.row = e.item WHERE i.namespace = ?", one
-            ),
-            "preferences": self.scalar("SELECT count(*) FROM preferences WHERE namespace = ?", one),
+            "entries": self.entries.count(namespace),
+            "preferences": self.preferences.count(namespace),
             "pending": self.retry_queue.count(namespace),
-            "verdicts": self.verdicts.count(),
+            "verdicts": self.verdicts.total(),
             "seen": self.seen.count(namespace),
         }
 

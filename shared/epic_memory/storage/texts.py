@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,28 @@ MOST_WORDED = 20_000
 """Number of texts up to which exact words are searched."""
 _WORDS_KEPT = 4096
 _PREFERENCES_KEPT = 256
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def remembered(
+    known: dict[K, V], wanted: Sequence[K], most: int, read: Callable[[Sequence[K]], Mapping[K, V]]
+) -> dict[K, V]:
+    """Return values by their keys: the known ones, and others that are read and known from then on.
+
+    Args:
+        known: The known values; all go where they would become more than `most`.
+        wanted: The keys; those that nothing is read for are left out.
+        most: How many values are kept.
+        read: Returns the values of keys.
+    """
+    missing = [key for key in wanted if key not in known]
+    if missing:
+        if len(known) + len(missing) > most:
+            known.clear()
+            missing = list(wanted)
+        known.update(read(missing))
+    return {key: known[key] for key in wanted if key in known}
 
 
 class Texts(VectorTable):
@@ -113,25 +135,13 @@ class Texts(VectorTable):
         """
         if len(self._worded) > _PREFERENCES_KEPT:
             self._worded.clear()
-        known = self._worded.setdefault(preference, {})
-        missing = [row for row in rows if row not in known]
-        if missing:
-            if len(known) > _WORDS_KEPT:
-                known.clear()
-                missing = list(rows)
-            known.update(
-                (row, worded(sides, words)) for row, words in zip(missing, self._words_of(missing), strict=True)
-            )
+
+        def weights(some: Sequence[int]) -> dict[int, float]:
+            words = remembered(self._words, some, _WORDS_KEPT, self._words_of)
+            return {row: worded(sides, words[row]) for row in some}
+
+        known = remembered(self._worded.setdefault(preference, {}), rows, _WORDS_KEPT, weights)
         return np.array([known[row] for row in rows], dtype=np.float32)
 
-    def _words_of(self, rows: Sequence[int]) -> list[Words]:
-        """Return the words of texts, each read once for as long as it does not change."""
-        missing = [row for row in rows if row not in self._words]
-        if missing:
-            if len(self._words) + len(missing) > _WORDS_KEPT:
-                self._words.clear()
-                missing = list(rows)
-            self._words.update(
-                (row, words_of(content)) for row, content in zip(missing, self.contents(missing), strict=True)
-            )
-        return [self._words[row] for row in rows]
+    def _words_of(self, rows: Sequence[int]) -> dict[int, Words]:
+        return dict(zip(rows, map(words_of, self.contents(rows)), strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from epic_memory.text.chunking import sentences
@@ -22,10 +23,7 @@ def shortened(text: str, instructions: Sequence[str]) -> str:
     if len(parts) < _SHORT or not instructions:
         return text
     words = [_words(part) for part in parts]
-    common: dict[str, int] = {}
-    for bag in words:
-        for word in bag:
-            common[word] = common.get(word, 0) + 1
+    common = Counter(word for bag in words for word in bag)
     room = _SHARE * len(text)
     scores = [
         [sum(1.0 / common[word] for word in bag & wanted) for bag in words] for wanted in map(_words, instructions)

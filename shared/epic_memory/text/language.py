@@ -16,6 +16,8 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from epic_memory.text.phrases import sections, word_set
+
 T = TypeVar("T")
 
 ENGLISH = "en"
@@ -37,80 +39,19 @@ _ENGLISH_AT_MOST, _SURE = 0.1, 0.3
 _FEW_WORDS = 3
 _ENGLISH_AT_MOST_OF_FEW, _SURE_OF_FEW = 0.02, 0.4
 
-_NAMES = {
-    "ar": "Arabic", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
-    "en": "English", "es": "Spanish", "et": "Estonian", "fa": "Persian", "fi": "Finnish", "fr": "French",
-    "gu": "Gujarati", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "hy": "Armenian",
-    "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ka": "Georgian", "kn": "Kannada", "ko": "Korean",
-    "lt": "Lithuanian", "lv": "Latvian", "ml": "Malayalam", "nl": "Dutch", "no": "Norwegian", "pa": "Punjabi",
-    "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian",
-    "sr": "Serbian", "sv": "Swedish", "ta": "Tamil", "te": "Telugu", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian",
-    "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
-}  # fmt: skip
-# Languages in Latin letters, among which the model chooses.
-_LATIN = (
-    "en", "de", "fr", "es", "it", "pt", "nl", "pl", "sv", "da", "no", "fi", "cs", "sk", "ro", "hu", "tr", "ca", "id",
-    "vi", "hr", "sl", "et", "lt", "lv",
-)  # fmt: skip
-
-# First and last code point of other scripts, and the language that is written most in each.
-_SCRIPTS = (
-    (0x0370, 0x03FF, "el"), (0x0400, 0x052F, "ru"), (0x0530, 0x058F, "hy"), (0x0590, 0x05FF, "he"),
-    (0x0600, 0x077F, "ar"), (0x0900, 0x097F, "hi"), (0x0980, 0x09FF, "bn"), (0x0A00, 0x0A7F, "pa"),
-    (0x0A80, 0x0AFF, "gu"), (0x0B80, 0x0BFF, "ta"), (0x0C00, 0x0C7F, "te"), (0x0C80, 0x0CFF, "kn"),
-    (0x0D00, 0x0D7F, "ml"), (0x0E00, 0x0E7F, "th"), (0x10A0, 0x10FF, "ka"), (0x1100, 0x11FF, "ko"),
-    (0x1F00, 0x1FFF, "el"), (0x3040, 0x30FF, "ja"), (0x3130, 0x318F, "ko"), (0x3400, 0x9FFF, "zh"),
-    (0xAC00, 0xD7AF, "ko"), (0xF900, 0xFAFF, "zh"), (0xFB50, 0xFDFF, "ar"), (0xFE70, 0xFEFF, "ar"),
-    (0xFF66, 0xFF9D, "ja"), (0x20000, 0x323AF, "zh"),
-)  # fmt: skip
-_STARTS = tuple(start for start, _, _ in _SCRIPTS)
-# Letters that only some languages of a script have.
-_TELLING = {
-    "ru": (("uk", "іїєґ"), ("sr", "ђјљњћџ")),
-    "ar": (("ur", "ٹڈڑںے"), ("fa", "پچژگیک")),
-}
+# data/words/language.txt says what each section is for.
+_WORDS = sections("language")
+_NAMES = dict(line.split(" ", 1) for line in _WORDS["names"])
+_LATIN = word_set(*_WORDS["latin"])
+_SCRIPTS = [(int(first, 16), int(last, 16), name) for first, last, name in map(str.split, _WORDS["scripts"])]
+_STARTS = [start for start, _, _ in _SCRIPTS]
+_TELLING = [line.split() for line in _WORDS["telling"]]
 # A character in one of these languages counts as three Latin letters.
 _DENSE = frozenset({"zh", "ja", "ko"})
-
-# English words that none of the languages below has: the two hundred that decide the most of our English texts.
-_STRONG = """
-    and the my with that how prefer than don't only what like from have can't i'm without prioritize never avoid
-    why want be dislike love after which when make about need refuse where first won't two hate you out makes does
-    every up please who i'd before too paper should any through oil because into free good small them nothing day
-    off food night high their house our street hours worth yes ever feel garden get enough black wedding time days
-    always since gives enjoy leather hair rules still cheap noise what's while eat book years cream against bread
-    trade family children believe four follow stone child travel during lost history near memory blood cheese they
-    year short eight nobody ones keep everything really green building more town sleep think your summer shoes
-    myself living talk cotton his three coffee evening reading alone its just frighten whenever road used sunday
-    someone cards people quiet overnight leaves months instead money driving favor often chicken friends watch
-    cats twice around wear this loud read could between tea heat river new bridge heart milk found company clothes
-    cooking skin ordinary very behind strangers boycott detest would carry church though learn bring there hands
-"""
-# Words common in English and in some of the others too; two of them count as one of the above.
-_WEAK = "a an of is are over can not at it one all but has will had see full old long"
-# Words common in other languages and rare in English texts, even in names; a star marks those that occur in such names.
-_OTHERS = {
-    "de": "ich nicht und keine kein keinen mit das ist auf sehr weil gern gerne lieber mag nur wenn ohne meine meinen"
-    " auch zu sind aber immer oder habe bin* eine einen ein nie dass für über nach bei beim vom zum zur mich mir der"
-    " die*",
-    "fr": "je ne pas les* une est* dans pour* avec sans* aime qui que mes mon* ma* jamais préfère évite sur* aux mais"
-    " très trop chez* ou où ils sont suis et ni la* le* des* du* un",
-    "es": "los* las* con* que por para una muy gusta gustan prefiero evito sin* pero porque mis yo nunca son* no* me*"
-    " ni odio es* y* del* lo el* la* en* un",
-    "it": "non mi che con* gli per* sono piace piacciono preferisco evito senza molto perché anche della nel nella una"
-    " mai troppo e* il* lo ho* la* le* i* un",
-    "nl": "ik niet het een geen van* voor met* maar graag liever houd naar zijn omdat ook altijd nooit mijn vermijd"
-    " zonder wil heb ben* eet en* de* dat is* of*",
-    "pt": "eu não gosto com* uma para dos* das por muito prefiro evito sem mas porque meu minha nunca sempre que são em"
-    " os* um nem e* o* a* na no*",
-    "pl": "nie lubię wolę się jest na że dla bez unikam tylko bardzo ale* mam* jem nigdy oraz mnie przez które są od"
-    " czy jak do* i* z* w*",
-    "sv": "jag inte och att som är med* på för ett men* aldrig mig gillar",
-    "da": "jeg ikke og at* som er med* på for* et men* aldrig mig",
-}
-_ENGLISH_WORDS, _ENGLISH_TOO = frozenset(_STRONG.split()), frozenset(_WEAK.split())
-_WORDS_OF = {name: frozenset(word.rstrip("*") for word in words.split()) for name, words in _OTHERS.items()}
-_FOREIGN = frozenset(word for words in _OTHERS.values() for word in words.split() if not word.endswith("*"))
+_ENGLISH_WORDS, _ENGLISH_TOO = word_set(*_WORDS["strong"]), word_set(*_WORDS["weak"])
+_OTHERS = {name: words for name, *words in map(str.split, _WORDS["others"])}
+_WORDS_OF = {name: frozenset(word.rstrip("*") for word in words) for name, words in _OTHERS.items()}
+_FOREIGN = frozenset(word for words in _OTHERS.values() for word in words if not word.endswith("*"))
 # Signs other than letters become spaces, except the apostrophe, which gets one form.
 _PLAIN = str.maketrans(dict.fromkeys('.,;:!?()[]"/–—…“”„«»¿¡', " ") | dict.fromkeys("’‘ʼ", "'"))
 
@@ -218,7 +159,7 @@ def _script(text: str) -> str | None:
         return "ja"  # Chinese has no kana
     language = found.most_common(1)[0][0]
     letters = set(text.lower())
-    return next((name for name, own in _TELLING.get(language, ()) if letters & set(own)), language)
+    return next((name for script, name, own in _TELLING if script == language and letters & set(own)), language)
 
 
 def _by_model(text: str) -> str | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,16 @@ _FEW = 5
 _LONGEST_QUERY = 64
 
 
-class LexicalIndex:
-    """An index from words to the rows that hold them."""
+class Postings:
+    """Rows by their words.
+
+    Attributes:
+        rows_of: The rows of each word.
+    """
 
     def __init__(self) -> None:
-        self._rows_of: defaultdict[str, set[int]] = defaultdict(set)
-        self._words_of: dict[int, tuple[str, ...]] = {}
+        self.rows_of: defaultdict[str, set[int]] = defaultdict(set)
+        self._words_of: dict[int, Collection[str]] = {}
         self._sorted: dict[str, NDArray[np.int64]] = {}
 
     def __len__(self) -> int:
@@ -40,28 +44,38 @@ class LexicalIndex:
     def __contains__(self, row: int) -> bool:
         return row in self._words_of
 
-    def add(self, texts: Iterable[tuple[int, str]]) -> None:
-        """Add texts under their rows, in place of earlier texts of those rows."""
-        for row, text in texts:
-            if row in self._words_of:
-                self.remove([row])
-            words = tuple(set(content_stems(text)))
-            self._words_of[row] = words
-            for word in words:
-                self._rows_of[word].add(row)
-            if self._sorted:
-                for word in words:
-                    self._sorted.pop(word, None)
+    def put(self, row: int, words: Collection[str]) -> None:
+        """Write a row with its words, each once, in place of an earlier one."""
+        self.remove([row])
+        self._words_of[row] = words
+        for word in words:
+            self.rows_of[word].add(row)
+            self._sorted.pop(word, None)
 
     def remove(self, rows: Iterable[int]) -> None:
         """Remove rows; unknown rows are ignored."""
         for row in rows:
             for word in self._words_of.pop(row, ()):
-                rows_of = self._rows_of[word]
-                rows_of.discard(row)
                 self._sorted.pop(word, None)
-                if not rows_of:
-                    del self._rows_of[word]
+                self.rows_of[word].discard(row)
+                if not self.rows_of[word]:
+                    del self.rows_of[word]
+
+    def rows(self, word: str) -> NDArray[np.int64]:
+        """Return the rows of a word that any has, ascending."""
+        rows = self._sorted.get(word)
+        if rows is None:
+            rows = self._sorted[word] = np.sort(np.fromiter(self.rows_of[word], dtype=np.int64))
+        return rows
+
+
+class LexicalIndex(Postings):
+    """An index from words to the rows that hold them."""
+
+    def add(self, texts: Iterable[tuple[int, str]]) -> None:
+        """Add texts under their rows, in place of earlier texts of those rows."""
+        for row, text in texts:
+            self.put(row, tuple(set(content_stems(text))))
 
     def shares(self, query: str) -> list[tuple[NDArray[np.int64], float]]:
         """Return for each distinctive word of a query that a text has: the rows that have it, and its share.
@@ -70,13 +84,7 @@ class LexicalIndex:
         """
         words = self._distinctive(list(dict.fromkeys(content_stems(query)))[:_LONGEST_QUERY])
         whole = sum(idf for _, idf in words)
-        return [(self._rows(word), idf / whole) for word, idf in words if word in self._rows_of]
-
-    def _rows(self, word: str) -> NDArray[np.int64]:
-        rows = self._sorted.get(word)
-        if rows is None:
-            rows = self._sorted[word] = np.sort(np.fromiter(self._rows_of[word], dtype=np.int64))
-        return rows
+        return [(self.rows(word), idf / whole) for word, idf in words if word in self.rows_of]
 
     def _distinctive(self, words: Sequence[str]) -> list[tuple[str, float]]:
         """Return the distinctive words, each with its idf."""
@@ -84,7 +92,7 @@ class LexicalIndex:
         most = max(_FEW, _COMMON * count)
         found = []
         for word in words:
-            having = len(self._rows_of.get(word, ()))
+            having = len(self.rows_of.get(word, ()))
             if having <= most:
                 # A word that no text has counts too: the query asks for something that the memory does not hold.
                 found.append((word, math.log1p((count - having + 0.5) / (having + 0.5))))

@@ -17,26 +17,13 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from epic_memory.text.phrases import sections
 from epic_memory.text.stems import stems
 
-# Pairs of words of degree and of kind that are opposites.
-_OPPOSITES = (
-    "high low", "large small", "big small", "loud quiet", "noisy quiet", "expensive cheap", "hot cold",
-    "long short", "heavy light", "fast slow", "old new", "old-fashioned modern", "early late", "crowded empty",
-    "bright dark", "hard soft", "thick thin", "wide narrow", "deep shallow", "strong mild", "intense gentle",
-    "strict lenient", "formal casual", "public private", "indoor outdoor", "urban rural", "local foreign",
-    "imported local", "domestic foreign", "dry wet", "humid dry", "sweet savory", "natural synthetic",
-    "artificial natural", "manual automatic", "digital analog", "wired wireless", "simple complex", "cooked raw",
-    "fresh frozen", "happy sad", "short-term long-term", "traditional modern", "contemporary historic",
-    "individual collective", "theoretical practical", "abstract concrete", "male female", "permanent temporary",
-    "mainstream independent", "popular obscure", "front rear", "upper lower", "full empty", "matte glossy",
-    "tight loose", "frequent rare", "steep gentle", "extreme mild", "maximum minimum", "rich poor", "wealthy poor",
-    "centralized decentralized",
-)  # fmt: skip
 # Stems that negate the words after them, and stems that negate the words before them.
 _BEFORE, _AFTER = frozenset({"non", "no", "without"}), frozenset({"fre", "free"})
 _OPPOSITE: dict[str, str] = {}
-for _pair in _OPPOSITES:
+for _pair in sections("opposites")["opposites"]:
     _one, _other = _pair.split()
     _OPPOSITE.setdefault(_one, _other)
     _OPPOSITE.setdefault(_other, _one)
@@ -48,10 +35,6 @@ class Concept(NamedTuple):
     names: tuple[str, ...]
     kinds: tuple[str, ...]
     instead: tuple[str, ...]
-
-    def turned(self) -> Concept:
-        """Return the opposite concept: the same names, with kinds and instead exchanged."""
-        return Concept(self.names, self.instead, self.kinds)
 
 
 class Lexicon:
@@ -86,7 +69,7 @@ class Lexicon:
                 if words[place : place + step] == key:
                     before, after = words[max(0, place - 1) : place], words[place + step : place + step + 1]
                     denied = bool(_BEFORE.intersection(before) or _AFTER.intersection(after))
-                    found.append(concept.turned() if denied else concept)
+                    found.append(Concept(concept.names, concept.instead, concept.kinds) if denied else concept)
                     break
                 step = 1
             place += step

@@ -1,17 +1,40 @@
-"""Patterns made of lists of phrases."""
+"""Lists of words and phrases: those of the package's data, and patterns made of some."""
 
 from __future__ import annotations
 
 import re
+from importlib.resources import files
+
+
+def sections(name: str, package: str = "epic_memory") -> dict[str, list[str]]:
+    """Return the lines of each section of a package's `data/words/NAME.txt`: of what follows a line `[section]`.
+
+    Empty lines, and those that begin with a hash sign and a space, are left out.
+    """
+    text = (files(package) / "data" / "words" / f"{name}.txt").read_text(encoding="utf-8")
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if heading := re.fullmatch(r"\[(\w+)\]", line):
+            lines = found[heading[1]] = []
+        elif line and not line.startswith("# "):
+            lines.append(line)
+    return found
+
+
+def word_set(*lines: str) -> frozenset[str]:
+    """Return the words of lines as a set."""
+    return frozenset(word for line in lines for word in line.split())
 
 
 def phrases(text: str) -> re.Pattern[str]:
     r"""Return a pattern for any of the lines, as whole words; eight spaces more carry a line on."""
-    lines = [line.strip() for line in re.sub(r"\n {8}", "", text.strip()).splitlines()]
-    return re.compile(rf"(?<![\w'-])(?:{'|'.join(lines)})(?![\w'])", re.I)
+    return re.compile(rf"(?<![\w'-])(?:{_alternatives(text)})(?![\w'])", re.I)
 
 
 def anywhere(text: str) -> re.Pattern[str]:
     """Return a pattern for any of the lines, within words too; eight spaces more carry a line on."""
-    lines = [line.strip() for line in re.sub(r"\n {8}", "", text.strip()).splitlines()]
-    return re.compile("|".join(lines), re.I)
+    return re.compile(_alternatives(text), re.I)
+
+
+def _alternatives(text: str) -> str:
+    return "|".join(line.strip() for line in re.sub(r"\n {8}", "", text.strip()).splitlines())

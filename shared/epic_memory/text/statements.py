@@ -9,28 +9,22 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from epic_memory.text.stems import stem, word_set
+from epic_memory.text.phrases import sections, word_set
+from epic_memory.text.stems import stem
 
 
-def _listed(text: str) -> list[str]:
-    return text.split()
-
-
-def _sign(text: str) -> re.Pattern[str]:
+def _sign(lines: list[str]) -> re.Pattern[str]:
     """Return a pattern for whole words, from lines of alternatives."""
-    return re.compile(rf"\b(?:{'|'.join(line.strip() for line in text.strip().splitlines())})\b", re.I)
+    either = "|".join(lines).replace("DAY_OR_MONTH", "|".join((*DAYS, *MONTHS)))
+    return re.compile(rf"\b(?:{either})\b", re.I)
 
 
-_UNITS = _listed(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
-    " eighteen nineteen"
-)
-_TENS = _listed("twenty thirty forty fifty sixty seventy eighty ninety")
+# data/words/statements.txt says what each section is for.
+_WORDS = sections("statements")
+_UNITS, _TENS, DAYS, MONTHS = (" ".join(_WORDS[name]).split() for name in ("units", "tens", "days", "months"))
 NUMBERS = {word: number for number, word in enumerate(_UNITS)} | {
     word: 10 * tens for tens, word in enumerate(_TENS, start=2)
 }
-DAYS = _listed("monday tuesday wednesday thursday friday saturday sunday")
-MONTHS = _listed("january february march april may june july august september october november december")
 _DAY = {name: day for day in DAYS for name in (day, day + "s")}
 _HOUR = rf"(?:\d{{1,2}}|{'|'.join(_UNITS[1:13])})"
 # Spoken times and numbers, written in digits before anything else is read.
@@ -46,48 +40,14 @@ _TOKEN = re.compile(r"[A-Za-zÀ-ÿ0-9][\w'#À-ÿ-]*(?:[.:,/]\d+|@[\w-]+|\.[a-z]{
 _GROUP = 3
 _GLUED = re.compile(r"(\d+)(kgs?|kilos?|mg|ml|cm|km|k|g|m|am|pm)")
 _LOWER_NAMES = frozenset(_DAY) | frozenset(MONTHS) | {"i", "i'm", "i've", "i'd", "i'll", "mot"}
-# Words that do not tell what a statement is about: verbs of all work, time, talk, and the signs of a change themselves.
-_NO_TOPIC = word_set(
-    "the a an of and or to in for with on at by from is are be been being was were am as it its it's their your you i"
-    " my me we our us mine ours any all some that that's this these those which who whom whose what than more most very"
-    " such like into over under out up off about through after before between per each every when where why how there"
-    " there's here have has had having do does did done doing don't doesn't didn't can could will would should may"
-    " might must just also too so if but they they're they've them he he's she she's his her hers him not no never nor"
-    " now nowadays currently today tonight days day week weeks month months year years time times moment present since"
-    " yesterday until till still"
-    " already always ever again anymore longer instead new old different other another changed change"
-    " changes moved move moves moving switched switch swapped swap replaced reset shifted put forward gone go goes"
-    " going get gets got getting gotten give gives given gave take takes took taken taking make makes made come comes"
-    " came coming keep keeps kept say says said tell told use uses used using need needs needed want wants call calls"
-    " called named name's start starts started starting stop stopped stopping finish finished end ended over become"
-    " became let lets let's one ones i'm i've i'd i'll we're we've we'd we'll you're you've who's what's where's when's"
-    " can't cannot couldn't won't isn't aren't wasn't hasn't haven't okay ok please by the way remember forget know"
-    " actually really finally recently lately right well both own only even else thing things way bit lot am pm mr mrs"
-    " ms miss dr prof professor first second third last next number half past quarter of o'clock currently these"
-    " because though while yet oh hi hey thanks left leave quit given packed sold cancelled canceled dropped"
-)
+_NO_TOPIC = word_set(*_WORDS["no_topic"])
 _NO_LEAD = (
     _NO_TOPIC
     | {*_DAY, *MONTHS, *NUMBERS}
     | word_set("poor old christmas easter summer winter home birthday just many people somebody")
 )
 _SIGNS = {
-    # It holds from now on.
-    "now": _sign(rf"""
-        now|these days|nowadays|currently|at present|at the moment|from now on|from here on|henceforth
-        (?:from|since|as of|starting) (?:today|tomorrow|this|next|{"|".join([*DAYS, *MONTHS])})
-        this (?:term|year|season|month)
-    """),
-    # Something was moved, raised, exchanged.
-    "changed": _sign(r"""
-        chang(?:ed|es?)|switch(?:ed|ing)?|swap(?:ped)?|mov(?:ed|ing)|shifted|shuffled|resched\w+|rearranged|postponed
-        delayed|slipped|extension|put (?:back|off|up|down|forward|me|us|you|him|her|gran|mum|dad)|push(?:ed|ing)
-        brought forward|bumped|reset|re-?programmed|replaced?|renamed|relocat\w+|migrat\w+|transferred|overtaken|voted
-        since (?:the|we|i|he|she|they|last)|(?:been|has|have) given|upped|again|after all|upgraded|traded|raised
-        lowered|increased|doubled|halved|reduced
-        (?:gone|went|go(?:es|ing)?|up|down|cut|dropped|fell|rose) (?:up |down )?to
-        turned|correction|update[ds]?|(?:is|it's|are) (?:up|down) to|we've until|the new \w+ is|cut
-    """),
+    **{name: _sign(_WORDS[name]) for name in ("now", "changed", "ended", "also", "told")},
     # Something new was begun, bought, found.
     "new": re.compile(
         r"(?:^|[,;:(-] ?)new\b|\b(?:my|our|the|a|an|got|have) (?:brand[- ])?new\b|\bnew (?:job|one|boss|code|number)\b"
@@ -106,58 +66,12 @@ _SIGNS = {
         r"|packed|fell|stepped|let)\b[^.;]{0,40}(?:[,;:]| and| so) *(?:and |so |but )?(?:i|we|it|he|she|they|my|our|the"
         r"|[A-Z]\w+)\b"
     ),
-    # It is over.
-    "ended": _sign(r"""
-        no longer|any ?more|any longer|no more|nobody|never again|stopp?(?:ed|ing)|quit|giving up|sold|cancell?ed
-        g(?:ive|ave|iven) (?:\w+ ){0,3}(?:up|away|back)|called (?:\w+ ){0,3}off|finished|died
-        passed (?:away|on)|put (?:down$|to sleep)|closed
-        (?:is|'s|are|it's) (?:off|over|dead|finished|done|empty|closed|out of)|shut down|folded|disbanded|broke up
-        (?:has|have|had|'s|'ve|is|was|were|got|been) (?:\w+ ){0,2}gone(?! (?:up|down|to)\b)
-        ended|folded
-        run over|stolen|nicked|scrapped|discharged|repaid|smashed|drained|lapsed|expired|written off
-        packed (?:it |up|in\b)|broken up|split up|divorced|handed (?:in|back)|got rid|getting rid
-        paid (?:off|for)
-        left|dropped|ditched|threw out|lost|let (?:\w+ ){1,5}go|done with|doing without|without (?:a|the)
-        pulled out
-        (?:come|came|took|taken)(?: me| us)? off|leave off|moved out|scrapyard|binned
-        last (?:day|lesson|session|one|instal\w+|payment)
-        that's the end|final|made redundant|retired|isn't \w+ing|aren't \w+ing|not \w+ing
-        can't (?:make|come|get)|turns out
-        passed my|rehomed?|discontinued|taken out
-    """),
-    # It is one more of several.
-    "also": _sign("also|too|as well|second|another|other|besides|both|additionally"),
-    # It was said before.
-    "told": _sign(r"""
-        in case|remember|mustn't forget|don't forget|by the way|btw|as i said|like i said|as you know|again|reminder
-    """),
 }
-SIGNS = tuple(_SIGNS)
+SIGNS = ("now", "changed", "new", "instead", "so", "ended", "also", "told")
 CHANGES = frozenset({"now", "changed", "new", "instead", "so"})
 
 
-# Words for one thing, one thing a line: most of them are what a person has one of at a time.
-_THINGS = """
-    boss manager supervisor report_to | doctor gp surgery physician | dentist teeth | wifi internet broadband online
-    | gym workout fitness | rent landlord | salary wage pay payday paid | weigh weight kilos kg | car vehicle drive
-    | job work employer works working worked | live lives living home address i've_moved_to i_moved_to
-      i_have_moved_to we_have_moved_to
-      we've_moved_to we_moved_to moved_house flat apartment
-    | train platform | school primary secondary academy goes_to | nursery playgroup kindergarten daycare
-    | trash garbage rubbish bin bins refuse | football soccer five-a-side | film movie cinema | holiday vacation trip
-    | lawn grass mow | hair hairdresser barber haircut | accountant bookkeeper accounts
-    | babysitter sitter nanny childminder | password passcode pin code combination unlock unlocks opens
-    | meeting stand-up standup daily | colleague coworker | therapy therapist counsellor
-    | physio physiotherapy exercises | supplier supplies supply comes_from buy_from | cost costs charge price fee
-    | operation surgery surgeon | flight fly airline | hotel staying | coach trainer trains | vet animals
-    | deadline due hand_in | wedding marry marrying married | boyfriend girlfriend partner seeing
-    | vegetarian veggie meat | pupil learner student | lab practical | boiler heating | bank account
-    | chair chairman chairwoman chairs | mum mother mom | dad father | treasurer money | caterer catering food
-    | dose tablet pill mg milligrams | electricity electric power | phone mobile cell | budget spend set_aside
-    | electrician wiring electrics | cleaner cleans cleaning | gardener garden | swim swimming pool
-    | read reading book | bedtime bed
-"""
-_THING_LINES = [line.split() for line in _THINGS.split("|")]
+_THING_LINES = [line.split() for line in _WORDS["things"]]
 _PHRASES = [word for line in _THING_LINES for word in line if "_" in word]
 _THING_OF = {stem(word): f"#{number}" for number, line in enumerate(_THING_LINES) for word in line}
 

@@ -14,66 +14,28 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from epic_memory.text.phrases import sections, word_set
+
 LONGEST_RUN = 3
-# Words that do not tell the topic of a text.
-_STOP = frozenset({
-    "the", "a", "an", "of", "and", "or", "to", "in", "for", "with", "on", "at", "by", "from", "is", "are", "be",
-    "been", "being", "was", "were", "am", "as", "it", "its", "their", "your", "you", "i", "my", "me", "we", "our",
-    "us", "any", "all", "some", "that", "this", "these", "those", "which", "who", "whom", "whose", "than", "more",
-    "most", "very", "such", "use", "make", "like", "into", "over", "under", "out", "up", "off", "about", "through",
-    "after", "before", "between", "among", "per", "each", "when", "where", "what", "how", "there", "here", "have",
-    "has", "had", "do", "does", "did", "can", "could", "will", "would", "should", "may", "might", "must", "just",
-    "also", "too", "so", "if", "but", "they", "them", "he", "she", "his", "her",
-})  # fmt: skip
-_NEGATIONS = frozenset({
-    "no", "not", "cannot", "without", "non", "never", "free", "instead", "rather", "avoid", "avoids", "avoiding",
-    "skip", "skips", "lack", "lacks", "lacking", "minus", "zero", "nothing", "none", "neither", "nor", "rid", "unlike",
-    "replaces", "replacing", "hardly", "barely",
-})  # fmt: skip
+# data/words/stems.txt says what each section is for.
+_WORDS = sections("stems")
+_STOP, _NEGATIONS, _FREE, _TURNED, _GONE, _NOT_DONE, _BEING, _LIFTED = (
+    word_set(*_WORDS[name]) for name in ("stop", "negations", "free", "turned", "gone", "not_done", "being", "lifted")
+)
+_BETWEEN = _BEING | word_set(*_WORDS["between"])
+_IRREGULAR = dict(line.split() for line in _WORDS["irregular"])
+# The signs that negate what stands after or before them, by their first word. A part of a text without any of these
+# words, or a negation, negates nothing.
+_SIGNS: dict[str, list[tuple[str, ...]]] = {}
+for _sign in map(tuple, map(str.split, (*_WORDS["over"], *_WORDS["replaced"]))):
+    _SIGNS.setdefault(_sign[0], []).append(_sign)
+_TELLING = _NEGATIONS | _GONE | set(_SIGNS)
 # Number of words that a negation reaches, up to a punctuation mark or a turn such as "but"; each "or" starts the count
 # again. Articles and similar words do not count.
 _REACH = {"non": 1, "instead": 2, "rather": 2}
 _FAR = 4
-_FREE = frozenset({
-    "a", "an", "the", "any", "of", "its", "their", "our", "your", "his", "her", "my", "single", "longer",
-})  # fmt: skip
 # No negation reaches further, so that a text of nothing but "no x or" is read in linear time.
 _FARTHEST = 48
-# Negations that become affirmative when another negation reaches them: "not without", "no gluten-free dishes".
-_TURNED = frozenset({"without", "free", "avoid", "avoids", "avoiding", "skip", "skips", "lack", "lacks", "rid"})
-# Signs of an end, a ban or an omission, which negate the words after them.
-_OVER = (
-    "ban on", "bans", "banning", "prohibits", "prohibiting", "forbids", "quit", "gave up", "give up", "gives up",
-    "given up", "giving up", "ceased", "ceases", "removed", "removes", "removing", "scrapped", "abolished",
-    "discontinued", "cut out", "leaves out", "leave out", "left out", "omits", "omitted", "omit", "excludes",
-    "excluding", "exclude", "excluded", "devoid of", "absence of", "far from", "away from", "seldom", "rarely",
-    "former", "formerly", "refuses", "refused", "used to have", "used to be", "used to serve", "used to offer",
-    "used to sell", "used to allow", "used to host", "closed its", "closed the", "shut its", "stopped serving",
-    "stopped selling", "stopped offering", "stopped allowing",
-)  # fmt: skip
-# Signs that negate the words before them: "the casino gave way to a library".
-_REPLACED = (
-    "gave way to", "given way to", "gives way to", "made way for", "turned into", "converted into", "converted to",
-    "off the menu", "off limits", "torn down", "pulled down", "closed down", "shut down", "closed for good",
-)  # fmt: skip
-# Signs that, after a form of "be", negate the words before it: "smoking is now banned".
-_GONE = frozenset({
-    "banned", "prohibited", "forbidden", "outlawed", "removed", "scrapped", "abolished", "discontinued", "replaced",
-    "excluded", "omitted", "demolished", "gone", "dropped", "refused",
-})  # fmt: skip
-# With a negation, these also negate the words before it: "Meat is not served".
-_NOT_DONE = frozenset({
-    "allowed", "permitted", "welcome", "accepted", "served", "offered", "available", "used", "needed", "required",
-    "included", "provided", "possible", "admitted", "tolerated", "sold", "added", "shown", "played", "present",
-    "supplied", "involved", "expected", "necessary",
-})  # fmt: skip
-_BEING = frozenset({"is", "are", "was", "were", "be", "been", "being", "has", "have", "had", "get", "gets", "got"})
-# Words that may stand between a form of "be" and its participle.
-_BETWEEN = _BEING | {
-    "now", "also", "all", "both", "strictly", "permanently", "since", "finally", "recently", "it", "they", "long",
-    "not", "never", "no", "longer", "currently", "therefore", "already", "entirely", "completely", "being",
-}  # fmt: skip
-_LIFTED = frozenset({"lifted", "overturned", "repealed", "ended", "reversed", "relaxed"})
 # "Unlike most hotels" is still about a hotel.
 _MANY = frozenset({"most", "other", "others", "many", "some", "all"})
 # Number of words that a sign negates before it, and the distance from a ban within which its end is looked for.
@@ -93,15 +55,8 @@ _NO_NEGATION = re.compile(
 _LIST = re.compile(
     r"\b(?:no|not|without|never|free of|free from)(?: [\w-]+){1,3}(?:, [\w-]+(?: [\w-]+)?){0,12},? (?:or|nor) "
 )
-# Words that only seem to have an ending, and irregular forms.
+# Words that only seem to have an ending.
 _WHOLE = frozenset({"news", "fishing", "training", "fasting"})
-_IRREGULAR = {
-    "children": "child", "people": "person", "men": "man", "women": "woman", "mice": "mouse", "feet": "foot",
-    "teeth": "tooth", "knives": "knife", "leaves": "leaf", "wolves": "wolf", "movies": "movie", "menus": "menu",
-    "flight": "fly",
-    "flights": "fly", "flew": "fly", "drove": "drive", "eaten": "eat", "spicy": "spice", "spiciest": "spice",
-    "spicier": "spice", "noisy": "noise", "noisier": "noise",
-}  # fmt: skip
 # Ending, its replacement, and the number of letters that must be left.
 _ENDINGS = (
     ("ies", "y", 2), ("sses", "ss", 2), ("ches", "ch", 2), ("shes", "sh", 2), ("xes", "x", 2), ("ing", "", 3),
@@ -278,7 +233,7 @@ def _deny_by_sign(words: Sequence[str], place: int, reached: list[bool]) -> None
         return
     for sign in _SIGNS.get(words[place], ()):
         if tuple(words[place : place + len(sign)]) == sign:
-            if " ".join(sign) in _REPLACED:
+            if " ".join(sign) in _WORDS["replaced"]:
                 _backward(words, place, reached)
             else:
                 _forward(words, place + len(sign), _FAR, reached)
@@ -293,15 +248,3 @@ def _is_done(words: Sequence[str], place: int) -> bool:
         if words[before] in _BEING:
             return True
     return False
-
-
-# The signs by their first word; a part of a text without any of these words, or a negation, negates nothing.
-_SIGNS: dict[str, list[tuple[str, ...]]] = {}
-for _sign in map(tuple, map(str.split, (*_OVER, *_REPLACED))):
-    _SIGNS.setdefault(_sign[0], []).append(_sign)
-_TELLING = _NEGATIONS | _GONE | set(_SIGNS)
-
-
-def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text as a set."""
-    return frozenset(text.split())

@@ -15,19 +15,19 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_memory.text.lexical_index import Postings
+from epic_memory.text.phrases import word_set
+from epic_memory.text.statements import MONTHS
+
 SPEAKER, TIME, TURN, SOURCE, CONVERSATION = "speaker", "time", "turn", "source", "conversation"
 """The metadata keys of who said a text, when, its number, where it is from, and in which conversation of several."""
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-    "December",
-)  # fmt: skip
+_MONTHS = [month.capitalize() for month in MONTHS]
 # What asks for all that was said, and for no topic.
-_SAYING_WORDS = """
-a about all and anything been chat chats conversation conversations did discuss discussed do everything had happen
-happened has have he i in it last me mention mentioned my of or our say said she speak spoke talk talked tell that
-the there they things told us was we were what which with year you
-"""
-_SAYING = frozenset(_SAYING_WORDS.split())
+_SAYING = word_set(
+    "a about all and anything been chat chats conversation conversations did discuss discussed do everything had"
+    " happen happened has have he i in it last me mention mentioned my of or our say said she speak spoke talk talked"
+    " tell that the there they things told us was we were what which with year you"
+)
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _ISO_MONTH = re.compile(r"\b\d{4}-(0[1-9]|1[0-2])\b")
@@ -52,9 +52,7 @@ class Turns:
         self._numbers: dict[int, Number | None] = {}
         self._row_of: dict[Number, int] = {}
         self._asking: set[int] = set()
-        self._names: dict[int, set[str]] = {}
-        self._rows_of: dict[str, set[int]] = {}
-        self._named: dict[str, NDArray[np.int64]] = {}
+        self._names = Postings()
         self._rows: TurnRows | None = None
 
     def add(self, row: int, text: str, metadata: Mapping[str, Any]) -> None:
@@ -68,14 +66,12 @@ class Turns:
         if number is None and not names:
             return
         self._rows = None
-        self._numbers[row], self._names[row] = number, names | _months_and_years(metadata.get(TIME))
+        self._numbers[row] = number
+        self._names.put(row, names | _months_and_years(metadata.get(TIME)))
         if number is not None:
             self._row_of[number] = row
             if "?" in text:
                 self._asking.add(row)
-        for name in self._names[row]:
-            self._rows_of.setdefault(name, set()).add(row)
-            self._named.pop(name, None)
 
     def remove(self, rows: Iterable[int]) -> None:
         """Remove rows; unknown rows are ignored."""
@@ -87,9 +83,7 @@ class Turns:
             number = self._numbers.pop(row)
             if number is not None and self._row_of.get(number) == row:
                 del self._row_of[number]
-            for name in self._names.pop(row):
-                self._rows_of[name].discard(row)
-                self._named.pop(name, None)
+            self._names.remove([row])
 
     def rows(self) -> TurnRows:
         """Return the rows of the turns, and of the answers and questions among them."""
@@ -106,11 +100,11 @@ class Turns:
 
     def named(self, query: str) -> list[NDArray[np.int64]]:
         """Return the rows of each speaker that a query names, and of each month and year."""
-        if not self._rows_of:
+        if not len(self._names):
             return []
         # Months are known with their capital: "may" is another word.
         words = {name for word in _WORD.findall(query) for name in (word.lower(), word)}
-        return [self._having(name) for name in words & self._rows_of.keys()]
+        return [self._names.rows(name) for name in words & self._names.rows_of.keys()]
 
     def of_months(self, query: str) -> frozenset[int] | None:
         """Return the rows of the months that a query names if it names no topic: "What did Ann say in May?"; else None.
@@ -120,16 +114,11 @@ class Turns:
         words = set(_WORD.findall(query))
         months = words.intersection(_MONTHS)
         names = {word.lower() for word in words - months} - _SAYING
-        if not months or not names <= self._rows_of.keys():
+        rows_of = self._names.rows_of
+        if not months or not names <= rows_of.keys():
             return None
-        of_months = frozenset().union(*(self._rows_of.get(month, ()) for month in months))
-        return of_months.intersection(*(self._rows_of[name] for name in names))
-
-    def _having(self, name: str) -> NDArray[np.int64]:
-        rows = self._named.get(name)
-        if rows is None:
-            rows = self._named[name] = np.sort(np.fromiter(self._rows_of[name], dtype=np.int64))
-        return rows
+        of_months = frozenset().union(*(rows_of.get(month, ()) for month in months))
+        return of_months.intersection(*(rows_of[name] for name in names))
 
 
 def names_month(query: str) -> bool:

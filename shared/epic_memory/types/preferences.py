@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.types.validation import checked_moment, checked_text, one_of, stable_id
@@ -23,7 +23,31 @@ FIRMNESS = {"strict": 1.0, "strong": 0.75, "mild": 0.5}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aspects:
+class _Stated:
+    """Base of what a preference states: as a JSON object, and from one."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON object for files and for people; `from_json` reads it."""
+        return {name: list(part) if isinstance(part, tuple) else part for name, part in vars(self).items()}
+
+    @classmethod
+    def from_json(cls: type[S], value: object) -> S:
+        """Return what `as_json` wrote; what has a default can be left out.
+
+        Raises:
+            InvalidInputError: for a value that does not describe it.
+        """
+        names = [field.name for field in fields(cls)]
+        if not isinstance(value, Mapping) or not set(value) <= set(names):
+            raise InvalidInputError(f"{cls.__name__} is given as an object with {', '.join(names)}; not {value!r}.")
+        return cls(**value)
+
+
+S = TypeVar("S", bound=_Stated)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aspects(_Stated):
     """Liked and avoided phrases of a preference; at least one of the two is not empty, unless the source is "unread".
 
     Attributes:
@@ -70,23 +94,6 @@ class Aspects:
         ]
         return f"{' | '.join(sides)} | firmness {self.firmness:g}" + (f" | {self.scope}" if self.scope else "")
 
-    def as_json(self) -> dict[str, Any]:
-        """Return a JSON object for files and for people; `from_json` reads it."""
-        return {name: list(part) if isinstance(part, tuple) else part for name, part in vars(self).items()}
-
-    @classmethod
-    def from_json(cls, value: object) -> Aspects:
-        """Return the aspects that `as_json` wrote; any key but one of liked and avoided can be left out.
-
-        Raises:
-            InvalidInputError: for a value that does not describe aspects.
-        """
-        if not isinstance(value, Mapping) or not set(value) <= {"liked", "avoided", "firmness", "scope", "source"}:
-            raise InvalidInputError(
-                f"Aspects are an object with liked, avoided, firmness, scope and source; not {value!r}."
-            )
-        return cls(**value)
-
 
 ExpansionSource: TypeAlias = Literal["bundled", "model", "user"]
 MOST_PHRASES = 64
@@ -96,7 +103,7 @@ LONGEST_PHRASE = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expansion:
+class Expansion(_Stated):
     """The meaning of a preference in practice, as short phrases; at least one part is not empty.
 
     Attributes:
@@ -129,21 +136,6 @@ class Expansion:
         if both:
             raise InvalidInputError(f"A phrase cannot both follow and break a preference: {sorted(both)[0]!r}.")
         one_of("source", self.source, get_args(ExpansionSource))
-
-    def as_json(self) -> dict[str, Any]:
-        """Return a JSON object that `from_json` reads."""
-        return {name: list(part) if isinstance(part, tuple) else part for name, part in vars(self).items()}
-
-    @classmethod
-    def from_json(cls, value: object) -> Expansion:
-        """Return the expansion that `as_json` wrote; single parts can be left out.
-
-        Raises:
-            InvalidInputError: for a value that does not describe an expansion.
-        """
-        if not isinstance(value, Mapping) or not set(value) <= {"questions", "follows", "breaks", "source"}:
-            raise InvalidInputError(f"An expansion is an object with questions, follows and breaks; not {value!r}.")
-        return cls(**value)
 
 
 def _phrases(side: object, name: str) -> tuple[str, ...]:

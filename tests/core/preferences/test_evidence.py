@@ -137,13 +137,6 @@ def test_opposites_stand_against_what_is_liked_and_for_what_is_avoided() -> None
     assert low > high
 
 
-def test_high_noise_is_told_from_low_noise(encoder: StaticEncoder) -> None:
-    low, high = leaning(
-        encoder, avoiding("high noise"), "a place to work", ["A desk with low noise.", "A desk with high noise."]
-    )
-    assert low > high
-
-
 def test_the_lexicon_knows_kinds_and_what_is_taken_instead() -> None:
     meat = said(avoiding("meat"), "a steak")
     assert meat["avoided_kinds_said"] >= 1.0
@@ -180,54 +173,34 @@ def test_weights_exist_for_every_feature() -> None:
 )
 def test_vectors_are_those_of_phrases_and_groups(preference: str | Preference, encoder: StaticEncoder) -> None:
     sides = one_side(preference, encoder)
-    np.testing.assert_allclose(
-        sides.liked,
-        np.reshape([encoder.encode([p])[0] for p in sides.aspects.liked], (-1, encoder.dimension)),
-        atol=1e-6,
-    )
-    np.testing.assert_allclose(
-        sides.avoided,
-        np.reshape([encoder.encode([p])[0] for p in sides.aspects.avoided], (-1, encoder.dimension)),
-        atol=1e-6,
-    )
+    for vectors, phrases in ((sides.liked, sides.aspects.liked), (sides.avoided, sides.aspects.avoided)):
+        alone = [encoder.encode([phrase])[0] for phrase in phrases]
+        np.testing.assert_allclose(vectors, np.reshape(alone, (-1, encoder.dimension)), atol=1e-6)
     rows = [row for row in sides.group_rows if row >= 0]
     assert rows == list(range(len(sides.phrases), len(sides.vectors)))
     assert [bool(kinds) for kinds in sides.kinds] == [row >= 0 for row in sides.group_rows]
 
 
-def test_several_preferences_are_encoded_in_one_call_and_keep_their_own() -> None:
-    preferences = ["I prefer trains over flights.", "I avoid meat.", liking("zorbs")]
+def assert_same(one: AspectEmbeddings, other: AspectEmbeddings) -> None:
+    for name in ("aspects", "phrases", "kinds", "group_rows"):
+        assert getattr(one, name) == getattr(other, name)
+    for name in ("vectors", "questions", "expanded"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+async def test_several_preferences_are_encoded_in_one_call_and_keep_their_own_also_asynchronously() -> None:
+    preferences = ["I prefer trains over flights.", "素食", expanding(), avoiding("casinos"), expanding("bundled")]
     encoder = HashEncoder()
     together = embed_aspects(encoder, preferences)
     assert encoder.calls == 1
-    for sides, preference in zip(together, preferences, strict=True):
-        alone = one_side(preference)
-        assert (sides.aspects, sides.phrases, sides.kinds, sides.group_rows) == (
-            alone.aspects,
-            alone.phrases,
-            alone.kinds,
-            alone.group_rows,
-        )
-        np.testing.assert_array_equal(sides.vectors, alone.vectors)
-    assert embed_aspects(encoder, []) == []
-
-
-async def test_async_gives_what_sync_gives_and_never_encodes_synchronously(encoder: StaticEncoder) -> None:
-    preferences = ["I prefer trains over flights.", "I avoid meat.", liking("zorbs"), "素食"]
-    for other in (encoder, HashEncoder()):
-        one, two = embed_aspects(other, preferences), await arun(embedding_aspects(other, preferences))
-        for here, there in zip(one, two, strict=True):
-            assert (here.aspects, here.phrases, here.kinds, here.group_rows) == (
-                there.aspects,
-                there.phrases,
-                there.kinds,
-                there.group_rows,
-            )
-            np.testing.assert_array_equal(here.vectors, there.vectors)
     fake = HashEncoder()
-    await arun(embedding_aspects(fake, preferences))
+    for here, there, preference in zip(
+        together, await arun(embedding_aspects(fake, preferences)), preferences, strict=True
+    ):
+        assert_same(here, one_side(preference))
+        assert_same(there, here)
     assert not fake.sync_threads
-    assert await arun(embedding_aspects(fake, [])) == []
+    assert embed_aspects(encoder, []) == await arun(embedding_aspects(fake, [])) == []
 
 
 def test_edited_aspects_are_what_is_looked_for() -> None:
@@ -244,14 +217,6 @@ TEXTS = [
     "...",
     "A vegan dinner, gluten-free; no nuts.",
 ]
-
-
-@given(order=st.permutations(range(len(TEXTS))))
-def test_the_order_of_texts_does_not_matter(order: list[int]) -> None:
-    encoder = default_encoder()
-    here = leaning(encoder, "I avoid hotels with casinos.", "a hotel", TEXTS)
-    there = leaning(encoder, "I avoid hotels with casinos.", "a hotel", [TEXTS[place] for place in order])
-    np.testing.assert_allclose(there, here[order], atol=1e-4)
 
 
 def test_a_text_leans_the_same_alone(encoder: StaticEncoder) -> None:
@@ -304,10 +269,11 @@ def test_what_all_texts_share_with_the_query_does_not_lean() -> None:
         ("I am vegan.", "dinner", "Tofu with lentils and vegetables.", "Steak with butter and cheese."),
         ("I prefer trains over flights.", "travel to Rome", "Take the night train.", "Take a flight."),
         ("I love spicy food.", "dinner", "A fiery curry with chili.", "A mild porridge, not spicy."),
+        (avoiding("high noise"), "a place to work", "A desk with low noise.", "A desk with high noise."),
     ],
 )
 def test_evidence_tells_the_better_text(
-    encoder: StaticEncoder, preference: str, query: str, better: str, worse: str
+    encoder: StaticEncoder, preference: str | Preference, query: str, better: str, worse: str
 ) -> None:
     above, below = leaning(encoder, preference, query, [better, worse])
     assert above > below + 0.5
@@ -344,18 +310,6 @@ def test_an_expansion_is_embedded_part_by_part(source: str) -> None:
     np.testing.assert_array_equal(sides.vectors, plain.vectors)
     assert len(plain.questions) == len(plain.expanded) == plain.follows == 0
     assert not plain.borrowed
-
-
-async def test_preferences_with_and_without_an_expansion_do_not_mix() -> None:
-    preferences = [liking("qwuz"), expanding(), avoiding("casinos"), expanding("bundled")]
-    every = embed_aspects(HashEncoder(), preferences)
-    for one, other, preference in zip(
-        every, await arun(embedding_aspects(HashEncoder(), preferences)), preferences, strict=True
-    ):
-        alone = one_side(preference)
-        for name in ("vectors", "questions", "expanded"):
-            np.testing.assert_array_equal(getattr(one, name), getattr(alone, name))
-            np.testing.assert_array_equal(getattr(other, name), getattr(alone, name))
 
 
 @pytest.mark.parametrize(

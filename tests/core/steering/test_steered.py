@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_memory import Preference, QuerySteering
-from epic_memory.encoders import default_encoder
+from epic_memory.encoders import Encoder, default_encoder
 from epic_memory.encoders.cache import TextVectors
 from epic_memory.errors import DuplicatePreferenceError, EncoderError, InvalidInputError
 from epic_memory.steering.vector_stores import Found, SteeredSearch, Target, checked_k
@@ -38,7 +38,7 @@ texts_of_words = st.lists(words, min_size=1).map(" ".join)
 class Store:
     """Documents, nearest first by cosine; remembers what it was asked."""
 
-    def __init__(self, documents: Sequence[Document], encoder: HashEncoder) -> None:
+    def __init__(self, documents: Sequence[Document], encoder: Encoder) -> None:
         self.documents = list(documents)
         self.vectors = encoder.encode([text for text, _ in documents]) if documents else None
         if isinstance(encoder, HashEncoder):
@@ -113,10 +113,10 @@ def test_below_the_floor_the_embedding_itself_is_searched_with(mode: str) -> Non
 def test_a_query_matches_from_the_encoders_floor_on_though_in_paper_mode_everything_steers() -> None:
     encoder = HashEncoder()
     encoder.floor = 0.9
-    for mode in ("paper", "signed"):
+    for mode in ("paper", "signed", "off"):
         far = SteeredSearch(encoder).target(encoder.vector("red wine"), ["blue sky"], mode)
         near = SteeredSearch(encoder).target(encoder.vector("blue sky"), ["blue sky"], mode)
-        assert (far.matched, near.matched) == (False, True)
+        assert (far.matched, near.matched) == (mode == "off", True)
         assert bool(far.steered_by) == (mode == "paper")
 
 
@@ -168,20 +168,9 @@ def test_an_expired_preference_does_not_steer() -> None:
 
 def test_what_is_avoided_comes_after_what_is_not() -> None:
     encoder = default_encoder()
-    vectors = encoder.encode([CASINO, QUIET, BANK])
-
-    def fetch(vector: list[float], count: int) -> list[str]:
-        order = np.argsort(-(vectors @ np.array(vector, dtype=np.float32)))[:count]
-        return [[CASINO, QUIET, BANK][row] for row in order]
-
-    search = SteeredSearch(encoder)
-    query = encoder.encode([QUERY])[0]
-
-    def first(mode: Any) -> str:
-        return search.find(search.target(query, [AVOIDS], mode), 1, fetch, lambda text: (text, {}))[0].document
-
-    assert first("paper") == CASINO
-    assert first("signed") == QUIET
+    search, store = SteeredSearch(encoder), Store([(CASINO, {}), (QUIET, {}), (BANK, {})], encoder)
+    assert texts(found_by(search, store, [AVOIDS], "paper", k=1)) == [CASINO]
+    assert texts(found_by(search, store, [AVOIDS], "signed", k=1)) == [QUIET]
 
 
 @given(
@@ -231,22 +220,14 @@ def test_the_k_best_of_what_was_fetched_in_the_order_of_their_scores(
 @pytest.mark.parametrize("mode", ["paper", "signed", "off"])
 async def test_afind_gives_what_find_gives(mode: Any) -> None:
     encoder = default_encoder()
-    documents: list[Document] = [(CASINO, {"epic_stance": "conflicts"}), (QUIET, {}), (BANK, {})]
-    vectors = encoder.encode([text for text, _ in documents])
-
-    def fetch(vector: list[float], count: int) -> list[Document]:
-        return [documents[row] for row in np.argsort(-(vectors @ np.array(vector, dtype=np.float32)))[:count]]
-
-    async def afetch(vector: list[float], count: int) -> list[Document]:
-        return fetch(vector, count)
-
+    store = Store([(CASINO, {"epic_stance": "conflicts"}), (QUIET, {}), (BANK, {})], encoder)
     one, other = SteeredSearch(encoder), SteeredSearch(encoder)
     query = encoder.encode([QUERY])[0].tolist()
     target, atarget = one.target(query, [AVOIDS, LIKES], mode), await other.atarget(query, [AVOIDS, LIKES], mode)
     assert target == atarget
     ranked = [None if one.query is None else one.query.vector.tolist() for one in (target, atarget)]
     assert ranked[0] == ranked[1]
-    assert one.find(target, 2, fetch, read) == await other.afind(atarget, 2, afetch, read)
+    assert one.find(target, 2, store.fetch, read) == await other.afind(atarget, 2, store.afetch, read)
 
 
 async def test_the_async_way_never_encodes_synchronously() -> None:
@@ -379,6 +360,7 @@ def test_options_that_cannot_be_are_errors(options: dict[str, Any]) -> None:
         ([["a"]], "signed", InvalidInputError, "must be a string"),
         ([" "], "signed", InvalidInputError, "empty"),
         (["a", "a"], "signed", DuplicatePreferenceError, "twice"),
+        (["a", "A"], "signed", DuplicatePreferenceError, "twice"),
         (7, "signed", InvalidInputError, "several texts"),
         (["a"], "sideways", InvalidInputError, "paper, signed, off"),
         ([], "sideways", InvalidInputError, "paper, signed, off"),

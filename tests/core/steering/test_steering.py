@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from epic_memory import Preference, QuerySteering
 from epic_memory.encoders import StaticEncoder, default_encoder
-from epic_memory.errors import DuplicatePreferenceError, InvalidInputError
+from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import AspectEmbeddings, worded
 from epic_memory.preferences.parser import parse_aspects
 from epic_memory.steering.query_steering import SteeredQuery, Steerings
@@ -86,7 +86,7 @@ def steering_by(stated: Stated, floor: float | None) -> QuerySteering:
 def steered_by(*stated: tuple[float, Preference], floor: float | None = 0.0) -> SteeredQuery:
     """A query steered by preferences of given similarities to it."""
     steering = steering_by(stated, floor)
-    return steering.steer_for_index(np.eye(1, steering.encoder.dimension, dtype=np.float32)[0])
+    return steering.steer_vector(np.eye(1, steering.encoder.dimension, dtype=np.float32)[0], turns=False)
 
 
 def names(steered: SteeredQuery) -> list[str]:
@@ -121,13 +121,13 @@ def test_paper_mode_is_eq_7_and_8_and_off_changes_nothing(seed: int, dimension: 
     nearest = int(np.argmax(p @ q))
     total = (q + p[nearest]).astype(np.float64)
     # What there is to choose from changes nothing here.
-    for steered in (paper.steer_vector(q), paper.steer_for_index(q), paper.steer_vector(q, candidates=texts)):
+    for steered in (paper.steer_vector(q), paper.steer_vector(q, turns=False), paper.steer_vector(q, candidates=texts)):
         assert [(one.preference.text, one.weight) for one in steered.preferences] == [(wishes[nearest], 1.0)]
         assert steered.nearest == steered.preferences[0].similarity == pytest.approx(float(p[nearest] @ q), abs=1e-6)
         if np.linalg.norm(total) > 1e-3:
             np.testing.assert_allclose(steered.vector, total / np.linalg.norm(total), atol=1e-3)
     np.testing.assert_allclose(paper.score_texts(q, ["a"] * 3, texts), texts @ paper.steer_vector(q).vector, atol=1e-6)
-    for steered in (off.steer_vector(q), off.steer_for_index(q), off.steer_vector(q, candidates=texts)):
+    for steered in (off.steer_vector(q), off.steer_vector(q, turns=False), off.steer_vector(q, candidates=texts)):
         assert steered.preferences == () and steered.nearest == pytest.approx(float(p[nearest] @ q), abs=1e-6)
         np.testing.assert_array_equal(steered.vector, q)
     np.testing.assert_allclose(off.score_texts(q, ["a"] * 3, texts), texts @ q, atol=1e-6)
@@ -150,9 +150,7 @@ def test_a_query_is_encoded_steered_and_scored_alike_by_every_way(encoder: Stati
         np.testing.assert_array_equal(steered.vector, expected.vector)
         np.testing.assert_array_equal(steered.query, q)
         assert (steered.preferences, steered.nearest) == (expected.preferences, expected.nearest)
-        known = [words_of(text) for text in TEXTS]
-        for again in (one.score_texts(q, TEXTS, vectors), one.score_texts(q, TEXTS, vectors, words=known)):
-            np.testing.assert_array_equal(again, scores)
+        np.testing.assert_array_equal(one.score_texts(q, TEXTS, vectors), scores)
     assert one.score(query, []).shape == (0,)
 
 
@@ -213,7 +211,7 @@ def test_a_preference_steers_from_the_floor_on_and_then_in_full(mode: Mode, floo
     query = unit(1, 0, 0)
     for similarity, steers in ((floor - 0.01, False), (floor, True), (floor + 0.01, True)):
         steering = QuerySteering(Told(3), ["red wine"], mode, floor=floor, vectors=at(similarity))
-        steered = steering.steer_for_index(query)
+        steered = steering.steer_vector(query, turns=False)
         assert names(steered) == (["red wine"] if steers else [])
         assert steered.strength == float(steers) and steered.nearest == pytest.approx(similarity, abs=1e-6)
         total = query + steers * at(similarity)[0]
@@ -224,13 +222,6 @@ def test_only_preferences_that_reach_the_floor_steer_and_only_the_named_rows() -
     steering = QuerySteering(HashEncoder(), ["red wine", "red cars", "blue sky"], "signed", floor=0.3)
     assert set(names(steering.steer("red wine"))) == {"red wine", "red cars"}
     assert names(steering.steer_vector(steering.vectors[0], only=np.array([1, 2]))) == ["red cars"]
-
-
-def test_without_a_floor_everything_steers_in_paper_mode_and_in_signed_what_is_relevant() -> None:
-    found = {mode: QuerySteering(HashEncoder(), ["red wine"], mode).steer("blue sky") for mode in MODES}
-    assert {mode: bool(steered.preferences) for mode, steered in found.items()} == {
-        "paper": True, "signed": False, "off": False,
-    }  # fmt: skip
 
 
 # how much each counts
@@ -249,7 +240,7 @@ def test_weights_sum_to_one_and_scores_are_cosines_for_any_vectors(
     wishes, texts = rows[1 : count + 1], rows[count + 1 :]
     said = ["a casino", "no casino", "trains", "number 1", ""] * 4
     steering = QuerySteering(HashEncoder(5), [f"I like number {n}." for n in range(count)], floor=floor, vectors=wishes)
-    for steered in (steering.steer_for_index(rows[0], candidates=texts), steering.steer_vector(rows[0])):
+    for steered in (steering.steer_vector(rows[0], candidates=texts, turns=False), steering.steer_vector(rows[0])):
         weights = [chosen.weight for chosen in steered.preferences]
         assert 0.0 <= steered.strength <= 1.0 and np.linalg.norm(steered.vector) == pytest.approx(1.0, abs=1e-4)
         assert weights == sorted(weights, reverse=True) and min(weights, default=0.0) >= 0.0
@@ -274,7 +265,7 @@ def test_the_more_similar_a_preference_is_the_more_it_steers(cosines: list[float
         before = 0.0, 0.0
         for cosine in sorted(cosines):
             steering = steering_by([(cosine, wine)], None)
-            steered = steering.steer_for_index(query, candidates=given_candidates)
+            steered = steering.steer_vector(query, candidates=given_candidates, turns=False)
             ((_, chance),) = steering.matters(query, candidates=given_candidates)
             # What hardly matters does not steer, and what steers does by the chance that it matters.
             assert steered.strength in (0.0, pytest.approx(chance)) and (steered.strength > 0.0) is (chance > 0.0954)
@@ -317,8 +308,8 @@ def two_wishes(floor: float = -1.0) -> QuerySteering:
 
 def test_candidates_say_which_preference_is_heaviest() -> None:
     query, steering = unit(1, 0.8, 0, 0), two_wishes()
-    assert names(steering.steer_for_index(query)) == ["I like zorbs.", "I like fleems."]
-    steered = steering.steer_for_index(query, candidates=np.stack([unit(0.1, 1, 0, 0), unit(0, 1, 0.1, 0)]))
+    assert names(steering.steer_vector(query, turns=False)) == ["I like zorbs.", "I like fleems."]
+    steered = steering.steer_vector(query, candidates=np.stack([unit(0.1, 1, 0, 0), unit(0, 1, 0.1, 0)]), turns=False)
     assert names(steered) == ["I like fleems.", "I like zorbs."]
     # What is reported is the similarity to the query itself.
     assert steered.preferences[0].similarity == pytest.approx(float(TWO[1] @ query), abs=1e-6)
@@ -344,7 +335,7 @@ def test_all_preferences_are_told_by_how_much_they_matter_but_those_whose_opposi
     chances = [chance for _, chance in found]
     assert 1.0 >= chances[0] > chances[1] > 0.9 and 0.0 <= chances[2] < 0.01
     # The far one does not steer.
-    assert names(steering.steer_for_index(query)) == ["for", "wine"]
+    assert names(steering.steer_vector(query, turns=False)) == ["for", "wine"]
     assert [one.text for one, _ in steering.matters(query, only=np.array([3, 1]))] == ["against", "far"]
     assert steering.matters(query, only=np.array([], dtype=np.intp)) == []
 
@@ -401,8 +392,8 @@ def test_opposites_are_told_by_their_words(liked: str, avoided: str, clash: bool
 def test_opposites_are_told_among_the_named_rows() -> None:
     steering = steering_by([(0.5, likes("other", "zorbs")), (0.8, FOR), (0.6, AGAINST)], 0.0)
     query = np.eye(1, 5, dtype=np.float32)[0]
-    assert names(steering.steer_for_index(query, only=np.array([2, 1]))) == ["for"]
-    assert names(steering.steer_for_index(query, only=np.array([2, 0]))) == ["against", "other"]
+    assert names(steering.steer_vector(query, only=np.array([2, 1]), turns=False)) == ["for"]
+    assert names(steering.steer_vector(query, only=np.array([2, 0]), turns=False)) == ["against", "other"]
 
 
 # what is searched for, and how texts are scored
@@ -415,7 +406,7 @@ def test_the_vector_for_an_index_is_nearer_to_what_steers_and_the_other_turns_to
     steering, turned = QuerySteering(encoder, PREFERENCES, "signed", floor=floor), 0
     for query in QUERIES:
         steered = steering.steer(query)
-        index = steering.steer_for_index(encoder.encode([query])[0], kind=question_kind(query))
+        index = steering.steer_vector(encoder.encode([query])[0], kind=question_kind(query), turns=False)
         assert steered.preferences == index.preferences
         if steered.strength < 0.1:
             continue
@@ -489,27 +480,6 @@ def test_what_was_found_is_scored_by_its_evidence_on_its_topic(encoder: StaticEn
     assert little[0] > little[1] and far[0] - far[1] > 5 * (little[0] - little[1])
 
 
-@modes
-@pytest.mark.parametrize("rows", [[2], [1, 2]])
-def test_score_is_by_the_named_rows_only(encoder: StaticEncoder, mode: Mode, rows: list[int]) -> None:
-    q, vectors = encoder.encode([QUERIES[2]])[0], encoder.encode(TEXTS)
-    every = QuerySteering(encoder, PREFERENCES, mode, floor=-1.0)
-    some = QuerySteering(encoder, [PREFERENCES[row] for row in rows], mode, floor=-1.0)
-    found = every.score_texts(q, TEXTS, vectors, only=np.array(rows))
-    np.testing.assert_allclose(found, some.score_texts(q, TEXTS, vectors), atol=1e-3)
-    none = every.score_texts(q, TEXTS, vectors, only=np.array([], dtype=np.intp))
-    np.testing.assert_allclose(none, vectors @ q, atol=1e-6)
-
-
-def test_where_the_words_are_known_the_texts_are_not_read(encoder: StaticEncoder) -> None:
-    steering = QuerySteering(encoder, PREFERENCES, floor=-1.0)
-    q, vectors, unread = encoder.encode([QUERIES[0]])[0], encoder.encode(TEXTS), [""] * len(TEXTS)
-    expected, known = steering.score(QUERIES[0], TEXTS), [words_of(text) for text in TEXTS]
-    np.testing.assert_array_equal(steering.score_texts(q, unread, vectors, words=known), expected)
-    silent = steering.score_texts(q, TEXTS, vectors, words=[words_of("")] * len(TEXTS))
-    assert np.abs(silent - expected).max() > 0.1
-
-
 def test_edited_aspects_turn_the_order_and_what_is_expired_is_for_the_caller_to_leave_out(
     encoder: StaticEncoder,
 ) -> None:
@@ -575,13 +545,3 @@ def test_several_threads_can_steer_at_the_same_time() -> None:
         )
     for number, vector in enumerate(found):
         np.testing.assert_array_equal(vector, expected[number % 5])
-
-
-def test_what_is_no_preference_is_an_error_for_each_user() -> None:
-    steerings = Steerings(HashEncoder())
-    with pytest.raises(DuplicatePreferenceError, match="twice"):
-        steerings.of(("a", "A"), "signed")
-    with pytest.raises(InvalidInputError, match="empty"):
-        steerings.of((" ",), "signed")
-    with pytest.raises(InvalidInputError, match="paper, signed, off"):
-        steerings.of(("a",), "sideways")  # type: ignore[arg-type]

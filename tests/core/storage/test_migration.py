@@ -22,9 +22,8 @@ from epic_memory.errors import DamagedError, StoreError
 from epic_memory.storage import memory_schema
 from epic_memory.storage.codecs import checksum
 from epic_memory.storage.memory_schema import MEMORY, PREFERENCES
-from epic_memory.storage.sqlite.connection import Table
 from epic_memory.storage.sqlite.database import Database
-from epic_memory.storage.sqlite.tables import META, Schema
+from epic_memory.storage.sqlite.tables import Schema, Table
 from epic_memory.storage.store import Store
 from helpers import HashEncoder
 
@@ -34,8 +33,7 @@ NOTES_1 = Schema(
     application_id=0x4E4F5445,
     statements="CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT, value TEXT, crc INTEGER);\n"
     "CREATE TABLE notes (row INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT, crc INTEGER);\n",
-    tables=(META, Table("notes", ("text",))),
-    small=(META,),
+    small=("meta",),
 )
 
 
@@ -62,13 +60,11 @@ def with_pens(db: sqlite3.Connection) -> None:
 NOTES_2 = replace(
     NOTES_1,
     statements=NOTES_1.statements.replace("text TEXT", "text TEXT, colour TEXT"),
-    tables=(META, Table("notes", ("text", "colour"))),
     migrations=(with_colours,),
 )
 NOTES_3 = replace(
     NOTES_2,
     statements=f"{NOTES_2.statements}CREATE TABLE pens (row INTEGER PRIMARY KEY, ink TEXT, crc INTEGER);\n",
-    tables=(*NOTES_2.tables, Table("pens", ("ink",))),
     migrations=(with_colours, with_pens),
 )
 
@@ -84,7 +80,7 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "notes"
     with closing(opened(path, NOTES_1)) as notes, notes.transaction():
         for text in ("red wine", "blue sea", "green hills"):
-            notes.insert(NOTES_1.tables[1], text=text)
+            notes.insert(NOTES_1.tables["notes"], text=text)
         notes.connection.execute("DELETE FROM notes WHERE text = 'green hills'")
     return path
 
@@ -106,7 +102,7 @@ def test_a_file_is_brought_to_the_version_of_whoever_opens_it(path: Path, steps:
         assert [row[1:3] for row in rows(path)] == [("red wine", "blue"), ("blue sea", "blue")]
         assert path.read_bytes() == bytes_then
         with notes.transaction():
-            assert notes.insert(NOTES_2.tables[1], text="new", colour="red") == 4
+            assert notes.insert(NOTES_2.tables["notes"], text="new", colour="red") == 4
         assert notes.verify() == 3
 
 

@@ -56,25 +56,20 @@ def test_what_cannot_be_decided_waits_and_is_decided_later(batch_size: int) -> N
     assert contents(memory, items) == contents(fresh, items)
 
 
-def test_the_report_says_why_and_what_the_model_said() -> None:
-    memory = memory_of(Scripted(hook=sometimes("2")))
-    report = memory.add(wines(1, 2, 3))
+def test_the_report_says_why_and_what_the_model_said_and_so_does_explain(path: Path) -> None:
+    with opened(path, Scripted(hook=sometimes("2"))) as memory:
+        report = memory.add(wines(1, 2, 3))
     assert (report.kept, report.undecided) == (2, 1)
     assert report.failures.keys() == report.answers.keys() == {"wine 2"}
     assert "could not be understood" in report.failures["wine 2"]
     assert report.answers["wine 2"] == BROKEN
     assert "1 items are undecided" in report.warnings[0] and "memory.retry()" in report.warnings[0]
     assert "undecided" in str(report) and report.failures["wine 2"] in str(report)
-
-
-def test_explain_says_why_an_item_waits_and_what_the_model_said(path: Path) -> None:
-    with opened(path, Scripted(hook=broken)) as memory:
-        memory.add(wines(1))
     with opened(path, Scripted()) as memory:
-        explanation = memory.explain("wine 1")
-        assert explanation.item == wines(1)[0] and explanation.entries == ()
-        for said in (explanation.note, str(explanation)):
-            assert "retry queue" in said and "could not be understood" in said and BROKEN in said
+        explanation = memory.explain("wine 2")
+    assert explanation.item == wines(2)[0] and explanation.entries == ()
+    for said in (explanation.note, str(explanation)):
+        assert "retry queue" in said and "could not be understood" in said and BROKEN in said
 
 
 def test_of_many_failures_the_first_hundred_are_told() -> None:
@@ -157,10 +152,10 @@ def test_batches_before_a_full_queue_are_kept() -> None:
     assert len(memory) == 1100 and lm.calls == 1100 + 2  # unreadable, and asked for once more
 
 
-def test_items_that_wait_already_take_no_other_place() -> None:
-    lm = Scripted(hook=broken)
-    memory = memory_of(lm, retry_queue=2)
-    memory.add(wines(1, 2))
+def test_items_that_wait_already_take_no_other_place(path: Path) -> None:
+    with opened(path, Scripted(hook=broken), retry_queue=2) as memory:
+        memory.add(wines(1, 2))
+    memory = opened(path, Scripted(hook=broken), retry_queue=2)
     report = memory.add(wines(1, 2))
     assert (report.duplicates, report.waiting) == (2, 2)
     assert any("wait in the retry queue" in warning for warning in report.warnings)
@@ -173,6 +168,9 @@ def test_items_that_wait_already_take_no_other_place() -> None:
     assert memory.explain("wine 2").item.text == "red wine 2 anew"
     with pytest.raises(RetryQueueFullError):
         memory.add(wines(3))
+    memory.close()
+    with opened(path, Scripted(hook=broken), retry_queue=3) as memory:
+        assert memory.add(wines(3)).undecided == 1
 
 
 def test_places_that_become_free_are_taken() -> None:
@@ -206,15 +204,6 @@ def test_the_queue_of_one_namespace_takes_no_place_of_another(path: Path) -> Non
         with opened(path, lm, WINE, namespace="bob", **options) as bob:
             assert bob.add(wines(1)).undecided == 1
             assert waiting(ann) == waiting(bob) == 1
-
-
-def test_a_queue_that_is_full_is_full_after_reopening_too(path: Path) -> None:
-    with opened(path, Scripted(hook=broken), retry_queue=2) as memory:
-        memory.add(wines(1, 2))
-    with opened(path, Scripted(hook=broken), retry_queue=2) as memory, pytest.raises(RetryQueueFullError):
-        memory.add(wines(3))
-    with opened(path, Scripted(hook=broken), retry_queue=3) as memory:
-        assert memory.add(wines(3)).undecided == 1
 
 
 @pytest.mark.parametrize("bad", [-1, 1.5, True, "many", None])

@@ -177,18 +177,9 @@ def test_another_model_or_another_prompt_asks_again(change: Callable[[], LMVerif
     assert isinstance(other.lm, Scripted) and other.lm.calls == 1
     memory.add([Item(id="c", text="red wine nowine")])
     assert other.lm.calls == 1
-    # The first one's verdicts are still there.
-    memory.verifier = verifier_of(lm)
-    assert memory.add([Item(id="d", text="red wine nowine")]).discarded == 1
-    assert lm.calls == 1
-
-
-def test_another_verifier_that_asks_the_same_way_asks_nothing() -> None:
-    lm = Scripted()
-    memory = memory_of(lm)
-    memory.add([Item(id="a", text="red wine nowine")])
+    # The first one's verdicts are still there, for whoever asks in the same way.
     memory.verifier = verifier_of(lm, max_tokens=99, retries=5)
-    assert memory.add([Item(id="b", text="red wine nowine")]).discarded == 1
+    assert memory.add([Item(id="d", text="red wine nowine")]).discarded == 1
     assert lm.calls == 1
 
 
@@ -226,9 +217,6 @@ def test_a_verifier_that_is_not_worth_caching_is_not_cached() -> None:
         memory.add([Item(id="c", text="red wine")])
         assert verdicts(memory) == 0
     assert fake.asked == [("red wine", (WINE,))] * 3
-
-
-def test_without_fine_verification_nothing_is_cached() -> None:
     lm = Scripted()
     memory = memory_of(lm, fine=False)
     assert memory.add(["red wine"]).kept == 1

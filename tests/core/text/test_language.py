@@ -38,52 +38,9 @@ CASINO_HOTEL = (
     "The Grand Royale is a five-star hotel on the Strip. Its casino floor has two thousand slot machines and a poker"
     " room that never closes. Rooms are large, and the pool is open all night."
 )
-PREFERENCES = {
-    "de": [
-        "Ich meide Hotels mit Casinos.", "Ich esse kein Fleisch und keinen Fisch.", "Museen finde ich langweilig.",
-        "Am liebsten reise ich im Zug.", "Laute Bars kann ich nicht ausstehen.", "Gegen Erdnüsse bin ich allergisch.",
-    ],
-    "fr": [
-        "J'évite les hôtels avec un casino.", "Je ne mange ni viande ni poisson.", "Je déteste les bars bruyants.",
-        "Les romans courts me plaisent davantage.", "Je suis allergique aux arachides.", "Mon café doit être noir.",
-    ],
-    "es": [
-        "Evito los hoteles con casino.", "No como carne ni pescado.", "No soporto los bares ruidosos.",
-        "Me gustan las novelas cortas con humor.", "Soy alérgica a los cacahuetes.", "Los museos me aburren.",
-    ],
-    "it": [
-        "Evito gli alberghi con il casinò.", "Non mangio carne né pesce.", "Preferisco viaggiare in treno.",
-        "Mi piacciono i romanzi brevi e divertenti.", "Sono allergico alle arachidi.", "Detesto il cibo piccante.",
-    ],
-    "nl": [
-        "Ik vermijd hotels met een casino.", "Ik eet geen vlees en geen vis.", "Mijn koffie moet zwart zijn.",
-        "Ik heb een hekel aan lawaaierige kroegen.", "Ik ben allergisch voor pinda's.", "Van jazz word ik rustig.",
-    ],
-    "pt": [
-        "Evito hotéis com casino.", "Não como carne nem peixe.", "Prefiro viajar de comboio a voar.",
-        "Gosto de romances curtos e divertidos.", "Sou alérgica a amendoins.", "O meu café é sempre sem açúcar.",
-    ],
-    "pl": [
-        "Unikam hoteli z kasynem.", "Nie jem mięsa ani ryb.", "Wolę podróżować pociągiem niż samolotem.",
-        "Nie znoszę głośnych barów.", "Mam alergię na orzeszki ziemne.", "Kawa musi być czarna.",
-    ],
-}  # fmt: skip
-# Written after the words and the thresholds were chosen.
-LATER = {
-    "de": ["Beim Wandern will ich meine Ruhe haben.", "Kaffee nur ohne Zucker, bitte.", "Krimis langweilen mich."],
-    "fr": ["Pas question de camper sous la pluie.", "Je lis le soir avant de dormir.", "Le bruit m'empêche de penser."],
-    "es": ["Nunca bebo café después de comer.", "Quiero un asiento junto a la ventana.", "Me da miedo volar."],
-    "it": ["Vorrei un posto vicino al finestrino.", "Niente glutine nei miei piatti.", "Ho paura di volare."],
-    "nl": ["Doe mij maar een tafeltje bij het raam.", "Ik slaap slecht in drukke straten.", "Geen gluten voor mij."],
-    "pt": ["Quero um lugar perto da janela.", "Tenho medo de voar de avião.", "Durmo mal em ruas barulhentas."],
-    "pl": ["Chcę siedzieć przy oknie.", "Boję się latać samolotem.", "Źle śpię przy ruchliwej ulicy."],
-}
-SCRIPTS = {
-    "ru": "Я избегаю отелей с казино.", "uk": "Я уникаю готелів із казино.", "sr": "Не волим коцкарнице, љубим мир.",
-    "el": "Αποφεύγω ξενοδοχεία με καζίνο.", "ar": "أتجنب الفنادق التي بها كازينو", "he": "אני נמנע ממלונות עם קזינו",
-    "fa": "من از هتل‌های دارای کازینو پرهیز می‌کنم", "hi": "मैं कैसीनो वाले होटलों से बचता हूँ", "th": "ฉันหลีกเลี่ยงโรงแรมที่มีคาสิโน",
-    "zh": "我不住有赌场的酒店。", "ja": "カジノのあるホテルは避けます。", "ko": "카지노가 있는 호텔은 피해요.",
-}  # fmt: skip
+# By language: preferences, more of them that were written after words and thresholds were chosen, and other scripts.
+LANGUAGES = json.loads(Path(__file__).with_name("languages.json").read_text(encoding="utf-8"))
+PREFERENCES, LATER, SCRIPTS = LANGUAGES.values()
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -311,7 +268,7 @@ def test_nothing_is_steered_to_or_from_a_side_that_nobody_knows() -> None:
     assert not steering._signed._directions.any()
     steered = steering.steer_vector(query)
     assert steered.preferences and np.isfinite(steered.vector).all()
-    np.testing.assert_allclose(steered.vector, steering.steer_for_index(query).vector, atol=1e-6)
+    np.testing.assert_allclose(steered.vector, steering.steer_vector(query, turns=False).vector, atol=1e-6)
     scores = steering.score_texts(query, [CASINO_HOTEL, "A quiet inn without any casino."], vectors)
     # By similarity alone: the words of the texts change nothing.
     np.testing.assert_allclose(scores, steering.score_texts(query, ["", ""], vectors), atol=1e-6)

@@ -11,23 +11,8 @@ from hypothesis import strategies as st
 from epic_memory.text.stems import LONGEST_RUN, content_stems, stem, stems, words_of
 
 # Letters, marks, negations and turns in any order: what the scope of a negation is made of.
-_PARTS = (
-    "nuts",
-    "cream",
-    "gluten",
-    "free",
-    "no",
-    "not",
-    "without",
-    "of",
-    "from",
-    "than",
-    "rather",
-    "instead",
-    "and",
-    "but",
-)
-SENTENCES = st.lists(st.sampled_from([*_PARTS, ",", ".", ";", "isn't", "isn’t", "x-y"]), max_size=14).map(" ".join)
+PARTS = "nuts|cream|gluten|free|no|not|without|of|from|than|rather|instead|and|but|,|.|;|isn't|isn’t|x-y"
+SENTENCES = st.lists(st.sampled_from(PARTS.split("|")), max_size=14).map(" ".join)
 
 
 def runs(text: str) -> set[str]:
@@ -119,38 +104,17 @@ def test_no_run_crosses_a_mark_or_is_too_long() -> None:
     assert max(len(run.split()) for run in every) == LONGEST_RUN
 
 
-@pytest.mark.parametrize(
-    "forms",
-    [
-        ("berry", "berries"),
-        ("cake", "cakes"),
-        ("church", "churches"),
-        ("glass", "glasses"),
-        ("dish", "dishes"),
-        ("tomato", "tomatoes"),
-        ("child", "children"),
-        ("spicy", "spicier", "spiciest"),
-        ("swim", "swims", "swimming"),
-        ("smoke", "smokes", "smoked", "smoking"),
-        ("fly", "flight", "flights", "flying", "flew"),
-        ("person", "people"),
-        ("quick", "quickly"),
-        ("class", "classes"),
-        ("noise", "noisy"),
-        ("spice", "spicy"),
-        ("movie", "movies"),
-        ("drive", "drove", "driving"),
-        ("mouse", "mice"),
-        ("knife", "knives"),
-        ("fly", "flies"),
-        ("box", "boxes"),
-        ("run", "running"),
-        ("hike", "hiking"),
-        ("bake", "baking"),
-    ],
-)
-def test_forms_of_a_word_share_a_stem(forms: tuple[str, ...]) -> None:
-    assert len({stem(form) for form in forms}) == 1
+FORMS = """
+berry berries|cake cakes|church churches|glass glasses|dish dishes|tomato tomatoes|child children|quick quickly
+spicy spicier spiciest spice|swim swims swimming|smoke smokes smoked smoking|fly flight flights flying flew flies
+person people|class classes|noise noisy|movie movies|drive drove driving|mouse mice|knife knives|box boxes|run running
+hike hiking|bake baking
+"""
+
+
+@pytest.mark.parametrize("forms", FORMS.strip().replace("\n", "|").split("|"))
+def test_forms_of_a_word_share_a_stem(forms: str) -> None:
+    assert len(set(map(stem, forms.split()))) == 1
 
 
 @pytest.mark.parametrize("word", ["bus", "tennis", "glass", "sing", "ring", "bed", "as", "is", "a", "素食", "été"])
@@ -174,27 +138,10 @@ def test_content_stems_are_stems_in_their_order(text: str) -> None:
     assert all(any(word == other for other in every) for word in content_stems(text))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " ",
-        "...",
-        "!?,;:",
-        "\n\t",
-        "🙂🙂",
-        "_",
-        "__x__",
-        "n't",
-        "'",
-        "free",
-        "not",
-        "rather than",
-        "\u200b",
-        "e\u0301",
-        "İ",
-    ],
-)
+ODD = " |...|!?,;:|\n\t|🙂🙂|_|__x__|n't|'|free|not|rather than|\u200b|e\u0301|İ|"
+
+
+@pytest.mark.parametrize("text", ODD.split("|"))
 def test_odd_texts_have_only_what_words_they_have(text: str) -> None:
     words = words_of(text)
     assert words.plain | words.negated == runs(text)

@@ -113,6 +113,7 @@ def test_a_list_can_be_compared_as_a_whole() -> None:
 
 @given(FILTERS, FILTERS, METADATA)
 def test_joined_filters_follow_logic(a: Filter, b: Filter, metadata: dict[str, Any]) -> None:
+    before = repr(metadata)
     left, right = a.matches(metadata), b.matches(metadata)
 
     assert (a & b).matches(metadata) is (left and right)
@@ -121,14 +122,7 @@ def test_joined_filters_follow_logic(a: Filter, b: Filter, metadata: dict[str, A
     assert (~(a & b)).matches(metadata) is (~a | ~b).matches(metadata)
     assert (~(a | b)).matches(metadata) is (~a & ~b).matches(metadata)
     assert (~~a).matches(metadata) is left
-
-
-@given(FILTERS, METADATA)
-def test_a_filter_leaves_the_metadata_as_it_was(condition: Filter, metadata: dict[str, Any]) -> None:
-    before = repr(metadata)
-
-    assert condition.matches(metadata) is condition.matches(metadata)
-    assert repr(metadata) == before
+    assert a.matches(metadata) is left and repr(metadata) == before
 
 
 @given(st.sampled_from("xyz"), VALUES, METADATA)
@@ -140,16 +134,6 @@ def test_a_present_value_is_either_equal_or_not(key: str, value: Any, metadata: 
     assert not (equal and differs)
     assert Filter.in_(key, [value]).matches(metadata) is equal
     assert Filter.not_in(key, [value]).matches(metadata) is differs
-
-
-@given(st.integers(-3, 3), st.integers(-3, 3))
-def test_ranges_agree_with_numbers(value: int, bound: int) -> None:
-    metadata = {"x": value}
-
-    assert Filter.gt("x", bound).matches(metadata) is (value > bound)
-    assert Filter.ge("x", bound).matches(metadata) is (value >= bound)
-    assert Filter.lt("x", bound).matches(metadata) is (value < bound)
-    assert Filter.le("x", bound).matches(metadata) is (value <= bound)
 
 
 def test_more_than_two_filters_join_at_once() -> None:

@@ -1,4 +1,4 @@
-"""Connection to one SQLite file: tables with checksums, statements, transactions, and the meaning of its errors."""
+"""Connection to one SQLite file: statements, transactions, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -7,76 +7,14 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epic_memory.errors import BudgetError, DamagedError, MemoryClosedError, ReadOnlyError, StoreError
-from epic_memory.storage.codecs import checksum, checksums
-
-if TYPE_CHECKING:
-    from epic_memory.storage.sqlite.tables import Schema
+from epic_memory.storage.codecs import checksums
+from epic_memory.storage.sqlite.tables import Schema, Table
 
 _VARIABLES = 900
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table: the columns that `crc` covers, and those that `text_crc` covers."""
-
-    name: str
-    checked: tuple[str, ...]
-    texts: tuple[str, ...] = ()
-    numbered: bool = True
-
-    @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """All columns, in the order of `values`."""
-        row = ("row",) if self.numbered else ()
-        return (*row, *self.checked, "crc", *((*self.texts, "text_crc") if self.texts else ()))
-
-    @cached_property
-    def insert(self) -> str:
-        """The statement that writes a row in place of one with the same key."""
-        marks = ", ".join("?" * len(self.columns))
-        return f"INSERT OR REPLACE INTO {self.name} ({', '.join(self.columns)}) VALUES ({marks})"
-
-    @cached_property
-    def update(self) -> str:
-        """The statement that changes all columns of a row."""
-        assigned = ", ".join(f"{name} = :{name}" for name in self.columns if name != "row")
-        return f"UPDATE {self.name} SET {assigned} WHERE row = :row"
-
-    @cached_property
-    def select(self) -> str:
-        """All columns, to be selected; without the texts it ends after `crc`."""
-        return ", ".join(f"{self.name}.{name} AS {name}" for name in self.columns)
-
-    @cached_property
-    def select_checked(self) -> str:
-        """The columns that `crc` covers, to be selected with it."""
-        return self.select.partition(f", {self.name}.{self.texts[0]} AS")[0] if self.texts else self.select
-
-    def values(self, columns: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the values of a row for `insert`: with new checksums, and with a new number if it has none."""
-        checked = [columns[name] for name in self.checked]
-        texts = [columns[name] for name in self.texts]
-        row = (columns.get("row"),) if self.numbered else ()
-        return (*row, *checked, checksum(*checked), *((*texts, checksum(*texts)) if texts else ()))
-
-    def verify(self, path: Path | None, crc: object, *values: object) -> None:
-        """Compare the columns of a row with its checksum.
-
-        Raises:
-            DamagedError: if they differ.
-        """
-        if checksum(*values) != crc:
-            raise self.damaged(path)
-
-    def damaged(self, path: Path | None) -> DamagedError:
-        """Return the error for a row that is not as it was written."""
-        return DamagedError(path, f"a row of its table {self.name} is not as it was written")
 
 
 class Connection:
@@ -135,6 +73,16 @@ class Connection:
                 f"{self.path} cannot be read or written ({text}). Is the disk full? Its last state is intact."
             )
         return StoreError(f"{self.path or f'The {self.schema.noun}'} cannot be read or written: {text}")
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Raise SQLite's errors inside the block as our own errors."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        except UnicodeDecodeError as error:
+            raise DamagedError(self.path, str(error)) from None
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -210,18 +158,14 @@ class Connection:
             if not wait:
                 db.execute("PRAGMA busy_timeout = 0")
             try:
-                db.execute("BEGIN IMMEDIATE")
-                yield
-                self.check_place()
-                db.execute("COMMIT")
-                self._written = True
-            except sqlite3.Error as error:
-                self._rollback()
-                raise self._explained(error) from error
-            except BaseException:
-                self._rollback()
-                raise
+                with self.explaining():
+                    db.execute("BEGIN IMMEDIATE")
+                    yield
+                    self.check_place()
+                    db.execute("COMMIT")
+                    self._written = True
             finally:
+                self._rollback()
                 if not wait and self._connection is not None:
                     db.execute(f"PRAGMA busy_timeout = {waits}")
 
@@ -237,10 +181,8 @@ class Connection:
             if self.connection.in_transaction:
                 yield
                 return
-            try:
+            with self.explaining():
                 self.connection.execute("BEGIN")
-            except sqlite3.Error as error:
-                raise self._explained(error) from error
             try:
                 yield
             finally:
@@ -248,15 +190,10 @@ class Connection:
 
     def read(self, sql: str, parameters: Sequence[Any] = (), *, named: bool = False) -> list[Any]:
         """Return all rows of a statement, as tuples or with their columns by name."""
-        with self._lock:
-            try:
-                cursor = self.connection.cursor()
-                cursor.row_factory = sqlite3.Row if named else None
-                return cursor.execute(sql, parameters).fetchall()
-            except sqlite3.Error as error:
-                raise self._explained(error) from error
-            except UnicodeDecodeError as error:
-                raise DamagedError(self.path, str(error)) from None
+        with self._lock, self.explaining():
+            cursor = self.connection.cursor()
+            cursor.row_factory = sqlite3.Row if named else None
+            return cursor.execute(sql, parameters).fetchall()
 
     def rows(
         self,
@@ -283,7 +220,7 @@ class Connection:
         columns = table.select if texts else table.select_checked
         sql = f"SELECT {columns}{also and ', ' + also} FROM {table.name} {tail}"
         rows = self.read(sql, values, named=True) if among is None else self.among(sql, among, *values, named=True)
-        self.schema.check(self.path, table, rows, texts=texts)
+        table.check(self.path, rows, texts=texts)
         return rows
 
     def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:

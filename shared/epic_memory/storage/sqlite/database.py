@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from epic_memory.errors import AlreadyThereError, DamagedError, InvalidInputError, StoreError, decoding
 from epic_memory.storage.sqlite.connection import Connection
 from epic_memory.storage.sqlite.files import SIDE_FILES, check_path, new_file
-from epic_memory.storage.sqlite.tables import META, Schema
+from epic_memory.storage.sqlite.tables import Schema
 
 _BUSY_SECONDS = 10.0
 # A row is some hundred bytes, and there are a dozen tables: small pages waste the least space in a small file.
@@ -48,15 +49,10 @@ class Database(Connection):
         except (OSError, ValueError) as error:
             raise StoreError(f"{str(path)[:200]!r} cannot be a file: {error}. Give another name.") from None
         try:
-            self._connection = _connect(target)
-            self._prepare()
-            weakref.finalize(self, self._connection.close)
-        except sqlite3.Error as error:
-            self.close()
-            raise self._explained(error) from error
-        except UnicodeDecodeError as error:
-            self.close()
-            raise DamagedError(self.path, str(error)) from None
+            with self.explaining():
+                self._connection = _connect(target)
+                self._prepare()
+                weakref.finalize(self, self._connection.close)
         except BaseException:
             self.close()
             raise
@@ -153,7 +149,7 @@ class Database(Connection):
         Raises:
             DamagedError: if anything is not as it was written.
         """
-        with self.reading(), self._explaining():
+        with self.reading(), self.explaining():
             self._check()
             return self.schema.check_rows(self.connection, self.path)
 
@@ -163,18 +159,8 @@ class Database(Connection):
         Raises:
             DamagedError: if one is not as it was written.
         """
-        with self.reading(), self._explaining():
+        with self.reading(), self.explaining():
             return self.schema.check_rows(self.connection, self.path)
-
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
-        """Raise SQLite's errors inside the block as our own errors."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
-        except UnicodeDecodeError as error:
-            raise DamagedError(self.path, str(error)) from None
 
     def close(self) -> None:
         """Close the file; closing twice is fine. A small file that was written is left without gaps."""
@@ -210,14 +196,14 @@ class Database(Connection):
     def meta(self) -> dict[str, Any]:
         """Return everything in `meta`, decoded."""
         with decoding(self.path):
-            return {str(row["key"]): json.loads(row["value"]) for row in self.rows(META)}
+            return {str(row["key"]): json.loads(row["value"]) for row in self.rows(self.schema.tables["meta"])}
 
     def set_meta(self, **values: Any) -> None:
         """Write some keys of `meta`; None removes a key."""
         for key, value in values.items():
             self.connection.execute("DELETE FROM meta WHERE key = ?", (key,))
             if value is not None:
-                self.insert(META, key=key, value=json.dumps(value, separators=(",", ":")))
+                self.insert(self.schema.tables["meta"], key=key, value=json.dumps(value, separators=(",", ":")))
 
     # the whole file
 
@@ -257,10 +243,8 @@ class Database(Connection):
             if self.page_limit:
                 self.give_back()
                 return
-            try:
+            with self.explaining():
                 self.connection.execute("VACUUM")
-            except sqlite3.Error as error:
-                raise self._explained(error) from error
 
     def check_other(self, path: Path) -> None:
         """Raise an error if another file is to be written over this one.
@@ -293,14 +277,53 @@ class Database(Connection):
 
 
 class Repository:
-    """Reader and writer of one table, or of some that belong together.
+    """Reader and writer of one table, or of some that belong together. What changes it is called inside a transaction.
 
     Args:
         db: The file, or a database in memory.
+
+    Attributes:
+        table: The name of the table that the methods here work on.
     """
+
+    table: ClassVar[str]
 
     def __init__(self, db: Database) -> None:
         self.db = db
+
+    def row(self, namespace: str, row_id: str | None) -> int | None:
+        """Return the number of the row with an id, or None."""
+        sql = f"SELECT row FROM {self.table} WHERE namespace = ? AND id = ?"
+        row = self.db.scalar(sql, (namespace, row_id))
+        return None if row is None else int(row)
+
+    def count(self, namespace: str) -> int:
+        """Return how many rows a namespace has."""
+        return int(self.db.scalar(f"SELECT count(*) FROM {self.table} WHERE namespace = ?", (namespace,)))
+
+    def delete(self, condition: str, *values: Any, table: str = "") -> int:
+        """Delete the rows that satisfy a condition, and return how many."""
+        sql = f"DELETE FROM {table or self.table} WHERE {condition}"
+        return self.db.connection.execute(sql, values).rowcount
+
+    def delete_rows(self, rows: Iterable[int]) -> None:
+        """Delete rows by their numbers."""
+        self.db.connection.executemany(f"DELETE FROM {self.table} WHERE row = ?", [(row,) for row in rows])
+
+    def delete_ids(self, namespace: str, ids: Iterable[str], *, table: str = "") -> None:
+        """Delete rows by their ids; unknown ids are ignored."""
+        sql = f"DELETE FROM {table or self.table} WHERE namespace = ? AND id = ?"
+        self.db.connection.executemany(sql, [(namespace, row_id) for row_id in ids])
+
+    def drop_expired(self, namespace: str) -> None:
+        """Delete the rows whose time is over."""
+        self.delete("namespace = ? AND expires <= ?", namespace, time.time())
+
+    def keep(self, most: int, order: str, condition: str, *values: Any, table: str = "") -> None:
+        """Delete all but the first `most` rows, in an order, of those that satisfy a condition."""
+        table = table or self.table
+        some = f"SELECT row FROM {table} WHERE {condition} ORDER BY {order} LIMIT -1 OFFSET ?"
+        self.delete(f"row IN ({some})", *values, most, table=table)
 
     @property
     def path(self) -> Path | None:

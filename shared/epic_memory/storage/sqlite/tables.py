@@ -9,20 +9,18 @@ none.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from epic_memory.errors import DamagedError, StoreError
-from epic_memory.storage.codecs import checksums
-from epic_memory.storage.sqlite.connection import Table
+from epic_memory.storage.codecs import checksum, checksums
 
 _CHECKED_AT_ONCE = 256
 _SUMS = "CREATE TABLE sums (name TEXT PRIMARY KEY, rows INTEGER, total INTEGER) WITHOUT ROWID;\n"
-
 
 Migration: TypeAlias = Callable[[sqlite3.Connection], None]
 """A function that converts a file from one version of its tables to the next, inside a transaction.
@@ -30,12 +28,94 @@ Migration: TypeAlias = Callable[[sqlite3.Connection], None]
 Its statements are written out: it uses neither a `Table` nor the statements of a `Schema`, which later versions change.
 """
 
-META = Table("meta", ("key", "value"))
-"""Description of a file: keys and JSON values."""
-
-
 # The types of values by a column's declared type; without one, it holds texts, compressed or not.
 _TYPES: dict[str, set[type]] = {"TEXT": {str}, "INTEGER": {int}, "REAL": {float}, "BLOB": {bytes}, "": {str, bytes}}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, as its CREATE statement describes it.
+
+    Attributes:
+        name: Its name.
+        checked: The columns that `crc` covers: those before it, without `row`.
+        texts: The columns that `text_crc` covers: those behind it.
+        numbered: Whether its rows have numbers, in the column `row`.
+        types: The types that values may have, by column.
+    """
+
+    name: str
+    checked: tuple[str, ...]
+    texts: tuple[str, ...]
+    numbered: bool
+    types: Mapping[str, set[type]] = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, db: sqlite3.Connection, name: str) -> Table:
+        """Return the table of this name in a database."""
+        columns = {
+            column: _TYPES[declared] | (set() if never_null else {type(None)})
+            for _, column, declared, never_null, *_ in db.execute(f"PRAGMA table_info({name})")
+        }
+        names = tuple(columns)
+        numbered, crc = names[0] == "row", names.index("crc")
+        return cls(name, names[numbered:crc], names[crc + 2 :], numbered, columns)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, in the order of `values`."""
+        row = ("row",) if self.numbered else ()
+        return (*row, *self.checked, "crc", *((*self.texts, "text_crc") if self.texts else ()))
+
+    @cached_property
+    def insert(self) -> str:
+        """The statement that writes a row in place of one with the same key."""
+        marks = ", ".join("?" * len(self.columns))
+        return f"INSERT OR REPLACE INTO {self.name} ({', '.join(self.columns)}) VALUES ({marks})"
+
+    @cached_property
+    def update(self) -> str:
+        """The statement that changes all columns of a row."""
+        assigned = ", ".join(f"{name} = :{name}" for name in self.columns if name != "row")
+        return f"UPDATE {self.name} SET {assigned} WHERE row = :row"
+
+    @cached_property
+    def select(self) -> str:
+        """All columns, to be selected; without the texts it ends after `crc`."""
+        return ", ".join(f"{self.name}.{name} AS {name}" for name in self.columns)
+
+    @cached_property
+    def select_checked(self) -> str:
+        """The columns that `crc` covers, to be selected with it."""
+        return self.select.partition(f", {self.name}.{self.texts[0]} AS")[0] if self.texts else self.select
+
+    def values(self, columns: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the values of a row for `insert`: with new checksums, and with a new number if it has none."""
+        checked = [columns[name] for name in self.checked]
+        texts = [columns[name] for name in self.texts]
+        row = (columns.get("row"),) if self.numbered else ()
+        return (*row, *checked, checksum(*checked), *((*texts, checksum(*texts)) if texts else ()))
+
+    def check(self, path: Path | None, rows: Sequence[Sequence[Any]], *, texts: bool = True) -> None:
+        """Compare rows, with or without their texts, with their checksums and the types of their columns.
+
+        Raises:
+            DamagedError: if one is not as it was written.
+        """
+        columns = list(zip(*rows, strict=True))
+        first = int(self.numbered)
+        for names in (self.checked, self.texts if texts else ()):
+            if not columns or not names:
+                return
+            last = first + len(names)
+            if checksums(columns[first:last]) != list(columns[last]):
+                raise DamagedError(path, f"a row of its table {self.name} is not as it was written")
+            for name, column in zip(names, columns[first:last], strict=True):
+                if not set(map(type, column)) <= self.types[name]:
+                    raise DamagedError(
+                        path, f"a value of {name} in its table {self.name} has another type than we write"
+                    )
+            first = last + 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +126,7 @@ class Schema:
         noun: The name of such a file.
         made_by: How to make one, for messages about a file that does not exist.
         application_id: Distinguishes it from other SQLite files.
-        statements: The statements that make the tables, except `sums`.
-        tables: All tables.
+        statements: The statements that make the tables, except `sums`; one of the tables is `meta`.
         small: Tables in which a changed row could go unnoticed, because no index covers it: read completely on opening.
         migrations: One step for each version after the first.
     """
@@ -56,8 +135,7 @@ class Schema:
     made_by: str
     application_id: int
     statements: str
-    tables: tuple[Table, ...]
-    small: tuple[Table, ...]
+    small: tuple[str, ...]
     migrations: tuple[Migration, ...] = ()
 
     @property
@@ -66,50 +144,28 @@ class Schema:
         return 1 + len(self.migrations)
 
     @cached_property
-    def types(self) -> dict[str, dict[str, set[type]]]:
-        """The types that values may have, by table and column."""
+    def tables(self) -> dict[str, Table]:
+        """All tables by their names, except `sums`."""
         with closing(sqlite3.connect(":memory:")) as db:
-            self.make(db)
-            return {
-                table.name: {
-                    name: _TYPES[declared] | (set() if never_null else {type(None)})
-                    for _, name, declared, never_null, *_ in db.execute(f"PRAGMA table_info({table.name})")
-                }
-                for table in self.tables
-            }
+            _execute(db, self.statements)
+            return {name: Table.of(db, name) for name, table, _ in described(db) if name == table != "sqlite_sequence"}
 
-    def check(self, path: Path | None, table: Table, rows: Sequence[Sequence[Any]], *, texts: bool) -> None:
-        """Compare rows, with or without their texts, with their checksums and the types of their columns.
-
-        Raises:
-            DamagedError: if one is not as it was written.
-        """
-        columns = list(zip(*rows, strict=True))
-        if not columns:
-            return
-        first = int(table.numbered)
-        for names in (table.checked, table.texts if texts else ()):
-            last = first + len(names)
-            if names and checksums(columns[first:last]) != list(columns[last]):
-                raise table.damaged(path)
-            for name, column in zip(names, columns[first:last], strict=True):
-                if not set(map(type, column)) <= self.types[table.name][name]:
-                    raise DamagedError(
-                        path, f"a value of {name} in its table {table.name} has another type than we write"
-                    )
-            first = last + 1
+    @cached_property
+    def _described(self) -> list[tuple[str, str, str]]:
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+            _execute(db, self.statements + _SUMS)
+            return described(db)
 
     def make(self, db: sqlite3.Connection) -> None:
         """Write the tables into an empty database, inside a transaction."""
         _execute(db, self.statements + _SUMS)
-        db.executemany("INSERT INTO sums VALUES (?, 0, 0)", [(table.name,) for table in self.tables])
+        db.executemany("INSERT INTO sums VALUES (?, 0, 0)", [(name,) for name in self.tables])
         db.execute(f"PRAGMA application_id = {self.application_id}")
         db.execute(f"PRAGMA user_version = {self.version}")
 
     def keep_sums(self, db: sqlite3.Connection) -> None:
         """Make this connection keep `sums` up to date."""
-        for table in self.tables:
-            name = table.name
+        for name in self.tables:
             for kind, event, rows, total in (
                 ("made", "INSERT", 1, "new.crc"),
                 ("gone", "DELETE", -1, "-old.crc"),
@@ -157,7 +213,7 @@ class Schema:
         foreign = db.execute("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') LIMIT 1").fetchone()
         if foreign is not None:
             raise StoreError(f"{path} holds {foreign[0]!r}, which no {self.noun} holds. Do not trust this file.")
-        if described(db) != _expected(self.statements + _SUMS):
+        if described(db) != self._described:
             raise DamagedError(path, f"its tables are not those of a {self.noun}")
 
     def check_sums(self, db: sqlite3.Connection, path: Path | None) -> None:
@@ -167,22 +223,22 @@ class Schema:
             DamagedError: if rows are missing or were changed.
         """
         sums = {name: (rows, total) for name, rows, total in db.execute("SELECT name, rows, total FROM sums")}
-        for table in self.tables:
-            found = db.execute(f"SELECT count(*), coalesce(sum(crc), 0) FROM {table.name}").fetchone()
-            if sums.get(table.name) != found:
-                raise DamagedError(path, f"its table {table.name} has {found[0]} rows that are not those written")
+        for name in self.tables:
+            found = db.execute(f"SELECT count(*), coalesce(sum(crc), 0) FROM {name}").fetchone()
+            if sums.get(name) != found:
+                raise DamagedError(path, f"its table {name} has {found[0]} rows that are not those written")
 
-    def check_rows(self, db: sqlite3.Connection, path: Path | None, tables: Sequence[Table] | None = None) -> int:
+    def check_rows(self, db: sqlite3.Connection, path: Path | None, names: Iterable[str] | None = None) -> int:
         """Compare every row, of all tables or some, with its checksums; return the number of rows.
 
         Raises:
             DamagedError: if one is not as it was written.
         """
         count = 0
-        for table in self.tables if tables is None else tables:
-            cursor = db.execute(f"SELECT {table.select} FROM {table.name}")
+        for name in self.tables if names is None else names:
+            cursor = db.execute(f"SELECT {self.tables[name].select} FROM {name}")
             while rows := cursor.fetchmany(_CHECKED_AT_ONCE):
-                self.check(path, table, rows, texts=True)
+                self.tables[name].check(path, rows)
                 count += len(rows)
         return count
 
@@ -191,16 +247,6 @@ def described(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
     """Return the tables and indexes of a database: name, table, and the statement that made it."""
     found = db.execute("SELECT name, tbl_name, sql FROM main.sqlite_master ORDER BY name").fetchall()
     return [(str(name), str(table), str(sql)) for name, table, sql in found]
-
-
-@lru_cache(maxsize=8)
-def _expected(statements: str) -> list[tuple[str, str, str]]:
-    db = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        _execute(db, statements)
-        return described(db)
-    finally:
-        db.close()
 
 
 def _execute(db: sqlite3.Connection, statements: str) -> None:

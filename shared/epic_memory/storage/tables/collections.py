@@ -78,6 +78,8 @@ class Records(Repository):
         namespace: The name of the collection in its file.
     """
 
+    table = "records"
+
     def __init__(self, db: Database, namespace: str) -> None:
         super().__init__(db)
         self.namespace = namespace
@@ -100,12 +102,11 @@ class Records(Repository):
 
     def drop(self, ids: Sequence[str]) -> None:
         """Remove records by their ids; unknown ids are ignored."""
-        sql = "DELETE FROM records WHERE namespace = ? AND id = ?"
-        self.db.connection.executemany(sql, [(self.namespace, record_id) for record_id in ids])
+        self.delete_ids(self.namespace, ids)
 
     def drop_all(self) -> None:
         """Remove every record."""
-        self.db.connection.execute("DELETE FROM records WHERE namespace = ?", (self.namespace,))
+        self.delete("namespace = ?", self.namespace)
 
     def ids(self) -> dict[str, int]:
         """Return id to row of every record, in the order they were written."""

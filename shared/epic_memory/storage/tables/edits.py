@@ -7,6 +7,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from epic_memory.errors import decoding
@@ -23,6 +24,8 @@ KEPT = 100
 class Edits(Repository):
     """Repository of the edits of a memory's facts."""
 
+    table = "edits"
+
     def put(self, namespace: str, edit: Edit) -> int:
         """Record an edit, and return its number. Call it inside a transaction."""
         row = self.db.insert(
@@ -36,11 +39,7 @@ class Edits(Repository):
             reason=edit.reason,
             expires=_end(edit),
         )
-        self.db.connection.execute(
-            "DELETE FROM edits WHERE row IN (SELECT row FROM edits WHERE namespace = ? ORDER BY row DESC"
-            f" LIMIT -1 OFFSET {KEPT})",
-            (namespace,),
-        )
+        self.keep(KEPT, "row DESC", "namespace = ?", namespace)
         return row
 
     def all(self, namespace: str) -> list[Edit]:
@@ -50,7 +49,7 @@ class Edits(Repository):
 
     def _all(self, namespace: str) -> list[tuple[Edit, float | None]]:
         rows = self.db.rows(EDITS, "WHERE namespace = ? ORDER BY row DESC", namespace)
-        with decoding(self.db.path):
+        with decoding(self.path):
             return [(_edit(row), row["expires"]) for row in rows]
 
     def texts_of(self, namespace: str, ids: Sequence[str]) -> dict[str, str]:
@@ -59,27 +58,14 @@ class Edits(Repository):
         found = (item for edit, _ in self._all(namespace) for item in _items(edit) if item is not None)
         return {item.id: item.text for item in found if item.id in wanted}
 
-    def drop_expired(self, namespace: str) -> None:
-        """Remove the edits of what has expired. Call it inside a transaction."""
-        self.db.connection.execute("DELETE FROM edits WHERE namespace = ? AND expires <= ?", (namespace, time.time()))
-
     def drop_oldest(self, namespace: str, missing: int) -> int:
         """Remove the oldest edits, about as many as take so many bytes; return how many. For use in a transaction."""
         size = "length(CAST(texts AS BLOB)) + length(item) + length(reason) + 80"
-        going: list[tuple[int]] = []
-        for row, octets in self.db.read(
-            f"SELECT row, {size} FROM edits WHERE namespace = ? ORDER BY row", (namespace,)
-        ):
-            if missing <= 0:
-                break
-            missing -= octets
-            going.append((row,))
-        self.db.connection.executemany("DELETE FROM edits WHERE row = ?", going)
+        found = self.db.read(f"SELECT row, {size} FROM edits WHERE namespace = ? ORDER BY row", (namespace,))
+        before = accumulate((octets for _, octets in found), initial=0)
+        going = [row for (row, _), freed in zip(found, before, strict=False) if freed < missing]
+        self.delete_rows(going)
         return len(going)
-
-    def remove(self, row: int) -> None:
-        """Remove an edit. Call it inside a transaction."""
-        self.db.connection.execute("DELETE FROM edits WHERE row = ?", (row,))
 
     def forget(self, namespace: str, ids: Sequence[str]) -> None:
         """Remove the edits that led to one of the items, and those it was part of. Call it inside a transaction."""
@@ -87,9 +73,7 @@ class Edits(Repository):
         while going:
             one = going.pop()
             olds = self.db.read("SELECT old FROM edits WHERE namespace = ? AND item = ?", (namespace, one))
-            self.db.connection.execute(
-                "DELETE FROM edits WHERE namespace = ?1 AND (item = ?2 OR old = ?2)", (namespace, one)
-            )
+            self.delete("namespace = ?1 AND (item = ?2 OR old = ?2)", namespace, one)
             # What it replaced, replaced something else before.
             earlier = {old for (old,) in olds if old is not None} - seen
             seen |= earlier

@@ -1,4 +1,4 @@
-"""Entries: the table of items under preferences, with instruction, stance and embedding, and the table of uses."""
+"""Entries: the table of items under preferences, with instruction, stance and embedding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from epic_memory.errors import decoding
-from epic_memory.storage.codecs import checksums, deflated_by, inflated, inflated_by, packed, unpacked
+from epic_memory.storage.codecs import deflated_by, inflated, packed, unpacked
 from epic_memory.storage.memory_schema import ENTRIES
 from epic_memory.storage.mentions import Mentions
 from epic_memory.storage.sqlite.database import Database, Repository
@@ -103,7 +103,9 @@ def verifier_number(name: str) -> int:
 
 
 class Entries(Repository):
-    """Repository of the entries of a memory, and of how often each was returned."""
+    """Repository of the entries of a memory."""
+
+    table = "entries"
 
     def __init__(self, db: Database, items: Items, preferences: Preferences) -> None:
         super().__init__(db)
@@ -117,6 +119,10 @@ class Entries(Repository):
         found = self.db.read("SELECT item FROM entries WHERE preference = ?", (preference_row,))
         return [int(item) for (item,) in found]
 
+    def count(self, namespace: str) -> int:
+        """Return how many entries a namespace has."""
+        return int(self.db.scalar(f"SELECT count(*) FROM entries {_HERE}", (namespace,)))
+
     def preferences_of(self, item_row: int) -> dict[str | None, int]:
         """Return preference id to entry row, for an item's entries."""
         rows = self.db.read(
@@ -124,10 +130,6 @@ class Entries(Repository):
             (item_row,),
         )
         return dict(rows)
-
-    def remove(self, rows: Sequence[int]) -> None:
-        """Remove entries."""
-        self.db.connection.executemany("DELETE FROM entries WHERE row = ?", [(row,) for row in rows])
 
     def add(self, item_row: int, preference: int | None, entry: NewEntry) -> int:
         """Write an entry under a preference's row; return its row."""
@@ -154,7 +156,7 @@ class Entries(Repository):
         """Return the texts by which an entry's own texts are compressed: its item's, and its preference's."""
         item = self.db.scalar("SELECT text FROM items WHERE row = ?", (item_row,))
         preference = self.db.scalar("SELECT text FROM preferences WHERE row = ?", (preference_row,))
-        with decoding(self.db.path):
+        with decoding(self.path):
             return inflated(item), str(preference or "")
 
     def texts_under(self, where: str, row: int) -> list[tuple[int, dict[str, str]]]:
@@ -166,8 +168,8 @@ class Entries(Repository):
 
     def _texts(self, entry: sqlite3.Row) -> dict[str, str]:
         known = self._texts_of(entry["item"], entry["preference"])
-        with decoding(self.db.path):
-            return {name: inflated_by(entry[name], *known) for name in ENTRIES.texts}
+        with decoding(self.path):
+            return {name: inflated(entry[name], *known) for name in ENTRIES.texts}
 
     def compress_anew(self, entries: Sequence[tuple[int, dict[str, str]]]) -> None:
         """Write the texts of entries, compressed by the present texts of their items and preferences."""
@@ -179,18 +181,13 @@ class Entries(Repository):
     def forget_mentions(self, namespace: str, mentions: Mentions) -> None:
         """Remove sentences that mention a removed preference from texts of entries; their embeddings stay."""
         preferences = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
-        found = self.db.read(f"SELECT entries.row FROM entries {_HERE}", (namespace,))
-        rows = [row for (row,) in found]
-        columns = ", ".join(f"entries.{name}" for name in ("row", "preference", *ENTRIES.texts, "text_crc"))
-        sql = f"SELECT {columns}, items.text AS item_text FROM entries JOIN items ON items.row = entries.item"
+        rows = [row for (row,) in self.db.read(f"SELECT entries.row FROM entries {_HERE}", (namespace,))]
+        tail, also = "JOIN items ON items.row = entries.item WHERE entries.row IN", "items.text AS item_text"
         for start in range(0, len(rows), _AT_ONCE):
-            some = self.db.among(f"{sql} WHERE entries.row IN", rows[start : start + _AT_ONCE], named=True)
-            if checksums([[entry[name] for entry in some] for name in ENTRIES.texts]) != [e["text_crc"] for e in some]:
-                raise ENTRIES.damaged(self.db.path)
-            for entry in some:
-                with decoding(self.db.path):
+            for entry in self.db.rows(ENTRIES, tail, among=rows[start : start + _AT_ONCE], also=also):
+                with decoding(self.path):
                     known = (inflated(entry["item_text"]), preferences.get(entry["preference"], ""))
-                    texts = {name: inflated_by(entry[name], *known) for name in ENTRIES.texts}
+                    texts = {name: inflated(entry[name], *known) for name in ENTRIES.texts}
                 left = {name: mentions.without(text, known[0]) for name, text in texts.items()}
                 if left != texts:
                     stored = {name: deflated_by(text, *known) for name, text in left.items()}
@@ -198,36 +195,32 @@ class Entries(Repository):
 
     def at(
         self,
-        scores: Mapping[int, float],
-        items: Mapping[int, HeldItem],
-        preferences: Mapping[int, Preference],
+        rows: Sequence[int],
         namespace: str,
+        items: Mapping[int, HeldItem] | None = None,
+        preferences: Mapping[int, Preference] | None = None,
+        scores: Mapping[int, float] | None = None,
     ) -> dict[int, MemoryEntry]:
-        """Return entry row to entry, for rows with their scores in a search.
+        """Return entry row to entry, for some rows.
 
         Args:
-            scores: Scores by entry row.
-            items: The items of the entries, by row.
-            preferences: The preferences of the entries, by row.
-            namespace: The namespace of the entries.
+            rows: The rows.
+            namespace: Their namespace.
+            items, preferences: Those of the entries, by row, if they are known.
+            scores: Scores in a search, by entry row.
         """
-        found = self.db.rows(ENTRIES, "WHERE row IN", among=list(scores))
-        with decoding(self.db.path):
-            return {row["row"]: _entry(row, items, preferences, namespace, scores[row["row"]]) for row in found}
+        found = self.db.rows(ENTRIES, "WHERE row IN", among=rows)
+        if items is None:
+            items = self.items.held_at(sorted({row["item"] for row in found}))
+        preferences = self.preferences.at(namespace) if preferences is None else preferences
+        with decoding(self.path):
+            of = dict.fromkeys(rows) if scores is None else scores
+            return {row["row"]: _entry(row, items, preferences, namespace, of[row["row"]]) for row in found}
 
     def of_item(self, namespace: str, item_row: int) -> list[MemoryEntry]:
         """Return an item's entries, oldest first."""
-        items, preferences = self.items.held_at([item_row]), self.preferences.at(namespace)
-        with decoding(self.db.path):
-            return [_entry(row, items, preferences, namespace, None) for row in self._of(item_row)]
-
-    def of(self, namespace: str, rows: Sequence[int]) -> dict[int, MemoryEntry]:
-        """Return entry row to entry, for some rows."""
-        found = self.db.rows(ENTRIES, "WHERE row IN", among=rows)
-        items = self.items.held_at(sorted({row["item"] for row in found}))
-        preferences = self.preferences.at(namespace)
-        with decoding(self.db.path):
-            return {row["row"]: _entry(row, items, preferences, namespace, None) for row in found}
+        found = self.at([row["row"] for row in self._of(item_row)], namespace)
+        return [found[row] for row in sorted(found)]
 
     def added(self, namespace: str) -> dict[int, float]:
         """Return entry row to when it was written, in Unix seconds, for a namespace."""
@@ -262,7 +255,7 @@ class Entries(Repository):
         if under is not None and not under >= set(preferences):
             found = [row for row, preference in zip(found, preferences, strict=True) if preference in under]
             preferences = [preference for preference in preferences if preference in under]
-        with decoding(self.db.path):
+        with decoding(self.path):
             return EntryRows(
                 rows=[row["row"] for row in found],
                 crcs=[row["crc"] for row in found],
@@ -302,9 +295,9 @@ def _entry(
         item_id=held.item.id,
         preference_id=None if preference is None else preference.id,
         preference="" if preference is None else preference.text,
-        instruction=inflated_by(row["instruction"], *known),
+        instruction=inflated(row["instruction"], *known),
         stance=Stance(row["stance"]),
-        rationale=inflated_by(row["rationale"], *known),
+        rationale=inflated(row["rationale"], *known),
         confidence=None if row["confidence"] is None else float(row["confidence"]),
         similarity=float(row["similarity"]),
         added=float(row["added"]),

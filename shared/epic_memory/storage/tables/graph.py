@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,18 +21,13 @@ from numpy.typing import NDArray
 from epic_memory.errors import decoding
 from epic_memory.storage.codecs import deflated, inflated, packed, unpacked
 from epic_memory.storage.memory_schema import ENTITIES, PASSAGES
-from epic_memory.storage.sqlite.database import Database, Repository
+from epic_memory.storage.sqlite.database import Repository
 from epic_memory.types import FloatArray
 
 _NEAR = np.dtype([("row", "<u4"), ("cosine", "u1")])
-_ENTITY = ", ".join(f"e.{name}" for name in ENTITIES.checked)
-_PASSAGE = ", ".join(f"p.{name}" for name in PASSAGES.checked)
-_CRCS = "SELECT p.item, p.crc FROM passages p JOIN items i ON i.row = p.item WHERE i.namespace = ?"
-_CALLED = "SELECT row, name FROM entities WHERE namespace = ?"
 MOST_ENTITIES = 2**16
 """Most entities of one passage: a place among them has two bytes."""
 
-_MOST_HINTS = 100_000
 _OTHERWISE = np.uint32(2**31)  # added to the row of an entity that a passage spells differently
 Synonyms: TypeAlias = list[tuple[int, float]]
 """Entity rows and cosines in [0, 1]."""
@@ -101,46 +97,10 @@ class GraphMarks(NamedTuple):
         return GraphMarks(*map(sum, zip(self, other, strict=True)))
 
 
-class Hints:
-    """Rows that this connection may have changed, so that a graph in RAM need not check all others.
-
-    Attributes:
-        first: The number of the oldest known hint.
-    """
-
-    def __init__(self) -> None:
-        self.first = 0
-        self._items: list[tuple[int, int]] = []
-
-    @property
-    def end(self) -> int:
-        """The number of the next hint."""
-        return self.first + len(self._items)
-
-    def add(self, *, items: Iterable[int] = (), entities: Iterable[int] = ()) -> None:
-        """Add rows."""
-        self._items += [(row, -1) for row in items]
-        self._items += [(-1, row) for row in entities]
-        if len(self._items) > _MOST_HINTS:
-            self.first = self.end
-            self._items.clear()
-
-    def since(self, number: int) -> tuple[list[int], list[int]]:
-        """Return the rows of items and of entities, from a number on."""
-        found = self._items[number - self.first :]
-        return [item for item, _ in found if item >= 0], [entity for _, entity in found if entity >= 0]
-
-
 class Graph(Repository):
-    """Repository of the graph of a memory.
+    """Repository of the graph of a memory."""
 
-    Attributes:
-        hints: Rows that it may have changed.
-    """
-
-    def __init__(self, db: Database) -> None:
-        super().__init__(db)
-        self.hints = Hints()
+    table = "entities"
 
     @property
     def begun(self) -> bool:
@@ -174,7 +134,6 @@ class Graph(Repository):
 
     def put_passages(self, passages: Sequence[PassageRow]) -> None:
         """Write the extractions of passages, in place of earlier ones."""
-        self.hints.add(items=[passage.item for passage in passages])
         left = self._said([passage.item for passage in passages])
         said: Counter[int] = Counter()
         for passage in passages:
@@ -196,7 +155,6 @@ class Graph(Repository):
 
     def leave(self, items: Sequence[int]) -> None:
         """Remove passages, with the entities that no other passage names, and the spellings that no other has."""
-        self.hints.add(items=items)
         if items:
             left = self._said(items)
             self.db.connection.executemany("DELETE FROM passages WHERE item = ?", [(item,) for item in items])
@@ -217,23 +175,19 @@ class Graph(Repository):
             row = entity % int(_OTHERWISE)
             named[row] += change
             spelt[row] += change if row == entity else 0
-        columns, rows = ", ".join(ENTITIES.columns), [row for row in named if named[row] or spelt[row]]
+        changed = [row for row in named if named[row] or spelt[row]]
         with decoding(self.path):
-            for values in list(self.db.among(f"SELECT {columns} FROM entities WHERE row IN", rows)):
-                held = dict(zip(ENTITIES.columns, values, strict=True))
-                ENTITIES.verify(self.path, held["crc"], *(held[name] for name in ENTITIES.checked))
+            for held in map(dict, self.db.rows(ENTITIES, "WHERE row IN", among=changed)):
                 held["passages"] += named[held["row"]]
                 held["spelt"] += spelt[held["row"]]
                 if held["passages"] <= 0:
                     gone.append(int(held["row"]))
                     continue
                 if held["spelt"] <= 0:
-                    self.hints.add(entities=[held["row"]])
                     held["name"] = _key(held["name"], held["key"])
                     held["key"] = _stored_key(held["name"], held["name"])
                 self.db.insert_changed(ENTITIES, held["row"], held)
-        self.hints.add(entities=gone)
-        self.db.connection.executemany("DELETE FROM entities WHERE row = ?", [(row,) for row in gone])
+        self.delete_rows(gone)
 
     # reading
 
@@ -265,11 +219,8 @@ class Graph(Repository):
 
     def passage_crcs(self, namespace: str, after: int = 0) -> dict[int, int]:
         """Return item row to checksum, for the passages of items after some row."""
-        return dict(self.db.read(f"{_CRCS} AND p.item > ? ORDER BY p.item", (namespace, after)))
-
-    def passage_crcs_at(self, namespace: str, items: Sequence[int]) -> dict[int, int]:
-        """Return the same as `passage_crcs`, for the given items."""
-        return dict(self.db.among(f"{_CRCS} AND p.item IN", items, namespace))
+        mine = "JOIN items i ON i.row = p.item WHERE i.namespace = ? AND p.item > ?"
+        return dict(self.db.read(f"SELECT p.item, p.crc FROM passages p {mine} ORDER BY p.item", (namespace, after)))
 
     def mentions_and_facts(self, items: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the entities and the facts of passages, by item and in the passages' order.
@@ -277,16 +228,11 @@ class Graph(Repository):
         Returns:
             Rows of item and entity, shape `(m, 2)`; rows of item, entity and entity, shape `(f, 3)`.
         """
-        found = sorted(
-            self.db.among(f"SELECT p.crc, {_PASSAGE} FROM passages p WHERE p.item IN", items),
-            key=lambda row: int(row[1]),
-        )
-        for crc, *columns in found:
-            PASSAGES.verify(self.path, crc, *columns)
-        rows = np.array([row[1] for row in found], dtype=np.int64)
+        found = sorted(self.db.rows(PASSAGES, "WHERE item IN", among=items), key=itemgetter("item"))
+        rows = np.array([row["item"] for row in found], dtype=np.int64)
         with decoding(self.path):
-            starts, spelt = _joined([row[3] for row in found], np.dtype("<u4"))
-            fact_starts, places = _joined([row[4] for row in found], np.dtype(("<u2", 2)))
+            starts, spelt = _joined([row["entities"] for row in found], np.dtype("<u4"))
+            fact_starts, places = _joined([row["facts"] for row in found], np.dtype(("<u2", 2)))
             entities, sizes, facts = (spelt % _OTHERWISE).astype(np.int64), np.diff(starts), np.diff(fact_starts)
             if (places >= np.repeat(sizes, facts)[:, None]).any():
                 raise ValueError("a fact of an entity that is not its passage's")
@@ -304,29 +250,21 @@ class Graph(Repository):
 
     def entities_called(self, namespace: str, after: int = 0) -> dict[int, str]:
         """Return entity row to name, for entities after some row, oldest first."""
-        return dict(self.db.read(f"{_CALLED} AND row > ? ORDER BY row", (namespace, after)))
-
-    def entities_called_at(self, namespace: str, rows: Sequence[int]) -> dict[int, str]:
-        """Return the same as `entities_called`, for the given entities."""
-        return dict(self.db.among(f"{_CALLED} AND row IN", rows, namespace))
+        sql = "SELECT row, name FROM entities WHERE namespace = ? AND row > ? ORDER BY row"
+        return dict(self.db.read(sql, (namespace, after)))
 
     def entity_rows(self, rows: Sequence[int], dimension: int) -> EntityRows:
         """Return entities, oldest first."""
-        found = sorted(self.db.among(f"SELECT e.row, e.crc, {_ENTITY} FROM entities e WHERE e.row IN", rows))
-        for _, crc, *columns in found:
-            ENTITIES.verify(self.path, crc, *columns)
+        found = sorted(self.db.rows(ENTITIES, "WHERE row IN", among=rows), key=itemgetter("row"))
         with decoding(self.path):
-            near_starts, near = _joined([row[7] for row in found], _NEAR)
-            numbers = [int(row[0]) for row in found]
+            near_starts, near = _joined([row["near"] for row in found], _NEAR)
+            numbers = np.array([row["row"] for row in found], dtype=np.int64)
             return EntityRows(
-                rows=numbers,
-                names=[row[3] for row in found],
-                keys=[_key(row[3], row[4]) for row in found],
-                vectors=unpacked([row[8] for row in found], dimension),
-                pairs=np.stack(
-                    [np.repeat(np.array(numbers, dtype=np.int64), np.diff(near_starts)), near["row"].astype(np.int64)],
-                    axis=1,
-                ),
+                rows=numbers.tolist(),
+                names=[row["name"] for row in found],
+                keys=[_key(row["name"], row["key"]) for row in found],
+                vectors=unpacked([row["vector"] for row in found], dimension),
+                pairs=np.stack([np.repeat(numbers, np.diff(near_starts)), near["row"].astype(np.int64)], axis=1),
                 cosines=near["cosine"].astype(np.float32) / np.float32(255.0),
             )
 
@@ -355,7 +293,7 @@ class Graph(Repository):
         one = (namespace,)
         of_items = "SELECT {} FROM passages p JOIN items i ON i.row = p.item WHERE i.namespace = ?"
         return {
-            "entities": int(self.db.scalar("SELECT count(*) FROM entities WHERE namespace = ?", one)),
+            "entities": self.count(namespace),
             "passages": int(self.db.scalar(of_items.format("count(*)"), one)),
             "failed": int(self.db.scalar(of_items.format("count(p.failure)"), one)),
         }

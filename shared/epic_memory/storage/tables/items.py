@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +72,8 @@ def version_of(item: Item) -> bytes:
 class Items(Repository):
     """Repository of the items of a memory."""
 
+    table = "items"
+
     def __init__(self, db: Database, graph: Graph) -> None:
         super().__init__(db)
         self.graph = graph
@@ -109,13 +110,7 @@ class Items(Repository):
         if found := list(self.db.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)):
             self.graph.leave([row for (row,) in found])
         for table in ("items", "pending") if waiting else ("items",):
-            self.db.connection.executemany(
-                f"DELETE FROM {table} WHERE namespace = ? AND id = ?", [(namespace, item_id) for item_id in ids]
-            )
-
-    def promote(self, rows: Sequence[int]) -> None:
-        """Record that items of the light tier have entries now."""
-        self.graph.hints.add(items=rows)
+            self.delete_ids(namespace, ids, table=table)
 
     # reading
 
@@ -129,7 +124,7 @@ class Items(Repository):
     def _versions(self, namespace: str, ids: Sequence[str], *, waiting: bool = True) -> list[HeldItem]:
         """Return the items with these ids, first those that wait, then those that are held."""
         mine = "WHERE namespace = ? AND id IN"
-        with decoding(self.db.path):
+        with decoding(self.path):
             pending = [_item(row) for row in self.db.rows(PENDING, mine, namespace, among=ids)] if waiting else []
             found = [HeldItem(item=item, digest=version_of(item), waits=True) for item in pending]
             return found + [_held(row) for row in self.db.rows(ITEMS, mine, namespace, among=ids)]
@@ -137,11 +132,6 @@ class Items(Repository):
     def is_current(self, namespace: str, item: Item) -> bool:
         """Tell whether exactly this version of an item is held, or waits in the retry queue."""
         return any(one.is_version(item) for one in self._versions(namespace, [item.id]))
-
-    def row(self, namespace: str, item_id: str) -> int | None:
-        """Return the row of a held item, or None."""
-        row = self.db.scalar("SELECT row FROM items WHERE namespace = ? AND id = ?", (namespace, item_id))
-        return None if row is None else int(row)
 
     def rows_of(self, namespace: str, ids: Sequence[str]) -> dict[str, int]:
         """Return id to row, for those of the ids that are held."""
@@ -164,14 +154,14 @@ class Items(Repository):
         while rows := self.db.rows(
             ITEMS, "WHERE +namespace = ? AND row > ? ORDER BY row LIMIT ?", namespace, last, _BLOCK
         ):
-            with decoding(self.db.path):
+            with decoding(self.path):
                 block = [(int(row["row"]), _held(row)) for row in rows]
             yield from block
             last = block[-1][0]
 
     def held_at(self, rows: Sequence[int]) -> dict[int, HeldItem]:
         """Return item row to item as it is stored."""
-        with decoding(self.db.path):
+        with decoding(self.path):
             return {int(row["row"]): _held(row) for row in self.db.rows(ITEMS, "WHERE row IN", among=rows)}
 
     def at(self, rows: Sequence[int]) -> dict[int, Item]:
@@ -184,7 +174,7 @@ class Items(Repository):
 
     def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
         """Return item row and metadata of every held item."""
-        with decoding(self.db.path):
+        with decoding(self.path):
             return [
                 (int(row["row"]), dict(json.loads(row["metadata"])))
                 for row in self.db.rows(ITEMS, "WHERE namespace = ?", namespace, texts=False)
@@ -204,26 +194,28 @@ class Items(Repository):
     def marks(self, namespace: str) -> tuple[set[int], dict[int, float]]:
         """Return the rows of the facts of a namespace, and the times at which items expire, by their rows."""
         marked = "WHERE namespace = ? AND (fact OR expires IS NOT NULL)"
-        with decoding(self.db.path):
-            return _marked(self.db.rows(ITEMS, marked, namespace, texts=False))
+        found = self.db.rows(ITEMS, marked, namespace, texts=False)
+        ends = {int(row["row"]): float(row["expires"]) for row in found if row["expires"] is not None}
+        return {int(row["row"]) for row in found if row["fact"]}, ends
 
-    def marks_at(self, rows: Sequence[int]) -> tuple[set[int], dict[int, float]]:
-        """Return which of the items are facts, and the times at which they expire."""
-        with decoding(self.db.path):
-            return _marked(self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False))
+    def facts_at(self, rows: Sequence[int]) -> set[int]:
+        """Return those of the items that are facts."""
+        return {row["row"] for row in self.db.rows(ITEMS, "WHERE fact AND row IN", among=rows, texts=False)}
 
-    def texts_at(self, rows: Sequence[int], dimension: int) -> tuple[dict[int, int], FloatArray]:
-        """Return row to checksum of items, and their embeddings E(x), shape `(len(rows), d)`."""
-        found = {row["row"]: row for row in self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False)}
-        return self._with_vectors([found[row] for row in rows], dimension)
+    def texts(
+        self, namespace: str, dimension: int, rows: Sequence[int] | None = None
+    ) -> tuple[dict[int, int], FloatArray]:
+        """Return row to checksum of items, and their embeddings E(x), shape `(n, d)`.
 
-    def texts_in(self, namespace: str, dimension: int) -> tuple[dict[int, int], FloatArray]:
-        """Return the same for all items of a namespace whose E(x) is stored, by row."""
-        stored = "WHERE namespace = ? AND embedding IS NOT NULL ORDER BY row"
-        return self._with_vectors(self.db.rows(ITEMS, stored, namespace, texts=False), dimension)
-
-    def _with_vectors(self, found: Sequence[sqlite3.Row], dimension: int) -> tuple[dict[int, int], FloatArray]:
-        with decoding(self.db.path):
+        All whose E(x) is stored, by row, or the given ones, in their order.
+        """
+        if rows is None:
+            stored = "WHERE namespace = ? AND embedding IS NOT NULL ORDER BY row"
+            found = self.db.rows(ITEMS, stored, namespace, texts=False)
+        else:
+            at = {row["row"]: row for row in self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False)}
+            found = [at[row] for row in rows]
+        with decoding(self.path):
             vectors = unpacked([row["embedding"] for row in found], dimension)
         return {row["row"]: row["crc"] for row in found}, vectors
 
@@ -247,7 +239,7 @@ class Items(Repository):
                 if item_id == document:
                     found += [item_id] if firsts[document] else []
                     continue
-                with decoding(self.db.path):
+                with decoding(self.path):
                     number = json.loads(metadata).get("chunk")
                 # A user's own id may look like a chunk's.
                 if isinstance(number, int) and number >= firsts[document] and item_id == f"{document}#{number}":
@@ -287,6 +279,8 @@ class Items(Repository):
 class RetryQueue(Repository):
     """Repository of the undecided items, which wait to be verified again."""
 
+    table = "pending"
+
     def put(self, namespace: str, item: Item, reason: str, preferences: Sequence[str]) -> None:
         """Add an undecided item to the retry queue, with the ids of the preferences to verify it under."""
         known = [key for _, _, keys in self._pending("namespace = ? AND id = ?", namespace, item.id) for key in keys]
@@ -301,11 +295,6 @@ class RetryQueue(Repository):
             expires=None if item.expires_at is None else item.ends,
         )
 
-    def drop(self, namespace: str, ids: Iterable[str]) -> None:
-        """Remove items from the retry queue."""
-        sql = "DELETE FROM pending WHERE namespace = ? AND id = ?"
-        self.db.connection.executemany(sql, [(namespace, item_id) for item_id in ids])
-
     def among(self, namespace: str, ids: Sequence[str]) -> set[str]:
         """Return those of the ids that wait."""
         return {key for (key,) in self.db.among("SELECT id FROM pending WHERE namespace = ? AND id IN", ids, namespace)}
@@ -315,24 +304,16 @@ class RetryQueue(Repository):
         sql = "SELECT items.row FROM pending JOIN items USING (namespace, id) WHERE namespace = ?"
         return {row for (row,) in self.db.read(sql, (namespace,))}
 
-    def drop_expired(self, namespace: str) -> None:
-        """Remove the items whose time is over."""
-        self.db.connection.execute("DELETE FROM pending WHERE namespace = ? AND expires <= ?", (namespace, time.time()))
-
     def waiting(self, namespace: str) -> list[tuple[Item, str, list[str]]]:
         """Return the retry queue, oldest first: item, reason, ids of its preferences."""
         return self._pending("namespace = ? ORDER BY row", namespace)
 
     def _pending(self, where: str, *values: str) -> list[tuple[Item, str, list[str]]]:
-        with decoding(self.db.path):
+        with decoding(self.path):
             return [
                 (_item(row), str(row["reason"]), list(json.loads(row["preferences"])))
                 for row in self.db.rows(PENDING, f"WHERE {where}", *values)
             ]
-
-    def count(self, namespace: str) -> int:
-        """Return how many items wait in the retry queue."""
-        return int(self.db.scalar("SELECT count(*) FROM pending WHERE namespace = ?", (namespace,)))
 
     def stop_waiting_for(self, namespace: str, preference_id: str) -> None:
         """Remove a preference from the retry queue, and replace the reasons, which may name it."""
@@ -354,16 +335,6 @@ def _columns(namespace: str, item: Item, code: bytes | None, version: bytes) -> 
         "expires": None if item.expires_at is None else item.ends,
         "text": deflated(item.text),
     }
-
-
-def _marked(found: Iterable[sqlite3.Row]) -> tuple[set[int], dict[int, float]]:
-    facts, ends = set(), {}
-    for row in found:
-        if row["fact"]:
-            facts.add(int(row["row"]))
-        if row["expires"] is not None:
-            ends[int(row["row"])] = float(row["expires"])
-    return facts, ends
 
 
 def _item(row: sqlite3.Row, *, fact: bool = False) -> Item:

@@ -18,6 +18,8 @@ EVENTS = 64
 class Learnt(Repository):
     """Repository of the reranker of each namespace, and of feedback: numbers only, no text."""
 
+    table = "learnt"
+
     def reranker(self, namespace: str) -> Mapping[str, Any] | None:
         """Return the reranker of a namespace as JSON, or None."""
         found = self._of(namespace, "reranker")
@@ -34,26 +36,22 @@ class Learnt(Repository):
 
     def put(self, namespace: str, reranker: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> None:
         """Write a reranker in place of the one there is, and a feedback. Call it inside a transaction."""
-        self.db.connection.execute("DELETE FROM learnt WHERE namespace = ? AND kind = 'reranker'", (namespace,))
+        self.delete("namespace = ? AND kind = 'reranker'", namespace)
         self._insert(namespace, "reranker", reranker)
         if event is not None:
             self._insert(namespace, "feedback", event)
-            self.db.connection.execute(
-                "DELETE FROM learnt WHERE row IN (SELECT row FROM learnt WHERE namespace = ? AND kind = 'feedback'"
-                f" ORDER BY row DESC LIMIT -1 OFFSET {EVENTS})",
-                (namespace,),
-            )
+            self.keep(EVENTS, "row DESC", "namespace = ? AND kind = 'feedback'", namespace)
 
     def forget(self, namespace: str) -> bool:
         """Remove all that was learnt; return whether there was anything. Call it inside a transaction."""
-        return self.db.connection.execute("DELETE FROM learnt WHERE namespace = ?", (namespace,)).rowcount > 0
+        return self.delete("namespace = ?", namespace) > 0
 
     def _of(self, namespace: str, kind: str) -> list[Any]:
         # All rows are read, so that one whose namespace or kind was changed is noticed by its checksum.
         rows = [
             row for row in self.db.rows(LEARNT, "ORDER BY row") if (row["namespace"], row["kind"]) == (namespace, kind)
         ]
-        with decoding(self.db.path):
+        with decoding(self.path):
             return [json.loads(inflated(row["value"])) for row in rows]
 
     def _insert(self, namespace: str, kind: str, value: Mapping[str, Any]) -> None:

@@ -24,25 +24,22 @@ _ONLY_UNREAD = ""
 class Preferences(Repository):
     """Repository of the preferences of a memory."""
 
+    table = "preferences"
+
     def load(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
         """Return rows, preferences and their embeddings `(m, d)`, in the user's order."""
         found = self._stored(namespace)
-        with decoding(self.db.path):
+        with decoding(self.path):
             vectors = unpacked([row["vector"] for row in found], dimension)
             return [int(row["row"]) for row in found], [_preference(row) for row in found], vectors
 
     def at(self, namespace: str) -> dict[int, Preference]:
         """Return row to preference, in the user's order."""
-        with decoding(self.db.path):
+        with decoding(self.path):
             return {int(row["row"]): _preference(row) for row in self._stored(namespace)}
 
     def _stored(self, namespace: str) -> list[sqlite3.Row]:
         return self.db.rows(PREFERENCES, "WHERE namespace = ? ORDER BY position, row", namespace)
-
-    def row(self, namespace: str, preference_id: str | None) -> int | None:
-        """Return the row of a preference, or None."""
-        row = self.db.scalar("SELECT row FROM preferences WHERE namespace = ? AND id = ?", (namespace, preference_id))
-        return None if row is None else int(row)
 
     def add(
         self,
@@ -88,7 +85,7 @@ class Preferences(Repository):
         found = self.db.read(
             "SELECT id, aspects FROM preferences WHERE namespace = ? AND aspects IS NOT NULL", (namespace,)
         )
-        with decoding(self.db.path):
+        with decoding(self.path):
             return {str(key) for key, written in found if _read(written)[1]}
 
     def move(self, namespace: str, preference_id: str, position: int) -> None:

@@ -16,57 +16,43 @@ from epic_memory.types.validation import moment, one_of
 
 _DIGEST = 8
 _WORDS = ("text", "old", "quote", "sentence", "speaker", "ends")
+_BARE = {**dict.fromkeys(_WORDS, ""), "expires": None, "said_at": None}
 _EXPORTED = tuple(name for name in PROPOSALS.checked if name not in ("namespace", "said"))
 
 
 class Proposals(Repository):
     """Repository of the proposals of a memory."""
 
+    table = "proposals"
+
     def put(self, namespace: str, proposal: Proposal, state: ProposalState) -> None:
         """Write a proposal, in place of the one with its id; of a rejected one nothing but digests is kept."""
         self.remove(namespace, proposal.id)
         if state == "rejected":
             self._unsay(namespace, [proposal.quote])
-        kept = None if state == "rejected" else proposal
-        expires, told = (kept.expires_at, kept.said_at) if kept else (None, None)
-        self.db.insert(
-            PROPOSALS,
-            namespace=namespace,
-            id=proposal.id,
-            said=_said(proposal),
-            state=state,
-            kind=proposal.kind,
-            text=kept.text if kept else "",
-            old=kept.old if kept else "",
-            quote=kept.quote if kept else "",
-            sentence=kept.sentence if kept else "",
-            speaker=kept.speaker if kept else "",
-            said_at=None if told is None else told.timestamp(),
-            turn=proposal.turn,
-            confidence=float(proposal.confidence),
-            source=proposal.source,
-            ends=kept.ends if kept else "",
-            expires=None if expires is None else expires.timestamp(),
-            at=int(time.time()),
-        )
+        columns: dict[str, Any] = {name: getattr(proposal, name) for name in ("id", "kind", "turn", "source", *_WORDS)}
+        for name, when in (("expires", proposal.expires_at), ("said_at", proposal.said_at)):
+            columns[name] = None if when is None else when.timestamp()
+        columns |= {"confidence": float(proposal.confidence), "said": _said(proposal), "at": int(time.time())}
+        bare = _BARE if state == "rejected" else {}
+        self.db.insert(PROPOSALS, **{**columns, **bare, "namespace": namespace, "state": state})
 
     def remove(self, namespace: str, proposal_id: str) -> None:
         """Remove a proposal, whatever its state."""
-        self.db.connection.execute("DELETE FROM proposals WHERE namespace = ? AND id = ?", (namespace, proposal_id))
+        self.delete_ids(namespace, [proposal_id])
 
     def of(self, namespace: str, state: ProposalState) -> list[Proposal]:
         """Return the proposals in a state, open or accepted, whose time is not over, oldest first."""
         rows = self.db.rows(PROPOSALS, "WHERE namespace = ? AND state = ? ORDER BY row", namespace, state)
-        with decoding(self.db.path):
+        with decoding(self.path):
             made = [_proposal(row) for row in rows]
         return [each for each in made if not each.over]
 
     def drop_expired(self, namespace: str) -> None:
         """Remove the open proposals whose time is over; of accepted ones keep the digests."""
-        now = time.time()
         mine = "WHERE namespace = ? AND state = 'accepted' AND expires <= ?"
-        self._withdraw(self.db.rows(PROPOSALS, mine, namespace, now))
-        self.db.connection.execute("DELETE FROM proposals WHERE namespace = ? AND expires <= ?", (namespace, now))
+        self._withdraw(self.db.rows(PROPOSALS, mine, namespace, time.time()))
+        super().drop_expired(namespace)
 
     def find(self, namespace: str, proposal_id: str) -> Proposal | None:
         """Return the open proposal with an id, or None."""
@@ -106,9 +92,8 @@ class Proposals(Repository):
                 self.db.insert_changed(PROPOSALS, row["row"], {**dict(row), "sentence": ""})
 
     def _withdraw(self, rows: Sequence[sqlite3.Row]) -> None:
-        bare = {"state": "rejected", **dict.fromkeys(_WORDS, ""), "expires": None, "said_at": None}
         for row in rows:
-            self.db.insert_changed(PROPOSALS, row["row"], {**dict(row), **bare})
+            self.db.insert_changed(PROPOSALS, row["row"], {**dict(row), **_BARE, "state": "rejected"})
             self._unsay(row["namespace"], [row["quote"]])
 
     def forget(self, namespace: str, texts: Iterable[str]) -> None:
@@ -116,7 +101,7 @@ class Proposals(Repository):
         forgotten = {plain(text) for text in texts}
         rows = self.db.rows(PROPOSALS, "WHERE namespace = ? AND state != 'rejected'", namespace)
         gone = [row for row in rows if {plain(row["text"]), plain(row["old"])} & forgotten]
-        self.db.connection.executemany("DELETE FROM proposals WHERE row = ?", [(row["row"],) for row in gone])
+        self.delete_rows(row["row"] for row in gone)
         self._unsay(namespace, [row["quote"] for row in gone])
 
 
@@ -129,7 +114,7 @@ def checked_line(line: Mapping[str, Any]) -> dict[str, Any]:
     columns = {name: line[name] for name in (*_EXPORTED, "said")}
     state, said = one_of("state", columns["state"], get_args(ProposalState)), bytes.fromhex(columns["said"])
     bare = state == "rejected"
-    if bare and any(columns[name] for name in (*_WORDS, "expires", "said_at")):
+    if bare and any(columns[name] for name in _BARE):
         raise ValueError("of a rejected proposal nothing is kept but digests")
     # What was rejected has no words; all else of it has to be as in any other.
     _proposal({**columns, "text": "x", "old": "x", "quote": "x"} if bare else columns)
@@ -152,16 +137,7 @@ def was_decided(proposal: Proposal, decided: frozenset[str | bytes]) -> bool:
 
 def _proposal(row: sqlite3.Row | Mapping[str, Any]) -> Proposal:
     return Proposal(
-        kind=row["kind"],
-        text=row["text"],
-        old=row["old"],
-        quote=row["quote"],
-        sentence=row["sentence"],
-        speaker=row["speaker"],
+        **{name: row[name] for name in ("kind", "turn", "confidence", "source", *_WORDS)},
         said_at=None if row["said_at"] is None else moment(row["said_at"]),
-        turn=row["turn"],
-        confidence=row["confidence"],
-        source=row["source"],
-        ends=row["ends"],
         expires_at=None if row["expires"] is None else moment(row["expires"]),
     )

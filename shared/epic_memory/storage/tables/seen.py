@@ -51,23 +51,24 @@ class Seen(Repository):
         most, records_most: Upper bounds for both.
     """
 
-    def __init__(self, db: Database, verdicts: Verdicts) -> None:
-        super().__init__(db)
-        self.verdicts = verdicts
-
+    table = "ledger"
     kept: int | None = None
     most: int = 2**31
     records_kept: int | None = None
     records_most: int = 2**31
 
+    def __init__(self, db: Database, verdicts: Verdicts) -> None:
+        super().__init__(db)
+        self.verdicts = verdicts
+
     def digests(self, namespace: str) -> Digests:
         """Return the digests of the items that were seen and are not held, ascending."""
         blocks = [row["digests"] for row in self.db.rows(LEDGER, "WHERE namespace = ?", namespace)]
-        with decoding(self.db.path):
+        with decoding(self.path):
             return np.sort(numbers(blocks))
 
     def add(self, namespace: str, digests: Sequence[bytes]) -> int:
-        """Add seen items to the ledger, and return how many older ones left it. Call it inside a transaction."""
+        """Add seen items to the ledger, and return how many older ones left it."""
         if not digests or self.kept == 0:
             return 0
         last = self.db.read(
@@ -104,13 +105,13 @@ class Seen(Repository):
         return min(wanted, self.records_most)
 
     def drop(self, namespace: str, excess: int) -> int:
-        """Drop the `excess` oldest items of the ledger; return how many left. Call it inside a transaction."""
+        """Drop the `excess` oldest items of the ledger; return how many left."""
         dropped = 0
         sql = "SELECT row, digests FROM ledger WHERE namespace = ? ORDER BY row"
         for row, digests in self.db.read(sql, (namespace,)):
             going = min(excess - dropped, len(digests) // _WIDTH)
             if going == len(digests) // _WIDTH:
-                self.db.connection.execute("DELETE FROM ledger WHERE row = ?", (row,))
+                self.delete_rows([row])
             else:
                 self.db.update(LEDGER, row, digests=digests[going * _WIDTH :])
             dropped += going
@@ -119,7 +120,7 @@ class Seen(Repository):
         return dropped
 
     def remove(self, namespace: str, digests: Iterable[bytes]) -> None:
-        """Remove items from the ledger. Call it inside a transaction."""
+        """Remove items from the ledger."""
         gone = set(digests)
         if not gone:
             return
@@ -131,11 +132,11 @@ class Seen(Repository):
             if left:
                 self.db.update(LEDGER, row, digests=left)
             else:
-                self.db.connection.execute("DELETE FROM ledger WHERE row = ?", (row,))
+                self.delete_rows([row])
 
     def clear(self, namespace: str) -> None:
-        """Clear the ledger, so that its items are judged again. Call it inside a transaction."""
-        self.db.connection.execute("DELETE FROM ledger WHERE namespace = ?", (namespace,))
+        """Clear the ledger, so that its items are judged again."""
+        self.delete("namespace = ?", namespace)
 
     def count(self, namespace: str) -> int:
         """Return how many items the ledger knows."""
@@ -151,8 +152,6 @@ class Seen(Repository):
     ) -> None:
         """Record a uniform sample of the discarded items, and the last of the evicted ones.
 
-        Call it inside a transaction.
-
         Args:
             namespace: The namespace of the items.
             records: Each with its digest: the smallest digests make the sample.
@@ -164,7 +163,7 @@ class Seen(Repository):
         sql = "SELECT digest FROM not_kept WHERE namespace = ? AND stage != ?"
         sampled = {digest for (digest,) in self.db.read(sql, (namespace, EVICTED))}
         new = {digest: record for digest, record in records if record.stage != EVICTED and digest not in sampled}
-        with decoding(self.db.path):
+        with decoding(self.path):
             smallest = sorted(sampled | new.keys())[:limit]
         taken = [(digest, new[digest]) for digest in smallest if digest in new]
         evicted = [each for each in records if each[1].stage == EVICTED][-limit:]
@@ -185,16 +184,12 @@ class Seen(Repository):
 
     def _trim(self, namespace: str, limit: int) -> None:
         for condition, order in (("stage != ?", "digest"), ("stage = ?", "row DESC")):
-            self.db.connection.execute(
-                f"DELETE FROM not_kept WHERE row IN (SELECT row FROM not_kept WHERE namespace = ? AND {condition}"
-                f" ORDER BY {order} LIMIT -1 OFFSET ?)",
-                (namespace, EVICTED, limit),
-            )
+            self.keep(limit, order, f"namespace = ? AND {condition}", namespace, EVICTED, table="not_kept")
 
     def records(self, namespace: str) -> list[NotKept]:
         """Return the records, newest first."""
         texts = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
-        with decoding(self.db.path):
+        with decoding(self.path):
             return [
                 NotKept(
                     item_id=row["id"],
@@ -218,8 +213,8 @@ class Seen(Repository):
         return found
 
     def trim(self, namespace: str, verdicts: int) -> None:
-        """Reduce cached verdicts, ledger and records to their bounds. Call it inside a transaction."""
-        excess = self.verdicts.count() - verdicts
+        """Reduce cached verdicts, ledger and records to their bounds."""
+        excess = self.verdicts.total() - verdicts
         if excess > 0:
             self.verdicts.drop(excess)
         excess = self.count(namespace) - self._ledger_room()
@@ -228,15 +223,13 @@ class Seen(Repository):
         self._trim(namespace, self.records_room())
 
     def forget_records(self, namespace: str, *, item_id: str | None = None, preference: int | None = None) -> None:
-        """Drop the records of an item, or those with a preference, by its row. Call it inside a transaction."""
+        """Drop the records of an item, or those with a preference, by its row."""
         for column, value in (("id", item_id), ("preference", preference)):
             if value is not None:
-                self.db.connection.execute(
-                    f"DELETE FROM not_kept WHERE namespace = ? AND {column} = ?", (namespace, value)
-                )
+                self.delete(f"namespace = ? AND {column} = ?", namespace, value, table="not_kept")
 
     def forget_mentions(self, namespace: str, mentions: Mentions) -> None:
-        """Remove sentences that mention a removed preference from reasons. Call it inside a transaction."""
+        """Remove sentences that mention a removed preference from reasons."""
         for row in self.db.rows(NOT_KEPT, "WHERE namespace = ?", namespace):
             left = mentions.without(row["reason"], row["text"])
             if left != row["reason"]:

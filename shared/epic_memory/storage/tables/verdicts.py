@@ -60,9 +60,9 @@ class Verdicts(Repository):
         dropped: How many were dropped because there were more.
     """
 
+    table = "verdicts"
     kept: int = 0
     dropped: int = 0
-    _held: int | None = None
     _newest: int | None = None
 
     def recall(self, namespace: str, version: str, candidates: Sequence[Candidate]) -> Recalled:
@@ -91,7 +91,7 @@ class Verdicts(Repository):
         return replace(recalled, pairs=pairs)
 
     def remember(self, namespace: str, version: str, verdicts: Iterable[tuple[Candidate, Verdict]]) -> None:
-        """Store verdicts, pair by pair. Call it inside a transaction."""
+        """Store verdicts, pair by pair."""
         if not self.kept:
             return
         short = digest(version, size=8)
@@ -118,19 +118,20 @@ class Verdicts(Repository):
                     }
                 )
         self.db.insert_all(VERDICTS, rows)
-        self._bound(len(rows))
+        excess = self.total() - self.kept
+        if excess > 0:
+            # A tenth at once.
+            self.drop(excess + int(_FREED * self.kept))
 
     def forget_chunks(self, namespace: str, texts: Iterable[str]) -> None:
         """Drop the answers about texts that are no longer held."""
         keys = [(digest(namespace, text),) for text in texts]
         self.db.connection.executemany("DELETE FROM verdicts WHERE chunk = ?", keys)
-        self._held = None if keys else self._held
 
     def forget_preference(self, namespace: str, preference: Preference) -> None:
         """Drop the answers under a preference."""
-        key = (digest(namespace, preference.text),)
-        self.db.connection.execute("DELETE FROM verdicts WHERE preference = ?", key)
-        self._held = None
+        key = digest(namespace, preference.text)
+        self.delete("preference = ?", key)
 
     def forget_mentions(self, namespace: str, mentions: Mentions, staying: Iterable[str], items: Iterable[str]) -> None:
         """Drop the answers that mention a removed preference.
@@ -151,7 +152,6 @@ class Verdicts(Repository):
             gone += [row[:3] for row in found if row[0] not in texts]
         sql = "DELETE FROM verdicts WHERE chunk = ? AND preference = ? AND version = ?"
         self.db.connection.executemany(sql, gone)
-        self._held = None
 
     def _next(self) -> int:
         """Return a number larger than all returned before."""
@@ -160,36 +160,25 @@ class Verdicts(Repository):
         self._newest += 1
         return self._newest
 
-    def _bound(self, added: int) -> None:
-        """Drop the oldest answers, a tenth at once, if there are too many."""
-        if self._held is None or self._held + added > self.kept:
-            # Count the rows: some of those written may have replaced earlier ones.
-            self._held = self.count()
-        else:
-            self._held += added
-        if self._held > self.kept:
-            self.drop(self._held - self.kept + int(_FREED * self.kept))
-
     def drop(self, excess: int) -> None:
-        """Drop the oldest answers, about `excess` of them. Call it inside a transaction."""
+        """Drop the oldest answers, about `excess` of them."""
         oldest = self.db.read("SELECT written FROM verdicts ORDER BY written LIMIT 1 OFFSET ?", (excess,))
         before = oldest[0][0] if oldest else 2**62
-        self.dropped += self.db.connection.execute("DELETE FROM verdicts WHERE written < ?", (before,)).rowcount
-        self._held = None
+        self.dropped += self.delete("written < ?", before)
 
     def forget_all(self) -> None:
         """Drop all answers."""
-        while held := self.count():
+        while held := self.total():
             with self.db.transaction():
                 self.drop(min(held, _DROPPED))
             self.db.give_back()
         self.recount()
 
     def recount(self) -> None:
-        """Reset the cached counts, because another connection has written."""
-        self._held = self._newest = None
+        """Read the newest number again, because another connection has written."""
+        self._newest = None
 
-    def count(self) -> int:
+    def total(self) -> int:
         """Return how many verdicts are cached, in the whole file."""
         return int(self.db.scalar("SELECT rows FROM sums WHERE name = 'verdicts'"))
 
