@@ -203,7 +203,7 @@ def test_settings_refuse_who_reads_preferences_at_once(name: str) -> None:
         Settings(**{name: "someone"})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("wrong", [None, {"min_score": 0.3}, SearchOptions])
+@pytest.mark.parametrize("wrong", [{"min_score": 0.3}, SearchOptions])
 def test_an_error_about_options_says_what_to_write(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"made by epic_memory.SearchOptions\(min_score=0.3, "):
         memory_of().search("grapes", options=wrong)
