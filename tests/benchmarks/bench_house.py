@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("epic_memory", "epic_learn", "epic_graph", "epic_rerank", "epic_plugins", "epic_apps", "epic_eval")
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 28_200,
-    "lines of all packages": 58_000,
-    "lines of tests": 64_900,
+    "lines of epic_memory": 26_700,
+    "lines of all packages": 56_000,
+    "lines of tests": 62_200,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
-    "words of the docs": 33_500,
+    "words of the docs": 32_500,
 }
 """The most that each may have: lowered with every change that makes the project smaller."""
 
