@@ -3,7 +3,11 @@
 With T(x) the cosine of the query with a text and L(x) the text's share of the query's telling words
 (`text.lexical_index`),
 
-    topic(q, x) = T(x) + worded L(x).
+    topic(q, x) = T(x) + worded L(x),
+
+or, of a query in a language that the encoder does not know,
+
+    topic(q, x) = foreign_near T(x) + foreign_worded L(x).
 
 An instruction quotes the preference and is near whatever the preference is near, whatever it says: it finds only items
 without an embedding of their own. (`keys="instruction"`, the paper's way, searches by nothing else.)
@@ -48,6 +52,8 @@ class CandidateWeights(StageWeights):
     """Numbers that find candidates, and tell which are relevant."""
 
     worded: float  # what sharing all telling words adds to a topic
+    foreign_near: float  # what the cosine counts for a query in a language that the encoder does not know
+    foreign_worded: float  # what sharing all telling words adds to a topic there
     asked: float  # what a fact gains that surely answers the question: "We moved to Braga" of "Where do I live?"
     said: float  # what all telling words lift a turn of a conversation
     answered: float  # what the topic of the question that it answers lifts it
@@ -136,16 +142,21 @@ def candidates(
     *,
     entries_allowed: NDArray[np.int64] | None,
     items_allowed: AbstractSet[int] | None,
+    foreign: bool = False,
 ) -> Candidates:
     """Find the items whose topic is nearest to a vector, shape `(d,)`, and the turns with the words of a query.
 
-    Only the rows of entries and items that are allowed may be found; None for all.
+    Only the rows of entries and items that are allowed may be found; None for all. `foreign` says that the encoder does
+    not know the query's language.
     """
+    weights = CandidateWeights.shipped()
     wanted = max(_LEAST_CANDIDATES, 2 * k + 8)
     rows = shelf.texts.rows
     topics = shelf.cosines(vector)
     exact, lifts = _exact_words(shelf, query, topics)
-    topics += np.float32(CandidateWeights.shipped().worded) * exact
+    if foreign:
+        topics *= np.float32(weights.foreign_near)
+    topics += np.float32(weights.foreign_worded if foreign else weights.worded) * exact
     earlier = _with_facts(shelf, query, topics, items_allowed) if shelf.facts and query else {}
     if items_allowed is not None:
         keep = np.isin(rows, np.fromiter(items_allowed, dtype=np.int64, count=len(items_allowed)))

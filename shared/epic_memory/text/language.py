@@ -89,6 +89,28 @@ def languages_of(texts: Sequence[str], *, asked: int | None = None) -> list[str 
     return found
 
 
+@lru_cache(maxsize=4096)
+def by_signs(text: str) -> str | None:
+    """Return a text's language as `language_of` does, but None where script and common words do not decide."""
+    return _by_signs(text[:_READ])[0]
+
+
+def is_foreign(text: str, known: AbstractSet[str] | None, others: Iterable[str] = ()) -> bool:
+    """Tell whether a short text is in none of the known languages, by script and common words alone.
+
+    Args:
+        text: The text.
+        known: ISO codes of languages; None for all.
+        others: Texts by the same person, whose languages decide where the text's own words do not.
+    """
+    if known is None:
+        return False
+    if (language := by_signs(text)) is not None:
+        return language not in known
+    votes = [language in known for language in map(by_signs, others) if language is not None]
+    return sum(votes) * 2 < len(votes)
+
+
 def foreign_among(texts: Sequence[str], known: AbstractSet[str], most: int) -> dict[str, int]:
     """Count the texts in languages other than the known ones, by language; at most `most` texts are examined.
 

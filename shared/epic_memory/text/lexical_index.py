@@ -12,6 +12,7 @@ Words in more than a fifth of the texts (and in more than five) are left out.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
@@ -19,6 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.text.stems import content_stems
+
+# Scripts without spaces between words, and Hangul, whose words end in particles: Thai, Lao, Burmese, Khmer, kana, Han.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
+)
 
 _COMMON = 0.2
 # Among a handful of texts, a single text is a fifth of them.
@@ -69,20 +75,33 @@ class Postings:
         return rows
 
 
+def index_words(text: str) -> list[str]:
+    """Return the words by which a text is found, in order: stems, and pairs of signs in scripts without spaces."""
+    words = content_stems(text)
+    if text.isascii() or not _UNSPACED.search(text):
+        return words
+    found = []
+    for word in words:
+        found += _UNSPACED.sub(" ", word).split()
+        for run in _UNSPACED.findall(word):
+            found += [run[start : start + 2] for start in range(len(run) - 1)] or [run]
+    return found
+
+
 class LexicalIndex(Postings):
     """An index from words to the rows that hold them."""
 
     def add(self, texts: Iterable[tuple[int, str]]) -> None:
         """Add texts under their rows, in place of earlier texts of those rows."""
         for row, text in texts:
-            self.put(row, tuple(set(content_stems(text))))
+            self.put(row, tuple(set(index_words(text))))
 
     def shares(self, query: str) -> list[tuple[NDArray[np.int64], float]]:
         """Return for each distinctive word of a query that a text has: the rows that have it, and its share.
 
         lexical(q, x) is the sum of the shares of the words that x has.
         """
-        words = self._distinctive(list(dict.fromkeys(content_stems(query)))[:_LONGEST_QUERY])
+        words = self._distinctive(list(dict.fromkeys(index_words(query)))[:_LONGEST_QUERY])
         whole = sum(idf for _, idf in words)
         return [(self.rows(word), idf / whole) for word, idf in words if word in self.rows_of]
 

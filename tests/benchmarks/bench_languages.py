@@ -1,0 +1,107 @@
+"""What a memory finds and says in nine languages: notes, choices, questions in English, and stances.
+
+For each language somebody who saw no code wrote about a made-up person (`shared/tools/written/languages`): 60
+preferences, 40 choices between a note that suits one of them and a note of the same kind that goes against it, 20 notes
+with a question each and a note near it that is no answer, the same questions in English, and 30 texts near a preference
+with their stance. The nine people have much in common, so the languages are no independent samples.
+
+Each memory holds the language's preferences and all of its notes, 120, with its default settings. The columns:
+
+- notes: of 20 questions, those whose note is the first hit; `among 3` those whose note is among the first three.
+- English: the same, asked in English (for English itself, the same questions).
+- choices: of 40, those whose suiting note stands before the conflicting one; `found` those with either among ten
+  hits.
+- inverted: of the texts that suit or conflict, those that are said to do the opposite; `right` those that are said
+  to do what they do.
+
+    python tests/benchmarks/bench_languages.py [--encoder NAME ...] [--llm NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from common import encoders, with_encoders
+from epic_memory import EpicMemory, Item, Stance
+from epic_memory.encoders import Encoder
+
+CASES = Path(__file__).resolve().parents[2] / "shared" / "tools" / "written" / "languages"
+LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "ja", "zh")
+STANCES = {"suits": Stance.SUPPORTS, "conflicts": Stance.CONFLICTS}
+
+
+def found(memory: EpicMemory, question: str, k: int) -> list[str]:
+    """Return the ids of what a question finds, best first."""
+    return [hit.item.id for hit in memory.search(question, k=k)]
+
+
+def row(case: dict[str, Any], encoder: Encoder, llm: str | None) -> list[int]:
+    """Return the figures of one language."""
+    preferences = [one["text"] for one in case["preferences"]]
+    with EpicMemory(preferences, encoder=encoder, llm=llm) as memory:
+        memory.add(
+            Item(id=f"{kind}{number}", text=text)
+            for number, texts in enumerate([*case["notes"], *case["choices"]])
+            for kind, text in texts.items()
+            if kind in ("note", "distractor", "suits", "conflicts")
+        )
+        own = [found(memory, note["question"], 3) for note in case["notes"]]
+        english = [found(memory, one["question_en"], 1) for one in case["cross"]]
+        choices = [found(memory, choice["question"], 10) for choice in case["choices"]]
+    first = len(case["notes"])
+    suits, either = 0, 0
+    for number, hits in enumerate(choices, first):
+        places = {kind: hits.index(kind + str(number)) for kind in STANCES if kind + str(number) in hits}
+        either += bool(places)
+        suits += "suits" in places and places["suits"] <= min(places.values())
+    inverted, right = stances(case["near"], preferences, encoder, llm)
+    return [
+        sum(hits[:1] == [f"note{number}"] for number, hits in enumerate(own)),
+        sum(f"note{number}" in hits for number, hits in enumerate(own)),
+        sum(hits == [f"note{one['note']}"] for one, hits in zip(case["cross"], english, strict=True)),
+        suits,
+        either,
+        inverted,
+        right,
+    ]
+
+
+def stances(
+    near: Sequence[dict[str, Any]], preferences: Sequence[str], encoder: Encoder, llm: str | None
+) -> tuple[int, int]:
+    """Return how many stances are the opposite of what they should be, and how many are right."""
+    inverted = right = 0
+    for one in near:
+        if one["stance"] not in STANCES:
+            continue
+        with EpicMemory([preferences[one["preference"]]], encoder=encoder, llm=llm) as memory:
+            (judged,) = memory.judge([one["text"]])
+            given = [alignment.stance for alignment in judged.verdict.alignments]
+        right += STANCES[one["stance"]] in given
+        inverted += any(stance in given for name, stance in STANCES.items() if name != one["stance"])
+    return inverted, right
+
+
+def main() -> None:
+    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    with_encoders(made)
+    made.add_argument("--llm", help="a language model, such as ollama:qwen3:4b")
+    made.add_argument("--languages", nargs="+", default=LANGUAGES)
+    options = made.parse_args()
+    for encoder in encoders(options):
+        print(f"\n{encoder.name}\n{'':10}notes of 20  among 3  English  choices of 40  found  inverted of 20  right")
+        for language in options.languages:
+            case = json.loads((CASES / f"{language}.json").read_text(encoding="utf-8"))
+            notes, among, english, suits, either, inverted, right = row(case, encoder, options.llm)
+            print(
+                f"{language:10}{notes:11}{among:9}{english:9}{suits:15}{either:7}{inverted:16}{right:7}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Tests of notes in languages that the bundled encoder does not know: they are found by their words."""
+
+from __future__ import annotations
+
+import pytest
+
+from epic_memory import EpicMemory
+from epic_memory.encoders import StaticEncoder
+
+NOTES = {
+    "de": (
+        "Ich esse kein Fleisch.",
+        ["Mein Zahnarzt heißt Weber und sitzt in der Gartenstraße.", "Der Keller ist feucht und riecht nach Äpfeln."],
+        ("Wie heißt denn mein Zahnarzt?", 0),
+    ),
+    "ja": (
+        "辛い料理は苦手です。",
+        ["歯医者は駅前の田中先生です。", "自転車の鍵は玄関の引き出しにある。"],
+        ("自転車の鍵はどこ?", 1),
+    ),
+    "zh": (
+        "我不吃辣。",
+        ["我的牙医是王医生,诊所在中山路。", "西湖边的小旅馆很安静。"],
+        ("西湖附近有什么旅馆?", 1),
+    ),
+    "ko": (
+        "매운 음식을 싫어해요.",
+        ["치과는 역 앞에 있어요.", "자전거 열쇠는 서랍에 있어요."],
+        ("자전거 열쇠는 어디?", 1),
+    ),
+    "th": ("ฉันไม่กินเผ็ด", ["หมอฟันอยู่ใกล้สถานีรถไฟ", "กุญแจจักรยานอยู่ในลิ้นชัก"], ("กุญแจจักรยานอยู่ที่ไหน", 1)),
+}
+
+
+@pytest.mark.parametrize("language", NOTES)
+def test_a_note_is_found_by_its_words(language: str) -> None:
+    preference, notes, (question, right) = NOTES[language]
+    memory = EpicMemory([preference], encoder=StaticEncoder())
+    memory.add(notes)
+    assert [hit.item.text for hit in memory.search(question, k=1)] == [notes[right]]
+
+
+@pytest.mark.parametrize("language", NOTES)
+def test_a_question_without_a_word_of_any_note_finds_none(language: str) -> None:
+    preference, notes, _ = NOTES[language]
+    memory = EpicMemory([preference], encoder=StaticEncoder())
+    memory.add(notes)
+    assert not memory.search("Сколько стоит билет на поезд до Москвы?").relevant
+
+
+def test_among_other_languages_english_is_found_as_ever() -> None:
+    notes = ["My dentist is called Weber.", "The cellar is damp."]
+    plain, mixed = EpicMemory(encoder=StaticEncoder()), EpicMemory(["Ich esse kein Fleisch."], encoder=StaticEncoder())
+    for memory in (plain, mixed):
+        memory.add(notes)
+    question = "What is the name of the person who fixes my teeth?"
+    assert [hit.item.text for hit in plain.search(question)] == [hit.item.text for hit in mixed.search(question)] != []
