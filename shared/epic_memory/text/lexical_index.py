@@ -30,7 +30,8 @@ class LexicalIndex:
     """An index from words to the rows that hold them."""
 
     def __init__(self) -> None:
-        self._rows_of: defaultdict[str, set[int]] = defaultdict(set)
+        # Lists, as most words are in one text only: a set takes three times the RAM.
+        self._rows_of: defaultdict[str, list[int]] = defaultdict(list)
         self._words_of: dict[int, tuple[str, ...]] = {}
         self._sorted: dict[str, NDArray[np.int64]] = {}
 
@@ -48,7 +49,7 @@ class LexicalIndex:
             words = tuple(set(content_stems(text)))
             self._words_of[row] = words
             for word in words:
-                self._rows_of[word].add(row)
+                self._rows_of[word].append(row)
             if self._sorted:
                 for word in words:
                     self._sorted.pop(word, None)
@@ -58,7 +59,7 @@ class LexicalIndex:
         for row in rows:
             for word in self._words_of.pop(row, ()):
                 rows_of = self._rows_of[word]
-                rows_of.discard(row)
+                rows_of.remove(row)
                 self._sorted.pop(word, None)
                 if not rows_of:
                     del self._rows_of[word]
