@@ -21,7 +21,7 @@ from typing_extensions import Self
 
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import Encoder, encoder_of
-from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
+from epic_memory.errors import AlreadyThereError, InvalidInputError, MemoryClosedError, StoreError
 from epic_memory.runtime.threads import in_thread
 from epic_memory.types import checked_k
 from epic_memory.verification.embedded import verifier_of
@@ -31,7 +31,7 @@ from epic_scale.metrics import publish
 from epic_scale.ram import give_back, resident_bytes
 from epic_scale.remote import ConflictError, RemoteRoot, is_remote
 from epic_scale.reports import Forgotten, PoolHealth, Visits
-from epic_scale.roots import LocalRoot, name_of
+from epic_scale.roots import LocalRoot, discard, name_of
 from epic_scale.times import seconds_of
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
@@ -146,6 +146,27 @@ class MemoryPool:
                 await in_thread(self._save, entry)
         finally:
             await in_thread(self._end, entry)
+
+    def put(self, memory: EpicMemory) -> None:
+        """Make a user's file from a memory in RAM whose namespace is the user's id, whole or not at all.
+
+        Raises:
+            AlreadyThereError: if the user has a file.
+            StoreError: if it cannot be written.
+        """
+        name = name_of(memory.namespace)
+        if self._remote is None:
+            memory.file.backup(self._root.path(name))
+            return
+        copy = self._root.folder / f"{secrets.token_hex(16)}.epic"
+        try:
+            memory.file.backup(copy)
+            base = self._remote.newest(name)
+            if self._remote.remaining(name):
+                raise AlreadyThereError("This user has a file already.")
+            self._remote.write(name, base, copy.read_bytes())
+        finally:
+            discard(copy)
 
     def in_use(self, user_id: str) -> EpicMemory:
         """Return the memory of a user whose turn is under way: what middleware and tools for many users take.
@@ -311,6 +332,11 @@ class MemoryPool:
             return PoolHealth(open=len(self._entries), in_use=used, rss=resident_bytes(), **self._counts)
 
     # all users
+
+    def has(self, user_id: str) -> bool:
+        """Tell whether a user has a file."""
+        name = name_of(user_id)
+        return self._root.path(name).exists() if self._remote is None else bool(self._remote.remaining(name))
 
     def users(self) -> Iterator[str]:
         """Yield the ids of the users whose memories hold something, in the order of the files' names.

@@ -179,6 +179,26 @@ def coarse_filter(
     )
 
 
+def candidates_in(
+    items: Sequence[Item],
+    embeddings: FloatArray,
+    preferences: Sequence[Preference],
+    vectors: FloatArray,
+    taus: FloatArray,
+    expanded: Sequence[Expanded],
+) -> tuple[list[Candidate], set[int]]:
+    """Return the items that the coarse filter lets through as candidates, and their rows; see `coarse_filter`."""
+    named = broken_in([item.content for item in items], preferences)
+    matches = coarse_filter(embeddings, vectors, taus, expanded=expanded, named=named)
+    candidates = []
+    starts = np.searchsorted(matches.items, matches.passed, side="left")
+    ends = np.searchsorted(matches.items, matches.passed, side="right")
+    for row, start, end in zip(matches.passed, starts, ends, strict=True):
+        columns = [int(column) for column in matches.preferences[start:end]]
+        candidates.append(candidate_of(items[row], embeddings[row], columns, preferences, vectors))
+    return candidates, set(matches.passed.tolist())
+
+
 def candidate_of(
     item: Item, embedding: FloatArray, rows: Sequence[int], preferences: Sequence[Preference], vectors: FloatArray
 ) -> Candidate:

@@ -14,9 +14,8 @@ from epic_memory.errors import NoPreferencesError
 from epic_memory.pipeline.aspects import reread_preferences
 from epic_memory.pipeline.coarse_filter import (
     Expanded,
-    broken_in,
     candidate_of,
-    coarse_filter,
+    candidates_in,
     expanded_phrases,
     similarity,
     tau_for_keep_rate,
@@ -474,13 +473,5 @@ def coarse_stage(
         return [
             candidate_of(item, e, rows, preferences, vectors) for item, e in zip(items, embeddings, strict=True)
         ], []
-    named = broken_in([item.content for item in items], preferences)
-    matches = coarse_filter(embeddings, vectors, session.taus(preferences), expanded=expanded, named=named)
-    candidates = []
-    starts = np.searchsorted(matches.items, matches.passed, side="left")
-    ends = np.searchsorted(matches.items, matches.passed, side="right")
-    for row, start, end in zip(matches.passed, starts, ends, strict=True):
-        columns = [int(column) for column in matches.preferences[start:end]]
-        candidates.append(candidate_of(items[row], embeddings[row], columns, preferences, vectors))
-    passed = set(matches.passed.tolist())
+    candidates, passed = candidates_in(items, embeddings, preferences, vectors, session.taus(preferences), expanded)
     return candidates, [(item, embeddings[row]) for row, item in enumerate(items) if row not in passed]
