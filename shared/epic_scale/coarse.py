@@ -77,6 +77,8 @@ class CoarseFilter:
     def pairs(self, texts: Sequence[str], embeddings: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the pairs of a chunk and a user that may pass: rows and places of users, by user, each pair once."""
         held, count = self._people.holders, len(embeddings)
+        if not count or not held:
+            return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
         rows, preferences = (np.concatenate(parts) for parts in zip(*self.passing(embeddings), strict=True))
         if self._own:
             named = broken_in(texts, [self._people.preferences[place] for place in self._own])

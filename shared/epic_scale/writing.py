@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -93,17 +94,23 @@ class Writer:
         preferences: Sequence[Preference],
         before: Sequence[str],
         judged: Mapping[str, tuple[Item, Sequence[Judgement]]],
-    ) -> int:
-        """Write what was judged for a user, and return how many entries the memory has gained.
+        gone: Sequence[str] = (),
+    ) -> dict[str, float]:
+        """Write what was judged for a user; an error is part of what is returned.
 
         A file that is there keeps what else is in it. What it holds already is not added again.
 
         Args:
             user: The user's id.
             preferences: What the corpus was judged by.
-            before: Texts of the preferences of an earlier build, which the user has no more if they are not in these.
+            before: Texts of the preferences of earlier builds, which the user has no more if they are not in these.
             judged: Items and judgements, by the items' ids.
+            gone: Ids of items whose text has changed: they go, unless the new text is kept.
+
+        Returns:
+            How many `users` were written, `entries` gained, and seconds it took to `write`.
         """
+        started = time.perf_counter()
         self._replay.verdicts = {key: verdict_of(judgements) for key, (_, judgements) in judged.items()}
         items = [judged[key][0] for key in sorted(judged)]
         if not self._adding.has(user):
@@ -111,13 +118,19 @@ class Writer:
             with EpicMemory(preferences, encoder=self._encoder, settings=settings) as memory:
                 gained = memory.add(items, light=False).entries
                 self._adding.put(memory)
-            return gained
-        self._change(user, preferences, before)
-        with self._adding.get(user) as memory:
-            return memory.add(items, light=False).entries
+            return {"users": 1, "entries": gained, "write": time.perf_counter() - started}
+        changed = self._change(user, preferences, before)
+        gained = 0
+        if items or gone:
+            with self._adding.get(user) as memory:
+                gained = memory.add(items, light=False).entries
+                stale = [one.id for one in memory.get(gone) if one.id not in judged]
+                memory.forget(*stale)
+                changed = changed or bool(gained or stale)
+        return {"users": int(changed), "entries": gained, "write": time.perf_counter() - started}
 
-    def _change(self, user: str, preferences: Sequence[Preference], before: Sequence[str]) -> None:
-        """Give a memory the preferences that are new, and take those of an earlier build that are gone."""
+    def _change(self, user: str, preferences: Sequence[Preference], before: Sequence[str]) -> bool:
+        """Give a memory new preferences, and take those of earlier builds that are gone; return whether any were."""
         with self._adding.get(user, read_only=True) as memory:
             held = {one.id: one.text for one in memory.preferences}
         wanted = {one.id for one in preferences}
@@ -129,6 +142,7 @@ class Writer:
                     memory.preferences.add(one)
                 for text in gone:
                     memory.preferences.remove(text)
+        return bool(gone or new)
 
     def close(self) -> None:
         """Close all memories."""
