@@ -119,6 +119,8 @@ def build(
         options = (sink, storage_options, name)
         for row in judged(dataset, JudgedRows, config, found, *options, work.judged(name)).iter_rows():
             report.add(row)
+        if not work.rows(name, written=False) and work.is_written(name):
+            continue
         before = {
             user: sorted({text for other in generations.values() for text in other["people"].get(user, [])})
             for user in users
@@ -205,7 +207,7 @@ class JudgedRows(Rows):
         told = {
             "chunks": len(chunks),
             "known": len(old),
-            "kept": len({(row["digest"], row["user"]) for row in rows if row["keep"]}),
+            "kept": len({(row["digest"], row["user"]) for row in rows if row.get("keep")}),
             "undecided": sum(bool(one.error) for one in pairs),
             "failed": len(failed) + len(broken),
             "errors": list(dict.fromkeys(errors))[:_ERRORS_SHOWN],
@@ -245,6 +247,7 @@ def _written(
     """Return the dataset of what workers report who write the new rows of a generation into the memories."""
     import pyarrow as pa
     import ray
+    from ray.data.expressions import col
 
     data = ray_data()
     told = [{"user": user, "id": gone, "keep": False} for user, gone in work.replaced(generation)]
@@ -253,18 +256,16 @@ def _written(
     rows = data.from_arrow(pa.Table.from_pylist(told, schema=row_schema()))
     if files := work.rows(generation, written=False):
         new = data.read_parquet(files, filesystem=work.files, schema=row_schema())
-        rows = rows.union(new.filter(_has_user))
+        rows = rows.union(new.filter(expr=col("user").is_not_null()))
     shared = ray.put((people, before))
-    return rows.groupby("user").map_groups(
+    # Ray's default, 200, takes longer to begin than most builds to write.
+    partitions = max(1, min(len(people.users), 4 * config.workers[1]))
+    return rows.groupby("user", num_partitions=partitions).map_groups(
         WrittenUsers,
         batch_format="pyarrow",
         **config.pool(),
         fn_constructor_args=(shared, work.users, config.encoder, config.llm, config.settings, storage_options),
     )
-
-
-def _has_user(row: Row) -> bool:
-    return row["user"] is not None
 
 
 class WrittenUsers:

@@ -58,21 +58,18 @@ class CoarseFilter:
             embeddings: E(x) of the chunks, shape `(n, d)`.
         """
         size = max(1, _BLOCK // len(self._vectors))
+        phrases, questions = self._groups
         for start in range(0, len(embeddings), size):
-            near = embeddings[start : start + size] @ self._vectors.T
-            rows, columns = np.nonzero(near[:, : self._plain] >= self._taus[: self._plain])
-            found = [(rows, columns)]
-            first, (phrases, questions) = self._plain, self._groups
-            if phrases.groups:
-                between = first + len(phrases.vectors)
-                bound = phrases.highest(near[:, first:between])
-                bound += questions.highest(near[:, between:])
-                rows, columns = np.nonzero(bound >= 2.0 * self._taus[first:])
-                found.append((rows, columns + first))
-            yield (
-                np.concatenate([rows for rows, _ in found]) + start,
-                self._order[np.concatenate([columns for _, columns in found])],
-            )
+            # A row for each vector: the rows of a group lie together, and are compared at the speed of memory.
+            near = self._vectors @ embeddings[start : start + size].T
+            found = [_at_least(near[: self._plain], self._taus[: self._plain], 0)]
+            if phrases.count:
+                between = self._plain + len(phrases.vectors)
+                bound = phrases.highest(near[self._plain : between])
+                bound += questions.highest(near[between:])
+                found.append(_at_least(bound, 2.0 * self._taus[self._plain :], self._plain))
+            places, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            yield rows + start, self._order[places]
 
     def pairs(self, texts: Sequence[str], embeddings: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the pairs of a chunk and a user that may pass: rows and places of users, by user, each pair once."""
@@ -93,27 +90,31 @@ class CoarseFilter:
         return keys % count, keys // count
 
 
+def _at_least(near: FloatArray, taus: FloatArray, first: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where rows of numbers are not below their thresholds: rows, counted from `first`, and columns."""
+    rows, columns = np.divmod(np.flatnonzero(near >= taus[:, None]), max(1, near.shape[1]))
+    return rows + first, columns
+
+
 class _Groups:
     """Vectors in groups, of which equal ones are there once.
 
     Args:
-        parts: The vectors of each group, shape `(n, d)`, n >= 1.
+        parts: The vectors of each group, shape `(n, d)`, n >= 1; equal ones are the same object.
     """
 
     def __init__(self, parts: Sequence[FloatArray]) -> None:
-        groups: dict[int, FloatArray] = {id(part): part for part in parts}
-        places = {key: place for place, key in enumerate(groups)}
-        self.groups = len(groups)
-        self.vectors = np.concatenate(list(groups.values())) if groups else np.empty((0, 1), dtype=np.float32)
-        sizes = [len(part) for part in groups.values()]
-        self._starts = np.cumsum([0, *sizes[:-1]]) if groups else np.empty(0, dtype=np.intp)
+        groups = list({id(part): part for part in parts}.values())
+        places = {id(part): place for place, part in enumerate(groups)}
+        self.count = len(groups)
+        self.vectors = np.concatenate(groups) if groups else np.empty((0, 1), dtype=np.float32)
+        self._ends = np.cumsum([len(part) for part in groups]).tolist()
         self._place = np.array([places[id(part)] for part in parts], dtype=np.intp)
-        self._single = all(size == 1 for size in sizes)
 
     def highest(self, near: FloatArray) -> FloatArray:
-        """Return the highest cosine of each group, shape `(n, groups as they were given)`."""
-        highest: FloatArray = near if self._single else np.maximum.reduceat(near, self._starts, axis=1)
-        if self.groups == len(self._place):
-            return highest.copy() if self._single else highest
-        taken: FloatArray = highest[:, self._place]
+        """Return the highest of each group's rows, shape `(groups as they were given, n)`."""
+        highest = np.empty((self.count, near.shape[1]), dtype=np.float32)
+        for place, (start, end) in enumerate(zip([0, *self._ends], self._ends, strict=False)):
+            np.max(near[start:end], axis=0, out=highest[place])
+        taken: FloatArray = highest[self._place]
         return taken

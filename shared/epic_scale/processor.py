@@ -178,13 +178,21 @@ def judged(dataset: Dataset, worker: type[Rows], config: EpicProcessorConfig, pe
     """Return a dataset to which workers are applied in batches."""
     import ray
 
+    parts = (config.encoder, config.llm, config.settings)
+    try:
+        ray.cloudpickle.dumps(parts)
+    except Exception as error:
+        raise InvalidInputError(
+            f"Encoder, model and settings go to other processes, and one of them cannot be pickled ({error})."
+            ' Give its name, such as "static" or "openai:MODEL@URL".'
+        ) from None
     shared = ray.put(people)
     return dataset.map_batches(
         worker,
         batch_size=config.batch_size,
         batch_format="pyarrow",
         **config.pool(),
-        fn_constructor_args=(shared, config.encoder, config.llm, config.settings, *more),
+        fn_constructor_args=(shared, *parts, *more),
     )
 
 

@@ -91,6 +91,10 @@ class Work:
         names = [path.rpartition("/")[2] for kind in (True, False) for path in self.rows(generation, written=kind)]
         self._write(f"{self._root}/{generation}/written.json", json.dumps(sorted(names)).encode())
 
+    def is_written(self, generation: str) -> bool:
+        """Tell whether the memories of a generation were written once."""
+        return bool(self.files.exists(f"{self._root}/{generation}/written.json"))
+
     def judged(self, generation: str) -> NDArray[np.int64]:
         """Return the digests of the chunks that were judged, ascending."""
         files = [path for kind in (True, False) for path in self.rows(generation, written=kind)]
