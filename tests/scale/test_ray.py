@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
 
 SETTINGS = Settings(reserve=0)
+SUPPORT = Path(__file__).parents[1] / "support"
 TOPICS = ("wine", "sea", "trains", "chess")
 PEOPLE = {"ann": ["I like wine", "I like the sea"], "ben": ["I like trains"], "../cas": ["I like chess", "I like wine"]}
 Content = dict[tuple[str, str], tuple[object, ...]]
@@ -29,10 +31,14 @@ Content = dict[tuple[str, str], tuple[object, ...]]
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
+    # Workers unpickle what is in the folder of the tests' fakes.
+    found = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(SUPPORT), *sys.path])
     ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
     yield
     ray.shutdown()
+    os.environ["PYTHONPATH"] = found
 
 
 def chunks(first: int, last: int) -> list[dict[str, Any]]:
@@ -51,7 +57,7 @@ def content(memory: EpicMemory) -> Content:
     """The entries, by item and preference."""
     entries = memory.file.entries([item.id for item in memory.items()])
     return {
-        (item, one.preference.text if one.preference else ""): (
+        (item, one.preference or ""): (
             one.instruction,
             one.stance,
             one.rationale,
@@ -162,7 +168,7 @@ def test_a_build_goes_on_where_it_was_killed(tmp_path: Path) -> None:
         tmp_path / "people.jsonl",
     )
     command = [sys.executable, "-m", "dying", corpus, people, str(tmp_path / "sink"), str(tmp_path / "mark")]
-    ended = subprocess.run(command, capture_output=True, check=False, cwd=Path(__file__).parents[1] / "support")
+    ended = subprocess.run(command, capture_output=True, check=False, cwd=SUPPORT)
     assert ended.returncode == -9, ended.stderr.decode()[-2000:]
     report = build(corpus, people, str(tmp_path / "sink"), encoder=SentEncoder(), concurrency=2, batch_size=8)
     assert report.chunks == 64 and report.known % 8 == 0
