@@ -31,7 +31,7 @@ PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
     "lines of epic_memory": 28_200,
     "lines of epic_scale": 2_500,
-    "lines of all packages": 60_800,
+    "lines of all packages": 60_900,
     "lines of tests": 69_500,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
