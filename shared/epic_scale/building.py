@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from epic_memory import Item, Settings
 from epic_memory.encoders import Encoder, encoder_of
+from epic_memory.errors import EpicError
 from epic_memory.lm import lm_of
 from epic_memory.verification.embedded import verifier_of
 from epic_scale.judging import Judgement
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 _ERRORS_SHOWN = 5
-_COUNTED = ("chunks", "known", "kept", "undecided", "failed")
+_COUNTED = ("chunks", "known", "kept", "undecided", "failed", "users", "unwritten", "entries")
 _PARTS = ("encode", "filter", "verify", "write")
 
 
@@ -40,6 +41,7 @@ class ScaleReport:
         failed: Chunks that could not be judged; the next build takes them up again.
         errors: Some of the reasons.
         users: Memories that were made or changed.
+        unwritten: Memories that could not be written, for instance because a service has them in use; likewise.
         entries: Entries that they gained.
         seconds: By part, summed over all workers: encode, filter, verify, write.
     """
@@ -51,12 +53,13 @@ class ScaleReport:
     failed: int = 0
     errors: list[str] = field(default_factory=list)
     users: int = 0
+    unwritten: int = 0
     entries: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PARTS, 0.0))
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Add what a worker reports of a batch."""
-        for name in (*_COUNTED, "users", "entries"):
+        for name in _COUNTED:
             setattr(self, name, getattr(self, name) + (row.get(name) or 0))
         for part in _PARTS:
             self.seconds[part] += row.get(part) or 0.0
@@ -127,8 +130,9 @@ def build(
         }
         for row in _written(work, name, config, found, before, storage_options).iter_rows():
             report.add(row)
-        work.mark_written(name)
-    for name in generations.keys() - set(members.values()):
+        if not report.unwritten:
+            work.mark_written(name)
+    for name in generations.keys() - set(members.values()) if not report.unwritten else ():
         work.remove(name)
     return report
 
@@ -220,7 +224,7 @@ def _reported() -> Any:
     """Return the columns of what a worker reports."""
     import pyarrow as pa
 
-    counts = [(name, pa.int64()) for name in (*_COUNTED, "users", "entries")]
+    counts = [(name, pa.int64()) for name in _COUNTED]
     return pa.schema([*counts, *((part, pa.float64()) for part in _PARTS), ("errors", pa.list_(pa.string()))])
 
 
@@ -250,9 +254,10 @@ def _written(
     from ray.data.expressions import col
 
     data = ray_data()
-    told = [{"user": user, "id": gone, "keep": False} for user, gone in work.replaced(generation)]
+    mine = set(people.users)
+    told = [{"user": user, "id": gone, "keep": False} for user, gone in work.replaced(generation) if user in mine]
     # Whoever keeps nothing has a memory, too.
-    told += [{"user": user, "keep": False} for user in people.users]
+    told += [{"user": user, "keep": False} for user in mine]
     rows = data.from_arrow(pa.Table.from_pylist(told, schema=row_schema()))
     if files := work.rows(generation, written=False):
         new = data.read_parquet(files, filesystem=work.files, schema=row_schema())
@@ -307,5 +312,9 @@ class WrittenUsers:
                 item = Item(id=row["id"], text=row["text"], metadata=json.loads(row["metadata"]))
                 one = Judgement(**{name: row[name] for name in Judgement.__dataclass_fields__})
                 judged.setdefault(item.id, (item, []))[1].append(one)
-        told = self._writer.write(user, self._preferences[user], self._before[user], judged, gone)
+        told: dict[str, Any]
+        try:
+            told = self._writer.write(user, self._preferences[user], self._before[user], judged, gone)
+        except EpicError as error:
+            told = {"unwritten": 1, "errors": [str(error)]}
         return pa.Table.from_pylist([told], schema=_reported())

@@ -119,13 +119,13 @@ class Work:
         self._write(f"{self._root}/{generation}/rows-{name}.parquet", content.getvalue())
 
     def replaced(self, generation: str) -> list[tuple[str, str]]:
-        """Return the users and ids of chunks that the memories hold in an earlier version than the new rows have."""
+        """Return the users and ids of chunks that memories hold in an earlier version than the new rows have."""
         new: dict[str, int] = {}
         for path in self.rows(generation, written=False):
             table = self.read(path, ["id", "digest"])
             new.update(zip(table["id"].to_pylist(), table["digest"].to_pylist(), strict=True))
         old: set[tuple[str, str]] = set()
-        for path in self.rows(generation, written=True) if new else ():
+        for path in [path for each in self.generations() for path in self.rows(each, written=True)] if new else ():
             for row in self.read(path, ["id", "digest", "user"]).to_pylist():
                 if row["user"] is not None and new.get(row["id"], row["digest"]) != row["digest"]:
                     old.add((row["user"], row["id"]))

@@ -141,15 +141,24 @@ def test_only_what_has_changed_is_judged_and_written(tmp_path: Path) -> None:
         memory.preferences.add("I like gardens")
     rows = [*rows, *chunks(40, 48)]
     rows[0] = {**rows[0], "text": "sea instead of it"}
-    rows[1] = {**rows[1], "text": "of interest to nobody"}
-    people = {**PEOPLE, "ben": ["I like the sea"], "eve": ["I like trains"]}
+    rows[2] = {**rows[2], "text": "of interest to nobody"}
+    people = {
+        **PEOPLE,
+        "ben": ["I like trains", "I like the sea"],
+        "../cas": ["I like chess"],
+        "eve": ["I like trains"],
+    }
     report = built(rows, people, tmp_path, encoder)
-    # Those who have not changed see ten new chunks, and the two others all of them.
+    # Who has not changed sees ten new chunks, and the others all of them.
     assert (report.chunks, report.known) == (96, 38)
     expected = by_add(people, rows, encoder)
     assert by_build(tmp_path / "sink", encoder) == expected
     with MemoryPool(tmp_path / "sink" / "users", encoder=encoder, settings=SETTINGS) as pool, pool.get("ben") as memory:
-        assert [one.text for one in memory.preferences] == ["I like gardens", "I like the sea"]
+        assert [one.text for one in memory.preferences] == [
+            "I like trains",
+            "I like gardens",
+            "I like the sea",
+        ]
 
 
 def test_a_build_survives_its_workers(tmp_path: Path) -> None:

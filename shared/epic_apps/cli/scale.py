@@ -50,5 +50,10 @@ def _build(
         asdict(report),
         f"{report.chunks} chunks, {report.known} of them known; {report.entries} entries in {report.users} memories",
         *(f"not judged: {report.failed} chunks, for example: {error}" for error in report.errors[:1] if report.failed),
+        *(
+            f"not written: {report.unwritten} memories, for example: {error}"
+            for error in report.errors[-1:]
+            if report.unwritten
+        ),
         *(f"undecided: {report.undecided}, which wait in the memories" for _ in range(report.undecided > 0)),
     )
