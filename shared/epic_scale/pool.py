@@ -120,9 +120,9 @@ class MemoryPool:
             ConflictError: at the end, if another machine changed a memory of a remote root meanwhile.
             StoreError: if the file cannot be opened, or is only to be read and does not exist.
         """
-        begun = time.monotonic()
-        while (entry := self._taken(user_id, read_only, begun)) is None:
-            time.sleep(_pause(begun))
+        waiting = self._waiting()
+        while (entry := self._taken(user_id, read_only)) is None:
+            time.sleep(next(waiting))
         try:
             memory = self._opened(entry)
             try:
@@ -135,9 +135,9 @@ class MemoryPool:
     @asynccontextmanager
     async def aget(self, user_id: str, *, read_only: bool = False) -> AsyncIterator[EpicMemory]:
         """As `get`, without blocking the event loop."""
-        begun = time.monotonic()
-        while (entry := self._taken(user_id, read_only, begun)) is None:
-            await asyncio.sleep(_pause(begun))
+        waiting = self._waiting()
+        while (entry := self._taken(user_id, read_only)) is None:
+            await asyncio.sleep(next(waiting))
         try:
             memory = await in_thread(self._opened, entry)
             try:
@@ -186,7 +186,7 @@ class MemoryPool:
                     return entry.memory
         raise InvalidInputError("No turn of this user is under way. Begin it before: with pool.get(user_id): ...")
 
-    def _taken(self, user_id: str, read_only: bool, begun: float) -> Entry | None:
+    def _taken(self, user_id: str, read_only: bool) -> Entry | None:
         """Return a user's entry with one more turn; None if it has to be waited for."""
         key = name_of(user_id), read_only
         with self._lock:
@@ -205,43 +205,42 @@ class MemoryPool:
                     self._counts["turns"] += 1
                     return entry
                 entry.release_lease()
-        self._count_waiting(begun)
         return None
 
-    def _count_waiting(self, begun: float) -> None:
-        """Count a turn that waits.
+    def _waiting(self) -> Iterator[float]:
+        """Yield how long to wait before each further attempt, and count a turn that waits.
 
         Raises:
             LeaseError: if it has waited for too long.
         """
-        waited = time.monotonic() - begun
-        with self._lock:
-            # It is counted with the first pause.
-            self._counts["waited"] += waited < _FIRST_PAUSE
-            self._counts["refused"] += waited > self._wait
-        if waited > self._wait:
-            raise LeaseError(
-                f"This memory was in use by another process for {self._wait:g} seconds, or all {self._max_open}"
-                " memories of the pool were in use. Try again, or raise `wait` or `max_open`."
-            )
+        begun, waited = time.monotonic(), 0.0
+        self._count("waited")
+        while waited <= self._wait:
+            yield min(_LONGEST_PAUSE, max(_FIRST_PAUSE, waited / 4))
+            waited = time.monotonic() - begun
+        self._count("refused")
+        raise LeaseError(
+            f"This memory was in use by another process for {self._wait:g} seconds, or all {self._max_open} memories of"
+            " the pool were in use. Try again, or raise `wait` or `max_open`."
+        )
 
     def _opened(self, entry: Entry) -> EpicMemory:
         self._close_leaving()
         memory, new = entry.open()
-        with self._lock:
-            self._counts["opened"] += new
-            self._counts["downloads"] += new and self._remote is not None
+        self._count("opened", new)
+        self._count("downloads", new and self._remote is not None)
         return memory
 
     def _save(self, entry: Entry) -> None:
         try:
-            saved = entry.save()
+            self._count("uploads", entry.save())
         except ConflictError:
-            with self._lock:
-                self._counts["conflicts"] += 1
+            self._count("conflicts")
             raise
+
+    def _count(self, name: str, more: int = 1) -> None:
         with self._lock:
-            self._counts["uploads"] += saved
+            self._counts[name] += more
 
     def _end(self, entry: Entry) -> None:
         """End a turn."""
@@ -386,10 +385,9 @@ class MemoryPool:
             LeaseError: if a turn of the user lasted for longer than `wait`.
             StoreError: if something is left.
         """
-        name, begun = name_of(user_id), time.monotonic()
+        name, waiting = name_of(user_id), self._waiting()
         while (lease := self._emptied(name)) is None:
-            self._count_waiting(begun)
-            time.sleep(_pause(begun))
+            time.sleep(next(waiting))
         root = self._root if self._remote is None else self._remote
         try:
             removed, remaining = root.remove(name), root.remaining(name)
@@ -455,11 +453,6 @@ class MemoryPool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await in_thread(self.close)
-
-
-def _pause(begun: float) -> float:
-    """Return how long to wait before the next attempt: longer, the longer it lasts."""
-    return min(_LONGEST_PAUSE, max(_FIRST_PAUSE, (time.monotonic() - begun) / 4))
 
 
 def _sweep(this: weakref.ref[MemoryPool], closed: threading.Event, idle: float) -> None:

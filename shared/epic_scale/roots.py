@@ -16,6 +16,7 @@ SUFFIX = ".epic"
 _SIDE_FILES = ("-journal", "-wal", "-shm")
 # 4,096 folders: some hundred files in each for a million users.
 _FAN_OUT = 3
+_REST = 64 - _FAN_OUT
 
 
 def name_of(user_id: str) -> str:
@@ -56,8 +57,8 @@ class LocalRoot:
 
     def names(self) -> Iterator[str]:
         """Yield the names of all files, sorted, without listing them all at once."""
-        for folder in sorted(one for one in self.folder.iterdir() if one.is_dir()):
-            yield from (f"{folder.name}/{file.stem}" for file in sorted(folder.glob(f"*{SUFFIX}")))
+        for folder in sorted(self.folder.glob("?" * _FAN_OUT)):
+            yield from (f"{folder.name}/{file.stem}" for file in sorted(folder.glob(f"{'?' * _REST}{SUFFIX}")))
 
     def remove(self, name: str) -> tuple[str, ...]:
         """Overwrite and remove a user's files, also what a killed process left; return their names."""
