@@ -35,7 +35,7 @@ from epic_scale.roots import LocalRoot, discard, name_of
 from epic_scale.times import seconds_of
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
-# Freed RAM goes back to the system after so many memories were closed: that takes milliseconds.
+# Freed RAM goes back to the system after so many memories were closed.
 _CLOSED_AT_ONCE = 64
 
 
@@ -99,6 +99,7 @@ class MemoryPool:
         self._lock = threading.Lock()
         self._leaving: list[Entry] = []
         self._counts: Counter[str] = Counter()
+        self._trimmed = 0
         self._closed = threading.Event()
         this = weakref.ref(self)
         publish(lambda: None if (pool := this()) is None else pool.health())
@@ -297,13 +298,9 @@ class MemoryPool:
         """Close what was taken out. It is not done where the event loop would wait for it."""
         with self._lock:
             leaving, self._leaving = self._leaving, []
-            before = self._counts["closed"]
             self._counts["closed"] += len(leaving)
-            full = before // _CLOSED_AT_ONCE != self._counts["closed"] // _CLOSED_AT_ONCE
         for entry in leaving:
             entry.close()
-        if full:
-            give_back()
 
     def close_idle(self, idle: str | float | None = None) -> int:
         """Close what no turn has used for a time, and give its RAM back; return how many that were.
@@ -319,8 +316,11 @@ class MemoryPool:
             keys = [key for key, one in self._entries.items() if not one.turns and now - one.used_at >= seconds]
             for key in keys:
                 self._retire(key)
+            closed = self._counts["closed"] + len(self._leaving)
         self._close_leaving()
-        if keys:
+        # Not in a turn, as it takes a tenth of a second.
+        if closed >= self._trimmed + (1 if keys else _CLOSED_AT_ONCE):
+            self._trimmed = closed
             give_back()
         return len(keys)
 
