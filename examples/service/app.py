@@ -12,6 +12,7 @@ EPIC_ROOT is the folder of the files, or an address such as s3://bucket/memories
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,6 +28,8 @@ from epic_langchain.agents import EpicMemoryMiddleware
 from epic_memory import Settings
 from epic_scale import MemoryPool
 
+# Thousands of open objects: a collection of all garbage takes a tenth of a second, in the middle of somebody's turn.
+gc.set_threshold(50_000, 50, 50)
 pool = MemoryPool(os.environ.get("EPIC_ROOT", "memories"), max_open=500, idle="5 min", settings=Settings(budget="2 MB"))
 
 

@@ -9,6 +9,7 @@ change much. `tests/robustness/test_pool_crash.py` has the writers that are kill
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -64,7 +65,10 @@ def main() -> None:
     made.add_argument("--users", type=int, default=1000)
     made.add_argument("--folder", default="")
     made.add_argument("--searches", type=int, default=500)
+    made.add_argument("--gc", action="store_true", help="collect garbage more rarely, as examples/service does")
     options = parse(made)
+    if options.gc:
+        gc.set_threshold(50_000, 50, 50)
     preferences = preferences_in(options.data)
     texts = [row["text"] for row in read_jsonl(options.data / "wiki_passages.jsonl")]
     folder = options.folder or tempfile.mkdtemp()
