@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from epic_memory import Item, Settings
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import EpicError
-from epic_memory.lm import lm_of
 from epic_memory.verification.embedded import verifier_of
 from epic_scale.judging import Judgement
-from epic_scale.people import People
+from epic_scale.people import People, model_of
 from epic_scale.processor import EpicProcessorConfig, Row, Rows, judged, preferences_of, ray_data, read
 from epic_scale.work import Work, digest_of, row_schema
 from epic_scale.writing import Writer
@@ -140,7 +139,7 @@ def build(
 def _generations(work: Work, config: EpicProcessorConfig) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Return all generations, after beginning one for who has none, and the name of each user's."""
     encoder, settings = encoder_of(config.encoder), config.settings
-    verifier = verifier_of(settings.verifier, encoder, None if config.llm is None else lm_of(config.llm))
+    verifier = verifier_of(settings.verifier, encoder, model_of(config.llm))
     deciding = (encoder.fingerprint, verifier.name, settings.tau, settings.coarse_recall, settings.expansions)
     how = json.dumps([str(one) for one in (*deciding, settings.aspects)])
     generations, members = work.generations(), dict[str, str]()

@@ -13,13 +13,12 @@ from epic_memory import Candidate, Decision, Item, Settings, Verdict
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.encoders.base import embed
 from epic_memory.errors import EpicError
-from epic_memory.lm import lm_of
 from epic_memory.pipeline.coarse_filter import candidates_in
 from epic_memory.types import FloatArray
 from epic_memory.verification.base import base_verifier, checked_verdict
 from epic_memory.verification.embedded import verifier_of
 from epic_scale.coarse import CoarseFilter
-from epic_scale.people import People
+from epic_scale.people import People, model_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +65,7 @@ class Judge:
 
     def __post_init__(self) -> None:
         self._encoder = encoder_of(self.encoder)
-        lm = None if self.llm is None else lm_of(self.llm)
-        self._verifier = base_verifier(verifier_of(self.settings.verifier, self._encoder, lm))
+        self._verifier = base_verifier(verifier_of(self.settings.verifier, self._encoder, model_of(self.llm)))
         self._coarse = CoarseFilter(self.people)
         self._place = {one.id: place for place, one in enumerate(self.people.preferences)}
 

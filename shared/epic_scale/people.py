@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,19 @@ from numpy.typing import NDArray
 from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
+from epic_memory.lm import LanguageModel, lm_of
 from epic_memory.pipeline.coarse_filter import Expanded, expanded_phrases
 from epic_memory.runtime.effects import run
 from epic_memory.types import FloatArray, checked_text
 
 _EXPANDED_AT_ONCE = 512
+
+
+def model_of(llm: Any) -> LanguageModel | None:
+    """Return a language model: of a name, the model itself, or what a function without arguments makes in a worker."""
+    if llm is None:
+        return None
+    return lm_of(llm() if isinstance(llm, (FunctionType, partial)) else llm)
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ class People:
         distinct = {one.id: one for texts in preferences.values() for one in map(Preference.of, texts)}
         # One memory of all of them reads, embeds and expands as the memory of a user does.
         settings = replace(settings, namespace="people", budget=None, model_budget=None)
-        with EpicMemory(list(distinct.values()), encoder=encoder, llm=llm, settings=settings) as memory:
+        with EpicMemory(list(distinct.values()), encoder=encoder, llm=model_of(llm), settings=settings) as memory:
             session = memory._session
             with session.lock, session.store.reading():
                 space = session.space()

@@ -52,8 +52,9 @@ class EpicProcessorConfig:
         preferences: Whose they are and what they are: a Ray dataset with the columns `user` and `preference`; a mapping
             from a user's id to a list of texts; a list of texts, of one user; or the path of a file that Ray reads,
             JSON lines or Parquet.
-        encoder, llm, settings: As for `EpicMemory`. They go to workers, so an encoder or a model that is no name has to
-            be one that can be pickled. Of `Settings`, `chunker`, `keep_rate` and `coarse=False` are not supported.
+        encoder, llm, settings: As for `EpicMemory`. They go to workers, so what is no name has to be one that can be
+            pickled; or `llm` is a function without arguments that makes the model: `partial(lm_of, name, url=...)`.
+            Of `Settings`, `chunker`, `keep_rate` and `coarse=False` are not supported.
         concurrency: How many workers judge, or at least and at most how many.
         batch_size: How many chunks are judged together.
         num_cpus: How many processors a worker counts for. Default: 1, or less where workers would leave none to Ray for
@@ -184,7 +185,7 @@ def judged(dataset: Dataset, worker: type[Rows], config: EpicProcessorConfig, pe
     except Exception as error:
         raise InvalidInputError(
             f"Encoder, model and settings go to other processes, and one of them cannot be pickled ({error})."
-            ' Give its name, such as "static" or "openai:MODEL@URL".'
+            ' Give a name, such as "static" or "openai:MODEL@URL", or for llm a function that makes it.'
         ) from None
     shared = ray.put(people)
     return dataset.map_batches(

@@ -11,6 +11,7 @@ from epic_memory import Alignment, Candidate, Decision, EpicMemory, Item, Prefer
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.verification.base import BaseVerifier
 from epic_scale.judging import Judgement
+from epic_scale.people import model_of
 from epic_scale.pool import MemoryPool
 
 
@@ -86,7 +87,7 @@ class Writer:
         self._settings = replace(settings, verifier=self._replay, coarse=False, model_budget=None)
         options: dict[str, Any] = {"max_open": 8, "encoder": self._encoder, "storage_options": storage_options}
         self._adding = MemoryPool(root, settings=self._settings, **options)
-        self._changing = MemoryPool(root, settings=settings, llm=llm, **options)
+        self._changing = MemoryPool(root, settings=settings, llm=model_of(llm), **options)
 
     def write(
         self,

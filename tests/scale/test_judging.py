@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ import pytest
 from epic_memory import Candidate, EpicMemory, Item, Preference, Settings, Verdict
 from epic_memory.encoders import encoder_of
 from epic_memory.errors import InvalidInputError, MissingExtraError
+from epic_memory.lm import lm_of
 from epic_memory.types import Expansion
 from epic_scale import EpicProcessorConfig, build
 from epic_scale.coarse import CoarseFilter
@@ -17,6 +22,8 @@ from epic_scale.judging import Judge
 from epic_scale.people import People
 from epic_scale.writing import verdict_of
 from helpers import FakeVerifier, HashEncoder, KeepAll, keep
+from lm_servers import LMServer
+from scripted import read_prompt
 
 PEOPLE = {
     "ann": ["I am vegan.", "I love quiet hikes in the mountains."],
@@ -109,6 +116,27 @@ def test_a_verifier_that_fails_leaves_the_others_verdicts() -> None:
     assert {one.error for one in pairs if not one.keep} == {"OSError: no route to host"}
     (waiting,) = {verdict_of([one]).decision.value for one in pairs if not one.keep}
     assert waiting == "Undecided"
+
+
+def test_a_model_is_made_by_who_asks_it() -> None:
+    def answer(request: dict[str, Any]) -> str:
+        answers = [
+            {"chunk": number, "decision": "Keep", "evidence": "it is", "preferences": [named]}
+            for number, (first, *_) in enumerate(read_prompt(request["messages"]).under, start=1)
+            for named in [{"preference": first, "stance": "supports", "instruction": "Use it."}]
+        ]
+        return json.dumps({"answers": answers})
+
+    settings = Settings(aspects="parser")
+    with LMServer(answer, models=["qwen3:4b"]) as server:
+        llm = pickle.loads(pickle.dumps(partial(lm_of, "ollama:qwen3:4b", url=server.url)))
+        encoder = encoder_of("static")
+        found = Judge(People.of(PEOPLE, encoder, llm, settings), encoder, llm, settings).judge([Item(text=TEXTS[0])])
+        assert server.calls
+    assert {(one.user, one.instruction, one.keep) for one in found[0]} == {
+        (user, "Use it.", True) for user in {one.user for one in found[0]}
+    }
+    assert {one.user for one in found[0]} >= {"ann"}
 
 
 def test_nothing_to_judge_is_nothing() -> None:

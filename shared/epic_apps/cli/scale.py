@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
@@ -34,7 +35,9 @@ def _build(
     from epic_memory import Settings
     from epic_scale import build
 
-    lm, settings = model.asked(Settings(namespace=common.namespace, reserve=0))
+    # It is asked once here, whether it answers at all; each worker makes its own.
+    settings = model.asked(Settings(namespace=common.namespace, reserve=0))[1]
+    lm = None if model.llm is None else partial(model.model, model.llm)
     encoder, batch_size = common.encoder, batch
     report = build(
         corpus,
