@@ -17,7 +17,7 @@ from epic_memory.groups.facts import MemoryFacts
 from epic_memory.groups.file import MemoryFile
 from epic_memory.groups.preferences import MemoryPreferences
 
-BESIDE = ("epic_learn", "epic_graph", "epic_rerank", "epic_plugins", "epic_apps", "epic_eval")
+BESIDE = ("epic_learn", "epic_graph", "epic_rerank", "epic_plugins", "epic_apps", "epic_eval", "epic_scale")
 SURFACES = (EpicMemory, MemoryPreferences, MemoryFacts, MemoryProposals, MemoryFile)
 ABSENT = """
 import sys

@@ -17,15 +17,25 @@ from pathlib import Path
 from epic_memory import EpicMemory
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("epic_memory", "epic_learn", "epic_graph", "epic_rerank", "epic_plugins", "epic_apps", "epic_eval")
+PACKAGES = (
+    "epic_memory",
+    "epic_learn",
+    "epic_graph",
+    "epic_rerank",
+    "epic_plugins",
+    "epic_apps",
+    "epic_eval",
+    "epic_scale",
+)
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 26_700,
-    "lines of all packages": 56_000,
-    "lines of tests": 62_200,
+    "lines of epic_memory": 26_750,
+    "lines of epic_scale": 2_500,
+    "lines of all packages": 58_700,
+    "lines of tests": 63_900,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
-    "words of the docs": 32_500,
+    "words of the docs": 34_000,
 }
 """The most that each may have: lowered with every change that makes the project smaller."""
 

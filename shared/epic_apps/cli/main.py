@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from epic_apps.cli import apps, asking, facts, files, forms, learning, preferences, rerank
+from epic_apps.cli import apps, asking, facts, files, forms, learning, preferences, rerank, scale
 from epic_apps.cli.options import Common, InFile, Judging, Model, command, new_app
 from epic_apps.cli.printing import fail, show, warn
 from epic_memory import __version__
@@ -34,7 +34,7 @@ _PANELS = {
     "Build and ask": "demo build add ask list show explain",
     "What it knows of you": "preferences onboard learn proposals note facts fill due",
     "The file": "stats namespaces not-kept retry verify compact backup export import reencode forget",
-    "More": "rerank eval mcp inspect",
+    "More": "rerank scale eval mcp inspect",
 }
 
 
@@ -311,6 +311,7 @@ for module in (asking, files, learning, facts, forms, apps):
     module.add_commands(app)
 app.add_typer(preferences.app, name="preferences")
 app.add_typer(rerank.app, name="rerank")
+app.add_typer(scale.app, name="scale")
 for panel, names in _PANELS.items():
     listed: list[Any] = [*app.registered_commands, *app.registered_groups]
     for each in listed:

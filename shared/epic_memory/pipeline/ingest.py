@@ -13,9 +13,8 @@ from epic_memory.errors import NoPreferencesError
 from epic_memory.pipeline.aspects import reread_preferences
 from epic_memory.pipeline.coarse_filter import (
     Expanded,
-    broken_in,
     candidate_of,
-    coarse_filter,
+    candidates_in,
     expanded_phrases,
     similarity,
     tau_for_keep_rate,
@@ -361,14 +360,5 @@ def coarse_stage(
         every = range(len(preferences) if session.settings.fine else 0)
         both = zip(items, embeddings, strict=True)
         return [candidate_of(item, embedding, every, preferences, vectors) for item, embedding in both], []
-    named = broken_in([item.content for item in items], preferences)
-    passing = coarse_filter(embeddings, vectors, session.taus(preferences), expanded=expanded, named=named)
-    candidates: list[Candidate] = []
-    rejected: list[tuple[Item, FloatArray]] = []
-    for item, embedding, passes in zip(items, embeddings, passing, strict=True):
-        if passes.any():
-            rows = np.flatnonzero(passes).tolist()
-            candidates.append(candidate_of(item, embedding, rows, preferences, vectors))
-        else:
-            rejected.append((item, embedding))
-    return candidates, rejected
+    candidates, passed = candidates_in(items, embeddings, preferences, vectors, session.taus(preferences), expanded)
+    return candidates, [(item, embeddings[row]) for row, item in enumerate(items) if row not in passed]

@@ -40,7 +40,8 @@ class Postings:
     """
 
     def __init__(self) -> None:
-        self.rows_of: defaultdict[str, set[int]] = defaultdict(set)
+        # Lists, as most words are in one text only: a set takes three times the RAM.
+        self.rows_of: defaultdict[str, list[int]] = defaultdict(list)
         self._words_of: dict[int, Collection[str]] = {}
         self._sorted: dict[str, NDArray[np.int64]] = {}
 
@@ -55,7 +56,7 @@ class Postings:
         self.remove([row])
         self._words_of[row] = words
         for word in words:
-            self.rows_of[word].add(row)
+            self.rows_of[word].append(row)
             self._sorted.pop(word, None)
 
     def remove(self, rows: Iterable[int]) -> None:
@@ -63,7 +64,7 @@ class Postings:
         for row in rows:
             for word in self._words_of.pop(row, ()):
                 self._sorted.pop(word, None)
-                self.rows_of[word].discard(row)
+                self.rows_of[word].remove(row)
                 if not self.rows_of[word]:
                     del self.rows_of[word]
 

@@ -332,7 +332,15 @@ class Repository:
 
 
 def _connect(target: str) -> sqlite3.Connection:
-    return sqlite3.connect(target, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    # Few statements are kept ready: those that only check a file when it is opened would take RAM ever after.
+    return sqlite3.connect(
+        target,
+        uri=True,
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=32,
+    )
 
 
 def _found(db: sqlite3.Connection, schema: Schema) -> None:

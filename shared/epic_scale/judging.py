@@ -1,0 +1,166 @@
+"""Judging of chunks for many people: the coarse filter for all of them, then the verifier, chunk by chunk and user."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from epic_memory import Candidate, Decision, Item, Settings, Verdict
+from epic_memory.encoders import Encoder, encoder_of
+from epic_memory.encoders.base import embed
+from epic_memory.errors import EpicError
+from epic_memory.pipeline.coarse_filter import candidates_in
+from epic_memory.types import FloatArray
+from epic_memory.verification.base import base_verifier, checked_verdict
+from epic_memory.verification.embedded import verifier_of
+from epic_scale.coarse import CoarseFilter
+from epic_scale.people import People, model_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What a chunk is to one user under one preference; without a user, what it is to all of them.
+
+    Attributes:
+        user: The user's id; None if the chunk concerns nobody, or could not be judged for anybody.
+        preference: The preference's text: one it is kept for, or else the nearest.
+        keep: Whether it is kept.
+        stance, instruction, confidence, rationale: As in an entry of a memory.
+        score: Sim(E(x), E(p)).
+        error: Why it could not be judged; empty if it was.
+    """
+
+    user: str | None = None
+    preference: str | None = None
+    keep: bool = False
+    stance: str | None = None
+    instruction: str | None = None
+    confidence: float | None = None
+    score: float | None = None
+    rationale: str = ""
+    error: str = ""
+
+
+@dataclass
+class Judge:
+    """A judge of chunks for some people.
+
+    Args:
+        people: The people.
+        encoder, llm, settings: As for `EpicMemory`.
+
+    Attributes:
+        seconds: Spent on embedding, filtering and verifying so far.
+    """
+
+    people: People
+    encoder: Encoder | str | None = None
+    llm: Any = None
+    settings: Settings = Settings()
+    seconds: dict[str, float] = field(default_factory=lambda: {"encode": 0.0, "filter": 0.0, "verify": 0.0})
+
+    def __post_init__(self) -> None:
+        self._encoder = encoder_of(self.encoder)
+        self._verifier = base_verifier(verifier_of(self.settings.verifier, self._encoder, model_of(self.llm)))
+        self._coarse = CoarseFilter(self.people)
+        self._place = {one.id: place for place, one in enumerate(self.people.preferences)}
+
+    def judge(self, items: Sequence[Item]) -> list[list[Judgement]]:
+        """Judge chunks; return for each what it is to the users, or one judgement that names nobody. Never raises."""
+        try:
+            started = time.perf_counter()
+            embeddings = embed(self._encoder, [item.content for item in items])
+            self._spent("encode", started)
+            started = time.perf_counter()
+            found = list(self._candidates(items, embeddings))
+            self._spent("filter", started)
+        except Exception as error:
+            return [[Judgement(error=_told(error))] for _ in items]
+        started = time.perf_counter()
+        judgements: list[list[Judgement]] = [[] for _ in items]
+        verdicts = self._verdicts([candidate for _, _, candidate in found])
+        for (user, row, candidate), verdict in zip(found, verdicts, strict=True):
+            judgements[row] += self._judgements(self.people.users[user], candidate, verdict)
+        self._spent("verify", started)
+        return [one or [Judgement()] for one in judgements]
+
+    def _spent(self, part: str, started: float) -> None:
+        self.seconds[part] += time.perf_counter() - started
+
+    def _candidates(self, items: Sequence[Item], embeddings: FloatArray) -> Iterator[tuple[int, int, Candidate]]:
+        """Yield what passes the core's own filter: the user's place, the chunk's row, the candidate."""
+        people = self.people
+        # Under numbers: two chunks may have one id.
+        plain = [Item(id=str(row), text=item.text, metadata=item.metadata) for row, item in enumerate(items)]
+        rows, users = self._coarse.pairs([item.content for item in items], embeddings)
+        for user in np.unique(users):
+            mine, places = rows[users == user], people.held[user]
+            candidates, _ = candidates_in(
+                [plain[row] for row in mine],
+                embeddings[mine],
+                [people.preferences[place] for place in places],
+                people.vectors[places],
+                people.taus[places],
+                [people.expanded[place] for place in places] if people.expanded else [],
+            )
+            for one in candidates:
+                yield int(user), int(one.item.id), one
+
+    def _verdicts(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """Return a verdict on each candidate; a failure is one that is Undecided."""
+        verdicts: dict[int, Verdict] = {}
+        failure = "the verifier gave no verdict"
+        try:
+            for place, verdict in self._verifier.stream(candidates):
+                verdicts[place] = checked_verdict(candidates[place], verdict)
+        except Exception as error:
+            failure = _told(error)
+        undecided = Verdict(decision=Decision.UNDECIDED, rationale=failure)
+        return [verdicts.get(place, undecided) for place in range(len(candidates))]
+
+    def _judgements(self, user: str, candidate: Candidate, verdict: Verdict) -> Iterator[Judgement]:
+        near = dict(zip((one.id for one in candidate.preferences), candidate.similarities, strict=True))
+        if verdict.decision is Decision.KEEP:
+            for one in verdict.completed():
+                yield Judgement(
+                    user=user,
+                    preference=self._text(one.preference_id),
+                    keep=True,
+                    stance=one.stance.value,
+                    instruction=one.instruction,
+                    confidence=one.confidence,
+                    score=near[one.preference_id],
+                    rationale=one.rationale,
+                )
+            return
+        error = verdict.rationale or "undecided" if verdict.decision is Decision.UNDECIDED else ""
+        nearest = candidate.preferences[0]
+        yield Judgement(
+            user=user,
+            preference=nearest.text,
+            score=candidate.similarities[0],
+            confidence=verdict.confidence,
+            rationale="" if error else verdict.rationale,
+            error=error,
+        )
+
+    def _text(self, preference_id: str) -> str:
+        return self.people.preferences[self._place[preference_id]].text
+
+
+def item_of(row: Mapping[str, Any]) -> Item:
+    """Return the chunk in a row: its `text`, and its `id` and `metadata` if it has any.
+
+    Raises:
+        InvalidInputError: if it is none.
+    """
+    metadata = {key: value for key, value in (row.get("metadata") or {}).items() if value is not None}
+    return Item(text=row.get("text"), id=str(row.get("id") or ""), metadata=metadata)  # type: ignore[arg-type]
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, EpicError) else f"{type(error).__name__}: {error}"

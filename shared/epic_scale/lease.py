@@ -1,0 +1,58 @@
+"""Lease of a user's file: the right to write it, which one process has at a time, until it ends at the latest."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from epic_memory.errors import StoreError
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class LeaseError(StoreError):
+    """Error for a memory that others kept in use for too long; nothing was read or written."""
+
+
+class Lease:
+    """A lease that was taken. The operating system ends it with the process; `release` ends it before.
+
+    Args:
+        path: The file that is locked, beside the memory's.
+        descriptor: Of the locked file.
+    """
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let others write."""
+        # Before it is unlocked: whoever then locks a file without a name sees it, and tries again.
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def taken_lease(path: Path) -> Lease | None:
+    """Return the lease of a path; None if another process, or another pool of this one, has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        _lock(descriptor)
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return Lease(path, descriptor)
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None

@@ -1,0 +1,465 @@
+"""Pool of memories for a service: one file a user, opened on demand, closed when it is idle or others need the room."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+import threading
+import time
+import weakref
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+from epic_memory import EpicMemory, Settings
+from epic_memory.encoders import Encoder, encoder_of
+from epic_memory.errors import AlreadyThereError, InvalidInputError, MemoryClosedError, StoreError
+from epic_memory.runtime.threads import in_thread
+from epic_memory.types import checked_k
+from epic_memory.verification.embedded import verifier_of
+from epic_scale.entry import Entry, RemoteEntry, lease_path
+from epic_scale.lease import Lease, LeaseError, taken_lease
+from epic_scale.metrics import publish
+from epic_scale.ram import give_back, resident_bytes
+from epic_scale.remote import ConflictError, RemoteRoot, is_remote
+from epic_scale.reports import Forgotten, PoolHealth, Visits
+from epic_scale.roots import LocalRoot, discard, name_of
+from epic_scale.times import seconds_of
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+# Freed RAM goes back to the system after so many memories were closed.
+_CLOSED_AT_ONCE = 64
+
+
+class MemoryPool:
+    """Memories of many users, a file for each. Use it in a `with`, or `close()` it.
+
+        with MemoryPool("memories", max_open=500, idle="5 min") as pool:
+            with pool.get(user_id) as memory:
+                memory.facts.add("I moved to Lisbon.")
+                print(memory.context("Where should I have dinner?"))
+
+    The inner context says when a turn ends: no memory in use is closed. One process at a time writes a user's file;
+    another one waits for the end of the turn. A file that does not exist is made, and one of an older version is
+    migrated, with the first turn that writes. A memory's namespace is the user's id, so a file says whose it is. Safe
+    to use from several threads; a process that is forked makes a pool of its own.
+
+    Args:
+        root: The folder of the files, made if it does not exist; or the address of any store that fsspec reaches, such
+            as "s3://bucket/memories": a file is fetched for a turn, and written back at its end if it has changed,
+            unless another machine was faster (`ConflictError`).
+        max_open: How many memories are open at most, at least 1. A turn waits while all of them are in use.
+        idle: After which time without a turn a memory is closed: seconds, or text like "5 min".
+        wait: How long a turn waits for another process, or for room, likewise.
+        encoder, llm: As for `EpicMemory`, one for all users.
+        settings: Of each memory; or a function from a user's id to them, for limits of each user's own. The embedded
+            verifier is made once.
+        storage_options: Of a store that fsspec reaches.
+
+    Raises:
+        InvalidInputError: if an argument is invalid.
+        StoreError: if the root cannot be used.
+        MissingExtraError: for the address of a store without fsspec.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        max_open: int = 500,
+        idle: str | float = "5 min",
+        wait: str | float = "30 s",
+        encoder: Encoder | str | None = None,
+        llm: Any = None,
+        settings: Settings | Callable[[str], Settings] = Settings(),
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        self._max_open = checked_k(max_open, "max_open")
+        self._idle = seconds_of(idle, "idle")
+        self._wait = seconds_of(wait, "wait")
+        if not callable(settings) and not isinstance(settings, Settings):
+            raise InvalidInputError("settings must be Settings(...), or a function from a user's id to them.")
+        self._settings = settings
+        self._encoder = encoder_of(encoder)
+        self._llm = llm
+        # One that asks a model belongs to the memory, whose budget it keeps.
+        self._verifier = None if llm is not None else verifier_of(None, self._encoder, None)
+        self._remote = RemoteRoot(str(root), storage_options or {}) if is_remote(root) else None
+        self._copies = None if self._remote is None else tempfile.TemporaryDirectory(prefix="epic-pool-")
+        self._root = LocalRoot(Path(str(root).removeprefix("file://") if self._copies is None else self._copies.name))
+        self._entries: OrderedDict[tuple[str, bool], Entry] = OrderedDict()
+        self._lock = threading.Lock()
+        self._leaving: list[Entry] = []
+        self._counts: Counter[str] = Counter()
+        self._trimmed = 0
+        self._closed = threading.Event()
+        this = weakref.ref(self)
+        publish(lambda: None if (pool := this()) is None else pool.health())
+        threading.Thread(target=_sweep, args=(this, self._closed, self._idle), daemon=True, name="epic-pool").start()
+
+    # turns
+
+    @contextmanager
+    def get(self, user_id: str, *, read_only: bool = False) -> Iterator[EpicMemory]:
+        """Give the memory of a user for a turn, in a `with`.
+
+        Args:
+            user_id: Any text that is not blank.
+            read_only: Whether the turn only reads: it waits for nobody, and nobody for it. The file has to exist.
+
+        Raises:
+            InvalidInputError: for an id that cannot be one.
+            LeaseError: if another process used it for longer than `wait`, or all memories were in use.
+            ConflictError: at the end, if another machine changed a memory of a remote root meanwhile.
+            StoreError: if the file cannot be opened, or is only to be read and does not exist.
+        """
+        waiting = self._waiting()
+        while (entry := self._taken(user_id, read_only)) is None:
+            time.sleep(next(waiting))
+        try:
+            memory = self._opened(entry)
+            try:
+                yield memory
+            finally:
+                self._save(entry)
+        finally:
+            self._end(entry)
+
+    @asynccontextmanager
+    async def aget(self, user_id: str, *, read_only: bool = False) -> AsyncIterator[EpicMemory]:
+        """As `get`, without blocking the event loop."""
+        waiting = self._waiting()
+        while (entry := self._taken(user_id, read_only)) is None:
+            await asyncio.sleep(next(waiting))
+        try:
+            memory = await in_thread(self._opened, entry)
+            try:
+                yield memory
+            finally:
+                await in_thread(self._save, entry)
+        finally:
+            await in_thread(self._end, entry)
+
+    def put(self, memory: EpicMemory) -> None:
+        """Make a user's file from a memory in RAM whose namespace is the user's id, whole or not at all.
+
+        Raises:
+            AlreadyThereError: if the user has a file.
+            StoreError: if it cannot be written.
+        """
+        name = name_of(memory.namespace)
+        if self._remote is None:
+            memory.file.backup(self._root.path(name))
+            return
+        copy = self._root.folder / f"{secrets.token_hex(16)}.epic"
+        try:
+            memory.file.backup(copy)
+            base = self._remote.newest(name)
+            if self._remote.remaining(name):
+                raise AlreadyThereError("This user has a file already.")
+            self._remote.write(name, base, copy.read_bytes())
+        finally:
+            discard(copy)
+
+    def in_use(self, user_id: str) -> EpicMemory:
+        """Return the memory of a user whose turn is under way: what middleware and tools for many users take.
+
+            agent = create_agent(model, middleware=[EpicMemoryMiddleware(pool.in_use)])
+            with pool.get(user_id):
+                agent.invoke(..., context={"namespace": user_id})
+
+        Raises:
+            InvalidInputError: outside `with pool.get(user_id)`.
+        """
+        name = name_of(user_id)
+        with self._lock:
+            for read_only in (False, True):
+                entry = self._entries.get((name, read_only))
+                if entry is not None and entry.turns and entry.memory is not None:
+                    return entry.memory
+        raise InvalidInputError("No turn of this user is under way. Begin it before: with pool.get(user_id): ...")
+
+    def _taken(self, user_id: str, read_only: bool) -> Entry | None:
+        """Return a user's entry with one more turn; None if it has to be waited for."""
+        key = name_of(user_id), read_only
+        with self._lock:
+            self._check_open()
+            entry = self._entries.get(key)
+            if entry is not None and entry.is_replaced():
+                self._retire(key)
+                entry = None
+            known = entry is not None
+            entry = self._entry(user_id, *key) if entry is None else entry
+            if entry.take_lease():
+                if known or self._makes_room():
+                    entry.turns += 1
+                    self._entries[key] = entry
+                    self._entries.move_to_end(key)
+                    self._counts["turns"] += 1
+                    return entry
+                entry.release_lease()
+        return None
+
+    def _waiting(self) -> Iterator[float]:
+        """Yield how long to wait before each further attempt, and count a turn that waits.
+
+        Raises:
+            LeaseError: if it has waited for too long.
+        """
+        begun, waited = time.monotonic(), 0.0
+        self._count("waited")
+        while waited <= self._wait:
+            yield min(_LONGEST_PAUSE, max(_FIRST_PAUSE, waited / 4))
+            waited = time.monotonic() - begun
+        self._count("refused")
+        raise LeaseError(
+            f"This memory was in use by another process for {self._wait:g} seconds, or all {self._max_open} memories of"
+            " the pool were in use. Try again, or raise `wait` or `max_open`."
+        )
+
+    def _opened(self, entry: Entry) -> EpicMemory:
+        self._close_leaving()
+        memory, new = entry.open()
+        self._count("opened", new)
+        self._count("downloads", new and self._remote is not None)
+        return memory
+
+    def _save(self, entry: Entry) -> None:
+        try:
+            self._count("uploads", entry.save())
+        except ConflictError:
+            self._count("conflicts")
+            raise
+
+    def _count(self, name: str, more: int = 1) -> None:
+        with self._lock:
+            self._counts[name] += more
+
+    def _end(self, entry: Entry) -> None:
+        """End a turn."""
+        with self._lock:
+            entry.turns -= 1
+            entry.used_at = time.monotonic()
+            last = not entry.turns
+            if last:
+                entry.release_lease()
+            # What could not be opened does not stay.
+            if last and (entry.retired or entry.memory is None or self._closed.is_set()):
+                self._leaving.append(entry)
+                key = name_of(entry.user_id), entry.read_only
+                if self._entries.get(key) is entry:
+                    del self._entries[key]
+        self._close_leaving()
+
+    # what is open
+
+    def _entry(self, user_id: str, name: str, read_only: bool) -> Entry:
+        if self._remote is None:
+            return Entry(user_id, self._root.path(name), read_only, self._open_file)
+        copy = self._root.folder / f"{secrets.token_hex(16)}.epic"
+        return RemoteEntry(user_id, copy, read_only, self._open_file, self._remote, name)
+
+    def _open_file(self, entry: Entry) -> EpicMemory:
+        settings = self._settings(entry.user_id) if callable(self._settings) else self._settings
+        verifier = self._verifier if settings.verifier is None else settings.verifier
+        settings = replace(
+            settings,
+            namespace=entry.user_id,
+            verifier=verifier,
+            must_exist=entry.read_only or settings.must_exist,
+            read_only=entry.read_only or settings.read_only,
+        )
+        return EpicMemory.open(entry.path, encoder=self._encoder, llm=self._llm, settings=settings)
+
+    def _makes_room(self) -> bool:
+        """Take out the entries used least recently until another one fits; return False if too many are in use."""
+        count = len(self._entries) - self._max_open + 1
+        unused = [key for key, entry in self._entries.items() if not entry.turns] if count > 0 else []
+        for key in unused[:count]:
+            self._retire(key)
+        return len(self._entries) < self._max_open
+
+    def _retire(self, key: tuple[str, bool]) -> None:
+        """Take an entry out, to be closed soon, or when its turns end."""
+        entry = self._entries.pop(key)
+        entry.retired = True
+        if not entry.turns:
+            self._leaving.append(entry)
+
+    def _close_leaving(self) -> None:
+        """Close what was taken out. It is not done where the event loop would wait for it."""
+        with self._lock:
+            leaving, self._leaving = self._leaving, []
+            self._counts["closed"] += len(leaving)
+        for entry in leaving:
+            entry.close()
+
+    def close_idle(self, idle: str | float | None = None) -> int:
+        """Close what no turn has used for a time, and give its RAM back; return how many that were.
+
+        It is called now and then by the pool itself.
+
+        Args:
+            idle: Default: the pool's.
+        """
+        seconds = self._idle if idle is None else seconds_of(idle, "idle")
+        now = time.monotonic()
+        with self._lock:
+            keys = [key for key, one in self._entries.items() if not one.turns and now - one.used_at >= seconds]
+            for key in keys:
+                self._retire(key)
+            closed = self._counts["closed"] + len(self._leaving)
+        self._close_leaving()
+        # Not in a turn, as it takes a tenth of a second.
+        if closed >= self._trimmed + (1 if keys else _CLOSED_AT_ONCE):
+            self._trimmed = closed
+            give_back()
+        return len(keys)
+
+    def health(self) -> PoolHealth:
+        """Return the pool's counters: numbers only."""
+        with self._lock:
+            used = sum(bool(entry.turns) for entry in self._entries.values())
+            return PoolHealth(open=len(self._entries), in_use=used, rss=resident_bytes(), **self._counts)
+
+    # all users
+
+    def has(self, user_id: str) -> bool:
+        """Tell whether a user has a file."""
+        name = name_of(user_id)
+        return self._root.path(name).exists() if self._remote is None else bool(self._remote.remaining(name))
+
+    def users(self) -> Iterator[str]:
+        """Yield the ids of the users whose memories hold something, in the order of the files' names.
+
+        Raises:
+            StoreError: for a file that cannot be read.
+        """
+        for name in self._names():
+            yield from self._users_of(name)
+
+    def for_each(self, function: Callable[[EpicMemory], object], *, read_only: bool = False) -> Visits:
+        """Call a function with the memory of each user, one after the other; an error does not stop it.
+
+        Args:
+            function: Is called in a turn of the user's.
+            read_only: As for `get`.
+        """
+        visits = Visits()
+        for name in self._names():
+            user = name
+            try:
+                for user in self._users_of(name):
+                    with self.get(user, read_only=read_only) as memory:
+                        function(memory)
+                    visits.done += 1
+            except Exception as error:
+                visits.failed[user] = f"{type(error).__name__}: {error}"
+        return visits
+
+    def backup(self, folder: str | Path) -> Visits:
+        """Copy the files of all users into a folder, which is a root like the pool's own; none is damaged unnoticed.
+
+        A file that is there is replaced. Users can go on: each copy is of the last committed state.
+        """
+        target = LocalRoot(Path(folder))
+        return self.for_each(
+            lambda memory: memory.file.backup(target.path(name_of(memory.namespace)), overwrite=True), read_only=True
+        )
+
+    def forget_user(self, user_id: str) -> Forgotten:
+        """Remove everything of a user, once no turn uses it, and prove it.
+
+        The local file is overwritten before it is gone; a remote root keeps an empty version in its place, so that no
+        other machine brings it back. Copies made by `backup` are yours to remove.
+
+        Raises:
+            LeaseError: if a turn of the user lasted for longer than `wait`.
+            StoreError: if something is left.
+        """
+        name, waiting = name_of(user_id), self._waiting()
+        while (lease := self._emptied(name)) is None:
+            time.sleep(next(waiting))
+        root = self._root if self._remote is None else self._remote
+        try:
+            removed, remaining = root.remove(name), root.remaining(name)
+        finally:
+            lease.release()
+        if remaining:
+            raise StoreError(f"{len(remaining)} files of this user are left: {', '.join(remaining)}.")
+        return Forgotten(user=sha256(user_id.encode()).hexdigest(), removed=removed, time=time.time())
+
+    def _emptied(self, name: str) -> Lease | None:
+        """Close a user's memory and return its lease; None if a turn uses it."""
+        with self._lock:
+            self._check_open()
+            keys = [key for key in ((name, False), (name, True)) if key in self._entries]
+            if any(self._entries[key].turns for key in keys):
+                return None
+            lease = taken_lease(lease_path(self._root.path(name)))
+            for key in keys if lease is not None else ():
+                self._retire(key)
+        self._close_leaving()
+        return lease
+
+    def _names(self) -> Iterator[str]:
+        return self._root.names() if self._remote is None else self._remote.names()
+
+    def _users_of(self, name: str) -> list[str]:
+        """Return the users whose memories a file holds: one, or none."""
+        with self._lock:
+            known = [self._entries[key].user_id for key in ((name, False), (name, True)) if key in self._entries]
+        if known:
+            return known[:1]
+        entry = self._entry("nobody", name, True)
+        try:
+            return entry.open()[0].file.namespaces
+        finally:
+            entry.close()
+
+    # the end
+
+    def close(self) -> None:
+        """Close the pool and all memories that no turn uses; the others are closed as their turns end."""
+        self._closed.set()
+        self.close_idle(0)
+        if self._copies is not None and not self._entries:
+            self._copies.cleanup()
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise MemoryClosedError("This pool is closed. Make another one.")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await in_thread(self.close)
+
+
+def _sweep(this: weakref.ref[MemoryPool], closed: threading.Event, idle: float) -> None:
+    """Close what is idle, until the pool is closed or gone."""
+    while not closed.wait(min(max(idle / 4, 0.05), 30.0)):
+        pool = this()
+        if pool is None:
+            return
+        pool.close_idle()
+        del pool

@@ -1,0 +1,286 @@
+"""Processor of Ray Data: a dataset of chunks becomes one of judgements, in the idiom of `ray.data.llm`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from epic_memory import Item, Settings
+from epic_memory.encoders import Encoder, encoder_of
+from epic_memory.errors import InvalidInputError, MissingExtraError
+from epic_memory.types import checked_k
+from epic_scale.judging import Judge, Judgement, item_of
+from epic_scale.people import People
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+Row: TypeAlias = dict[str, Any]
+Preferences: TypeAlias = Any
+"""A dataset or rows of `user` and `preference`, a mapping from users to lists of texts, or the path of a file."""
+ONE_USER = "default"
+COLUMNS = tuple(Judgement.__dataclass_fields__)
+"""The columns that a row gains."""
+
+
+def ray_data() -> Any:
+    """Return the module `ray.data`.
+
+    Raises:
+        MissingExtraError: without Ray.
+    """
+    try:
+        import ray.data
+    except ImportError as error:
+        raise MissingExtraError(error.name or "ray", "ray") from None
+    return ray.data
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpicProcessorConfig:
+    """Configuration of a processor.
+
+        config = EpicProcessorConfig(preferences="people.jsonl", concurrency=4)
+        processor = build_processor(config, preprocess=lambda row: {**row, "text": row["body"]})
+        kept = processor(ray.data.read_parquet("corpus")).filter(expr="keep")
+
+    Attributes:
+        preferences: Whose they are and what they are: a Ray dataset with the columns `user` and `preference`; a mapping
+            from a user's id to a list of texts; a list of texts, of one user; or the path of a file that Ray reads,
+            JSON lines or Parquet.
+        encoder, llm, settings: As for `EpicMemory`. They go to workers, so what is no name has to be one that can be
+            pickled; or `llm` is a function without arguments that makes the model: `partial(lm_of, name, url=...)`.
+            Of `Settings`, `chunker`, `keep_rate` and `coarse=False` are not supported.
+        concurrency: How many workers judge, or at least and at most how many.
+        batch_size: How many chunks are judged together.
+        num_cpus: How many processors a worker counts for. Default: 1, or less where workers would leave none to Ray for
+            reading and sorting.
+
+    Raises:
+        InvalidInputError: if one of them cannot be.
+    """
+
+    preferences: Preferences
+    encoder: Encoder | str | None = None
+    llm: Any = None
+    settings: Settings = Settings()
+    concurrency: int | tuple[int, int] = 1
+    batch_size: int = 256
+    num_cpus: float | None = None
+
+    def __post_init__(self) -> None:
+        checked_k(self.batch_size, "batch_size")
+        least, most = self.workers
+        if not 1 <= least <= most:
+            raise InvalidInputError(f"concurrency must be a number, or the least and the most, not {self.concurrency}.")
+        if not isinstance(self.settings, Settings):
+            raise InvalidInputError("settings must be Settings(...).")
+        settings = self.settings
+        if settings.chunker is not None or settings.keep_rate is not None or not (settings.coarse and settings.fine):
+            raise InvalidInputError(
+                "A corpus is judged as it is, in both stages, with a fixed tau: cut texts into chunks before, and leave"
+                " chunker, keep_rate, coarse and fine out of the settings."
+            )
+
+    @property
+    def workers(self) -> tuple[int, int]:
+        """The least and the most number of workers."""
+        given = self.concurrency
+        least, most = given if isinstance(given, tuple) and len(given) == 2 else (given, given)
+        return checked_k(least, "concurrency"), checked_k(most, "concurrency")
+
+    def pool(self) -> dict[str, Any]:
+        """Return the pool of workers as Ray takes it."""
+        import ray
+
+        least, most = self.workers
+        cpus = min(1.0, max(0.0, ray.cluster_resources().get("CPU", 1.0) - 1.0) / most)
+        strategy = ray_data().ActorPoolStrategy(min_size=least, max_size=most)
+        return {"compute": strategy, "num_cpus": cpus if self.num_cpus is None else self.num_cpus}
+
+    def people(self, only: Iterable[str] | None = None) -> People:
+        """Read the people; with a language model this asks it once for each preference.
+
+        Args:
+            only: Users to restrict them to.
+        """
+        found = preferences_of(self.preferences)
+        chosen = found if only is None else {user: found[user] for user in only}
+        return People.of(chosen, encoder_of(self.encoder), self.llm, self.settings)
+
+
+def preferences_of(given: Preferences) -> dict[str, list[str]]:
+    """Return the texts of each user's preferences.
+
+    Raises:
+        InvalidInputError: for what holds none.
+    """
+    if isinstance(given, Mapping):
+        return {user: [texts] if isinstance(texts, str) else list(texts) for user, texts in given.items()}
+    if isinstance(given, (str, Path)):
+        given = read(str(given))
+    rows = given.iter_rows() if hasattr(given, "iter_rows") else given
+    found: dict[str, list[str]] = {}
+    for row in ({"preference": one} if isinstance(one, str) else one for one in rows):
+        if not isinstance(row, Mapping) or not isinstance(row.get("preference"), str):
+            raise InvalidInputError("preferences need the columns `user` and `preference`, both texts.")
+        found.setdefault(row.get("user", ONE_USER), []).append(row["preference"])
+    if not found:
+        raise InvalidInputError("There are no preferences to judge by.")
+    return found
+
+
+def build_processor(
+    config: EpicProcessorConfig,
+    preprocess: Callable[[Row], Row] | None = None,
+    postprocess: Callable[[Row], Row] | None = None,
+) -> EpicProcessor:
+    """Make a processor; it is a function from a dataset to a dataset.
+
+    Args:
+        config: The configuration.
+        preprocess: Makes a row with `text`, and `id` and `metadata` if it has them, of a row of the dataset.
+        postprocess: Is applied to each row that comes out.
+
+    Raises:
+        MissingExtraError: without Ray.
+    """
+    ray_data()
+    return EpicProcessor(config, preprocess, postprocess)
+
+
+@dataclass(frozen=True)
+class EpicProcessor:
+    """A processor of chunks, as `build_processor` makes it.
+
+    A row comes out for each user and preference that a chunk is kept for, with all its columns and `user, preference,
+    keep, stance, instruction, confidence, score, rationale, error`. A user for whom it is not kept gets one row, with
+    the nearest preference; and a chunk that passes the coarse filter for nobody stays as one row without a user. An
+    error is in the column `error`, and no exception.
+    """
+
+    config: EpicProcessorConfig
+    preprocess: Callable[[Row], Row] | None = None
+    postprocess: Callable[[Row], Row] | None = None
+
+    def __call__(self, dataset: Dataset) -> Dataset:
+        """Return the dataset of judgements; nothing is done before it is consumed."""
+        if self.preprocess is not None:
+            dataset = dataset.map(self.preprocess)
+        dataset = judged(dataset, Rows, self.config, self.config.people())
+        return dataset if self.postprocess is None else dataset.map(self.postprocess)
+
+
+def judged(dataset: Dataset, worker: type[Rows], config: EpicProcessorConfig, people: People, *more: Any) -> Dataset:
+    """Return a dataset to which workers are applied in batches."""
+    import ray
+
+    parts = (config.encoder, config.llm, config.settings)
+    try:
+        ray.cloudpickle.dumps(parts)
+    except Exception as error:
+        raise InvalidInputError(
+            f"Encoder, model and settings go to other processes, and one of them cannot be pickled ({error})."
+            ' Give a name, such as "static" or "openai:MODEL@URL", or for llm a function that makes it.'
+        ) from None
+    shared = ray.put(people)
+    return dataset.map_batches(
+        worker,
+        batch_size=config.batch_size,
+        batch_format="pyarrow",
+        **config.pool(),
+        fn_constructor_args=(shared, *parts, *more),
+    )
+
+
+class Rows:
+    """Worker that turns a batch of chunks into rows of judgements.
+
+    Args:
+        people: The people, or Ray's reference to them.
+        encoder, llm, settings: As for `EpicMemory`.
+    """
+
+    def __init__(self, people: Any, encoder: Encoder | str | None, llm: Any, settings: Settings) -> None:
+        import ray
+
+        if isinstance(people, ray.ObjectRef):
+            people = ray.get(people)
+        logging.getLogger("ray.data").setLevel(logging.WARNING)
+        self.judge = Judge(people, encoder, llm, settings)
+
+    def __call__(self, batch: Any) -> Any:
+        """Return the rows of a batch, an Arrow table."""
+        import pyarrow as pa
+
+        found = self.judgements(batch.to_pylist())
+        taken = [row for row, each in enumerate(found) for _ in each]
+        table = batch.take(pa.array(taken, type=pa.int64()))
+        rows = [asdict(one) for each in found for one in each]
+        for name in COLUMNS:
+            column = pa.array([row[name] for row in rows], type=_type(name))
+            place = table.schema.get_field_index(name)
+            table = table.append_column(name, column) if place < 0 else table.set_column(place, name, column)
+        return table
+
+    def judgements(self, rows: Sequence[Row]) -> list[list[Judgement]]:
+        """Return the judgements of each row; of one that is no chunk, one with an error."""
+        items, broken = self.items(rows)
+        found = dict(zip(items, self.judge.judge(list(items.values())), strict=True))
+        return [found[place] if place in found else [Judgement(error=broken[place])] for place in range(len(rows))]
+
+    @staticmethod
+    def items(rows: Sequence[Row]) -> tuple[dict[int, Item], dict[int, str]]:
+        """Return the chunks by their places, and for rows that are none the reason."""
+        items, broken = dict[int, Item](), dict[int, str]()
+        for place, row in enumerate(rows):
+            try:
+                items[place] = item_of(row)
+            except Exception as error:
+                broken[place] = str(error)
+        return items, broken
+
+
+def read(path: str | Sequence[str], storage_options: dict[str, Any] | None = None) -> Dataset:
+    """Read a dataset by the ending of its name: .parquet, .jsonl, .json, .csv, .txt, or a folder of Parquet files.
+
+    Args:
+        path: A file, a folder, or several; also in a store that fsspec reaches.
+        storage_options: Of that store.
+
+    Raises:
+        InvalidInputError: for another kind of file.
+        MissingExtraError: without Ray.
+    """
+    data = ray_data()
+    first = path if isinstance(path, str) else path[0]
+    options: dict[str, Any] = {}
+    if "://" in first:
+        from fsspec.core import url_to_fs
+
+        options["filesystem"] = url_to_fs(first, **(storage_options or {}))[0]
+    name = first.rstrip("/").removesuffix(".gz")
+    readers: dict[str, Callable[..., Any]] = {
+        ".parquet": data.read_parquet,
+        ".jsonl": partial(data.read_json, lines=True),
+        ".json": data.read_json,
+        ".csv": data.read_csv,
+        ".txt": data.read_text,
+    }
+    ending = Path(name).suffix.lower()
+    if ending not in readers and ending:
+        raise InvalidInputError(
+            f"{first} is none of {', '.join(readers)}: read it with ray.data, and give the dataset."
+        )
+    return readers[ending or ".parquet"](path, **options)
+
+
+def _type(name: str) -> Any:
+    import pyarrow as pa
+
+    kinds = {"keep": pa.bool_(), "confidence": pa.float64(), "score": pa.float64()}
+    return kinds.get(name, pa.string())

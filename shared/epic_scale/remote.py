@@ -1,0 +1,166 @@
+"""Remote root of a pool: any store that fsspec reaches, in which each state of a user's file is an object of its own.
+
+A state is never overwritten: version n + 1 is created where there was none, or somebody else was faster. So no write is
+lost, whatever several machines do. Older versions are removed after a newer one is there. Who forgets a user creates an
+empty version, so that a machine which still has the old one cannot bring it back.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+from epic_memory.errors import MissingExtraError, StoreError
+from epic_scale.roots import SUFFIX
+
+
+class ConflictError(StoreError):
+    """Error for a memory that another machine changed during this turn; the turn's changes are written nowhere."""
+
+
+def is_remote(root: object) -> bool:
+    """Tell whether a root is the address of a store and no folder of this machine."""
+    return isinstance(root, str) and "://" in root and not root.startswith(("file://", "local://"))
+
+
+class RemoteRoot:
+    """A folder of a store that fsspec reaches.
+
+    Args:
+        address: "s3://bucket/memories", "memory://pool", ...
+        options: Of the file system, as fsspec takes them: keys, endpoints.
+
+    Raises:
+        MissingExtraError: without fsspec.
+        StoreError: if the store cannot create an object only where there is none.
+    """
+
+    def __init__(self, address: str, options: dict[str, Any]) -> None:
+        try:
+            from fsspec.core import url_to_fs
+        except ImportError:
+            raise MissingExtraError("fsspec", "fsspec") from None
+        self._address = address
+        try:
+            self._files, self._root = url_to_fs(address, **options)
+            self._check()
+        except (ImportError, OSError, ValueError) as error:
+            raise StoreError(f"{address} cannot be used: {error}") from error
+
+    def _check(self) -> None:
+        """Find out whether the store refuses to create an object that is there; some silently overwrite it."""
+        probe = f"{self._root}/.probe/{secrets.token_hex(8)}"
+        self._files.makedirs(f"{self._root}/.probe", exist_ok=True)
+        self._files.pipe_file(probe, b"first", mode="create")
+        try:
+            self._files.pipe_file(probe, b"second", mode="create")
+        except FileExistsError:
+            return
+        except TypeError:
+            pass
+        finally:
+            self._files.rm_file(probe)
+        raise StoreError(
+            f"{self._address} does not refuse to create an object that is there already, so two machines could"
+            " overwrite each other's. Use a store that does (S3, Google Cloud Storage), or a newer fsspec driver."
+        )
+
+    def versions(self, name: str) -> dict[int, int]:
+        """Return the versions of a user's file that are there, with their sizes in bytes."""
+        folder = f"{self._root}/{name}"
+        self._files.invalidate_cache(folder)
+        try:
+            found = self._files.ls(folder, detail=True)
+        except FileNotFoundError:
+            return {}
+        sizes = {str(one["name"]).rpartition("/")[2]: int(one["size"] or 0) for one in found}
+        return {int(file.removesuffix(SUFFIX)): size for file, size in sizes.items() if file.endswith(SUFFIX)}
+
+    def newest(self, name: str) -> int:
+        """Return the number of the newest version of a user's file; 0 if there is none.
+
+        Raises:
+            StoreError: if the store cannot be read.
+        """
+        try:
+            return max(self.versions(name), default=0)
+        except OSError as error:
+            raise StoreError(f"A memory cannot be read from {self._address}: {error}") from error
+
+    def read(self, name: str) -> tuple[int, bytes]:
+        """Return the newest version of a user's file, and its number; 0 and nothing if there is none.
+
+        Raises:
+            StoreError: if it cannot be read.
+        """
+        for _ in range(5):
+            try:
+                versions = self.versions(name)
+                newest = max(versions, default=0)
+                return newest, self._files.cat_file(self._place(name, newest)) if versions.get(newest) else b""
+            except FileNotFoundError:
+                continue  # replaced by a newer one since it was listed
+            except OSError as error:
+                raise StoreError(f"A memory cannot be read from {self._address}: {error}") from error
+        raise StoreError(f"A memory at {self._address} changes faster than it can be read. Try again.")
+
+    def write(self, name: str, base: int, data: bytes) -> int:
+        """Write the version that follows `base`, and return its number.
+
+        Raises:
+            ConflictError: if there is another one after `base` already.
+            StoreError: if it cannot be written.
+        """
+        version = base + 1
+        try:
+            if max(self.versions(name), default=0) == base:
+                self._files.makedirs(f"{self._root}/{name}", exist_ok=True)
+                self._files.pipe_file(self._place(name, version), data, mode="create")
+                there = self.versions(name)
+                if max(there) == version:
+                    for older in there.keys() - {version}:
+                        self._remove(name, older)
+                    return version
+                # Two were faster, and the first of them is removed already.
+                self._remove(name, version)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise StoreError(f"A memory cannot be written to {self._address}: {error}") from error
+        raise ConflictError(
+            "Another machine changed this memory during the turn, so the turn's changes were not written, and what the"
+            " other one wrote stands. Do the turn again."
+        )
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of all users' files that hold anything."""
+        self._files.invalidate_cache(self._root)
+        found = self._files.find(self._root, detail=True)
+        held = {str(path).removeprefix(f"{self._root}/").rpartition("/")[0] for path in found if found[path]["size"]}
+        yield from sorted(name for name in held if name.count("/") == 1)
+
+    def remove(self, name: str) -> tuple[str, ...]:
+        """Put an empty version in the place of a user's file; return the names of the versions that were removed.
+
+        Raises:
+            ConflictError: if it was changed at the same time.
+        """
+        versions = self.versions(name)
+        if not any(versions.values()):
+            return ()
+        self.write(name, max(versions), b"")
+        return tuple(f"{name}/{version:012}{SUFFIX}" for version, size in versions.items() if size)
+
+    def remaining(self, name: str) -> tuple[str, ...]:
+        """Return the versions of a user's file that hold anything."""
+        return tuple(f"{name}/{version:012}{SUFFIX}" for version, size in self.versions(name).items() if size)
+
+    def _place(self, name: str, version: int) -> str:
+        return f"{self._root}/{name}/{version:012}{SUFFIX}"
+
+    def _remove(self, name: str, version: int) -> None:
+        try:
+            self._files.rm_file(self._place(name, version))
+        except FileNotFoundError:
+            return

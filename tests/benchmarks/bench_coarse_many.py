@@ -1,0 +1,80 @@
+"""Coarse filter of many people's preferences over many chunks, beside the bare product in the same blocks.
+
+    python tests/benchmarks/bench_coarse_many.py ../shared/data --preferences 10000 --chunks 100000
+
+Preferences beyond those of the data folder, and chunks beyond its passages, are the same vectors with noise.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+
+import numpy as np
+
+from common import parse, parser, read_jsonl
+from epic_memory.encoders import embed, encoder_of
+from epic_memory.pipeline.coarse_filter import Expanded
+from epic_scale.coarse import _BLOCK, CoarseFilter
+from epic_scale.people import People
+
+
+def noisy(vectors: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """As many unit vectors as asked for, near those given."""
+    chance = np.random.default_rng(seed)
+    made = vectors[np.arange(count) % len(vectors)].copy()
+    made[len(vectors) :] += chance.normal(0, 0.02, made[len(vectors) :].shape).astype(np.float32)
+    made /= np.linalg.norm(made, axis=1, keepdims=True)
+    return made
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--preferences", type=int, default=10_000)
+    made.add_argument("--chunks", type=int, default=100_000)
+    options = parse(made)
+    files = sorted((options.data / "personas").glob("*.json"))
+    personas = [one for file in files for one in json.loads(file.read_text(encoding="utf-8"))]
+    texts = sorted({block["preference"] for one in personas for block in one["preference_blocks"]})
+    encoder = encoder_of("static")
+    found = People.of({"all": texts}, encoder)
+    wanted = options.preferences
+    copies: list[Expanded] = [found.expanded[n % len(texts)] for n in range(wanted)]
+    people = People(
+        users=[f"user {n}" for n in range(wanted // 10)],
+        preferences=[found.preferences[n % len(texts)] for n in range(wanted)],
+        held=[list(range(10 * n, 10 * n + 10)) for n in range(wanted // 10)],
+        vectors=noisy(found.vectors, wanted, 1),
+        taus=found.taus[np.arange(wanted) % len(texts)],
+        expanded=copies,
+        verifier=found.verifier,
+    )
+    passages = embed(encoder, [row["text"] for row in read_jsonl(options.data / "wiki_passages.jsonl")])
+    chunks = noisy(passages, options.chunks, 2)
+    coarse = CoarseFilter(people)
+    vectors = coarse.vectors
+    size = _BLOCK // len(vectors)
+    print(f"{len(chunks)} chunks x {wanted} preferences, {len(vectors)} vectors with phrases, blocks of {size} chunks")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    spent: dict[str, list[float]] = {"bare product": [], "filter": []}
+    pairs = 0
+    # In turns, as the load of the machine changes.
+    for start in range(0, len(chunks), 10 * size):
+        part = chunks[start : start + 10 * size]
+        begun = time.process_time()
+        for at in range(0, len(part), size):
+            np.matmul(vectors, part[at : at + size].T)
+        spent["bare product"].append(time.process_time() - begun)
+        begun = time.process_time()
+        pairs += sum(len(rows) for rows, _ in coarse.passing(part))
+        spent["filter"].append(time.process_time() - begun)
+    bare, whole = (sum(each) for each in spent.values())
+    print(f"processor: bare product {bare:.1f} s, filter {whole:.1f} s: {whole / bare:.2f} times")
+    print(f"pairs that may pass: {pairs / len(chunks) / wanted:.2%}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"peak RAM {peak / 1e3:.0f} MB, of which {before / 1e3:.0f} MB are vectors and before")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""A pool over a remote root: fetched, used, written back; no write is lost, and what was forgotten does not return."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epic_memory import Settings
+from epic_memory.errors import StoreError
+from epic_scale import ConflictError, MemoryPool
+from helpers import HashEncoder, KeepAll
+
+fsspec = pytest.importorskip("fsspec")
+from fsspec.implementations.memory import MemoryFileSystem  # noqa: E402 - after it is known to be there
+
+PoolOf = Callable[[], MemoryPool]
+
+
+@pytest.fixture
+def address() -> str:
+    return f"memory://{uuid.uuid4().hex}/users"
+
+
+@pytest.fixture
+def pool_of(address: str) -> Iterator[PoolOf]:
+    """Makes pools over one remote root, each as if on a machine of its own."""
+    made: list[MemoryPool] = []
+
+    def make() -> MemoryPool:
+        made.append(MemoryPool(address, encoder=HashEncoder(), settings=Settings(verifier=KeepAll()), wait=0.2))
+        return made[-1]
+
+    yield make
+    for pool in made:
+        pool.close()
+
+
+def add(pool: MemoryPool, text: str, user: str = "ann") -> None:
+    with pool.get(user) as memory:
+        if not memory.preferences:
+            memory.preferences.add("I like red wine")
+        assert memory.add([text]).kept == 1
+
+
+def texts(pool: MemoryPool, user: str = "ann") -> list[str]:
+    with pool.get(user, read_only=True) as memory:
+        return [item.text for item in memory.items()]
+
+
+def test_what_one_machine_writes_the_other_reads_and_nothing_is_written_for_nothing(
+    pool_of: PoolOf, address: str
+) -> None:
+    one, other = pool_of(), pool_of()
+    add(one, "red wine 1")
+    assert texts(other) == ["red wine 1"]
+    add(other, "red wine 2")
+    add(one, "red wine 3")
+    assert texts(other) == texts(one) == ["red wine 1", "red wine 2", "red wine 3"]
+    assert (one.health().uploads, other.health().uploads) == (2, 1)
+    with one.get("ann") as memory:
+        assert memory.search("red wine")
+    assert one.health().uploads == 2
+    files, root = fsspec.core.url_to_fs(address)
+    assert len(files.find(root)) == 1
+
+
+def test_of_two_machines_the_second_learns_that_it_was_slower(pool_of: PoolOf) -> None:
+    one, other = pool_of(), pool_of()
+    add(one, "red wine 1")
+    with pytest.raises(ConflictError, match="Do the turn again"), one.get("ann") as memory:
+        memory.add(["red wine of the slower"])
+        add(other, "red wine of the faster")
+    assert texts(one) == ["red wine 1", "red wine of the faster"]
+    add(one, "red wine of the slower")
+    assert len(texts(other)) == 3
+    assert one.health().conflicts == 1
+
+
+def test_the_second_of_two_new_files_does_not_replace_the_first(pool_of: PoolOf) -> None:
+    one, other = pool_of(), pool_of()
+    with pytest.raises(ConflictError), one.get("ann") as memory:
+        memory.preferences.add("I like blue sea")
+        add(other, "red wine")
+    assert texts(one) == ["red wine"]
+
+
+def test_turns_of_one_machine_share_the_copy_and_each_is_written_back(pool_of: PoolOf) -> None:
+    one, other = pool_of(), pool_of()
+    with one.get("ann") as memory:
+        add(one, "red wine 1")
+        assert texts(other) == ["red wine 1"]
+        memory.add(["red wine 2"])
+    assert len(texts(other)) == 2
+
+
+def test_a_store_that_fails_is_told_and_the_next_turn_writes_all(
+    pool_of: PoolOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pool_of(), pool_of()
+    add(one, "red wine 1")
+    with monkeypatch.context() as broken:
+
+        def fail(*_: Any, **__: Any) -> None:
+            raise OSError("no route to host")
+
+        broken.setattr(MemoryFileSystem, "pipe_file", fail)
+        with pytest.raises(StoreError, match="no route to host"):
+            add(one, "red wine 2")
+    assert texts(other) == ["red wine 1"]
+    add(one, "red wine 3")
+    assert len(texts(other)) == 3
+
+
+def test_what_was_forgotten_is_not_brought_back_by_a_machine_that_still_has_it(pool_of: PoolOf, address: str) -> None:
+    one, other = pool_of(), pool_of()
+    add(one, "red wine 1")
+    add(one, "red wine 1", "ben")
+    with pytest.raises(ConflictError), one.get("ann") as memory:
+        proof = other.forget_user("ann")
+        memory.add(["red wine 2"])
+    assert len(proof.removed) == 1
+    files, root = fsspec.core.url_to_fs(address)
+    assert sorted(size > 0 for size in files.du(root, total=False).values()) == [False, True]
+    assert list(one.users()) == ["ben"]
+    with one.get("ann") as memory:
+        assert not memory.preferences and not memory.items()
+    add(one, "red wine anew")
+    assert texts(other) == ["red wine anew"]
+
+
+def test_a_store_that_overwrites_what_was_to_be_created_is_refused(
+    pool_of: PoolOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = MemoryFileSystem.pipe_file
+
+    def careless(self: Any, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
+        written(self, path, value, mode="overwrite", **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", careless)
+    with pytest.raises(StoreError, match="overwrite each other"):
+        pool_of()
+
+
+def test_copies_go_with_the_pool_and_backups_come_from_it(pool_of: PoolOf, tmp_path: Path) -> None:
+    pool = pool_of()
+    add(pool, "red wine 1")
+    add(pool, "red wine 1", "ben")
+    assert pool.backup(tmp_path).done == 2
+    with pool.get("ann") as memory:
+        copy = memory.file.path
+        assert copy is not None and copy.exists()
+    pool.close()
+    assert not copy.parent.exists()
+    with MemoryPool(f"file://{tmp_path}", encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as local:
+        assert texts(local, "ben") == ["red wine 1"]
+
+
+def test_an_address_without_a_driver_says_so() -> None:
+    with pytest.raises(StoreError, match="cannot be used"):
+        MemoryPool("nothing-of-this-kind://bucket")
