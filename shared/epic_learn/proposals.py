@@ -87,7 +87,8 @@ def _with_origin(proposal: Proposal, turns: Sequence[Turn]) -> Proposal:
     turn = next(each for each in turns if each.number == proposal.turn and proposal.quote in each.text)
     sentence = sentence_of(turn.text, proposal.quote)
     told = None if turn.time is None else said_at(turn)
-    return replace(proposal, sentence=sentence, speaker=turn.speaker, said_at=told)
+    placed = replace(proposal, conversation=turn.source, turn=turn.place)
+    return replace(placed, sentence=sentence, speaker=turn.speaker, said_at=told)
 
 
 def _ending(proposal: Proposal, turns: Sequence[Turn]) -> Proposal:
@@ -147,7 +148,7 @@ def _take_back(session: Session, back: Iterable[str], turns: Sequence[Turn]) -> 
     with session.lock, store.transaction():
         for proposal_id in back:
             made = store.proposals.find(namespace, proposal_id)
-            if made is not None and any(each.number == made.turn and made.quote in each.text for each in turns):
+            if made is not None and any(each.place == made.turn and made.quote in each.text for each in turns):
                 store.proposals.remove(namespace, proposal_id)
 
 

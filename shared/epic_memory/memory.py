@@ -147,7 +147,7 @@ class EpicMemory:
         return cls._over(make, begin, encoder, llm, how)
 
     @classmethod
-    def import_(
+    def restore(
         cls,
         export: str | Path,
         path: str | Path,

@@ -58,6 +58,7 @@ class Sources:
         skipped: Filled while reading: what holds no text, or is of a kind that is not read.
         failures: Filled while reading: what should have been readable, and was not, with the reason.
         roots: What names the files, with which the ids of their items begin.
+        given: The files with their names, in place of the paths.
         whole: Filled while reading: the names of the files that were read without a failure.
         places: Filled while reading: item id to the file it was read from, and the line.
     """
@@ -68,6 +69,7 @@ class Sources:
     skipped: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     roots: Roots = field(default_factory=Roots)
+    given: list[tuple[Path, str]] | None = None
     whole: set[str] = field(default_factory=set, repr=False)
     places: dict[str, str] = field(default_factory=dict, repr=False)
     # How many reasons of the file that is being read there are in each list.
@@ -92,6 +94,8 @@ class Sources:
 
     def _found(self) -> tuple[list[tuple[Path, str]], list[str]]:
         """Return the files with their names, and what folders hold besides."""
+        if self.given is not None:
+            return self.given, []
         found: dict[Path, str] = {}
         others: list[str] = []
         for path in map(Path, self.paths):

@@ -199,7 +199,7 @@ def test_what_fails_is_usable_reported_and_asked_again(tmp_path: Path, said: Any
         assert memory.add(["red wine"]).unread.keys() == {WINE}
         assert memory.preferences[0] == given_one
         memory.file.export(tmp_path / "export.jsonl")
-    with EpicMemory.import_(
+    with EpicMemory.restore(
         tmp_path / "export.jsonl", tmp_path / "n", encoder=HashEncoder(), settings=Settings(verifier=KeepAll())
     ) as memory:
         assert memory.preferences.unread == [WINE]
@@ -463,7 +463,7 @@ def test_it_goes_where_the_preference_goes(tmp_path: Path) -> None:
         memory.file.backup(tmp_path / "copy")
         memory.file.export(tmp_path / "export.jsonl")
     expected = {WINE.upper(): OWN, TRAIN: written_for(TRAIN)}
-    with EpicMemory.import_(
+    with EpicMemory.restore(
         tmp_path / "export.jsonl",
         tmp_path / "n",
         encoder=HashEncoder(512, name="other"),

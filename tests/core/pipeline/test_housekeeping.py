@@ -344,7 +344,7 @@ def test_an_import_gives_the_same_memory(tmp_path: Path, in_ram: bool) -> None:
         before = contents(held, tmp_path)
         expected = list(held.preferences), searched(held), str(held.explain("b")), str(held.explain("e")), held.tau
     path = tmp_path / "made.epic"
-    with EpicMemory.import_(
+    with EpicMemory.restore(
         tmp_path / "export.jsonl", path, encoder=HashEncoder(), settings=Settings(verifier=Model())
     ) as made:
         assert contents(made, tmp_path) == before
@@ -372,7 +372,7 @@ def test_an_import_with_another_encoder_is_searched_by_that_one(tmp_path: Path) 
     held = rich()
     held.file.export(tmp_path / "export.jsonl")
     other = HashEncoder(512, name="other", fingerprint="v2")
-    with EpicMemory.import_(
+    with EpicMemory.restore(
         tmp_path / "export.jsonl", tmp_path / "me.epic", encoder=other, settings=Settings(verifier=Model())
     ) as made:
         assert made.tau == other.tau and contents(made, tmp_path) == contents(held, tmp_path)
@@ -388,7 +388,7 @@ def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path) -> No
         first.add(OTHERS[:5])
         before = contents(first, tmp_path)
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": Model(), "namespace": "second"}
-    with EpicMemory.import_(tmp_path / "export.jsonl", path, **settled(**options)) as second:
+    with EpicMemory.restore(tmp_path / "export.jsonl", path, **settled(**options)) as second:
         assert len(second.preferences) == 3 and second.namespace == "second"
     with opened(path) as first:
         assert contents(first, tmp_path) == before
@@ -396,7 +396,7 @@ def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path) -> No
     other = HashEncoder(fingerprint="v2")
     octets = path.read_bytes()
     with pytest.raises(EncoderMismatchError):
-        EpicMemory.import_(
+        EpicMemory.restore(
             tmp_path / "export.jsonl", path, encoder=other, settings=Settings(verifier=Model(), namespace="third")
         )
     assert path.read_bytes() == octets
@@ -408,11 +408,11 @@ def test_an_import_into_what_holds_something_is_refused(tmp_path: Path) -> None:
     memory(path).close()
     octets = path.read_bytes()
     with pytest.raises(StoreError, match="holds something"):
-        EpicMemory.import_(tmp_path / "export.jsonl", path, encoder=HashEncoder(), settings=Settings(verifier=Model()))
+        EpicMemory.restore(tmp_path / "export.jsonl", path, encoder=HashEncoder(), settings=Settings(verifier=Model()))
     assert path.read_bytes() == octets
     export = (tmp_path / "export.jsonl").read_bytes()
     with pytest.raises(StoreError):
-        EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "export.jsonl", encoder=HashEncoder())
+        EpicMemory.restore(tmp_path / "export.jsonl", tmp_path / "export.jsonl", encoder=HashEncoder())
     assert (tmp_path / "export.jsonl").read_bytes() == export
     assert files(tmp_path) == ["export.jsonl", "me.epic"]
 
@@ -421,7 +421,7 @@ def refused(export: Path, **options: Any) -> str:
     """Why an export is not imported; no file is left."""
     path = export.parent / "made.epic"
     with pytest.raises(EpicError) as error:
-        EpicMemory.import_(
+        EpicMemory.restore(
             export, path, **settled(**{"encoder": HashEncoder(), "verifier": Model(), **options})
         ).close()
     assert not path.exists() and files(export.parent) == ([export.name] if export.exists() else [])
@@ -461,7 +461,7 @@ def test_an_export_cut_anywhere_is_refused(tmp_path: Path) -> None:
     export.write_bytes(octets + lines[-2])
     assert f"line {len(lines) + 1}" in refused(export)
     export.write_bytes(octets.rstrip(b"\n"))
-    EpicMemory.import_(
+    EpicMemory.restore(
         export, tmp_path / "made.epic", encoder=HashEncoder(), settings=Settings(verifier=Model())
     ).close()
 
@@ -526,7 +526,7 @@ def test_whatever_a_line_holds_it_is_imported_whole_or_refused(tmp_path: Path, k
             made = [*lines[:number], with_value(lines[number], at, value), *lines[number + 1 :]]
             export.write_text("".join(json.dumps(line) + "\n" for line in made), "utf-8")
             try:
-                EpicMemory.import_(export, path, encoder=HashEncoder(), settings=Settings(verifier=Model())).close()
+                EpicMemory.restore(export, path, encoder=HashEncoder(), settings=Settings(verifier=Model())).close()
                 with opened(path) as held:
                     held.file.verify()
                     searched(held)

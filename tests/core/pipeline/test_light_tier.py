@@ -103,7 +103,7 @@ def test_both_tiers_are_the_same_after_opening_and_by_export(tmp_path: Path) -> 
     with EpicMemory.open(tmp_path / "me.epic", encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as again:
         assert [(hit.item.id, hit.tier, hit.score) for hit in again.search("Porto", k=2)] == found
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.import_(tmp_path / "all.jsonl", tmp_path / "other.epic", **settled(**options)) as taken:
+    with EpicMemory.restore(tmp_path / "all.jsonl", tmp_path / "other.epic", **settled(**options)) as taken:
         assert [(hit.item.id, hit.tier) for hit in taken.search("Porto", k=2)] == [one[:2] for one in found]
 
 

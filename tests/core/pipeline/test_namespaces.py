@@ -192,7 +192,7 @@ def _act(held: EpicMemory, name: str, path: Path, folder: Path) -> EpicMemory:
         return _again(held, path, ledger=0, not_kept=0)
     if name == "import":
         held.file.export(folder / "hers.jsonl", overwrite=True)
-        with EpicMemory.import_(
+        with EpicMemory.restore(
             folder / "hers.jsonl",
             path,
             encoder=HashEncoder(256),

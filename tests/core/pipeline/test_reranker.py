@@ -87,7 +87,7 @@ def test_it_is_kept_exported_and_forgotten(tmp_path: Path) -> None:
         weights = reranker_of(memory).as_object()
         memory.file.export(lines)
     assert len(json.dumps(weights)) < 100_000
-    with EpicMemory.import_(
+    with EpicMemory.restore(
         lines, tmp_path / "other.epic", encoder=HashEncoder(), settings=Settings(verifier=KeepAll())
     ) as other:
         assert reranker_of(other).as_object()["weights"] == weights["weights"]

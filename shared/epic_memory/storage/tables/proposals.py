@@ -15,7 +15,7 @@ from epic_memory.types.proposals import Proposal, ProposalState, plain
 from epic_memory.types.validation import moment, one_of
 
 _DIGEST = 8
-_WORDS = ("text", "old", "quote", "sentence", "speaker", "ends")
+_WORDS = ("text", "old", "quote", "sentence", "speaker", "conversation", "ends")
 _EXPORTED = tuple(name for name in PROPOSALS.checked if name not in ("namespace", "said"))
 
 
@@ -42,6 +42,7 @@ class Proposals(Repository):
             sentence=kept.sentence if kept else "",
             speaker=kept.speaker if kept else "",
             said_at=None if told is None else told.timestamp(),
+            conversation=kept.conversation if kept else "",
             turn=proposal.turn,
             confidence=float(proposal.confidence),
             source=proposal.source,
@@ -159,6 +160,7 @@ def _proposal(row: sqlite3.Row | Mapping[str, Any]) -> Proposal:
         sentence=row["sentence"],
         speaker=row["speaker"],
         said_at=None if row["said_at"] is None else moment(row["said_at"]),
+        conversation=row["conversation"],
         turn=row["turn"],
         confidence=row["confidence"],
         source=row["source"],

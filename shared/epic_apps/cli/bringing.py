@@ -1,0 +1,110 @@
+"""Commands that bring in what people have elsewhere, and keep it in step: import, sync."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option, Typer
+
+from epic_apps.cli.options import InFile, Model, command
+from epic_apps.cli.printing import show, warn
+from epic_memory.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from epic_apps.syncing import SyncReport
+
+_MOST_SHOWN = 20
+
+
+def add_commands(app: Typer) -> None:
+    """Add the commands."""
+    command(app, "import")(import_)
+    command(app)(sync)
+
+
+def import_(
+    file: InFile,
+    model: Model,
+    sources: Annotated[
+        list[str], Argument(metavar="SOURCE...", help="exports, files, or folders and zip archives of them")
+    ],
+    user: Annotated[
+        list[str], Option(metavar="NAME", help="you, in chats between people and in mails; repeatable")
+    ] = [],  # noqa: B006
+    dry_run: Annotated[bool, Option("--dry-run", help="only say what there is")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="no progress bar, which only a terminal gets")] = False,
+) -> None:
+    """Take in chats, notes, mails, contacts and more: ChatGPT, Claude, WhatsApp, Obsidian, Evernote, mbox ..."""
+    from epic_apps.imports.importing import import_from
+
+    failed = 0
+    with file.open_or_make(model) as memory:
+        reports = {}
+        for source in sources:
+            report = import_from(memory, source, user=user, dry_run=dry_run, progress=not quiet and sys.stderr.isatty())
+            reports[source] = report
+            failed += len(report.failures)
+            _warn_of(report.skipped, report.failures)
+        waiting = len(memory.proposals)
+        made = any(report.proposed for report in reports.values())
+        then = [f"{waiting} proposals wait for you: epic proposals {file.memory}"] if made else []
+        file.show(reports, *(f"{source}\n{report}" for source, report in reports.items()), *then)
+    if failed:
+        raise InvalidInputError(f"{failed} parts could not be read; the rest was imported.")
+
+
+def sync(
+    file: InFile,
+    model: Model,
+    folders: Annotated[
+        list[str], Argument(metavar="[FOLDER...]", help="default: those that it was synced with before")
+    ] = [],  # noqa: B006
+    watch: Annotated[bool, Option("--watch", help="go on, and sync whenever something changes (extra: watch)")] = False,
+    ignore: Annotated[
+        list[str], Option(metavar="PATTERN", help="leave these out, as in a .gitignore; remembered; repeatable")
+    ] = [],  # noqa: B006
+    user: Annotated[list[str], Option(metavar="NAME", help="you, in mails; repeatable")] = [],  # noqa: B006
+    empty: Annotated[bool, Option("--empty", help="an empty folder is meant: everything in it was deleted")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="no progress bar, which only a terminal gets")] = False,
+) -> None:
+    """Make a memory hold what folders hold: added, changed, renamed and deleted files."""
+    from epic_apps.syncing import sync as sync_folder
+    from epic_apps.syncing import synced_folders
+    from epic_apps.syncing import watch as watch_folders
+
+    with file.open_or_make(model) as memory:
+        chosen = [Path(each) for each in folders] or synced_folders(memory)
+        if not chosen:
+            raise InvalidInputError(f"Say which folder: epic sync {file.memory} FOLDER. It was synced with none yet.")
+        reports = {}
+        for folder in chosen:
+            reports[str(folder)] = report = sync_folder(
+                memory, folder, ignore=ignore or None, user=user, empty=empty,
+                progress=not quiet and sys.stderr.isatty(),
+            )  # fmt: skip
+            _warn_of(report.skipped, report.failures)
+        file.show(reports, *(part for folder, report in reports.items() for part in _changes(folder, report)))
+        if watch:
+            watch_folders(memory, chosen, lambda folder, report: show(*_changes(str(folder), report)), user=user)
+    if any(report.failures for report in reports.values()):
+        raise InvalidInputError("What could not be read stays as it was in the memory.")
+
+
+def _changes(folder: str, report: SyncReport) -> list[str]:
+    """Return what a sync changed, the first files of each kind by name."""
+    lines = [f"{folder}: {report}"]
+    for sign, names in (("+", report.added), ("~", report.changed), ("-", report.deleted)):
+        lines += [f"  {sign} {name}" for name in names[:_MOST_SHOWN]]
+        lines += [f"  {sign} {len(names) - _MOST_SHOWN} more"] if len(names) > _MOST_SHOWN else []
+    return lines + [f"  {old} -> {new}" for old, new in report.renamed[:_MOST_SHOWN]]
+
+
+def _warn_of(*lists: Sequence[str]) -> None:
+    for told in lists:
+        for each in told[:_MOST_SHOWN]:
+            warn(each, "skipped")
+        if len(told) > _MOST_SHOWN:
+            warn(f"{len(told) - _MOST_SHOWN} more", "skipped")
