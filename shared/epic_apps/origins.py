@@ -21,7 +21,7 @@ ORIGIN = "origin"
 _OWN = frozenset({".txt", ".md", ".markdown", ".enex", ".vcf", ".ics"})
 _MAILS = frozenset({".eml", ".mbox"})
 # An answer that quotes what it answers.
-_QUOTED = re.compile(r"^\s*>", re.M)
+_QUOTED = re.compile(r"(?:^|\s)>\s")
 
 
 def origin_of(item: Item, user: Collection[str] = ()) -> Origin:

@@ -27,7 +27,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from command_line import runner
-from epic_apps.cli.apps import Client as Clients
+from epic_apps.connect import StdioClient as Clients
 from epic_apps.mcp import PATH, Access, UserMemory, http_app, memory_server
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError

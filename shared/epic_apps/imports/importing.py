@@ -179,7 +179,7 @@ class _Import:
             if what.kind in CHAT_KINDS:
                 self.report.files[what.kind] += 1
                 self._read_chats(part, what, source, spool)
-            elif any(_folder(part).is_relative_to(folder) for folder in exports):
+            elif _comes_with(part, exports):
                 # The same conversations as a page, and what the assistant has written down itself.
                 self.report.skipped.append(f"{part.name}: beside the conversations of an export")
             elif what.kind == "document":
@@ -313,6 +313,14 @@ def _unpacked(part: Part, folder: Path, archive: str) -> tuple[Path, str]:
     with part.open() as file, path.open("wb") as copy:
         shutil.copyfileobj(file, copy)
     return path, f"{archive}/{part.name}"
+
+
+def _comes_with(part: Part, exports: Collection[PurePosixPath]) -> bool:
+    """Tell whether a part belongs to an assistant's export: all in its archive; in a folder, its page and uploads."""
+    beside = any(_folder(part).is_relative_to(folder) for folder in exports)
+    return beside and (
+        part.path is None or part.suffix in (".html", ".json") or PurePosixPath(part.name).name.startswith("file-")
+    )
 
 
 def _folder(part: Part) -> PurePosixPath:

@@ -70,7 +70,7 @@ def test_claude_reads_the_last_branch_and_no_attachment(tmp_path: Path) -> None:
     ("name", "content"),
     [
         ("one.json", [{"role": "user", "content": NUTS}, {"role": "assistant", "content": TOFU}]),
-        ("several.json", [{"messages": [{"role": "user", "content": NUTS}]}, {"messages": [{"role": "ai", "content": TOFU}]}]),
+        ("two.json", [{"messages": [{"role": who, "content": text}]} for who, text in (("user", NUTS), ("ai", TOFU))]),
         ("held.json", {"id": 1, "messages": [{"from": "human", "value": NUTS}, {"from": "gpt", "value": TOFU}]}),
         ("list.json", {"conversations": [{"title": "A", "messages": [{"role": "user", "content": NUTS}]}]}),
         ("MyActivity.json", [{"header": "Gemini Apps", "title": f"Prompted {NUTS}", "time": "2024-05-01T10:00:00Z",
@@ -95,7 +95,9 @@ def test_lines_and_transcripts(tmp_path: Path) -> None:
 ANDROID = f"12/31/23, 10:15 PM - Messages are encrypted.\n12/31/23, 10:16\u202fPM - Ann: {NUTS}\nThe other day\n" + (
     f"12/31/23, 10:17 PM - Bob: {TOFU}\n1/1/24, 9:00 AM - Ann: <Media omitted>\n"
 )
-IPHONE = f"[31.12.23, 22:16:01] Ann: {NUTS}\n\u200e[31.12.23, 22:17:00] Bob: \u200eimage omitted\n[31.12.23, 22:18:00] Bob: {TOFU}\n"
+IPHONE = f"[31.12.23, 22:16:01] Ann: {NUTS}\n\u200e[31.12.23, 22:17:00] Bob: \u200eimage omitted\n" + (
+    f"[31.12.23, 22:18:00] Bob: {TOFU}\n"
+)
 
 
 @pytest.mark.parametrize(("name", "text"), [("WhatsApp Chat with Bob.txt", ANDROID), ("_chat.txt", IPHONE)])
@@ -111,7 +113,7 @@ def test_whatsapp(tmp_path: Path, name: str, text: str) -> None:
 def test_whatsapp_knows_the_user_by_the_other_person(tmp_path: Path) -> None:
     assert imported(archive(tmp_path / "WhatsApp Chat - Bob.zip", _chat__txt=IPHONE))[0] == {NUTS.rstrip(".")}
     (tmp_path / "group.txt").write_text(IPHONE, encoding="utf-8")
-    with pytest.raises(InvalidInputError, match="--user NAME: Bob, Ann|--user NAME: Ann, Bob"):
+    with pytest.raises(InvalidInputError, match="--user NAME: Bob, Ann"):
         import_from(EpicMemory(), tmp_path / "group.txt")
 
 
@@ -171,7 +173,7 @@ def test_what_was_said_last_counts_whatever_the_order_of_the_export(tmp_path: Pa
     later = chatgpt("later", chatgpt_message("user", "I no longer love tofu.", at=1_700_009_000.0))
     earlier = chatgpt("earlier", chatgpt_message("user", TOFU, at=1_700_000_000.0))
     found, _ = imported(archive(tmp_path / "x.zip", conversations__json=[later, earlier]))
-    assert found == set()
+    assert found == {"I no longer love tofu"}
 
 
 def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ _INLINE = {"a", "abbr", "b", "bdi", "cite", "code", "em", "font", "i", "kbd", "m
     *("strong", "sub", "sup", "time", "u", "var", "wbr", "img", "ins", "del", "label")
 }
 _CONTAINER = "META-INF/container.xml"
+_HEADING_OF = "preceding-sibling::*[descendant-or-self::h3][1]/descendant-or-self::h3"
 _BOOKMARKS = b"NETSCAPE-Bookmark-file"
 
 
@@ -109,11 +110,9 @@ def _bookmarks(content: bytes) -> Iterator[Section]:
         name, address = " ".join("".join(link.itertext()).split()), link.get("href", "")
         if not name or not address.startswith(("http://", "https://")):
             continue
-        folders = [
-            " ".join("".join(before.itertext()).split())
-            for folder in reversed(list(link.iterancestors("dl")))
-            if (before := next(iter(folder.xpath("preceding-sibling::h3[1] | ../h3[1]")), None)) is not None
-        ]
+        # A parser of HTML puts a folder's list behind its heading, not into it.
+        above = [folder.xpath(_HEADING_OF) for folder in reversed(list(link.iterancestors("dl")))]
+        folders = [" ".join("".join(found[-1].itertext()).split()) for found in above if found]
         added = link.get("add_date", "")
         known = {"link": address, "title": name, "time": moment(int(added)).isoformat() if added.isdecimal() else ""}
         yield Section(f"{name} ({address})", " > ".join(folders), {key: value for key, value in known.items() if value})
