@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from epic_apps import local
 from epic_apps.client_model import ClientLM
 from epic_apps.mcp_sdk import Caller, ResourceError, Server, ToolError
+from epic_learn.credentials import holds_credential
 from epic_memory import EpicMemory, Hit, Item, Settings
 from epic_memory.context import without_tags
 from epic_memory.encoders import Encoder
@@ -250,6 +251,8 @@ class _Tools:
 
     async def save_note(self, text: Note, title: Title = "", user_id: UserId = "") -> dict[str, Any]:
         """Save a text that the user wants to find again: a plan, a recipe, a page. Facts about them: `remember`."""
+        if holds_credential(text):
+            raise ToolError("It says a password, a PIN, a key or a card's number, which is not kept. Save it without.")
         async with self._used(user_id) as memory:
             item = Item(text=text, metadata={"title": title} if title else {})
             report = await memory.aadd([item])

@@ -254,12 +254,14 @@ class _Sync:
                     if not Path(os.path.realpath(entry.path)).is_relative_to(self._top):
                         links.append(way)
                 elif entry.is_dir():
-                    if not self._ignores(f"{way}/"):
+                    if not self._ignores(f"{way}/") and entry.path not in never:
                         enter(entry.path, inner.get(entry.path, f"{prefix}/{entry.name}"), f"{way}/")
                 elif _is_readable(entry.name) and not self._ignores(way) and entry.is_file():
                     found[f"{prefix}/{entry.name}"] = (entry.path, entry.stat())
 
-        enter(str(self._top), self._name, "")
+        never = {str(path) for path in self._memory.never.folders}
+        if not self._roots.is_ruled_out(self._top):
+            enter(str(self._top), self._name, "")
         if links:
             self.report.skipped.append(f"{self._top}: links that lead out of it are not followed ({', '.join(links)})")
         return found

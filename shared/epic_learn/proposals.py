@@ -23,9 +23,10 @@ from epic_memory.errors import BudgetError, InvalidInputError, UnknownProposalEr
 from epic_memory.pipeline.expiry import drop_expired
 from epic_memory.pipeline.fact_matching import matched
 from epic_memory.pipeline.facts import LONGEST_FACT, change_fact, check_length, facts_of
+from epic_memory.pipeline.never import ruled_out
 from epic_memory.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import Clock, Effects
+from epic_memory.runtime.effects import Clock, Effects, run
 from epic_memory.runtime.progress import Progress
 from epic_memory.storage.tables.proposals import was_decided
 from epic_memory.text.plain_statements import ends, replaces
@@ -70,7 +71,7 @@ def propose(
             report.leave_out(each.turn, each.quote, "known already")
         else:
             new.append(_with_origin(each, conversation.turns))
-    made = Proposals(keep_open(session, new, report), report)
+    made = Proposals(keep_open(session, (yield from _allowed(session, new, report)), report), report)
     report.left_out.sort(key=lambda each: each.turn)
     for proposal in list(made):
         if auto is not None and proposal.confidence >= auto and proposal.kind.startswith("add"):
@@ -173,8 +174,18 @@ def add_proposals(session: Session, proposals: Iterable[Proposal], *, again: boo
         waiting = session.store.proposals.of(session.namespace, "open")
     asked = [next((each for each in waiting if asks_the_same(each, one)), None) for one in given]
     new = [one for one, before in zip(given, asked, strict=True) if before is None]
+    new = run(_allowed(session, new, report))
     made = keep_open(session, new, report, again=again)
     return Proposals(dict.fromkeys([*(each for each in asked if each), *made]), report)
+
+
+def _allowed(session: Session, new: Sequence[Proposal], report: ProposalReport) -> Effects[list[Proposal]]:
+    """Return the proposals that add nothing about a topic that is ruled out."""
+    out = yield from ruled_out(session, [f"{each.text}\n{each.sentence}" if each.text else "" for each in new])
+    for proposal, is_out in zip(new, out, strict=True):
+        if is_out:
+            report.leave_out(proposal.turn, proposal.quote, "about a topic that is never kept")
+    return [proposal for proposal, is_out in zip(new, out, strict=True) if not is_out]
 
 
 def keep_open(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option, Typer
 
@@ -23,6 +23,7 @@ def add_commands(app: Typer) -> None:
     """Add the commands."""
     command(app, "import")(import_)
     command(app)(sync)
+    command(app)(never)
 
 
 def import_(
@@ -91,6 +92,26 @@ def sync(
             watch_folders(memory, chosen, lambda folder, report: show(*_changes(str(folder), report)), user=user)
     if any(report.failures for report in reports.values()):
         raise InvalidInputError("What could not be read stays as it was in the memory.")
+
+
+def never(
+    file: InFile,
+    action: Annotated[Literal["list", "add", "remove"], Argument(help="what to do")] = "list",
+    topics: Annotated[list[str], Argument(metavar="TOPIC...", help='such as "my health"')] = [],  # noqa: B006
+    folder: Annotated[list[str], Option(metavar="FOLDER", help="a folder of which nothing is kept; repeatable")] = [],  # noqa: B006
+) -> None:
+    """List, add or lift rules about what is never kept. Passwords, keys and card numbers never are."""
+    with file.open(read_only=action == "list") as memory:
+        if action != "list" and not (topics or folder):
+            raise InvalidInputError(f'Say what: epic never {file.memory} {action} "my health", or --folder FOLDER.')
+        for topic in topics:
+            memory.never.add(topic) if action == "add" else memory.never.remove(topic)
+        for each in folder:
+            memory.never.add_folder(each) if action == "add" else memory.never.remove(Path(each))
+        counts, folders = memory.never.counts, list(map(str, memory.never.folders))
+        rules = {topic: counts.get(topic, 0) for topic in memory.never}
+    lines = [f"{topic}: {count} kept out" for topic, count in rules.items()] + [f"folder {each}" for each in folders]
+    file.show({"topics": rules, "folders": folders}, *(lines or ["Nothing is ruled out."]))
 
 
 def _changes(folder: str, report: SyncReport) -> list[str]:

@@ -81,6 +81,17 @@ class Roots:
         """Write the roots that items are held from into the memory's file."""
         self._write({name.split("/")[0] for _, name in self._origins()})
 
+    def is_ruled_out(self, path: Path) -> bool:
+        """Tell whether a file or folder is one of which nothing is ever kept, or in one."""
+        if self._memory is None or not (folders := self._ruled_out):
+            return False
+        whole = path.resolve()
+        return any(whole.is_relative_to(folder) for folder in folders)
+
+    @cached_property
+    def _ruled_out(self) -> list[Path]:
+        return [] if self._memory is None else self._memory.never.folders
+
     def _write(self, held: Collection[str]) -> None:
         if self._memory is None:
             return

@@ -104,7 +104,10 @@ class Sources:
                 if links:
                     told = ", ".join([*links[:_MOST_LINKS], *(["..."] if links[_MOST_LINKS:] else [])])
                     others.append(f"{path}: links that lead out of it are not followed, {len(links)} ({told})")
-                if not inside:
+                inside, of_all = [file for file in inside if not self.roots.is_ruled_out(file)], len(inside)
+                if len(inside) < of_all:
+                    others.append(f"{path}: {of_all - len(inside)} files in folders of which nothing is kept")
+                if not of_all:
                     raise InvalidInputError(". ".join([f"{path} holds no {_kinds()} file", *others]) + ".")
                 if kinds:
                     counts = ", ".join(f"{count} {kind or 'without a suffix'}" for kind, count in sorted(kinds.items()))

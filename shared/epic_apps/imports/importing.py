@@ -192,7 +192,11 @@ class _Import:
         self._read_documents(source, documents)
 
     def _recognized(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Recognized]]:
+        roots = Roots(self._memory)
         for part in parts:
+            if part.path is not None and roots.is_ruled_out(part.path):
+                self.report.kept_out["files in folders of which nothing is kept"] += 1
+                continue
             try:
                 yield part, recognized(part)
             except MissingExtraError:

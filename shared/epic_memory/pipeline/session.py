@@ -64,6 +64,7 @@ class Session:
         lock: Held while RAM and file are read or written, never while a model is waited for.
         spaces: The namespaces that are loaded.
         expanded: Embeddings of what follows and breaks preferences, by their expansions.
+        never: The rules about what is never kept, once they are read.
     """
 
     encoder: Encoder
@@ -99,6 +100,7 @@ class Session:
     )
     expanded: dict[Preference, Expanded] = field(default_factory=dict)
     background: Background = field(default_factory=Background, repr=False)
+    never: Any = None
     asked_on_demand: set[tuple[int, str]] = field(default_factory=set, repr=False)
     _seen_change: int = 0
     _stamped: tuple[object, ...] = ()
@@ -162,7 +164,7 @@ class Session:
                 self._read_budget()
                 self._seen_change = change
                 self.mark_stale()
-                self._stamped = ()
+                self._stamped, self.never = (), None
                 self.store.verdicts.recount()
             name = self.namespace if namespace is None else namespace
             space = self.spaces.get(name)
