@@ -9,6 +9,7 @@ import pytest
 from epic_memory import EpicMemory, Item, Preference, Settings
 from epic_memory.errors import InvalidInputError, ReadOnlyError
 from epic_memory.types.proposals import Proposal
+from helpers import HashEncoder
 
 AVOIDS = "I avoid hotels with casinos."
 INSULIN, HOTEL = "I take insulin every morning for my diabetes.", "A hotel with a casino."
@@ -56,11 +57,13 @@ def test_a_new_version_that_is_ruled_out_takes_the_old_one_away(memory: EpicMemo
     assert texts(memory) == set()
 
 
-def test_words_count_too() -> None:
-    memory = EpicMemory([AVOIDS])
-    memory.never.add("Quxby Zorn")  # a name that no encoder knows
-    memory.add(["On Monday we walked to the lake, where Zorn, Quxby's dog, swam.", "Zorn is a lake in the north."])
-    assert texts(memory) == {"Zorn is a lake in the north."}
+def test_a_sentence_with_all_words_of_a_topic_is_about_it_however_long_it_is() -> None:
+    memory = EpicMemory([AVOIDS], encoder=HashEncoder())
+    memory.never.add("Project Zebra")
+    about = f"On {' '.join(f'day{n}' for n in range(30))} we spoke of zebras and other projects."
+    other = "A zebra stands in the zoo of our town."
+    memory.add([about, other])
+    assert texts(memory) == {other}
 
 
 def test_rules_are_kept_in_the_file_and_seen_by_others(tmp_path: Path) -> None:
