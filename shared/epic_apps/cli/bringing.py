@@ -24,6 +24,7 @@ def add_commands(app: Typer) -> None:
     command(app, "import")(import_)
     command(app)(sync)
     command(app)(never)
+    command(app)(why_not)
 
 
 def import_(
@@ -112,6 +113,18 @@ def never(
         rules = {topic: counts.get(topic, 0) for topic in memory.never}
     lines = [f"{topic}: {count} kept out" for topic, count in rules.items()] + [f"folder {each}" for each in folders]
     file.show({"topics": rules, "folders": folders}, *(lines or ["Nothing is ruled out."]))
+
+
+def why_not(
+    file: InFile,
+    text: Annotated[str, Argument(metavar="TEXT", help="what you miss, or a few words about it")],
+) -> None:
+    """Say at which stage a text was lost: never said, turned away, replaced, ruled out, below a threshold ..."""
+    from epic_apps.losses import why_not as asked
+
+    with file.open(read_only=True) as memory:
+        found = asked(memory, text)
+    file.show(found, str(found).replace(" FILE", f" {file.memory}"))
 
 
 def _changes(folder: str, report: SyncReport) -> list[str]:

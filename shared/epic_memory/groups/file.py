@@ -16,6 +16,7 @@ from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import run
 from epic_memory.runtime.threads import in_thread
 from epic_memory.storage.tables.items import version_of
+from epic_memory.storage.tables.seen import numbers
 from epic_memory.types import Item, MemoryEntry, Outline
 from epic_memory.types.digests import digest
 from epic_memory.types.reports import NotKept
@@ -169,6 +170,12 @@ class MemoryFile:
     def versions(self, items: Sequence[Item]) -> list[bytes]:
         """Return the digest of each item, by which the memory knows that it was seen."""
         return [version_of(item) for item in items]
+
+    def has_seen(self, items: Sequence[Item]) -> list[bool]:
+        """Tell of each item whether it was seen in this version and not kept, as far as that is remembered."""
+        with self._session.lock, self._session.store.reading():
+            seen = set(self._session.store.seen.digests(self._session.namespace).tolist())
+        return [number in seen for number in numbers(self.versions(items)).tolist()]
 
     def forget_versions(self, digests: Iterable[bytes]) -> None:
         """Forget that items which are not held were seen, by what `versions` gave."""

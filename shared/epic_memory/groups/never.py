@@ -7,8 +7,9 @@ from pathlib import Path
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.groups.live import Live
-from epic_memory.pipeline.never import Rules, rules_of, write_rules
+from epic_memory.pipeline.never import Rules, rules_of, topics_of, write_rules
 from epic_memory.pipeline.session import Session
+from epic_memory.runtime.effects import run
 from epic_memory.types import checked_text
 
 
@@ -43,6 +44,12 @@ class MemoryNever(Live[str]):
     def counts(self) -> Mapping[str, int]:
         """How many texts each topic kept out so far."""
         return dict(self._rules().counts)
+
+    def topic_of(self, text: str) -> str | None:
+        """Return the topic that keeps a text out, or None."""
+        rules = self._rules()
+        found = run(topics_of(self._session, rules, [checked_text(text, "The text")])) if rules.topics else [[]]
+        return next(iter(found[0]), None)
 
     def add(self, topic: str) -> None:
         """Rule a topic out, in a few words such as "my health" or "my sister".

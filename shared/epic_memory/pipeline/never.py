@@ -52,14 +52,23 @@ def write_rules(session: Session, rules: Rules) -> None:
 
 
 def ruled_out(session: Session, texts: Sequence[str]) -> Effects[list[bool]]:
-    """Tell for each text whether one of its sentences is about a topic that is ruled out; count those that are.
-
-    A sentence is about a topic if it has all of its words, or is as near to it as to a preference that may matter.
-    """
+    """Tell for each text whether it is about a topic that is ruled out, and count those that are."""
     with session.lock:
         rules = rules_of(session)
     if not rules.topics or not texts:
         return [False] * len(texts)
+    about = yield from topics_of(session, rules, texts)
+    rules.counts.update(topic for found in about for topic in found)
+    if any(about):
+        write_rules(session, rules)
+    return list(map(bool, about))
+
+
+def topics_of(session: Session, rules: Rules, texts: Sequence[str]) -> Effects[list[list[str]]]:
+    """Return for each text the topics that one of its sentences is about.
+
+    A sentence is about a topic if it has all of its words, or is as near to it as to a preference that may matter.
+    """
     said = [sentences(text) or [text] for text in texts]
     flat = [sentence for several in said for sentence in several]
     vectors: FloatArray = yield Embed(session.encoder, [*rules.topics, *flat], "embedding")
@@ -71,10 +80,7 @@ def ruled_out(session: Session, texts: Sequence[str]) -> Effects[list[bool]]:
         near[row] |= [bool(topic) and topic <= stems for topic in words]
     ends = np.cumsum([len(several) for several in said])
     about = [np.flatnonzero(part.any(axis=0)) for part in np.split(near, ends[:-1])]
-    rules.counts.update(rules.topics[place] for found in about for place in found)
-    if any(map(len, about)):
-        write_rules(session, rules)
-    return [len(found) > 0 for found in about]
+    return [[rules.topics[place] for place in found] for found in about]
 
 
 def _key(session: Session) -> str:
