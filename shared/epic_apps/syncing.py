@@ -19,6 +19,7 @@ from typing import Any
 from epic_apps.cli.readers import READERS
 from epic_apps.cli.roots import Roots
 from epic_apps.cli.sources import LINES_SUFFIX, Sources
+from epic_apps.markdown import PREFERENCES, edits_of, is_export
 from epic_apps.origins import with_origin
 from epic_memory.errors import InvalidInputError, MissingExtraError
 from epic_memory.memory import EpicMemory, checked_memory
@@ -44,6 +45,7 @@ class SyncReport:
         unchanged: How many files are as they were.
         kept, light: Items that were kept for a preference, and for their text only.
         kept_out: What was not taken in because it is never kept: reason to count.
+        proposed: Edits of an exported preferences.md, which wait for the user's decision.
         skipped: What holds no text, or is left out, such as links that lead out of the folder.
         failures: What should have been readable and was not; the memory holds of it what it held.
         seconds: How long it took.
@@ -57,6 +59,7 @@ class SyncReport:
     kept: int = 0
     light: int = 0
     kept_out: Counter[str] = field(default_factory=Counter)
+    proposed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -285,6 +288,8 @@ class _Sync:
             known.size, known.modified = status.st_size, modified
             self.report.unchanged += 1
             return None
+        if path.name == PREFERENCES and is_export(path):
+            self.report.proposed += [str(each) for each in edits_of(self._memory, path)]
         source = Sources([], given=[(path, name)])
         items = list(with_origin(source, self._user, self.report.kept_out))
         self.report.skipped += source.skipped

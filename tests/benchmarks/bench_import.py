@@ -21,51 +21,18 @@ from typing import Any
 from epic_apps import import_from, sync
 from epic_memory import EpicMemory
 
-FOODS = [
-    "tea",
-    "soup",
-    "bread",
-    "rice",
-    "beans",
-    "cake",
-    "noodles",
-    "mushrooms",
-    "peppers",
-    "apples",
-    "plums",
-    "figs",
-    "oats",
-    "barley",
-    "tofu",
-    "cheese",
-]
-HOW = ["red", "green", "sweet", "salty", "fried", "cold", "hot", "raw", "spicy", "plain", "smoked", "baked"]
+FOODS = "tea,soup,bread,rice,beans,cake,noodles,mushrooms,peppers,apples,plums,figs,oats,barley,tofu,cheese"
+HOW = "red,green,sweet,salty,fried,cold,hot,raw,spicy,plain,smoked,baked"
+WORDS = "river,stone,lamp,garden,violin,market,harbour,winter,letter,kitchen,engine,hotel,casino,train,recipe"
 ASKED = "How do I {} a list in Python? Please show me an example, and say what it costs."
-WORDS = [
-    "river",
-    "stone",
-    "lamp",
-    "garden",
-    "violin",
-    "market",
-    "harbour",
-    "winter",
-    "letter",
-    "kitchen",
-    "engine",
-    "hotel",
-    "casino",
-    "train",
-    "recipe",
-]
 ANSWER = "You can do it in several ways, of which the first is the usual one. " * 30
 
 
 def conversation(rng: random.Random, number: int) -> dict[str, Any]:
     """Make a conversation of ten messages; every third says something of the user."""
-    said = [ASKED.format(rng.choice(WORDS)) for _ in range(5)]
+    said = [ASKED.format(rng.choice(WORDS.split(","))) for _ in range(5)]
     if number % 3 == 0:
-        said[1] = f"I really love {rng.choice(HOW)} {rng.choice(FOODS)}. What should I cook?"
+        said[1] = f"I really love {rng.choice(HOW.split(','))} {rng.choice(FOODS.split(','))}. What should I cook?"
     if number % 10 == 0:
         said[2] = f"I work as a nurse in ward {number}."
     mapping: dict[str, Any] = {}
@@ -122,7 +89,7 @@ def measure_sync(folder: Path, count: int) -> None:
     for number in range(count):
         path = notes / str(number % 100) / f"{number}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"Note {number}: {' '.join(rng.choices(WORDS, k=30))}.", encoding="utf-8")
+        path.write_text(f"Note {number}: {' '.join(rng.choices(WORDS.split(','), k=30))}.", encoding="utf-8")
         os.utime(path, (1.6e9, 1.6e9))
     with EpicMemory.open(folder / "notes.epic", ["I avoid hotels with casinos."]) as memory:
         for what in ("first", "nothing changed", "one edit", "one edit", "one edit"):

@@ -133,6 +133,7 @@ def _changes(folder: str, report: SyncReport) -> list[str]:
     for sign, names in (("+", report.added), ("~", report.changed), ("-", report.deleted)):
         lines += [f"  {sign} {name}" for name in names[:_MOST_SHOWN]]
         lines += [f"  {sign} {len(names) - _MOST_SHOWN} more"] if len(names) > _MOST_SHOWN else []
+    lines += [f"  proposed  {each}" for each in report.proposed]
     return lines + [f"  {old} -> {new}" for old, new in report.renamed[:_MOST_SHOWN]]
 
 

@@ -168,7 +168,12 @@ class Sources:
             self.skipped.append(reason)
 
     def _read(self, path: Path, name: str) -> Iterator[Item]:
+        from epic_apps.markdown import is_export
+
         suffix = path.suffix.lower()
+        if is_export(path):
+            self._skip(f"{path} was written by `epic export --markdown`: it is not taken in again")
+            return
         if suffix == LINES_SUFFIX:
             yield from self._lines(path, name)
         elif suffix == EXPORT_SUFFIX:
