@@ -192,7 +192,10 @@ class _Sync:
         if described != before:
             memory.file.set_state(**{_FOLDERS: {**folders, self._name: described}})
         self._key, self._going = f"sync/{self._name}", f"syncing/{self._name}"
-        self._files = _unpacked(memory.file.state(self._key))
+        packed = memory.file.state(self._key)
+        self._files = _unpacked(packed)
+        if packed is None:  # what a build has taken in
+            self._files = {name: _File(0, _DIRTY, "", ids) for name, ids in self._roots.held_in(self._name).items()}
         self._cut_off: dict[str, list[str]] = memory.file.state(self._going) or {}
         self._touched = bool(self._cut_off)
         for name, ids in self._cut_off.items():

@@ -72,6 +72,14 @@ class Roots:
             self._write(self._paths.keys())
         return name
 
+    def held_in(self, folder: str) -> dict[str, list[str]]:
+        """Return the names of the files of a folder, given by its name, that items are held from, with their ids."""
+        held: dict[str, list[str]] = {}
+        for item_id, name in self._origins():
+            if name.startswith(f"{folder}/"):
+                held.setdefault(name, []).append(item_id)
+        return held
+
     def inner(self, folder: Path) -> dict[Path, str]:
         """Return the roots below a folder, with their names."""
         top = folder.resolve()

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from command_line import runner
 from epic_apps import SyncReport, sync
 from epic_apps.syncing import synced_folders, watch
 from epic_memory import EpicMemory, Settings
@@ -141,6 +142,18 @@ def test_one_identity_whatever_the_working_directory(
     monkeypatch.chdir(tmp_path)
     report = sync(memory, moved)
     assert report.is_empty and contents(memory) == fresh(moved)
+
+
+def test_what_a_build_has_taken_in_is_taken_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.md", "gone.md"):
+        write(tmp_path / "notes", name, f"{TEXTS[0]} {name}")
+    with EpicMemory.open(tmp_path / "me.epic", [AVOIDS]):
+        pass
+    assert runner(capsys)("build", "--out", str(tmp_path / "me.epic"), str(tmp_path / "notes")).code == 0
+    (tmp_path / "notes/gone.md").unlink()
+    with EpicMemory.open(tmp_path / "me.epic") as memory:
+        assert sync(memory, tmp_path / "notes").deleted == ["notes/gone.md"]
+        assert [item.id for item in memory.items()] == ["notes/a.md"]
 
 
 def test_several_folders_of_one_name(notes: Path, memory: EpicMemory, tmp_path: Path) -> None:
