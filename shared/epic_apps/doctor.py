@@ -16,7 +16,6 @@ from epic_apps.connect import Client, entry_in, settings_path
 from epic_memory import EpicMemory, Settings, __version__
 from epic_memory.errors import EncoderError, EpicError, InvalidInputError
 
-_LEAST_PYTHON = (3, 10)
 _LITTLE_SPACE = 100_000_000
 _EXTRAS = {
     "files": ("lxml", "pypdf", "docx", "yaml"),
@@ -64,8 +63,6 @@ def examine(path: str | Path | None = None, *, encoder: Any = None, namespace: s
 
 def _version() -> Check:
     python = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < _LEAST_PYTHON:
-        return Check(about="version", state="problem", found=f"Python {python}", do="Install Python 3.10 or newer.")
     return Check(about="version", state="ok", found=f"epic-memory {__version__}, Python {python}")
 
 

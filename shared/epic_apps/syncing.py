@@ -205,6 +205,8 @@ class _Sync:
 
     def run(self, *, empty: bool, progress: bool) -> None:
         """Compare the folder with what is known of it, and take over the differences."""
+        from tqdm import tqdm
+
         found = self._walk()
         if not found and self._files and not empty:
             raise InvalidInputError(
@@ -213,9 +215,10 @@ class _Sync:
         gone = [name for name in self._files if name not in found]
         by_content = {self._files[name].digest: name for name in reversed(gone) if self._files[name].digest}
         batch: list[tuple[str, Path, _File, list[Item]]] = []
-        touched = [name for name, (_, status) in found.items() if not self._is_as_before(name, status)]
+        known_as = {name: (known.size, known.modified) for name, known in self._files.items()}
+        touched = [name for name, (_, now) in found.items() if known_as.get(name) != (now.st_size, now.st_mtime_ns)]
         self.report.unchanged = len(found) - len(touched)
-        for name in _shown(touched, progress):
+        for name in tqdm(touched, unit=" files", disable=not progress or not touched):
             path, status = Path(found[name][0]), found[name][1]
             read = self._read(name, path, status)
             if read is None:
@@ -271,10 +274,6 @@ class _Sync:
         if links:
             self.report.skipped.append(f"{self._top}: links that lead out of it are not followed ({', '.join(links)})")
         return found
-
-    def _is_as_before(self, name: str, status: os.stat_result) -> bool:
-        known = self._files.get(name)
-        return known is not None and (known.size, known.modified) == (status.st_size, status.st_mtime_ns)
 
     def _read(self, name: str, path: Path, status: os.stat_result) -> tuple[_File, list[Item]] | None:
         """Return a file and its items; None if it is as it was, or cannot be read."""
@@ -428,12 +427,3 @@ def _unpacked(packed: str | None) -> dict[str, _File]:
 
 def _usual_ids(name: str, count: int) -> list[str]:
     return [name] if count == 1 else [f"{name}#{number}" for number in range(count)]
-
-
-def _shown(names: Sequence[str], progress: bool) -> Iterable[str]:
-    if not progress or not names:
-        return names
-    from tqdm import tqdm
-
-    bar: Iterable[str] = tqdm(names, unit=" files")
-    return bar

@@ -49,21 +49,14 @@ def chats_of(part: Part, found: Recognized, user: Collection[str]) -> Iterator[C
 
 def _values(part: Part, found: Recognized) -> Iterator[Any]:
     if found.lines:
-        lines = json_lines(part)
-        yield from lines if found.prefix else [list(lines)]
-    elif part.suffix == ".txt":
-        with part.open() as file:
-            yield _text(part, file.read(_LARGEST + 1))
+        yield from json_lines(part) if found.prefix else [list(json_lines(part))]
     elif not found.prefix and part.size > _LARGEST:
         raise InvalidInputError(f"{part.name} is one conversation of more than {_LARGEST // 1_000_000} MB. Divide it.")
+    elif part.suffix == ".txt":
+        with part.open() as file:
+            yield file.read().decode("utf-8-sig", "replace")
     else:
         yield from json_items(part, found.prefix)
-
-
-def _text(part: Part, content: bytes) -> str:
-    if len(content) > _LARGEST:
-        raise InvalidInputError(f"{part.name} has more than {_LARGEST // 1_000_000} MB. Divide it first.")
-    return content.decode("utf-8-sig", "replace")
 
 
 def json_lines(part: Part) -> Iterator[dict[str, Any]]:

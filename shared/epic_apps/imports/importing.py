@@ -9,8 +9,8 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path, PurePosixPath
@@ -331,19 +331,10 @@ def _folder(part: Part) -> PurePosixPath:
     return PurePosixPath(part.name).parent
 
 
-class _bar:  # noqa: N801 - used like a function
-    """A bar that counts, on a terminal only."""
+@contextmanager
+def _bar(what: str, shown: bool, total: int | None = None) -> Iterator[Callable[[int], object]]:
+    """Give what counts on a bar, which only a terminal gets."""
+    from tqdm import tqdm
 
-    def __init__(self, what: str, shown: bool, total: int | None = None) -> None:
-        self._bar: Any = None
-        if shown and total != 0:
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=total, unit=f" {what}")
-
-    def __enter__(self) -> Any:
-        return self._bar.update if self._bar is not None else lambda count: None
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+    with tqdm(total=total, unit=f" {what}", disable=not shown or total == 0) as bar:
+        yield bar.update
