@@ -311,29 +311,28 @@ class _Sync:
         if not batch:
             self._save()
             return
-        memory = self._memory
+        memory, items = self._memory, [item for *_, new in batch for item in new]
         memory.file.set_state(**{self._going: {name: file.ids for name, _, file, _ in batch}})
-        items = [item for *_, new in batch for item in new]
-        texts = {item.text for item in items}
-        old = {item_id for name, *_ in batch if name in self._files for item_id in self._files[name].ids}
-        self._forget([item.id for item in memory.get(old) if item.text not in texts])
+        new_texts = {item.id: item.text for item in items}
+        old: set[str] = set()
+        versions: list[bytes] = []
+        for name, _, file, new in batch:
+            before = self._files.get(name, _File(0, _DIRTY, "", []))
+            file.versions = b"".join(memory.file.versions(new))
+            if file.digest:
+                old.update(before.ids)
+                now = set(_each(file.versions))
+                versions += [each for each in _each(before.versions) if each not in now]
+            else:  # what could not be read of it stays
+                file.ids = list(dict.fromkeys([*before.ids, *file.ids]))
+                file.versions += before.versions
+            self._files[name] = file
+        # Before the new comes: to forget a document takes the chunks away that its name begins.
+        held = {item.id: item.text for item in memory.get(old)}
+        self._forget([each for each in old if each not in new_texts or held.get(each) != new_texts[each]], versions)
         report = memory.add(items)
         self.report.kept += report.kept
         self.report.light += report.light
-        versions: list[bytes] = []
-        staying = {item.id for item in items}
-        for name, _, file, new in batch:
-            before = self._files.get(name)
-            file.versions = b"".join(memory.file.versions(new))
-            if before is not None and not file.digest:
-                file.ids = list(dict.fromkeys([*before.ids, *file.ids]))
-                staying |= set(before.ids)
-                file.versions += before.versions
-            elif before is not None:
-                now = set(_each(file.versions))
-                versions += [each for each in _each(before.versions) if each not in now]
-            self._files[name] = file
-        self._forget([item_id for item_id in old if item_id not in staying], versions)
         self._save(force=True)
 
     def _forget_files(self, names: Sequence[str]) -> None:

@@ -167,6 +167,14 @@ def test_several_folders_of_one_name(notes: Path, memory: EpicMemory, tmp_path: 
     assert {item.id for item in memory.items()} == set(fresh(notes)["items"])
 
 
+def test_a_document_of_one_chunk_gets_several_and_loses_them(notes: Path, memory: EpicMemory) -> None:
+    one, several = "# Rome\nA quiet hotel.\n", "# Oslo\nA hotel with casinos.\n# Rome\nA quiet hotel.\n"
+    for text in (one, several, one, several):
+        write(notes, "a.md", text)
+        sync(memory, notes)
+        assert contents(memory) == fresh(notes)
+
+
 def test_ignored_files_leave(notes: Path, memory: EpicMemory) -> None:
     pytest.importorskip("pathspec")
     sync(memory, notes)
