@@ -43,7 +43,7 @@ def chats_of(part: Part, found: Recognized, user: Collection[str]) -> Iterator[C
     for value in _values(part, found):
         if found.kind == "claude" and isinstance(value, Mapping):
             yield Chat(_claude(value), str(value.get("name") or ""))
-        elif isinstance(value, (Mapping, list, str)):
+        elif isinstance(value, (Mapping, list)) or part.suffix == ".txt":
             yield Chat([value] if isinstance(value, Mapping) else value, "", user)
 
 
@@ -79,7 +79,8 @@ def json_lines(part: Part) -> Iterator[dict[str, Any]]:
 
 def _claude(conversation: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the messages of the branch that ends with the last message: what was edited away is left out."""
-    messages = [each for each in conversation.get("chat_messages") or [] if isinstance(each, Mapping)]
+    given = conversation.get("chat_messages")
+    messages = [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
     by_id = {each.get("uuid"): each for each in messages}
     if any(each.get("parent_message_uuid") in by_id for each in messages):
         branch: list[Mapping[str, Any]] = []

@@ -219,6 +219,9 @@ class _Import:
                     advance(1)
         except EpicError as error:
             self.report.failures.append(str(error))
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
+            # An export of another shape than its kind should have.
+            self.report.failures.append(f"{part.name} cannot be read ({type(error).__name__}: {str(error)[:200]})")
 
     def _read_chat(self, chat: Chat, part: Part, spool: _Spool) -> None:
         try:

@@ -122,7 +122,8 @@ def _telegram(part: Part, found: Recognized, user: Collection[str]) -> Iterator[
         for chat in json_items(part, found.prefix):
             if isinstance(chat, Mapping):
                 mine = _is_mine(chat, names, ids)
-                read = (_telegram_message(each, mine) for each in chat.get("messages") or [])
+                given = chat.get("messages")
+                read = (_telegram_message(each, mine) for each in (given if isinstance(given, list) else []))
                 yield from _pieces(str(chat.get("name") or "Telegram"), (each for each in read if each))
         return
     alone = found.known.get("type") == "saved_messages"
@@ -154,6 +155,8 @@ def _telegram_message(message: Any, is_mine: Any) -> dict[str, Any] | None:
     if not isinstance(message, Mapping) or message.get("type") != "message":
         return None
     text = message.get("text") or ""
+    if not isinstance(text, (str, list)):
+        return None
     if isinstance(text, list):
         # Code and quotations are not the user's own words.
         text = "".join(

@@ -31,6 +31,7 @@ _TELEGRAM = frozenset({
 })  # fmt: skip
 # Keys of one large value that come late are not waited for.
 _MOST_EVENTS = 500_000
+_DEEPEST = 64
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def json_items(part: Part, prefix: str) -> Iterator[Any]:
         MissingExtraError: if ijson is not installed.
     """
     with part.open() as file:
-        yield from _checked(part, _ijson().items(_without_mark(file), prefix, use_float=True))
+        yield from _checked(part, _ijson().items(_events(file), prefix))
 
 
 def _ijson() -> Any:
@@ -88,6 +89,22 @@ def _ijson() -> Any:
         return import_module("ijson")
     except ImportError:
         raise MissingExtraError("ijson", EXTRA) from None
+
+
+def _events(file: BinaryIO) -> Iterator[Any]:
+    """Return the events of a JSON file, unless it is nested deeper than any export: paths grow with the depth."""
+
+    def shallow() -> Iterator[tuple[str, Any]]:
+        depth = 0
+        for event, value in _ijson().basic_parse(_without_mark(file), use_float=True):
+            depth += event in ("start_map", "start_array")
+            depth -= event in ("end_map", "end_array")
+            if depth > _DEEPEST:
+                raise OverflowError("nested too deeply")
+            yield event, value
+
+    events: Iterator[Any] = _ijson().parse(shallow())
+    return events
 
 
 def _checked(part: Part, events: Iterator[Any]) -> Iterator[Any]:
@@ -109,7 +126,7 @@ def _without_mark(file: BinaryIO) -> BinaryIO:
 def _of_json(part: Part) -> Recognized:
     values: dict[str, Any] = {}
     with part.open() as file:
-        events = _checked(part, _ijson().parse(_without_mark(file), use_float=True))
+        events = _checked(part, _events(file))
         _, first, _ = next(events, ("", "null", None))
         if first == "start_array":
             return _of_array(part)

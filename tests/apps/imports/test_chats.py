@@ -205,6 +205,31 @@ def test_broken_json_is_named(tmp_path: Path, content: str) -> None:
     assert report.items == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("a.json", [{"mapping": None, "title": 5}, {"mapping": {"x": 5}}, 5, "I love tea.", None], set()),
+        ("b.json", [{"chat_messages": 5}, {"chat_messages": [{"sender": None, "text": None}, 5, None]}], set()),
+        ("c.json", {"chats": {"list": [{"messages": 5}, 5, {"messages": [5, {"type": "message", "text": 5}]}]}}, set()),
+        ("d.json", {"type": "personal_chat", "id": 1, "messages": [{"type": "message", "text": None}, 5]}, set()),
+        ("e.json", [{"messages": [5, None, "x", {"role": "user", "content": {"a": 1}}]}], set()),
+        ("f.json", [{"header": "Gemini Apps", "title": "Prompted ", "time": 5}], set()),
+        ("g.json", [{"role": "user", "content": "\ud800 I love tea."}], {"I love tea"}),
+        ("h.txt", f"31/99/23, 99:15 - Ann: {NUTS}\n31/12/23, 22:15 - : \n", {NUTS.rstrip(".")}),
+        ("i.json", "[" * 100_000, InvalidInputError),
+        ("j.json", f'{{"messages": {"[" * 5_000}', InvalidInputError),
+    ],
+)
+def test_what_no_program_exports_is_read_without_harm(tmp_path: Path, name: str, content: Any, found: Any) -> None:
+    text = content if isinstance(content, str) else json.dumps(content)
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    if found is InvalidInputError:
+        with pytest.raises(InvalidInputError, match="nested too deeply"):
+            imported(tmp_path / name)
+    else:
+        assert imported(tmp_path / name, user="Ann")[0] == found
+
+
 def test_a_zip_that_is_none_and_a_bomb(tmp_path: Path) -> None:
     (tmp_path / "x.zip").write_bytes(b"no archive")
     with pytest.raises(InvalidInputError, match="no zip archive"):
