@@ -55,15 +55,11 @@ def examine(path: str | Path | None = None, *, encoder: Any = None, namespace: s
         path: The memory's file.
         encoder, namespace: As for `EpicMemory.open`.
     """
-    checks = [_version(), *_extras()]
+    version = f"epic-memory {__version__}, Python {sys.version.partition(' ')[0]}"
+    checks = [Check(about="version", state="ok", found=version), *_extras()]
     if path is not None:
         checks += _file(Path(path), encoder, namespace)
     return [*checks, *_clients()]
-
-
-def _version() -> Check:
-    python = ".".join(map(str, sys.version_info[:3]))
-    return Check(about="version", state="ok", found=f"epic-memory {__version__}, Python {python}")
 
 
 def _extras() -> Iterator[Check]:

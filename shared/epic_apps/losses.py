@@ -103,7 +103,8 @@ class _Asked:
         same = next((each for each in held if wanted in (plain(each.text), plain(each.id))), None)
         same = same or next((each for each in held if len(self._stems) > 1 and wanted in plain(each.text)), None)
         if same is not None:
-            if not isinstance(same, Item) or same.fact or self._is_found(same):
+            found = [hit.item.id for hit in self._memory.search(self._text, _MOST)]
+            if not isinstance(same, Item) or same.fact or same.id in found:
                 return WhyNot(stage="held", reason="it is there, and a search for it finds it", text=same.text)
             reason = "it is held, but nothing in it answers these words"
             return WhyNot(stage="below the threshold", reason=reason, text=same.text, do="Ask with --all.")
@@ -112,9 +113,6 @@ class _Asked:
             do = "epic retry FILE --llm MODEL"
             return WhyNot(stage="undecided", reason="it waits for a verdict", text=waiting.text, do=do)
         return None
-
-    def _is_found(self, item: Item) -> bool:
-        return any(hit.item.id == item.id for hit in self._memory.search(self._text, _MOST))
 
     def proposed(self) -> WhyNot | None:
         """Look at what was proposed, and what was decided about it."""
@@ -132,7 +130,9 @@ class _Asked:
         edit = self._nearest(gone, lambda each: each.old.text if each.old else "")
         if edit is not None and edit.old is not None:
             did = "is over, as you said" if edit.kind == "end" else f"was replaced by {edit.item.text!r}"
-            return WhyNot(stage="replaced", reason=f"the fact {did}", text=edit.old.text, do="epic facts FILE undo")
+            return WhyNot(
+                stage="replaced", reason=f"the fact {did}", text=edit.old.text, do=f"epic facts FILE --undo {edit.id}"
+            )
         record = self._nearest(self._memory.file.not_kept(), lambda each: each.text)
         if record is None or self._memory.get([record.item_id]):
             return None

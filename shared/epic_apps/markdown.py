@@ -9,7 +9,7 @@ from pathlib import Path
 from epic_apps.cli.reasons import reason
 from epic_memory.errors import AlreadyThereError
 from epic_memory.memory import EpicMemory
-from epic_memory.types import Item, Preference
+from epic_memory.types import Preference
 from epic_memory.types.proposals import Proposal, plain
 
 MARK = "<!-- epic-memory export"
@@ -113,15 +113,12 @@ def _kept(memory: EpicMemory) -> Iterator[str]:
     items = [item for item in memory.items() if not item.fact]
     entries = memory.file.entries([item.id for item in items])
     for item in items:
-        yield from (f"## {_title(item)}", "", *(f"> {line}" for line in item.text.splitlines()), "")
+        title = _one_line(str(item.metadata.get("title") or item.metadata.get("heading") or item.id))
+        yield from (f"## {title}", "", *(f"> {line}" for line in item.text.splitlines()), "")
         yield from (f"- {reason(entry, item.text)}" for entry in entries.get(item.id, []))
         where = ", ".join(str(item.metadata[key]) for key in ("source", "time", "origin") if item.metadata.get(key))
         yield from ([f"- from {where}"] if where else [])
         yield ""
-
-
-def _title(item: Item) -> str:
-    return _one_line(str(item.metadata.get("title") or item.metadata.get("heading") or item.id))
 
 
 def _one_line(text: str) -> str:

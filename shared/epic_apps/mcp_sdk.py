@@ -143,8 +143,9 @@ class Server(MCPServer[Any]):
         """
         try:
             call = partial(super().call_tool, name, arguments, *context, **more)
-            first: Any = self
-            caller = Caller(first.get_context() if _IS_FIRST else context[0])
+            caller = self._caller(context)
+            if caller is None:
+                return await call()
             if self.on_call is not None:
                 await self.on_call(caller)
             return await caller.serve(call)
@@ -157,6 +158,15 @@ class Server(MCPServer[Any]):
             if isinstance(error.__cause__, ToolError):
                 raise error.__cause__ from None
             raise
+
+    def _caller(self, context: Sequence[Any]) -> Caller | None:
+        """Return the client that calls; None for a program in this process."""
+        first: Any = self
+        given = first.get_context() if _IS_FIRST else next(iter(context), None)
+        try:
+            return None if given is None else Caller(given)
+        except ValueError:
+            return None
 
     def http(self, path: str, *, host: str, security: TransportSecuritySettings) -> Starlette:
         """Return the ASGI application of streamable HTTP."""

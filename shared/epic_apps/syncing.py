@@ -265,7 +265,9 @@ class _Sync:
                 elif entry.is_dir():
                     if not self._ignores(f"{way}/") and entry.path not in never:
                         enter(entry.path, inner.get(entry.path, f"{prefix}/{entry.name}"), f"{way}/")
-                elif _is_readable(entry.name) and not self._ignores(way) and entry.is_file():
+                elif f".{entry.name.rpartition('.')[2].lower()}" not in _READABLE or self._ignores(way):
+                    continue
+                elif entry.is_file():
                     found[f"{prefix}/{entry.name}"] = (entry.path, entry.stat())
 
         never = {str(path) for path in self._memory.never.folders}
@@ -377,10 +379,6 @@ def _each(versions: bytes) -> Iterator[bytes]:
 
 _name = attrgetter("name")
 _READABLE = frozenset({*READERS, LINES_SUFFIX})
-
-
-def _is_readable(name: str) -> bool:
-    return f".{name.rpartition('.')[2].lower()}" in _READABLE
 
 
 def _ignoring(top: Path, given: Collection[str]) -> Callable[[str], bool]:

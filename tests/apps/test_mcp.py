@@ -242,6 +242,12 @@ async def test_a_client_that_asks_its_user_brings_their_consent(path: Path, acti
     assert not again.is_error
 
 
+async def test_a_program_may_call_a_tool_without_a_client(path: Path) -> None:
+    with UserMemory(path, access="propose") as memory:
+        told: Any = await memory_server(memory).call_tool("remember", {"text": "I live in Porto."})
+    assert "epic proposals" in str(told)
+
+
 async def test_prompts(path: Path) -> None:
     async with connected(path, "propose") as client:
         prompts = {each.name: each for each in (await client.list_prompts()).prompts}

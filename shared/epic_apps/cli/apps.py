@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -91,12 +92,8 @@ def mcp(
         file.memory, access=access, any_user=any_user, encoder=file.encoder, llm=llm, settings=settings
     ) as memory:
         if print_config is not None:
-            options = {"--read-only": read_only, "--allow-writes": allow_writes, "--any-user": any_user}
-            whose = [] if file.namespace == "default" else ["--namespace", file.namespace]
-            made_with = [] if file.encoder is None else ["--encoder", file.encoder]
-            flags = [name for name, asked in options.items() if asked]
-            place = str(Path(file.memory).absolute())
-            config = shown_entry(print_config, ["mcp", place, *flags, *whose, *made_with, *model.arguments()])
+            flags = {"--read-only": read_only, "--allow-writes": allow_writes, "--any-user": any_user}
+            config = shown_entry(print_config, [*_arguments(file, file.memory, flags), *model.arguments()])
             # Not by `show`, which breaks long lines on a terminal.
             sys.stdout.write(f"{config}\n")
             sys.stderr.write(f"This belongs into {CLIENTS[print_config].where}.\n")
@@ -121,6 +118,13 @@ def _asked(model: Model, client: str, settings: Settings) -> tuple[Any, Settings
     return client, model.how_much(settings)
 
 
+def _arguments(common: Common, memory: str, flags: Mapping[str, bool]) -> list[str]:
+    """Return what follows `epic` where a client starts the server."""
+    whose = [] if common.namespace == "default" else ["--namespace", common.namespace]
+    made_with = [] if common.encoder is None else ["--encoder", common.encoder]
+    return ["mcp", str(Path(memory).absolute()), *(name for name, asked in flags.items() if asked), *whose, *made_with]
+
+
 def connect(
     common: Common,
     client: Annotated[Client, Argument(metavar="CLIENT", help=", ".join(get_args(Client)))],
@@ -141,10 +145,7 @@ def connect(
         raise InvalidInputError(f"Say which memory: epic connect {client} FILE. There is no file {memory or 'given'}.")
     if read_only and allow_writes:
         raise InvalidInputError("--allow-writes is not allowed with --read-only. Give one of them.")
-    whose = [] if common.namespace == "default" else ["--namespace", common.namespace]
-    made_with = [] if common.encoder is None else ["--encoder", common.encoder]
-    flags = [*["--read-only"] * read_only, *["--allow-writes"] * allow_writes]
-    arguments = ["mcp", str(Path(memory).resolve()), *flags, *whose, *made_with]
+    arguments = _arguments(common, memory, {"--read-only": read_only, "--allow-writes": allow_writes})
     if print_:
         sys.stdout.write(f"{shown_entry(client, arguments)}\n")
         sys.stderr.write(f"This belongs into {CLIENTS[client].where}.\n")

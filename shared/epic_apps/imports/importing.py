@@ -173,7 +173,7 @@ class _Import:
     def read(self, source: Path, parts: list[Part], spool: _Spool) -> None:
         """Read all parts: conversations first, as what they say of the user decides what is worth keeping."""
         found = list(self._recognized(parts))
-        exports = {_folder(part) for part, what in found if what.kind in _EXPORTS}
+        exports = {PurePosixPath(part.name).parent for part, what in found if what.kind in _EXPORTS}
         documents: list[Part] = []
         for part, what in found:
             if what.kind in CHAT_KINDS:
@@ -324,14 +324,10 @@ def _unpacked(part: Part, folder: Path, archive: str) -> tuple[Path, str]:
 
 def _comes_with(part: Part, exports: Collection[PurePosixPath]) -> bool:
     """Tell whether a part belongs to an assistant's export: all in its archive; in a folder, its page and uploads."""
-    beside = any(_folder(part).is_relative_to(folder) for folder in exports)
+    beside = any(PurePosixPath(part.name).parent.is_relative_to(folder) for folder in exports)
     return beside and (
         part.path is None or part.suffix in (".html", ".json") or PurePosixPath(part.name).name.startswith("file-")
     )
-
-
-def _folder(part: Part) -> PurePosixPath:
-    return PurePosixPath(part.name).parent
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -43,13 +43,7 @@ def people_of(part: Part, found: Recognized, user: Collection[str], origin: str)
 
 
 def _pieces(title: str, messages: Iterator[dict[str, Any]]) -> Iterator[Chat]:
-    piece: list[dict[str, Any]] = []
-    for message in messages:
-        piece.append(message)
-        if len(piece) == _PIECE:
-            yield Chat(piece, title)
-            piece = []
-    if piece:
+    while piece := list(islice(messages, _PIECE)):
         yield Chat(piece, title)
 
 
@@ -70,7 +64,8 @@ def _whatsapp(part: Part, user: Collection[str], origin: str) -> Iterator[Chat]:
     if not mine:
         most = ", ".join(name for name, _ in speakers.most_common(8))
         raise InvalidInputError(f"{part.name}: say which of the speakers you are, by --user NAME: {most}.")
-    order = _order(*largest)
+    # By the largest numbers of all dates; where both are possible, the day comes first.
+    order = "ymd" if largest[0] > 31 else "mdy" if largest[1] > 12 else "dmy"
     read = (
         {"role": "user" if name in mine else "other", "name": name, "content": text, "time": _time(date, order, *clock)}
         for date, *clock, name, text in _messages(part)
@@ -93,13 +88,6 @@ def _messages(part: Part) -> Iterator[tuple[tuple[int, int, int], str, str, str,
                 text = _NO_WORDS.sub("", said[2]).strip()
                 yield (first, second, third), head["time"], head["half"] or "", said[1].strip("\u200e~ "), text
             head, lines = begun, []
-
-
-def _order(first: int, second: int) -> str:
-    """Return the order of day, month and year by the largest numbers of all dates; by itself the day comes first."""
-    if first > 31:
-        return "ymd"
-    return "mdy" if second > 12 else "dmy"
 
 
 def _time(date: tuple[int, int, int], order: str, time: str, half: str) -> str | None:

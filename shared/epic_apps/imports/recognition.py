@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, BinaryIO, Literal, TypeAlias
 
@@ -129,7 +129,7 @@ def _of_json(part: Part) -> Recognized:
         events = _checked(part, _events(file))
         _, first, _ = next(events, ("", "null", None))
         if first == "start_array":
-            return _of_array(part)
+            return _of_record(next(json_items(part, "item"), None))
         for number, (path, event, value) in enumerate(events if first == "start_map" else ()):
             if event == "map_key" and not path and (found := _by_key(value, values)) is not None:
                 return found
@@ -153,15 +153,10 @@ def _by_key(key: str, before: Mapping[str, Any]) -> Recognized | None:
     return Recognized("chat", "") if key in _MESSAGES else None
 
 
-def _of_array(part: Part) -> Recognized:
-    first = next(json_items(part, "item"), None)
-    if not isinstance(first, dict):
-        return Recognized("unknown")
-    return _of_record(first, of_message=Recognized("chat", ""))
-
-
-def _of_record(first: Mapping[str, Any], of_message: Recognized) -> Recognized:
+def _of_record(first: Any) -> Recognized:
     """Say what an array or lines are by the first record."""
+    if not isinstance(first, Mapping):
+        return Recognized("unknown")
     if "mapping" in first:
         return Recognized("chatgpt")
     if "chat_messages" in first:
@@ -171,13 +166,12 @@ def _of_record(first: Mapping[str, Any], of_message: Recognized) -> Recognized:
     if any(isinstance(first.get(key), list) for key in _MESSAGES):
         return Recognized("chat")
     if {"role", "sender", "from", "author"} & first.keys() and {"content", "text", "value", "parts"} & first.keys():
-        return of_message
+        return Recognized("chat", "")
     return Recognized("document" if isinstance(first.get("text"), str) else "unknown")
 
 
 def _of_lines(part: Part) -> Recognized:
     from epic_apps.imports.chats import json_lines
 
-    first = next(json_lines(part), None)
-    found = Recognized("unknown") if first is None else _of_record(first, of_message=Recognized("chat", ""))
-    return found if found.kind == "document" else Recognized(found.kind, found.prefix, lines=True)
+    found = _of_record(next(json_lines(part), None))
+    return found if found.kind == "document" else replace(found, lines=True)
