@@ -32,46 +32,37 @@ class Settings:
 
     Attributes:
         key: The key of its servers.
-        where: Where its settings are, in words.
+        path: The file; CONFIG and ROAMING are where this machine's programs keep their settings. Empty for none.
         entry: What an entry has besides command and arguments.
-        paths: The file by `sys.platform`, "" for all others; ~ is the home folder.
+        hint: Where its settings are, in words, if the path does not say it.
     """
 
     key: str
-    where: str
+    path: str = ""
     entry: Mapping[str, str] = field(default_factory=dict)
-    paths: Mapping[str, str] = field(default_factory=dict)
+    hint: str = ""
+
+    @property
+    def where(self) -> str:
+        """Where the settings are, in words."""
+        return self.hint or self.path
 
 
 _STDIO = {"type": "stdio"}
-_DESKTOP = {
-    "darwin": "~/Library/Application Support/Claude/claude_desktop_config.json",
-    "win32": "~/AppData/Roaming/Claude/claude_desktop_config.json",
-    "": "~/.config/Claude/claude_desktop_config.json",
-}
-_CODE = {
-    "darwin": "~/Library/Application Support/Code/User/mcp.json",
-    "win32": "~/AppData/Roaming/Code/User/mcp.json",
-    "": "~/.config/Code/User/mcp.json",
-}
-_ZED = {"win32": "~/AppData/Roaming/Zed/settings.json", "": "~/.config/zed/settings.json"}
+_ROAMING = {"win32": "~/AppData/Roaming"}
+_CONFIG = {**_ROAMING, "darwin": "~/Library/Application Support"}
+_DESKTOP, _MCP = "claude_desktop_config.json", "mcpServers"
 CLIENTS: Mapping[Client, Settings] = {
-    "claude-desktop": Settings(
-        "mcpServers", "claude_desktop_config.json (Settings, Developer, Edit Config)", {}, _DESKTOP
-    ),
-    "claude-code": Settings("mcpServers", ".mcp.json in a project, or ~/.claude.json", _STDIO, {"": "~/.claude.json"}),
-    "cursor": Settings("mcpServers", "~/.cursor/mcp.json", {}, {"": "~/.cursor/mcp.json"}),
-    "vscode": Settings("servers", ".vscode/mcp.json in a project, or `MCP: Open User Configuration`", _STDIO, _CODE),
-    "windsurf": Settings(
-        "mcpServers", "~/.codeium/windsurf/mcp_config.json", {}, {"": "~/.codeium/windsurf/mcp_config.json"}
-    ),
-    "zed": Settings("context_servers", "~/.config/zed/settings.json", {"source": "custom"}, _ZED),
-    "lm-studio": Settings(
-        "mcpServers", "~/.lmstudio/mcp.json (Program, Install, Edit mcp.json)", {}, {"": "~/.lmstudio/mcp.json"}
-    ),
-    "gemini": Settings("mcpServers", "~/.gemini/settings.json", {}, {"": "~/.gemini/settings.json"}),
-    "codex": Settings("mcp_servers", "~/.codex/config.toml"),
-    "open-webui": Settings("", "Admin Settings, External Tools, +, MCP (Streamable HTTP)"),
+    "claude-desktop": Settings(_MCP, f"CONFIG/Claude/{_DESKTOP}", {}, f"{_DESKTOP} (Settings, Developer, Edit Config)"),
+    "claude-code": Settings(_MCP, "~/.claude.json", _STDIO, ".mcp.json in a project, or ~/.claude.json"),
+    "cursor": Settings(_MCP, "~/.cursor/mcp.json"),
+    "vscode": Settings("servers", "CONFIG/Code/User/mcp.json", _STDIO, "`MCP: Open User Configuration`"),
+    "windsurf": Settings(_MCP, "~/.codeium/windsurf/mcp_config.json"),
+    "zed": Settings("context_servers", "ROAMING/zed/settings.json", {"source": "custom"}, "`zed: open settings file`"),
+    "lm-studio": Settings(_MCP, "~/.lmstudio/mcp.json"),
+    "gemini": Settings(_MCP, "~/.gemini/settings.json"),
+    "codex": Settings("mcp_servers", hint="~/.codex/config.toml"),
+    "open-webui": Settings("", hint="Admin Settings, External Tools, +, MCP (Streamable HTTP)"),
 }
 """What is known of each client; those without a path take an entry by hand."""
 
@@ -100,9 +91,10 @@ class Connected:
 
 def settings_path(client: Client) -> Path | None:
     """Return the file of a client's settings on this machine, whether or not it is there; None if there is none."""
-    paths = CLIENTS[client].paths
-    found = paths.get(sys.platform, paths.get(""))
-    return None if found is None else Path(found).expanduser()
+    path = CLIENTS[client].path
+    for name, places in (("CONFIG", _CONFIG), ("ROAMING", _ROAMING)):
+        path = path.replace(name, places.get(sys.platform, "~/.config"))
+    return Path(path).expanduser() if path else None
 
 
 def entry_of(client: Client, arguments: Sequence[str]) -> dict[str, Any]:

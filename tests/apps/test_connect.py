@@ -15,7 +15,7 @@ from epic_apps.doctor import examine
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
 
-WRITTEN = [client for client in get_args(Client) if CLIENTS[client].paths]
+WRITTEN = [client for client in get_args(Client) if CLIENTS[client].path]
 OTHER = {"command": "npx", "args": ["-y", "another"]}
 
 
@@ -70,6 +70,37 @@ def test_settings_before_with_our_entry_and_undone(client: Any, home: Path, memo
     assert path.read_text(encoding="utf-8") == before(client)
     assert [each.name for each in path.parent.iterdir()] == [path.name]
     assert "not connected" in epic("connect", client, "--undo").out
+
+
+@pytest.mark.parametrize(
+    ("platform", "places"),
+    [
+        (
+            "linux",
+            [".config/Claude/claude_desktop_config.json", ".config/Code/User/mcp.json", ".config/zed/settings.json"],
+        ),
+        (
+            "darwin",
+            [
+                "Library/Application Support/Claude/claude_desktop_config.json",
+                "Library/Application Support/Code/User/mcp.json",
+                ".config/zed/settings.json",
+            ],
+        ),
+        (
+            "win32",
+            [
+                "AppData/Roaming/Claude/claude_desktop_config.json",
+                "AppData/Roaming/Code/User/mcp.json",
+                "AppData/Roaming/zed/settings.json",
+            ],
+        ),
+    ],
+)
+def test_where_settings_are(home: Path, monkeypatch: pytest.MonkeyPatch, platform: str, places: list[str]) -> None:
+    monkeypatch.setattr("sys.platform", platform)
+    assert [settings_path(client) for client in ("claude-desktop", "vscode", "zed")] == [home / each for each in places]
+    assert settings_path("lm-studio") == home / ".lmstudio/mcp.json"
 
 
 @pytest.mark.parametrize("client", WRITTEN)

@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("epic_memory", "epic_learn", "epic_graph", "epic_rerank", "epic_plugins", "epic_apps", "epic_eval")
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 28_430,
+    "lines of epic_memory": 28_440,
     "lines of all packages": 61_300,
-    "lines of tests": 68_900,
+    "lines of tests": 69_150,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 33_500,

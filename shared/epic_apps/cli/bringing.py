@@ -41,9 +41,10 @@ def import_(
 ) -> None:
     """Take in chats, notes, mails, contacts and more: ChatGPT, Claude, WhatsApp, Obsidian, Evernote, mbox ..."""
     from epic_apps.imports.importing import import_from
+    from epic_memory import EpicMemory
 
-    failed = 0
-    with file.open_or_make(model) as memory:
+    failed, looks = 0, dry_run and not Path(file.memory).exists()
+    with EpicMemory() if looks else file.open_or_make(model) as memory:
         reports = {}
         for source in sources:
             report = import_from(memory, source, user=user, dry_run=dry_run, progress=not quiet and sys.stderr.isatty())
@@ -73,24 +74,22 @@ def sync(
     quiet: Annotated[bool, Option("--quiet", "-q", help="no progress bar, which only a terminal gets")] = False,
 ) -> None:
     """Make a memory hold what folders hold: added, changed, renamed and deleted files."""
-    from epic_apps.syncing import sync as sync_folder
-    from epic_apps.syncing import synced_folders
-    from epic_apps.syncing import watch as watch_folders
+    from epic_apps import syncing
 
     with file.open_or_make(model) as memory:
-        chosen = [Path(each) for each in folders] or synced_folders(memory)
+        chosen = [Path(each) for each in folders] or syncing.synced_folders(memory)
         if not chosen:
             raise InvalidInputError(f"Say which folder: epic sync {file.memory} FOLDER. It was synced with none yet.")
         reports = {}
         for folder in chosen:
-            reports[str(folder)] = report = sync_folder(
+            reports[str(folder)] = report = syncing.sync(
                 memory, folder, ignore=ignore or None, user=user, empty=empty,
                 progress=not quiet and sys.stderr.isatty(),
             )  # fmt: skip
             _warn_of(report.skipped, report.failures)
         file.show(reports, *(part for folder, report in reports.items() for part in _changes(folder, report)))
         if watch:
-            watch_folders(memory, chosen, lambda folder, report: show(*_changes(str(folder), report)), user=user)
+            syncing.watch(memory, chosen, lambda folder, report: show(*_changes(str(folder), report)), user=user)
     if any(report.failures for report in reports.values()):
         raise InvalidInputError("What could not be read stays as it was in the memory.")
 

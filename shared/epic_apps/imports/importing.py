@@ -35,8 +35,6 @@ _DIGEST = 8
 # After so many seconds it is written down which conversations were read, so that the next run begins there.
 _SECONDS = 5.0
 _STATE = "imported"
-_MESSENGERS = ("whatsapp", "telegram")
-_EXPORTS = ("chatgpt", "claude")
 
 
 @dataclass(kw_only=True)
@@ -173,7 +171,7 @@ class _Import:
     def read(self, source: Path, parts: list[Part], spool: _Spool) -> None:
         """Read all parts: conversations first, as what they say of the user decides what is worth keeping."""
         found = list(self._recognized(parts))
-        exports = {PurePosixPath(part.name).parent for part, what in found if what.kind in _EXPORTS}
+        exports = {PurePosixPath(part.name).parent for part, what in found if what.kind in ("chatgpt", "claude")}
         documents: list[Part] = []
         for part, what in found:
             if what.kind in CHAT_KINDS:
@@ -209,7 +207,7 @@ class _Import:
     def _read_chats(self, part: Part, what: Recognized, source: Path, spool: _Spool) -> None:
         origin = source.name if part.path is None or part.path == source else part.name
         try:
-            if what.kind in _MESSENGERS:
+            if what.kind in ("whatsapp", "telegram"):
                 chats = people_of(part, what, self._user, origin)
             else:
                 chats = chats_of(part, what, self._user)

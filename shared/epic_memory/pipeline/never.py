@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from epic_memory.encoders.base import Embed, default_tau
+from epic_memory.errors import decoding
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Effects
 from epic_memory.text.chunking import sentences
@@ -31,13 +32,26 @@ class Rules:
     folders: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
+    @classmethod
+    def of(cls, stored: Any) -> Rules:
+        """Return rules from what is stored of them, or none for None.
+
+        Raises:
+            ValueError: for anything else.
+        """
+        read = {"topics": [], "folders": [], "counts": {}, **(stored or {})}
+        texts = [*read["topics"], *read["folders"], *read["counts"]]
+        if not all(isinstance(text, str) and text for text in texts):
+            raise ValueError("a rule about what is never kept is no text")
+        counts = Counter({topic: int(count) for topic, count in read["counts"].items()})
+        return cls(list(read["topics"]), list(read["folders"]), counts)
+
 
 def rules_of(session: Session) -> Rules:
     """Return the rules of the session's namespace. Call it under the lock."""
     if session.never is None:
-        stored: dict[str, Any] = session.store.meta().get(_key(session), {})
-        counts = Counter({str(topic): int(count) for topic, count in stored.get("counts", {}).items()})
-        session.never = Rules(list(stored.get("topics", [])), list(stored.get("folders", [])), counts)
+        with decoding(session.store.path):
+            session.never = Rules.of(session.store.meta().get(_key(session)))
     rules: Rules = session.never
     return rules
 

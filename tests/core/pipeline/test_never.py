@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,19 @@ def test_rules_are_kept_in_the_file_and_seen_by_others(tmp_path: Path) -> None:
         assert b"insulin" not in b"".join(str(value).encode() for value in one.never.counts)
     with EpicMemory.open(path, settings=Settings(read_only=True)) as reading, pytest.raises(ReadOnlyError):
         reading.never.add("my health")
+
+
+def test_rules_go_with_an_export(memory: EpicMemory, tmp_path: Path) -> None:
+    memory.add([INSULIN])
+    memory.file.export(tmp_path / "me.jsonl")
+    with EpicMemory.restore(tmp_path / "me.jsonl", tmp_path / "again.epic") as again:
+        assert list(again.never) == ["my health"] and again.never.counts == {"my health": 1}
+        assert again.add([INSULIN]).kept_out == 1
+    text = (tmp_path / "me.jsonl").read_text(encoding="utf-8")
+    for wrong in ('"never": 5', '"never": {"topics": [5]}', '"never": {"counts": {"a": "b"}}', '"never": ["a"]'):
+        (tmp_path / "wrong.jsonl").write_text(re.sub(r'"never": {[^}]*}[^}]*}', wrong, text, count=1), encoding="utf-8")
+        with pytest.raises(InvalidInputError, match="line 1"):
+            EpicMemory.restore(tmp_path / "wrong.jsonl", tmp_path / "wrong.epic")
 
 
 def test_what_cannot_be(memory: EpicMemory) -> None:

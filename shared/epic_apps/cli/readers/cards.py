@@ -103,13 +103,10 @@ def _entry(entry: Any, path: Path) -> Section | Left:
         "Notes": str(entry.get("DESCRIPTION", "")).strip(),
     }
     text = "\n".join([title, *(f"{name}: {value}" for name, value in lines.items() if value)])
-    known = {"title": title[:200], "time": starts, "kind": "event", "origin": _invited(entry)}
+    # An invitation is in the words of whoever sent it.
+    origin = "other" if entry.get("ORGANIZER") is not None else ""
+    known = {"title": title[:200], "time": starts, "kind": "event", "origin": origin}
     return Section(text, metadata={name: value for name, value in known.items() if value})
-
-
-def _invited(entry: Any) -> str:
-    """Return "other" for an invitation, whose words are those of whoever sent it."""
-    return "other" if entry.get("ORGANIZER") is not None else ""
 
 
 def _moment(value: Any) -> str:
