@@ -26,7 +26,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from epic_apps import local
 from epic_apps.client_model import ClientLM
-from epic_apps.mcp_sdk import Caller, ResourceError, Server, ToolError
+from epic_apps.mcp_sdk import Caller, RefusedError, ResourceError, Server, ToolError
+from epic_learn.credentials import holds_credential
 from epic_memory import EpicMemory, Hit, Item, Settings
 from epic_memory.context import without_tags
 from epic_memory.encoders import Encoder
@@ -74,6 +75,29 @@ _MAY = {
     "propose": "What you remember, change or forget is proposed: it is in force once the user agrees.",
     "write": "Change it only where the user says so.",
 }
+
+
+_PROMPTS = (
+    (
+        "about_me",
+        "What do you know about me?",
+        "Call list_preferences and list_facts, and tell me in plain words what is remembered of me, each with how it"
+        " came there if you know. Then ask me what is wrong or should go, and change that with the tools.",
+    ),
+    (
+        "review_proposals",
+        "What waits for my decision?",
+        "Call list_proposals. Show me each change with what I said, and ask me about it, one after the other. Accept or"
+        " reject only what I decide about in my own words.",
+    ),
+    (
+        "remember_this",
+        "Remember what I said here",
+        "Go through what I myself have said in this conversation, not what you or others have. Call remember for each"
+        " lasting fact about me and each preference, in my words, and leave out passwords, moods and one-off wishes.",
+    ),
+)
+"""Name, title and text of what a client offers its user to say."""
 
 
 class UserMemory:
@@ -192,11 +216,10 @@ def memory_server(memory: UserMemory) -> Server:
     reading += [tools.list_preferences, tools.list_facts, tools.list_proposals]
     for tool in reading:
         server.add(tool, reads=True)
-    changing: list[_Tool] = [tools.remember, tools.add_preference, tools.replace_preference]
-    removing: list[_Tool] = [tools.remove_preference, tools.forget]
+    changing: list[_Tool] = [tools.remember, tools.add_preference, tools.replace_preference, tools.accept_proposal]
+    removing: list[_Tool] = [tools.remove_preference, tools.forget, tools.reject_proposal]
     if memory.access == "write":
-        changing += [tools.save_note, tools.accept_proposal]
-        removing.append(tools.reject_proposal)
+        changing.append(tools.save_note)
     if memory.access != "read":
         for tool in changing + removing:
             server.add(tool, destroys=memory.access == "write" and tool in removing)
@@ -206,7 +229,17 @@ def memory_server(memory: UserMemory) -> Server:
     server.resource(
         "memory://stats", name="stats", description="Counts and sizes of the memory.", mime_type="application/json"
     )(tools.stats)
+    for name, title, prompt in _PROMPTS:
+        server.prompt(name=name, title=title, description=title)(_prompt(name, prompt))
     return server
+
+
+def _prompt(name: str, text: str) -> Callable[[], str]:
+    def prompt() -> str:
+        return text
+
+    prompt.__name__ = name
+    return prompt
 
 
 class _Tools:
@@ -245,7 +278,10 @@ class _Tools:
         """List the changes that wait for the user to agree."""
         async with self._used(user_id) as memory:
             waiting = await anyio.to_thread.run_sync(lambda: list(memory.proposals))
-            proposals = [{"id": each.id, "change": _shown(str(each)), "kind": each.kind} for each in waiting]
+            proposals = [
+                {"id": each.id, "change": _shown(str(each)), "kind": each.kind, "said": _shown(each.origin)}
+                for each in waiting
+            ]
             return {"user_id": memory.namespace, "proposals": proposals}
 
     async def remember(
@@ -256,6 +292,8 @@ class _Tools:
 
     async def save_note(self, text: Note, title: Title = "", user_id: UserId = "") -> dict[str, Any]:
         """Save a text that the user wants to find again: a plan, a recipe, a page. Facts about them: `remember`."""
+        if holds_credential(text):
+            raise ToolError("It says a password, a PIN, a key or a card's number, which is not kept. Save it without.")
         async with self._used(user_id) as memory:
             item = Item(text=text, metadata={"title": title} if title else {})
             report = await memory.aadd([item])
@@ -292,16 +330,14 @@ class _Tools:
         return await self._change("forget", user_id, id=id)
 
     async def accept_proposal(self, proposal: ProposalName, user_id: UserId = "") -> dict[str, Any]:
-        """Put a proposal in force. Only when the user agrees to it."""
+        """Put a proposal in force. Only when the user agrees to it, who may be asked."""
         async with self._used(user_id) as memory:
-            await memory.proposals.aaccept(proposal)
-            return {"status": "accepted"}
+            return await self._decided(memory, proposal, accepted=True)
 
     async def reject_proposal(self, proposal: ProposalName, user_id: UserId = "") -> dict[str, Any]:
-        """Reject a proposal for good. Only when the user says so."""
+        """Reject a proposal for good. Only when the user says so, who may be asked."""
         async with self._used(user_id) as memory:
-            await memory.proposals.areject(proposal)
-            return {"status": "rejected"}
+            return await self._decided(memory, proposal, accepted=False)
 
     async def preferences(self) -> str:
         """Return the preferences of the server's own user as JSON."""
@@ -344,10 +380,46 @@ class _Tools:
             with anyio.CancelScope(shield=True):
                 answer: dict[str, Any] = json.loads(await anyio.to_thread.run_sync(partial(tools[name], **arguments)))
             if answer.get("status") == "proposed":
-                answer["note"] = f"It waits until the user agrees to it: {_accepting(memory, answer['id'])}"
+                answer = await self._decided(memory, answer["id"], accepted=None)
         if "error" in answer:
             raise ToolError(_shown(answer["error"]))
         return answer
+
+    async def _decided(self, memory: EpicMemory, proposal: str, *, accepted: bool | None) -> dict[str, Any]:
+        """Decide about a proposal: as an assistant says if it may write, else as the user says whom the client asks.
+
+        Args:
+            memory: The user's memory.
+            proposal: The id of an open proposal.
+            accepted: What the assistant wants; None if it has only proposed it.
+        """
+        waiting = await anyio.to_thread.run_sync(lambda: list(memory.proposals))
+        open_ = next((each for each in waiting if each.id == proposal), None)
+        if open_ is None:
+            raise ToolError(f"No open proposal has the id {proposal!r}. Take one from list_proposals.")
+        if self._memory.access != "write":
+            action = await _consent(f"Shall this be remembered?\n{_shown(str(open_))}")
+            if action not in ("accept", "decline"):
+                verb = "reject" if accepted is False else "accept"
+                note = f"It waits until the user agrees to it: {_deciding(memory, proposal, verb)}"
+                return {"status": "proposed", "id": proposal, "note": note}
+            accepted = action == "accept"
+        if accepted:
+            await memory.proposals.aaccept(proposal)
+            return {"status": "accepted", "id": proposal, "note": "It is in force now."}
+        await memory.proposals.areject(proposal)
+        return {"status": "rejected", "id": proposal, "note": "The user does not want it. Do not propose it again."}
+
+
+async def _consent(message: str) -> str:
+    """Return what the user does about a question that the client puts to them; "none" if it cannot."""
+    caller = Caller.current()
+    if caller is None or not caller.asks_its_user:
+        return "none"
+    try:
+        return await caller.ask_user(message)
+    except RefusedError:
+        return "none"
 
 
 def _preferences(memory: EpicMemory) -> list[dict[str, str]]:
@@ -359,10 +431,10 @@ def _fact(held: Item) -> dict[str, str]:
     return {"id": held.id, "text": _shown(held.text), **until}
 
 
-def _accepting(memory: EpicMemory, proposal: str) -> str:
-    """Return the command with which a user accepts a proposal."""
+def _deciding(memory: EpicMemory, proposal: str, verb: str) -> str:
+    """Return the command with which a user decides about a proposal."""
     whose = [] if memory.namespace == "default" else ["--namespace", memory.namespace]
-    return shlex.join(["epic", "proposals", str(memory.file.path), "accept", proposal, *whose])
+    return shlex.join(["epic", "proposals", str(memory.file.path), verb, proposal, *whose])
 
 
 def _result(hit: Hit) -> dict[str, Any]:
@@ -375,6 +447,7 @@ def _result(hit: Hit) -> dict[str, Any]:
         "memory": _shown(hit.content),
         "score": round(hit.score, 3),
         "guidance": _shown(" ".join(dict.fromkeys(hit.instructions))),
+        "origin": str(metadata.get("origin", "user" if hit.tier == "fact" else "unknown")),
         "metadata": metadata,
     }
 

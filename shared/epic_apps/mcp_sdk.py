@@ -14,6 +14,9 @@ from mcp.types import (
     ClientCapabilities,
     CreateMessageRequest,
     CreateMessageResult,
+    ElicitationCapability,
+    ElicitRequest,
+    ElicitResult,
     SamplingCapability,
     ServerRequest,
     ToolAnnotations,
@@ -82,6 +85,27 @@ class Caller:
         )
         return answer
 
+    @property
+    def asks_its_user(self) -> bool:
+        """True if the client puts questions to its user over this connection (elicitation)."""
+        offered: bool = self._session.check_client_capability(ClientCapabilities(elicitation=ElicitationCapability()))
+        return offered and getattr(self._session, "can_send_request", True)
+
+    async def ask_user(self, message: str) -> str:
+        """Return what the user does about a message: "accept", "decline", or "cancel" for no decision.
+
+        Raises:
+            RefusedError: if the client refuses, or cannot be asked over this connection.
+        """
+        params = {"message": message, "requestedSchema": {"type": "object", "properties": {}}}
+        asked: Any = ElicitRequest.model_validate({"method": "elicitation/create", "params": params})
+        answer: ElicitResult = await self._session.send_request(
+            _request_of(asked) if _IS_FIRST else asked,
+            ElicitResult,
+            metadata=ServerMessageMetadata(related_request_id=self._request),
+        )
+        return answer.action
+
     async def serve(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Return what a tool returns, during which `current` is this client."""
         token = self._calling.set(self)
@@ -119,11 +143,11 @@ class Server(MCPServer[Any]):
         """
         try:
             call = partial(super().call_tool, name, arguments, *context, **more)
-            if self.on_call is None:
+            caller = self._caller(context)
+            if caller is None:
                 return await call()
-            first: Any = self
-            caller = Caller(first.get_context() if _IS_FIRST else context[0])
-            await self.on_call(caller)
+            if self.on_call is not None:
+                await self.on_call(caller)
             return await caller.serve(call)
         except ToolError as error:
             # The SDK wraps what a tool raises, and what pydantic says of its arguments.
@@ -134,6 +158,15 @@ class Server(MCPServer[Any]):
             if isinstance(error.__cause__, ToolError):
                 raise error.__cause__ from None
             raise
+
+    def _caller(self, context: Sequence[Any]) -> Caller | None:
+        """Return the client that calls; None for a program in this process."""
+        first: Any = self
+        given = first.get_context() if _IS_FIRST else next(iter(context), None)
+        try:
+            return None if given is None else Caller(given)
+        except ValueError:
+            return None
 
     def http(self, path: str, *, host: str, security: TransportSecuritySettings) -> Starlette:
         """Return the ASGI application of streamable HTTP."""

@@ -50,6 +50,7 @@ class Turn:
         time: When, as ISO 8601 text, in UTC if its zone is known; None if it was not given.
         number: Its place among the messages that were read, from 1.
         source: The title or id of the conversation if several were read together.
+        place: Its place in its own conversation, from 1: its number, unless several were read together.
     """
 
     role: Role
@@ -58,6 +59,7 @@ class Turn:
     time: str | None = None
     number: int = 1
     source: str = ""
+    place: int = 1
 
 
 @dataclass(kw_only=True)
@@ -167,7 +169,7 @@ class _Reading:
     def __init__(self, user: Collection[str]) -> None:
         self.made = Conversation()
         self._user = user
-        self._number = 0
+        self._number = self._place = 0
 
     def read(self, messages: Any) -> None:
         if isinstance(messages, str):
@@ -183,6 +185,7 @@ class _Reading:
             if isinstance(message, Mapping) and isinstance(message.get("mapping"), Mapping):
                 self._exported(message)
             elif isinstance(message, Mapping) and (several := _inside(message)) is not None:
+                self._place = 0
                 for inner in several:
                     self._message(inner, _title(message))
             else:
@@ -190,6 +193,7 @@ class _Reading:
 
     def _message(self, message: Any, source: str = "") -> None:
         self._number += 1
+        self._place += 1
         if isinstance(message, Mapping) and isinstance(message.get("memory"), str):
             self._turn(_MEMORY, "", message["memory"], message, source)
             return
@@ -259,6 +263,7 @@ class _Reading:
                 time=self._time(message),
                 number=self._number,
                 source=source,
+                place=self._place,
             )
         )
 
@@ -275,6 +280,7 @@ class _Reading:
     def _exported(self, conversation: Mapping[str, Any]) -> None:
         """Read one conversation of ChatGPT's export, from its last message back to its first."""
         nodes, title = conversation["mapping"], _title(conversation)
+        self._place = 0
         place = conversation.get("current_node")
         if place not in nodes:
             parents = {node.get("parent") for node in nodes.values() if isinstance(node, Mapping)}

@@ -1,4 +1,4 @@
-"""Credentials: passwords, PINs, keys and card numbers that somebody says in a chat, which no memory should keep.
+"""Credentials: passwords, PINs, keys, numbers of cards and accounts in a text, which no memory should keep.
 
 The code of a bike shed is none: people want to be reminded of it.
 """
@@ -40,6 +40,7 @@ _SHAPES = re.compile(
 )
 _TOKEN = re.compile(r"(?<![\w/.-])[\w+/=-]{24,200}(?![\w/.])")
 _CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
+_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d\d(?: ?[A-Z0-9]){11,30}(?![A-Za-z0-9])")
 _BLOCK = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)", re.S)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*")
 # What a text is hidden by, and what is looked through at once: pieces that overlap.
@@ -47,8 +48,12 @@ _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
 _PIECE, _OVERLAP = 2000, 300
 
 
+CREDENTIALS = "sentences with a password, key or secret code"
+"""Reason under which such sentences are counted."""
+
+
 def holds_credential(sentence: str) -> bool:
-    """Tell whether a sentence says a password, a key, a secret code or the number of a card."""
+    """Tell whether a sentence says a password, a key, a secret code or the number of a card or a bank account."""
     plain = unicodedata.normalize("NFKC", _INVISIBLE.sub("", sentence)).replace("\u2019", "'")
     plain = " ".join(plain.split())
     starts = range(0, max(1, len(plain) - _OVERLAP), _PIECE - _OVERLAP)
@@ -60,6 +65,8 @@ def _says_credential(sentence: str) -> bool:
         return True
     if any(_is_random(token) for token in _TOKEN.findall(sentence)):
         return True
+    if any(_is_iban(number.replace(" ", "")) for number in _IBAN.findall(sentence)):
+        return True
     return any(_is_card([int(each) for each in number if each.isdigit()]) for number in _CARD.findall(sentence))
 
 
@@ -67,16 +74,21 @@ def without_credentials(conversation: Conversation) -> Conversation:
     """Return a conversation without the sentences that say a credential; they are counted as unusable."""
     made = Conversation(unusable=conversation.unusable.copy())
     for turn in conversation.turns:
-        text, count = _BLOCK.subn("", turn.text)
-        boundaries = [0, *(end for each in _SENTENCE.finditer(text) for end in each.span()), len(text)]
-        pieces = [text[one:other] for one, other in pairwise(boundaries)]
-        kept = [piece for piece in pieces if not holds_credential(piece)]
-        if count or len(kept) < len(pieces):
-            made.unusable["sentences with a password, key or secret code"] += count + len(pieces) - len(kept)
-        left = replace(turn, text="".join(kept).strip())
-        if left.text:
-            made.turns.append(left)
+        text, count = redacted(turn.text)
+        if count:
+            made.unusable[CREDENTIALS] += count
+        if text:
+            made.turns.append(replace(turn, text=text))
     return made
+
+
+def redacted(text: str) -> tuple[str, int]:
+    """Return a text without the sentences that say a credential, and how many those were."""
+    text, count = _BLOCK.subn("", text)
+    boundaries = [0, *(end for each in _SENTENCE.finditer(text) for end in each.span()), len(text)]
+    pieces = [text[one:other] for one, other in pairwise(boundaries)]
+    kept = [piece for piece in pieces if not holds_credential(piece)]
+    return "".join(kept).strip(), count + len(pieces) - len(kept)
 
 
 def _is_random(token: str) -> bool:
@@ -89,3 +101,9 @@ def _is_card(digits: list[int]) -> bool:
     """Tell whether digits are the number of a payment card, by Luhn's check."""
     doubled = [digit if place % 2 == 0 else sum(divmod(2 * digit, 10)) for place, digit in enumerate(reversed(digits))]
     return digits[0] in (2, 3, 4, 5, 6) and sum(doubled) % 10 == 0
+
+
+def _is_iban(number: str) -> bool:
+    """Tell whether letters and figures are the number of a bank account, by the remainder of ISO 7064."""
+    turned = number[4:] + number[:4]
+    return len(number) <= 34 and int("".join(str(int(each, 36)) for each in turned)) % 97 == 1

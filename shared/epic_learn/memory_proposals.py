@@ -17,8 +17,9 @@ from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.runtime.threads import in_thread
 from epic_memory.settings import asked_model
+from epic_memory.storage.tables.proposals import was_decided
 from epic_memory.types import BuildReport
-from epic_memory.types.proposals import Proposal, Proposals
+from epic_memory.types.proposals import Proposal, ProposalKind, Proposals
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
@@ -117,6 +118,15 @@ class MemoryProposals(Live[Proposal]):
         The acceptance of a fact is forgotten with it: when it is replaced, undone, forgotten, or over.
         """
         return self._of("accepted")
+
+    def was_decided(self, text: str) -> bool:
+        """Tell whether a preference or fact in these words was proposed, and accepted or rejected."""
+        words = text.strip()
+        said = {part for part in (words, words.rstrip(".!"), f"{words.rstrip('.!')}.") if part}
+        with self._session.lock, self._session.store.reading():
+            decided = self._session.store.proposals.decided(self._session.namespace)
+        kinds: tuple[ProposalKind, ...] = ("add_preference", "add_fact")
+        return any(was_decided(Proposal(kind=kind, text=each, quote=each), decided) for kind in kinds for each in said)
 
     def _read(self) -> list[Proposal]:
         return self._of("open")

@@ -22,10 +22,11 @@ from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, InvalidInputError, UnknownProposalError
 from epic_memory.pipeline.fact_matching import matched
 from epic_memory.pipeline.facts import LONGEST_FACT, change_fact, check_length, facts_of
+from epic_memory.pipeline.never import ruled_out
 from epic_memory.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import Clock, Effects
+from epic_memory.runtime.effects import Clock, Effects, run
 from epic_memory.runtime.progress import Progress
 from epic_memory.storage.tables.proposals import was_decided
 from epic_memory.text.plain_statements import ends, replaces
@@ -70,7 +71,7 @@ def propose(
             report.leave_out(each.turn, each.quote, "known already")
         else:
             new.append(_with_origin(each, conversation.turns))
-    made = Proposals(keep_open(session, new, report), report)
+    made = Proposals(keep_open(session, (yield from _allowed(session, new, report)), report), report)
     report.left_out.sort(key=lambda each: each.turn)
     for proposal in list(made):
         if auto is not None and proposal.confidence >= auto and proposal.kind.startswith("add"):
@@ -87,7 +88,8 @@ def _with_origin(proposal: Proposal, turns: Sequence[Turn]) -> Proposal:
     turn = next(each for each in turns if each.number == proposal.turn and proposal.quote in each.text)
     sentence = sentence_of(turn.text, proposal.quote)
     told = None if turn.time is None else said_at(turn)
-    return replace(proposal, sentence=sentence, speaker=turn.speaker, said_at=told)
+    placed = replace(proposal, conversation=turn.source, turn=turn.place)
+    return replace(placed, sentence=sentence, speaker=turn.speaker, said_at=told)
 
 
 def _ending(proposal: Proposal, turns: Sequence[Turn]) -> Proposal:
@@ -148,7 +150,7 @@ def _take_back(session: Session, back: Iterable[str], turns: Sequence[Turn]) -> 
     with session.lock, store.transaction():
         for proposal_id in back:
             made = store.proposals.find(namespace, proposal_id)
-            if made is not None and any(each.number == made.turn and made.quote in each.text for each in turns):
+            if made is not None and any(each.place == made.turn and made.quote in each.text for each in turns):
                 store.proposals.remove(namespace, proposal_id)
 
 
@@ -169,8 +171,18 @@ def add_proposals(session: Session, proposals: Iterable[Proposal], *, again: boo
         waiting = session.store.proposals.of(session.namespace, "open")
     asked = [next((each for each in waiting if asks_the_same(each, one)), None) for one in given]
     new = [one for one, before in zip(given, asked, strict=True) if before is None]
+    new = run(_allowed(session, new, report))
     made = keep_open(session, new, report, again=again)
     return Proposals(dict.fromkeys([*(each for each in asked if each), *made]), report)
+
+
+def _allowed(session: Session, new: Sequence[Proposal], report: ProposalReport) -> Effects[list[Proposal]]:
+    """Return the proposals that add nothing about a topic that is ruled out."""
+    out = yield from ruled_out(session, [f"{each.text}\n{each.sentence}" if each.text else "" for each in new])
+    for proposal, is_out in zip(new, out, strict=True):
+        if is_out:
+            report.leave_out(proposal.turn, proposal.quote, "about a topic that is never kept")
+    return [proposal for proposal, is_out in zip(new, out, strict=True) if not is_out]
 
 
 def keep_open(

@@ -32,7 +32,7 @@ _LINE = re.compile(r"([^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 # What a heading may be disguised with: marks, invisible characters and letters that look like nothing.
 _UNREAD = re.compile(r"[^\w\s:\uff1a\ufe55'\u2019,]+|[_\u115f\u1160\u3164\uffa0]+")
 _HEADING = re.compile(
-    r"\s*(?:document\s*\d+|interpretation\s+guidance|content|what\s+is\s+known\s+of\s+the\s+user"
+    r"\s*(?:document\s*\d+|interpretation\s+guidance|content|written\s+by|what\s+is\s+known\s+of\s+the\s+user"
     r"|the\s+user.{0,2}s\s+preferences(?:,\s+the\s+most\s+relevant\s+first)?)\s*:"
 )
 _LONGEST_HEADING = 200
@@ -42,6 +42,8 @@ _NEXT = re.compile(r"\n\n(?=Document \d+:\n)")
 # opening, as each begins a tag of its own.
 _OPENING = "<\uff1c\ufe64"
 _BETWEEN = rf"(?:[^\w>{_OPENING}]|[\u115f\u1160\u3164\uffa0])*"
+# What programs say of an item by its metadata `origin`.
+_WRITTEN = {"other": "another person", "page": "a page or book", "assistant": "an assistant", "tool": "a program"}
 _WARNINGS = {
     Stance.CONFLICTS: 'Steer clear: this conflicts with the preference "{}". ',
     Stance.MIXED: 'Take only what suits the preference "{}". ',
@@ -232,6 +234,8 @@ def format_hit(number: int, hit: Hit) -> str:
     head = [f"Document {number}:"]
     if guidance:
         head += ["Interpretation Guidance:", *guidance]
+    if (written := _WRITTEN.get(str(hit.item.metadata.get("origin")))) is not None:
+        head.append(f"Written by: {written}, not by the user")
     return "\n".join([*head, "Content:", _quoted(hit.content)])
 
 

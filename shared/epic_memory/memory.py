@@ -21,6 +21,7 @@ from epic_memory.errors import InvalidInputError, NotCopiedError
 from epic_memory.filters import Filter
 from epic_memory.groups.facts import MemoryFacts
 from epic_memory.groups.file import MemoryFile
+from epic_memory.groups.never import MemoryNever
 from epic_memory.groups.preferences import MemoryPreferences
 from epic_memory.pipeline.aspects import check_reader
 from epic_memory.pipeline.explain import explain, stats
@@ -147,7 +148,7 @@ class EpicMemory:
         return memory
 
     @classmethod
-    def import_(
+    def restore(
         cls,
         export: str | Path,
         path: str | Path,
@@ -448,6 +449,11 @@ class EpicMemory:
         """
         made: MemoryProposals = optional("epic_learn.memory_proposals", "MemoryProposals")(self._session)
         return made
+
+    @property
+    def never(self) -> MemoryNever:
+        """The topics and folders of which nothing is kept: a sequence, with what changes it."""
+        return MemoryNever(self._session)
 
     @property
     def file(self) -> MemoryFile:

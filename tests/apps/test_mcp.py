@@ -25,9 +25,10 @@ pytest.importorskip("mcp.server.mcpserver", reason="its client is that of versio
 import httpx2
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ElicitResult
 
 from command_line import runner
-from epic_apps.cli.apps import Client as Clients
+from epic_apps.connect import StdioClient as Clients
 from epic_apps.mcp import PATH, Access, UserMemory, http_app, memory_server
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError
@@ -40,8 +41,11 @@ GOLDEN, PALMS = "The Golden Ace is a hotel with an on-site casino.", "The Palms 
 TOKEN = "a token that is long enough".replace(" ", "-")
 
 READING = {"search_memory", "get_context", "list_preferences", "list_facts", "list_proposals"}
-CHANGING = {"remember", "add_preference", "replace_preference", "remove_preference", "forget"}
-DECIDING = {"save_note", "accept_proposal", "reject_proposal"}
+CHANGING = {"remember", "add_preference", "replace_preference", "remove_preference", "forget"} | {
+    "accept_proposal",
+    "reject_proposal",
+}
+WRITING = {"save_note"}
 
 
 @pytest.fixture
@@ -78,7 +82,7 @@ async def refusal(client: Client, tool: str, **arguments: Any) -> str:
 
 async def every_tool(client: Client) -> None:
     """Calls every tool and reads every resource of a server that may write, and checks what came of it."""
-    assert {tool.name for tool in (await client.list_tools()).tools} == READING | CHANGING | DECIDING
+    assert {tool.name for tool in (await client.list_tools()).tools} == READING | CHANGING | WRITING
     found = (await answer(client, "search_memory", query="Which quiet hotel near the sea?", limit=1))["results"]
     assert [each["id"] for each in found] == ["palms"]
     assert found[0]["memory"] == PALMS and 0 < found[0]["score"] <= 1
@@ -207,6 +211,64 @@ async def test_changes_are_proposed_unless_writes_are_allowed(path: Path) -> Non
         await answer(client, "reject_proposal", proposal=second["id"])
         assert len((await answer(client, "list_proposals"))["proposals"]) == 2
     assert held(path) != before
+
+
+async def test_who_may_only_propose_is_told_what_the_user_has_to_do(path: Path) -> None:
+    async with connected(path, "propose") as client:
+        proposed = await answer(client, "remember", text="I live in Porto.")
+        for tool, verb in (("accept_proposal", "accept"), ("reject_proposal", "reject")):
+            told = await answer(client, tool, proposal=proposed["id"])
+            assert told["status"] == "proposed" and f"epic proposals {path} {verb} {proposed['id']}" in told["note"]
+        (waiting,) = (await answer(client, "list_proposals"))["proposals"]
+        assert waiting["id"] == proposed["id"] and "I live in Porto." in waiting["said"]
+    assert "I live in Porto." not in held(path)[1]
+
+
+@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
+async def test_a_client_that_asks_its_user_brings_their_consent(path: Path, action: Any) -> None:
+    asked: list[str] = []
+
+    async def ask(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action=action, content={} if action == "accept" else None)
+
+    with UserMemory(path, access="propose") as memory:
+        async with Client(memory_server(memory), elicitation_callback=ask, mode="legacy") as client:
+            told = await answer(client, "remember", text="I live in Porto.")
+            again = await client.call_tool("remember", {"text": "I live in Porto."})
+    assert "I live in Porto." in asked[0]
+    assert told["status"] == {"accept": "accepted", "decline": "rejected", "cancel": "proposed"}[action]
+    assert ("I live in Porto." in held(path)[1]) is (action == "accept")
+    assert len(asked) == (2 if action == "cancel" else 1), "what was decided is not asked again"
+    assert not again.is_error
+
+
+async def test_a_program_may_call_a_tool_without_a_client(path: Path) -> None:
+    with UserMemory(path, access="propose") as memory:
+        told: Any = await memory_server(memory).call_tool("remember", {"text": "I live in Porto."})
+    assert "epic proposals" in str(told)
+
+
+async def test_prompts(path: Path) -> None:
+    async with connected(path, "propose") as client:
+        prompts = {each.name: each for each in (await client.list_prompts()).prompts}
+        assert set(prompts) == {"about_me", "review_proposals", "remember_this"}
+        assert prompts["about_me"].title == "What do you know about me?"
+        for name in prompts:
+            (message,) = (await client.get_prompt(name)).messages
+            assert message.role == "user" and len(message.content.text) > 50  # type: ignore[union-attr]
+
+
+async def test_who_wrote_a_text_is_said_and_a_secret_is_not_saved(path: Path) -> None:
+    with EpicMemory.open(path) as memory:
+        memory.add([Item(text="The Sea Inn is a quiet hotel near the sea.", metadata={"origin": "other"})])
+    async with connected(path, "write") as client:
+        found = (await answer(client, "search_memory", query="Which quiet hotel near the sea?"))["results"]
+        origins = {each["memory"].split(" is ")[0]: each["origin"] for each in found}
+        assert origins["The Sea Inn"] == "other" and origins["The Palms"] == "unknown"
+        context = await answer(client, "get_context", query="Which quiet hotel near the sea?")
+        assert "Written by: another person, not by the user\nContent:\nThe Sea Inn" in context
+        assert "is not kept" in await refusal(client, "save_note", text="My password is hunter2.")
 
 
 async def test_what_is_proposed_is_in_force_by_the_command_that_the_answer_names(

@@ -29,10 +29,10 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 26_750,
+    "lines of epic_memory": 27_000,
     "lines of epic_scale": 2_500,
-    "lines of all packages": 58_700,
-    "lines of tests": 63_900,
+    "lines of all packages": 61_700,
+    "lines of tests": 65_700,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 34_000,

@@ -387,7 +387,7 @@ def test_copies(path: Path, tmp_path: Path) -> None:
         assert exactly(graph) == state
     with again(copy) as graph:
         assert exactly(graph) == state
-    with EpicMemory.import_(
+    with EpicMemory.restore(
         lines, other, encoder=HashEncoder(256), settings=Settings(verifier=KeepAll(), tau=0.1)
     ) as memory:
         graph = GraphMemory(memory=memory, extractor=Marked(), synonymy=0.7)

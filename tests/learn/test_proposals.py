@@ -679,7 +679,7 @@ def test_an_export_carries_them_along(path: Path, tmp_path: Path) -> None:
         memory.proposals.reject(rejected)
         memory.file.export(tmp_path / "all.jsonl")
     assert "fog" not in (tmp_path / "all.jsonl").read_text()
-    with EpicMemory.import_(tmp_path / "all.jsonl", tmp_path / "other.epic") as other:
+    with EpicMemory.restore(tmp_path / "all.jsonl", tmp_path / "other.epic") as other:
         assert other.proposals == [waiting] and other.proposals.accepted() == [accepted]
         assert list(other.proposals.propose(said("I hate fog."))) == []
 
@@ -710,7 +710,7 @@ def test_an_export_that_was_changed_is_refused(path: Path, tmp_path: Path, chang
     lines = [{**line, **change} if line["kind"] == "proposal" else line for line in lines]
     (tmp_path / "all.jsonl").write_text("\n".join(map(json.dumps, lines)))
     with pytest.raises(InvalidInputError, match="line 2"):
-        EpicMemory.import_(tmp_path / "all.jsonl", tmp_path / "other.epic")
+        EpicMemory.restore(tmp_path / "all.jsonl", tmp_path / "other.epic")
 
 
 # a language model

@@ -647,7 +647,7 @@ def test_a_memory_with_shortened_items_can_be_moved(path: Path, tmp_path: Path, 
     with opened(path) as memory:
         memory.file.export(tmp_path / "export.jsonl", overwrite=True)
         before = held_of(memory, tmp_path)
-    with EpicMemory.import_(
+    with EpicMemory.restore(
         tmp_path / "export.jsonl",
         tmp_path / "other.epic",
         encoder=HashEncoder(64),

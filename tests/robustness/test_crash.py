@@ -525,7 +525,7 @@ def test_what_is_written_after_the_clock_went_back_is_held_and_counted(
         assert found(again) == late
         assert again.file.verify() > 0
         again.file.export(tmp_path / "export.jsonl")
-    with EpicMemory.import_(
+    with EpicMemory.restore(
         tmp_path / "export.jsonl",
         tmp_path / "imported.epic",
         encoder=again.encoder,

@@ -33,7 +33,7 @@ def test_a_name_that_no_file_can_have_is_an_error_of_ours(memory: EpicMemory, na
         memory.file.export,
         memory.file.backup,
         EpicMemory.open,
-        lambda path: EpicMemory.import_(path, "another.epic"),
+        lambda path: EpicMemory.restore(path, "another.epic"),
     ):
         with pytest.raises(StoreError, match="name"):
             call(name)

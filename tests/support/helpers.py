@@ -131,7 +131,7 @@ def memory_at(path: str | Path, *preferences: str | Preference, **options: Any) 
 
 def imported(export: Path, path: Path, **options: Any) -> EpicMemory:
     """A memory in a file, made from an export."""
-    return EpicMemory.import_(export, path, **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
+    return EpicMemory.restore(export, path, **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 def _folded(kind: Any, name: str, given: dict[str, Any]) -> dict[str, Any]:

@@ -1,43 +1,32 @@
-"""Commands that start a program of `epic_apps`: mcp, inspect."""
+"""Commands that start a program of `epic_apps`, or have others start it: mcp, inspect, connect, doctor."""
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
-import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from typer import Option, Typer
+from typer import Argument, Option, Typer
 
-from epic_apps.cli.options import InFile, Model, command
+from epic_apps.cli.options import Common, InFile, Model, command
 from epic_apps.cli.printing import visible
+from epic_apps.connect import CLIENTS, Client, Connected, StdioClient, disconnect, shown_entry
+from epic_apps.connect import connect as connect_client
 from epic_memory.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
     from epic_memory import Settings
 
 _TOKEN = "EPIC_MCP_TOKEN"
-Client = Literal["claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "zed", "gemini", "codex"]
-_CLIENTS: dict[Client, tuple[str, dict[str, str], str]] = {
-    "claude-desktop": ("mcpServers", {}, "claude_desktop_config.json (Settings, Developer, Edit Config)"),
-    "claude-code": ("mcpServers", {"type": "stdio"}, ".mcp.json in a project, or ~/.claude.json"),
-    "cursor": ("mcpServers", {}, "~/.cursor/mcp.json"),
-    "vscode": ("servers", {"type": "stdio"}, ".vscode/mcp.json in a project, or `MCP: Open User Configuration`"),
-    "windsurf": ("mcpServers", {}, "~/.codeium/windsurf/mcp_config.json"),
-    "zed": ("context_servers", {"source": "custom"}, "~/.config/zed/settings.json"),
-    "gemini": ("mcpServers", {}, "~/.gemini/settings.json"),
-    "codex": ("mcp_servers", {}, "~/.codex/config.toml"),
-}
-"""The key of servers in each client's settings, what a server's entry has besides, and where the settings are."""
 
 
 def add_commands(app: Typer) -> None:
     """Add the commands."""
-    command(app)(mcp)
-    command(app)(inspect)
+    for function in (mcp, inspect, connect, doctor):
+        command(app)(function)
 
 
 def inspect(
@@ -79,7 +68,8 @@ def mcp(
         ),
     ] = None,
     print_config: Annotated[
-        Client | None, Option(metavar="CLIENT", help=f"print what a client reads to start this: {', '.join(_CLIENTS)}")
+        StdioClient | None,
+        Option(metavar="CLIENT", help=f"print what a client reads to start this: {', '.join(get_args(StdioClient))}"),
     ] = None,
 ) -> None:
     """Let assistants that speak MCP use a memory. With --llm client, the assistant's own model is asked, too."""
@@ -109,15 +99,11 @@ def mcp(
         settings=settings,
     ) as memory:
         if print_config is not None:
-            options = {"--read-only": read_only, "--allow-writes": allow_writes, "--any-user": any_user}
-            whose = [] if file.namespace == "default" else ["--namespace", file.namespace]
-            made_with = [] if file.encoder is None else ["--encoder", file.encoder]
-            flags = [name for name, asked in options.items() if asked]
-            place = str(Path(file.memory).absolute())
-            config = _config(print_config, [place, *flags, *whose, *made_with, *model.arguments()])
+            flags = {"--read-only": read_only, "--allow-writes": allow_writes, "--any-user": any_user}
+            config = shown_entry(print_config, [*_arguments(file, file.memory, flags), *model.arguments()])
             # Not by `show`, which breaks long lines on a terminal.
             sys.stdout.write(f"{config}\n")
-            sys.stderr.write(f"This belongs into {_CLIENTS[print_config][2]}.\n")
+            sys.stderr.write(f"This belongs into {CLIENTS[print_config].where}.\n")
             return
         server = memory_server(memory)
         if http is None:
@@ -139,14 +125,50 @@ def _asked(model: Model, client: str, settings: Settings) -> tuple[Any, Settings
     return client, model.how_much(settings)
 
 
-def _config(client: Client, arguments: list[str]) -> str:
-    """Return the configuration with which a client starts `epic mcp`, wherever it starts it from."""
-    python = Path(sys.executable).absolute()
-    epic = shutil.which("epic", path=str(python.parent))
-    command = [epic] if epic else [str(python), "-m", "epic_apps"]
-    key, more, _ = _CLIENTS[client]
-    server = {**more, "command": command[0], "args": [*command[1:], "mcp", *arguments]}
-    if client == "codex":
-        lines = (f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in server.items())
-        return "\n".join([f"[{key}.epic-memory]", *lines])
-    return json.dumps({key: {"epic-memory": server}}, indent=2)
+def _arguments(common: Common, memory: str, flags: Mapping[str, bool]) -> list[str]:
+    """Return what follows `epic` where a client starts the server."""
+    whose = [] if common.namespace == "default" else ["--namespace", common.namespace]
+    made_with = [] if common.encoder is None else ["--encoder", common.encoder]
+    return ["mcp", str(Path(memory).absolute()), *(name for name, asked in flags.items() if asked), *whose, *made_with]
+
+
+def connect(
+    common: Common,
+    client: Annotated[Client, Argument(metavar="CLIENT", help=", ".join(get_args(Client)))],
+    memory: Annotated[str | None, Argument(metavar="FILE", help="the memory's file")] = None,
+    read_only: Annotated[bool, Option("--read-only", help="the assistant may only read")] = False,
+    allow_writes: Annotated[
+        bool, Option("--allow-writes", help="the assistant may change and forget by itself; without it, it proposes")
+    ] = False,
+    print_: Annotated[bool, Option("--print", help="only print the entry")] = False,
+    undo: Annotated[bool, Option("--undo", help="take the entry out again")] = False,
+) -> None:
+    """Have an assistant use a memory: writes the entry into its settings, and keeps them as they were beside it."""
+    if undo:
+        done: Connected = disconnect(client)
+        common.show(done, str(done))
+        return
+    if memory is None or not Path(memory).is_file():
+        raise InvalidInputError(f"Say which memory: epic connect {client} FILE. There is no file {memory or 'given'}.")
+    if read_only and allow_writes:
+        raise InvalidInputError("--allow-writes is not allowed with --read-only. Give one of them.")
+    arguments = _arguments(common, memory, {"--read-only": read_only, "--allow-writes": allow_writes})
+    if print_:
+        sys.stdout.write(f"{shown_entry(client, arguments)}\n")
+        sys.stderr.write(f"This belongs into {CLIENTS[client].where}.\n")
+        return
+    done = connect_client(client, arguments)
+    common.show(done, str(done))
+
+
+def doctor(
+    common: Common,
+    memory: Annotated[str | None, Argument(metavar="FILE", help="the memory's file")] = None,
+) -> None:
+    """Check installation, file, encoder, rights and connected assistants, and say what to do."""
+    from epic_apps.doctor import examine
+
+    checks = examine(memory, encoder=common.encoder, namespace=common.namespace)
+    common.show(checks, *map(str, checks))
+    if problems := sum(check.state == "problem" for check in checks):
+        raise InvalidInputError(f"{problems} of this does not work yet.")

@@ -143,8 +143,22 @@ def backup(file: InFile, to: To, overwrite: Overwrite = False) -> None:
     file.show({"bytes": size}, f"{to}: {size} bytes")
 
 
-def export(file: InFile, to: To, overwrite: Overwrite = False) -> None:
-    """Write a memory as lines of JSON."""
+def export(
+    file: InFile,
+    to: To,
+    overwrite: Overwrite = False,
+    markdown: Annotated[
+        bool, Option("--markdown", help="a folder to read, whose preferences.md can be edited and given to epic sync")
+    ] = False,
+) -> None:
+    """Write a memory as lines of JSON, or as Markdown."""
+    if markdown:
+        from epic_apps.markdown import export_markdown
+
+        with file.open(read_only=True) as memory:
+            made = export_markdown(memory, to, overwrite=overwrite)
+        file.show({"files": list(map(str, made))}, *map(str, made))
+        return
     with file.open(read_only=True) as memory:
         items = memory.file.export(to, overwrite=overwrite)
     file.show({"items": items}, f"{to}: {items} items")

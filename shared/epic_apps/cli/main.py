@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from epic_apps.cli import apps, asking, facts, files, forms, learning, preferences, rerank, scale
+from epic_apps.cli import apps, asking, bringing, facts, files, forms, learning, preferences, rerank, scale
 from epic_apps.cli.options import Common, InFile, Judging, Model, command, new_app
 from epic_apps.cli.printing import fail, show, warn
 from epic_memory import __version__
@@ -32,9 +32,10 @@ _COMPLETE = "_EPIC_COMPLETE"
 _MOST_GONE = 20
 _PANELS = {
     "Build and ask": "demo build add ask list show explain",
+    "Bring what you have": "import sync never why-not",
     "What it knows of you": "preferences onboard learn proposals note facts fill due",
-    "The file": "stats namespaces not-kept retry verify compact backup export import reencode forget",
-    "More": "rerank scale eval mcp inspect",
+    "The file": "stats namespaces not-kept retry verify compact backup export restore reencode forget",
+    "More": "connect doctor mcp inspect rerank scale eval",
 }
 
 
@@ -271,7 +272,7 @@ def reencode(file: InFile) -> None:
 
 
 @command(app)
-def import_(
+def restore(
     common: Common,
     export: Annotated[str, Argument(metavar="EXPORT", help="the lines of JSON")],
     memory: Annotated[str, Argument(metavar="FILE", help="the memory's file")],
@@ -280,7 +281,7 @@ def import_(
     from epic_memory import EpicMemory, Settings
 
     settings = Settings(namespace=common.namespace)
-    with EpicMemory.import_(export, memory, encoder=common.encoder, settings=settings) as made:
+    with EpicMemory.restore(export, memory, encoder=common.encoder, settings=settings) as made:
         _warn(made)
         common.show({"items": len(made)}, f"{memory}: {len(made)} items")
 
@@ -307,7 +308,7 @@ def evaluate(context: typer.Context) -> None:
         program.invoke(made)
 
 
-for module in (asking, files, learning, facts, forms, apps):
+for module in (bringing, asking, files, learning, facts, forms, apps):
     module.add_commands(app)
 app.add_typer(preferences.app, name="preferences")
 app.add_typer(rerank.app, name="rerank")

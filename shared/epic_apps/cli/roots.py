@@ -36,6 +36,7 @@ class Roots:
             with decoding(memory.file.path):
                 known = memory._session.store.meta().get(self._key, {})
                 self._paths = {str(name): Path(path) for name, path in known.items()}
+        self._stored = dict(self._paths)
         self._names = {path: name for name, path in self._paths.items()}
 
     def name(self, file: Path, given: Path) -> str:
@@ -64,11 +65,44 @@ class Roots:
         """The names of the files that items are held from."""
         return {name for _, name in self._origins()}
 
+    def begin(self, folder: Path) -> str:
+        """Return the name of a folder, which is written into the memory's file before anything is held from it."""
+        name = self.name(folder, folder)
+        if self._paths != self._stored:
+            self._write(self._paths.keys())
+        return name
+
+    def held_in(self, folder: str) -> dict[str, list[str]]:
+        """Return the names of the files of a folder, given by its name, that items are held from, with their ids."""
+        held: dict[str, list[str]] = {}
+        for item_id, name in self._origins():
+            if name.startswith(f"{folder}/"):
+                held.setdefault(name, []).append(item_id)
+        return held
+
+    def inner(self, folder: Path) -> dict[Path, str]:
+        """Return the roots below a folder, with their names."""
+        top = folder.resolve()
+        return {path: name for path, name in self._names.items() if path != top and path.is_relative_to(top)}
+
     def write(self) -> None:
         """Write the roots that items are held from into the memory's file."""
+        self._write({name.split("/")[0] for _, name in self._origins()})
+
+    def is_ruled_out(self, path: Path) -> bool:
+        """Tell whether a file or folder is one of which nothing is ever kept, or in one."""
+        if self._memory is None or not (folders := self._ruled_out):
+            return False
+        whole = path.resolve()
+        return any(whole.is_relative_to(folder) for folder in folders)
+
+    @cached_property
+    def _ruled_out(self) -> list[Path]:
+        return [] if self._memory is None else self._memory.never.folders
+
+    def _write(self, held: Collection[str]) -> None:
         if self._memory is None:
             return
-        held = {name.split("/")[0] for _, name in self._origins()}
         kept = {name: str(path) for name, path in self._paths.items() if name in held}
         session = self._memory._session
         with session.lock, session.store.transaction():

@@ -58,6 +58,7 @@ class Sources:
         skipped: Filled while reading: what holds no text, or is of a kind that is not read.
         failures: Filled while reading: what should have been readable, and was not, with the reason.
         roots: What names the files, with which the ids of their items begin.
+        given: The files with their names, in place of the paths.
         whole: Filled while reading: the names of the files that were read without a failure.
         places: Filled while reading: item id to the file it was read from, and the line.
     """
@@ -68,6 +69,7 @@ class Sources:
     skipped: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     roots: Roots = field(default_factory=Roots)
+    given: list[tuple[Path, str]] | None = None
     whole: set[str] = field(default_factory=set, repr=False)
     places: dict[str, str] = field(default_factory=dict, repr=False)
     # How many reasons of the file that is being read there are in each list.
@@ -92,6 +94,8 @@ class Sources:
 
     def _found(self) -> tuple[list[tuple[Path, str]], list[str]]:
         """Return the files with their names, and what folders hold besides."""
+        if self.given is not None:
+            return self.given, []
         found: dict[Path, str] = {}
         others: list[str] = []
         for path in map(Path, self.paths):
@@ -100,7 +104,10 @@ class Sources:
                 if links:
                     told = ", ".join([*links[:_MOST_LINKS], *(["..."] if links[_MOST_LINKS:] else [])])
                     others.append(f"{path}: links that lead out of it are not followed, {len(links)} ({told})")
-                if not inside:
+                inside, of_all = [file for file in inside if not self.roots.is_ruled_out(file)], len(inside)
+                if len(inside) < of_all:
+                    others.append(f"{path}: {of_all - len(inside)} files in folders of which nothing is kept")
+                if not of_all:
                     raise InvalidInputError(". ".join([f"{path} holds no {_kinds()} file", *others]) + ".")
                 if kinds:
                     counts = ", ".join(f"{count} {kind or 'without a suffix'}" for kind, count in sorted(kinds.items()))
@@ -161,7 +168,12 @@ class Sources:
             self.skipped.append(reason)
 
     def _read(self, path: Path, name: str) -> Iterator[Item]:
+        from epic_apps.markdown import is_export
+
         suffix = path.suffix.lower()
+        if is_export(path):
+            self._skip(f"{path} was written by `epic export --markdown`: it is not taken in again")
+            return
         if suffix == LINES_SUFFIX:
             yield from self._lines(path, name)
         elif suffix == EXPORT_SUFFIX:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.pipeline.explain import entries, outline
@@ -14,10 +15,12 @@ from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import run
 from epic_memory.runtime.threads import in_thread
-from epic_memory.types import MemoryEntry, Outline
+from epic_memory.storage.tables.items import version_of
+from epic_memory.storage.tables.seen import numbers
+from epic_memory.types import Item, MemoryEntry, Outline
 from epic_memory.types.digests import digest
 from epic_memory.types.reports import NotKept
-from epic_memory.types.validation import checked_ids, checked_path
+from epic_memory.types.validation import checked_ids, checked_path, checked_text
 
 
 class MemoryFile:
@@ -141,6 +144,45 @@ class MemoryFile:
         """Return what is held without the texts: ids, embeddings, and which item was kept for which preference."""
         with self._session.lock, self._session.store.reading():
             return outline(self._session)
+
+    def state(self, name: str) -> Any:
+        """Return what a program has kept beside the memory under a name, or None."""
+        with self._session.lock, self._session.store.reading():
+            return self._session.store.meta().get(self._key(name))
+
+    def set_state(self, **values: Any) -> None:
+        """Keep JSON values of a program's own beside the memory, for this namespace, all at once; None removes one.
+
+        Such as what was read from where. No search depends on it, and `export` leaves it out.
+
+        Raises:
+            BudgetError: if the budget has no room.
+            ReadOnlyError: if the memory cannot be written.
+        """
+        store = self._session.store
+        store.check_writable()
+        with self._session.lock, store.transaction():
+            store.set_meta(**{self._key(name): value for name, value in values.items()})
+
+    def _key(self, name: str) -> str:
+        return f"state {self._session.namespace!r} {checked_text(name, 'The name')}"
+
+    def versions(self, items: Sequence[Item]) -> list[bytes]:
+        """Return the digest of each item, by which the memory knows that it was seen."""
+        return [version_of(item) for item in items]
+
+    def has_seen(self, items: Sequence[Item]) -> list[bool]:
+        """Tell of each item whether it was seen in this version and not kept, as far as that is remembered."""
+        with self._session.lock, self._session.store.reading():
+            seen = set(self._session.store.seen.digests(self._session.namespace).tolist())
+        return [number in seen for number in numbers(self.versions(items)).tolist()]
+
+    def forget_versions(self, digests: Iterable[bytes]) -> None:
+        """Forget that items which are not held were seen, by what `versions` gave."""
+        session = self._session
+        session.store.check_writable()
+        with session.lock, session.store.transaction():
+            session.store.seen.remove(session.namespace, digests)
 
     def not_kept(self) -> list[NotKept]:
         """Return the records of items that are not held, the newest first.

@@ -20,6 +20,7 @@ from epic_memory.encoders.base import Embed, described
 from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.pipeline.aspects import asks_model, read_preferences
 from epic_memory.pipeline.facts import check_length
+from epic_memory.pipeline.never import Rules
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Effects
 from epic_memory.runtime.optional import optional
@@ -68,7 +69,7 @@ def lines_of(session: Session) -> Iterator[str]:
             "format": FORMAT,
             "namespace": namespace,
             "encoder": described(session.encoder),
-            **{name: meta.get(f"{name}/{namespace}") for name in ("tau", "verifier")},
+            **{name: meta.get(f"{name}/{namespace}") for name in ("tau", "verifier", "never")},
         }
         yield json.dumps(header, ensure_ascii=False)
         known, unread = store.preferences.at(namespace), store.preferences.unread(namespace)
@@ -160,6 +161,7 @@ def _take(read: Portable, line: Any, *, first: bool) -> bool:
             checked_tau(line["tau"], "tau")
         if not isinstance(line.get("verifier"), (str, NoneType)):
             raise ValueError("the verifier is no name")
+        Rules.of(line.get("never"))
     elif kind == "preference":
         _take_preference(read, line)
     elif kind == "item":
@@ -270,9 +272,9 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
         if "encoder" not in store.meta():
             store.set_meta(encoder=described(encoder))
         same = read.header.get("encoder") == described(encoder)
-        for name in ("tau", "verifier"):
+        for name in ("tau", "verifier", "never"):
             # A threshold belongs to the encoder it was found with.
-            if read.header.get(name) is not None and (same or name == "verifier"):
+            if read.header.get(name) is not None and (same or name != "tau"):
                 store.set_meta(**{f"{name}/{namespace}": read.header[name]})
         rows = {
             preference.id: store.preferences.add(

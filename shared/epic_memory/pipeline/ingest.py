@@ -22,6 +22,7 @@ from epic_memory.pipeline.coarse_filter import (
 from epic_memory.pipeline.commit import WriteBatch, written
 from epic_memory.pipeline.facts import add_facts
 from epic_memory.pipeline.light_tier import trim
+from epic_memory.pipeline.never import ruled_out
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.tags import tagged
@@ -50,7 +51,8 @@ def add_batch(
 ) -> Effects[None]:
     """Take one batch through the three stages and write it; what is not kept goes to the light tier if it may."""
     if facts := [item for item in batch if item.fact]:
-        yield from add_facts(session, facts, report, clock)
+        if facts := (yield from _allowed(session, facts, report)):
+            yield from add_facts(session, facts, report, clock)
         batch = [item for item in batch if not item.fact]
         if not batch:
             return
@@ -64,6 +66,11 @@ def add_batch(
     without = not preferences and (session.settings.coarse or session.settings.fine)
     if without and not (session.reserve and light):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.preferences.add('...').")
+    allowed = yield from _allowed(session, fresh, report)
+    if len(allowed) < len(fresh):
+        # An earlier version of what is ruled out now does not stand for it.
+        stale = [*stale, *({item.id for item in fresh} - {item.id for item in allowed})]
+        fresh = allowed
     count_foreign(report, fresh, encoder)
 
     # E(x).
@@ -97,6 +104,13 @@ def add_batch(
     with session.lock:
         if session.reserve and session.space(look=False).light_rows and session.store.writable:
             report.no_room += trim(session)
+
+
+def _allowed(session: Session, items: list[Item], report: BuildReport) -> Effects[list[Item]]:
+    """Return the items that are about no topic that is ruled out, and count the others."""
+    out = yield from ruled_out(session, [item.content for item in items])
+    report.kept_out += sum(out)
+    return [item for item, is_out in zip(items, out, strict=True) if not is_out]
 
 
 def place_again(session: Session, encoder: Encoder, item: Item, embedding: FloatArray) -> Effects[None]:

@@ -59,6 +59,7 @@ class Session:
         expanded: Embeddings of what follows and breaks preferences, by their expansions.
         background: Where verdicts on demand are asked for.
         asked_on_demand: The pairs of an item's row and a preference's id that were asked about.
+        never: The rules about what is never kept, once they are read.
     """
 
     settings: Settings
@@ -82,6 +83,7 @@ class Session:
     expanded: dict[Preference, Expanded] = field(default_factory=dict)
     background: Background = field(default_factory=Background)
     asked_on_demand: set[tuple[int, str]] = field(default_factory=set)
+    never: Any = None
     _steering: dict[str, tuple[Sequence[Preference], dict[Mode, QuerySteering]]] = field(default_factory=dict)
     _seen_change: int = 0
     _stamped: tuple[object, ...] = ()
@@ -156,7 +158,7 @@ class Session:
                     self.limit(budget)
                 self._seen_change = change
                 self.mark_stale()
-                self._stamped = ()
+                self._stamped, self.never = (), None
                 self.store.verdicts.recount()
             name = self.namespace if namespace is None else namespace
             space = self.spaces.get(name)

@@ -45,8 +45,9 @@ CREATE TABLE edits (
 CREATE TABLE proposals (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, said BLOB NOT NULL,
  state TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, old TEXT NOT NULL, quote TEXT NOT NULL,
- sentence TEXT NOT NULL, speaker TEXT NOT NULL, said_at REAL, turn INTEGER, confidence REAL NOT NULL,
- source TEXT NOT NULL, ends TEXT NOT NULL, expires REAL, at INTEGER NOT NULL, crc INTEGER, UNIQUE (namespace, id)
+ sentence TEXT NOT NULL, speaker TEXT NOT NULL, said_at REAL, conversation TEXT NOT NULL, turn INTEGER,
+ confidence REAL NOT NULL, source TEXT NOT NULL, ends TEXT NOT NULL, expires REAL, at INTEGER NOT NULL, crc INTEGER,
+ UNIQUE (namespace, id)
 );
 CREATE TABLE learnt (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, crc INTEGER

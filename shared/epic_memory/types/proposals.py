@@ -35,6 +35,7 @@ class Proposal:
         sentence: The whole sentence in which the quote stands; empty if not known.
         speaker: Who said it; empty if not known.
         said_at: When; None if not known.
+        conversation: The title or name of the conversation; empty if not known.
         turn: The place of the turn in the conversation, from 1; 0 for an answer to a question of ours.
         confidence: How sure it is that the user means it, in (0, 1].
         source: Who read it: "cues", "onboarding", "facts" for what a new fact may change, or the name of a language
@@ -53,6 +54,7 @@ class Proposal:
     sentence: str = ""
     speaker: str = ""
     said_at: datetime | None = None
+    conversation: str = ""
     turn: int = 0
     confidence: float = 1.0
     source: str = "cues"
@@ -70,7 +72,7 @@ class Proposal:
                 value = checked_text(value, f"The {name} of a proposal to {self.kind}")
             object.__setattr__(self, name, value.strip())
         checked_text(self.quote, "The quote of a proposal")
-        for name in ("sentence", "speaker", "ends"):
+        for name in ("sentence", "speaker", "conversation", "ends"):
             if not isinstance(getattr(self, name), str):
                 raise InvalidInputError(f"The {name} of a proposal must be a text, not {getattr(self, name)!r}.")
         for name in ("expires_at", "said_at"):
@@ -96,10 +98,11 @@ class Proposal:
 
     @property
     def origin(self) -> str:
-        """Who said it, when and in which turn, and the whole sentence."""
+        """Who said it, when, in which conversation and turn, and the whole sentence."""
         when = "" if self.said_at is None else f"{self.said_at:%Y-%m-%d}, "
         said = " ".join((self.sentence or self.quote).split())
-        return f"{self.speaker}{', ' if self.speaker else ''}{when}turn {self.turn}: {said!r}"
+        where = f"{self.conversation!r}, " if self.conversation else ""
+        return f"{self.speaker}{', ' if self.speaker else ''}{when}{where}turn {self.turn}: {said!r}"
 
     def __str__(self) -> str:
         change = " -> ".join(part for part in (self.old, self.text) if part)

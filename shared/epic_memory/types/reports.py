@@ -150,6 +150,7 @@ class BuildReport:
         kept, discarded, undecided: Decisions of fine verification.
         entries: Memory entries written; one item can have several.
         light: Items that the coarse filter left out or verification discarded, and that the light tier holds.
+        kept_out: Items about a topic that is never kept (`memory.never`).
         no_room: Such items for which the light tier had no room, or that had to leave it.
         facts: Facts of the user that were written; `edits` says what each did to those that were held.
         evicted: Entries that were removed, or did not fit, because of the byte budget.
@@ -182,6 +183,7 @@ class BuildReport:
     undecided: int = 0
     entries: int = 0
     light: int = 0
+    kept_out: int = 0
     no_room: int = 0
     facts: int = 0
     evicted: int = 0
@@ -234,6 +236,8 @@ class BuildReport:
             yield f"light tier      {self.light:>8} kept for their text" + (
                 f"   ({self.no_room} had no room)" if self.no_room else ""
             )
+        if self.kept_out:
+            yield f"never kept      {self.kept_out:>8}   about a topic that is ruled out"
         if self.edits:
             counted = Counter(edit.kind for edit in self.edits)
             done = ", ".join(f"{count} {kind}" for kind, count in counted.items())

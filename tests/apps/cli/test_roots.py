@@ -203,7 +203,7 @@ def test_an_imported_memory_knows_its_folder_again(build: Build, terminal: Epic)
     build("notes")
     assert terminal("export", "me.epic", "lines.jsonl").code == 0
     Path("me.epic").unlink()
-    assert terminal("import", "lines.jsonl", "me.epic").code == 0
+    assert terminal("restore", "lines.jsonl", "me.epic").code == 0
     build("other/notes")
     build("notes")
     Path("notes/palms.md").unlink()

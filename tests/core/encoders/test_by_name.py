@@ -171,7 +171,7 @@ def test_a_memory_takes_names(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="There is no encoder 'tiny'"):
             memory.file.reencode("tiny")
         assert len(memory.search("wine")) == 1
-    with EpicMemory.import_(tmp_path / "me.jsonl", tmp_path / "other.epic", encoder=MINILM) as memory:
+    with EpicMemory.restore(tmp_path / "me.jsonl", tmp_path / "other.epic", encoder=MINILM) as memory:
         assert memory.encoder.name == "sentence-transformers:all-MiniLM-L6-v2" and len(memory) == 1
     with GraphMemory.open(tmp_path / "graph.epic", ["red wine"], encoder="static") as graph:
         assert graph.memory.encoder is default_encoder()

@@ -239,7 +239,7 @@ def test_an_edit_survives(tmp_path: Path) -> None:
         assert memory.preferences.aspects(CASINO) == SAID
     # The model says nothing of expansions, which are therefore missing here.
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": verifier_of(lm), "expansions": "bundled"}
-    with EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "n", **settled(**options)) as memory:
+    with EpicMemory.restore(tmp_path / "export.jsonl", tmp_path / "n", **settled(**options)) as memory:
         assert memory.preferences.aspects() == {TRAIN: read_of(TRAIN), CASINO.upper(): SAID}
         assert memory.file.verify() > 0
     assert len(lm.read) == asked
@@ -249,7 +249,7 @@ def test_what_is_imported_without_aspects_is_read(tmp_path: Path) -> None:
     made(None, WINE).file.export(tmp_path / "export.jsonl")
     lm = Scripted()
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": verifier_of(lm)}
-    with EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "n", **settled(**options)) as memory:
+    with EpicMemory.restore(tmp_path / "export.jsonl", tmp_path / "n", **settled(**options)) as memory:
         assert (
             lm.read == [WINE] and memory.preferences.aspects(WINE) == read_of(WINE) and memory.opening_report.read == 1
         )

@@ -234,7 +234,7 @@ def test_an_export_takes_facts_and_their_ends_along(tmp_path: Path) -> None:
     with EpicMemory.open(tmp_path / "a.epic", PREFERENCES) as memory:
         memory.facts.add(CODE, expires_at=end)
         memory.file.export(tmp_path / "a.jsonl")
-    with EpicMemory.import_(tmp_path / "a.jsonl", tmp_path / "b.epic") as memory:
+    with EpicMemory.restore(tmp_path / "a.jsonl", tmp_path / "b.epic") as memory:
         (fact,) = memory.facts
         assert fact.text == CODE and fact.expires_at == end
 
@@ -351,7 +351,7 @@ def test_a_fact_is_found_by_the_questions_that_a_model_says_it_answers(tmp_path:
         # It is the same fact, which is not asked about again.
         assert [edit.kind for edit in memory.facts.add(PIN).edits] == ["duplicate"] and len(lm.asked) == 1
         memory.file.export(export)
-    with EpicMemory.import_(export, tmp_path / "copy.epic", settings=Settings(reserve=0)) as memory:
+    with EpicMemory.restore(export, tmp_path / "copy.epic", settings=Settings(reserve=0)) as memory:
         assert [each.score for each in memory.search(ASKED)] == [hit.score]
     with EpicMemory.open(path, settings=Settings(reserve=0)) as memory:
         assert [each.score for each in memory.search(ASKED)] == [hit.score]
@@ -527,7 +527,7 @@ def test_what_has_expired_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
             memory.explain("offer")
         assert memory.file.export(tmp_path / "all.jsonl") == 1
         assert "B-12" not in (tmp_path / "all.jsonl").read_text()
-        EpicMemory.import_(tmp_path / "all.jsonl", tmp_path / "other.epic").close()
+        EpicMemory.restore(tmp_path / "all.jsonl", tmp_path / "other.epic").close()
         assert memory.forget("offer") == 1
         with pytest.raises(UnknownItemError):
             memory.forget("offer")

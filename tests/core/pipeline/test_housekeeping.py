@@ -384,7 +384,7 @@ def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path) -> No
         first.add(OTHERS[:5])
         before = contents(first, tmp_path)
     options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": Model(), "namespace": "second"}
-    with EpicMemory.import_(tmp_path / "export.jsonl", path, **settled(**options)) as second:
+    with EpicMemory.restore(tmp_path / "export.jsonl", path, **settled(**options)) as second:
         assert len(second.preferences) == 3 and second.namespace == "second"
     with opened(path) as first:
         assert contents(first, tmp_path) == before
@@ -406,7 +406,7 @@ def test_an_import_into_what_holds_something_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == octets
     export = (tmp_path / "export.jsonl").read_bytes()
     with pytest.raises(StoreError):
-        EpicMemory.import_(tmp_path / "export.jsonl", tmp_path / "export.jsonl", encoder=HashEncoder())
+        EpicMemory.restore(tmp_path / "export.jsonl", tmp_path / "export.jsonl", encoder=HashEncoder())
     assert (tmp_path / "export.jsonl").read_bytes() == export
     assert files(tmp_path) == ["export.jsonl", "me.epic"]
 
@@ -415,7 +415,7 @@ def refused(export: Path, **options: Any) -> str:
     """Why an export is not imported; no file is left."""
     path = export.parent / "made.epic"
     with pytest.raises(EpicError) as error:
-        EpicMemory.import_(
+        EpicMemory.restore(
             export, path, **settled(**{"encoder": HashEncoder(), "verifier": Model(), **options})
         ).close()
     assert not path.exists() and files(export.parent) == ([export.name] if export.exists() else [])

@@ -512,7 +512,7 @@ def test_metadata_keep_the_order_of_their_keys_which_does_not_make_another_versi
         memory.retry()
         assert [str(item.metadata) for item in memory.items()] == [str(first)] * 2
         memory.file.export(path.with_suffix(".jsonl"))
-    with EpicMemory.import_(path.with_suffix(".jsonl"), path.with_suffix(".two"), encoder=HashEncoder()) as memory:
+    with EpicMemory.restore(path.with_suffix(".jsonl"), path.with_suffix(".two"), encoder=HashEncoder()) as memory:
         assert [str(item.metadata) for item in memory.items()] == [str(first)] * 2
         assert memory.add([Item(id="x", text="red wine", metadata=same)]).duplicates == 1
 

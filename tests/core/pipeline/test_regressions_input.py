@@ -228,7 +228,7 @@ def test_the_name_of_a_file_is_no_preference(name: Any) -> None:
 @pytest.mark.parametrize(("read", "written"), [(3, "me.epic"), ("me.jsonl", None)])
 def test_import_needs_the_names_of_files(read: Any, written: Any) -> None:
     with pytest.raises(InvalidInputError, match="The name of a file is needed"):
-        EpicMemory.import_(read, written)
+        EpicMemory.restore(read, written)
 
 
 def test_a_preference_is_found_among_those_held_by_its_text_id_or_as_such() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from epic_apps.cli.readers.base import Left, Section
+from epic_apps.cli.readers.cards import read_ics, read_vcf
 from epic_apps.cli.readers.documents import read_docx, read_pdf
+from epic_apps.cli.readers.evernote import read_enex
 from epic_apps.cli.readers.mail import read_eml, read_mbox
 from epic_apps.cli.readers.markdown import read_markdown, read_text
 from epic_apps.cli.readers.pages import read_epub, read_html
@@ -26,5 +28,8 @@ READERS: Mapping[str, Reader] = {
     ".docx": read_docx,
     ".eml": read_eml,
     ".mbox": read_mbox,
+    ".enex": read_enex,
+    ".vcf": read_vcf,
+    ".ics": read_ics,
 }
 """The reader of each kind of document."""

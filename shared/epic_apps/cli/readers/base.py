@@ -79,8 +79,8 @@ class Outline:
         self._alone = False
 
 
-def library(name: str) -> Any:
-    """Import a library of the extra `files`.
+def library(name: str, extra: str = "files") -> Any:
+    """Import a library of an extra.
 
     Raises:
         MissingExtraError: if it is not installed.
@@ -88,7 +88,7 @@ def library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise MissingExtraError(name.partition(".")[0], "files") from None
+        raise MissingExtraError(name.partition(".")[0], extra) from None
 
 
 def opened(path: Path) -> BinaryIO:

@@ -1,4 +1,4 @@
-"""Readers of HTML by its headings, and of EPUB books, which are HTML in an archive."""
+"""Readers of HTML by its headings, of bookmarks, and of EPUB books, which are HTML in an archive."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from epic_apps.cli.readers.base import Left, Outline, Section, archive_of, content_of, library
 from epic_memory.errors import InvalidInputError
+from epic_memory.types.validation import moment
 
 # The parser stops at texts of this length, without a word.
 _LARGEST_PAGE = 9_000_000
@@ -20,6 +21,8 @@ _INLINE = {"a", "abbr", "b", "bdi", "cite", "code", "em", "font", "i", "kbd", "m
     *("strong", "sub", "sup", "time", "u", "var", "wbr", "img", "ins", "del", "label")
 }
 _CONTAINER = "META-INF/container.xml"
+_HEADING_OF = "preceding-sibling::*[descendant-or-self::h3][1]/descendant-or-self::h3"
+_BOOKMARKS = b"NETSCAPE-Bookmark-file"
 
 
 class _Page:
@@ -89,10 +92,30 @@ def page_of(content: bytes, encoding: str | None = None) -> tuple[str, list[Sect
 
 
 def read_html(path: Path) -> Iterator[Section | Left]:
-    """Read a page as a section for each heading that has a text; scripts and styles are no text."""
-    title, sections = page_of(content_of(path))
+    """Read a page as a section for each heading that has a text, without scripts; or bookmarks, one by one."""
+    content = content_of(path)
+    if _BOOKMARKS in content[:1000]:
+        yield from _bookmarks(content)
+        return
+    title, sections = page_of(content)
     for section in sections:
         yield replace(section, metadata={"title": title} if title else {})
+
+
+def _bookmarks(content: bytes) -> Iterator[Section]:
+    """Yield each bookmark of a browser's export, under the folders that it is in."""
+    etree = library("lxml.etree")
+    root = etree.fromstring(content, etree.HTMLParser(encoding="utf-8", no_network=True))
+    for link in root.iter("a"):
+        name, address = " ".join("".join(link.itertext()).split()), link.get("href", "")
+        if not name or not address.startswith(("http://", "https://")):
+            continue
+        # A parser of HTML puts a folder's list behind its heading, not into it.
+        above = [folder.xpath(_HEADING_OF) for folder in reversed(list(link.iterancestors("dl")))]
+        folders = [" ".join("".join(found[-1].itertext()).split()) for found in above if found]
+        added = link.get("add_date", "")
+        known = {"link": address, "title": name, "time": moment(int(added)).isoformat() if added.isdecimal() else ""}
+        yield Section(f"{name} ({address})", " > ".join(folders), {key: value for key, value in known.items() if value})
 
 
 def read_epub(path: Path) -> Iterator[Section | Left]:

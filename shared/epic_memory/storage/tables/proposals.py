@@ -15,7 +15,7 @@ from epic_memory.types.proposals import Proposal, ProposalState, plain
 from epic_memory.types.validation import moment, one_of
 
 _DIGEST = 8
-_WORDS = ("text", "old", "quote", "sentence", "speaker", "ends")
+_WORDS = ("text", "old", "quote", "sentence", "speaker", "conversation", "ends")
 _BARE = {**dict.fromkeys(_WORDS, ""), "expires": None, "said_at": None}
 _EXPORTED = tuple(name for name in PROPOSALS.checked if name not in ("namespace", "said"))
 

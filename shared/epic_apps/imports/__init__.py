@@ -1,0 +1,1 @@
+"""Importers of what people have elsewhere: chats with assistants and people, notes, mails and documents."""

@@ -1,0 +1,426 @@
+"""Sync of folders: the memory holds what a folder holds, and forgets what was deleted there."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from epic_apps.cli.readers import READERS
+from epic_apps.cli.roots import Roots
+from epic_apps.cli.sources import LINES_SUFFIX, Sources
+from epic_apps.markdown import PREFERENCES, edits_of, is_export
+from epic_apps.origins import with_origin
+from epic_memory.errors import InvalidInputError, MissingExtraError
+from epic_memory.memory import EpicMemory, checked_memory
+from epic_memory.types import Item
+
+IGNORE_FILE = ".epicignore"
+"""Name of the file, in the folder that is synced, with the patterns of what is left out, as in a .gitignore."""
+
+_FOLDERS = "sync"
+_ITEMS_AT_ONCE, _FILES_AT_ONCE = 512, 200
+# A file that was changed so shortly before it was read may change again within the clock's grain.
+_GRAIN = 2_000_000_000
+_DIRTY = -1
+
+
+@dataclass(kw_only=True)
+class SyncReport:
+    """What a sync changed, by the names of the files.
+
+    Attributes:
+        added, changed, deleted: Files.
+        renamed: Old and new names of files with the same content.
+        unchanged: How many files are as they were.
+        kept, light: Items that were kept for a preference, and for their text only.
+        kept_out: What was not taken in because it is never kept: reason to count.
+        proposed: Edits of an exported preferences.md, which wait for the user's decision.
+        skipped: What holds no text, or is left out, such as links that lead out of the folder.
+        failures: What should have been readable and was not; the memory holds of it what it held.
+        seconds: How long it took.
+    """
+
+    added: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    renamed: list[tuple[str, str]] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    unchanged: int = 0
+    kept: int = 0
+    light: int = 0
+    kept_out: Counter[str] = field(default_factory=Counter)
+    proposed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing changed."""
+        return not (self.added or self.changed or self.renamed or self.deleted)
+
+    def __str__(self) -> str:
+        counts = {name: len(getattr(self, name)) for name in ("added", "changed", "renamed", "deleted")}
+        told = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing changed"
+        out = "".join(f"\nnever kept: {count} {reason}" for reason, count in self.kept_out.items())
+        held = f"; {self.kept} items kept, {self.light} kept for their text" if self.kept or self.light else ""
+        return f"{told}, {self.unchanged} as before{held} ({self.seconds:.2f} s){out}"
+
+
+@dataclass(slots=True)
+class _File:
+    """What is known of a file that items are held from.
+
+    Attributes:
+        size, modified: As its folder says; `_DIRTY` if it has to be read again whatever the folder says.
+        digest: Of its content.
+        ids: Of its items.
+        versions: The digests by which the memory knows that it has seen them, one after the other.
+    """
+
+    size: int
+    modified: int
+    digest: str
+    ids: list[str]
+    versions: bytes = b""
+
+
+def sync(
+    memory: EpicMemory,
+    folder: str | Path,
+    *,
+    ignore: Collection[str] | None = None,
+    user: str | Collection[str] = (),
+    empty: bool = False,
+    progress: bool = False,
+) -> SyncReport:
+    """Make a memory hold what a folder holds: what was added, changed, renamed and deleted since the last time.
+
+        print(sync(memory, "notes"))
+
+    Files are read as by `epic build`. A file is the same file from whatever working directory, and after the whole
+    folder was moved. Only files whose size or time changed are read. Of a deleted file, and of what was deleted in one,
+    the memory forgets everything. What is cut off goes on with the next call.
+
+    Args:
+        memory: The memory.
+        folder: The folder. Hidden files are left out; links are not followed.
+        ignore: Patterns of files to leave out, as in a .gitignore, besides those in `.epicignore`; default: those that
+            were given the last time.
+        user: Names and addresses of the user in mails.
+        empty: Whether a folder without any file is meant, which else is taken for a disk that is not there.
+        progress: Show a bar.
+
+    Raises:
+        InvalidInputError: if there is no such folder, it cannot be read, or is empty unexpectedly; nothing changes.
+        MissingExtraError: for patterns without the package pathspec.
+    """
+    started = time.perf_counter()
+    top = Path(folder)
+    if not top.is_dir():
+        raise InvalidInputError(f"There is no folder {folder}. Nothing was changed.")
+    run = _Sync(checked_memory(memory), top.resolve(), ignore, [user] if isinstance(user, str) else list(user))
+    run.run(empty=empty, progress=progress)
+    run.report.seconds = time.perf_counter() - started
+    return run.report
+
+
+def synced_folders(memory: EpicMemory) -> list[Path]:
+    """Return the folders that a memory was synced with."""
+    return [Path(known["path"]) for known in (memory.file.state(_FOLDERS) or {}).values()]
+
+
+def watch(
+    memory: EpicMemory,
+    folders: Sequence[str | Path],
+    on_report: Callable[[Path, SyncReport], object],
+    *,
+    user: str | Collection[str] = (),
+    stop: Any = None,
+) -> None:
+    """Sync folders now, and whenever something changes in them, until it is interrupted.
+
+    Args:
+        memory: The memory.
+        folders: The folders.
+        on_report: Is called with a folder and what was changed.
+        user: As for `sync`.
+        stop: A `threading.Event` that ends it.
+
+    Raises:
+        MissingExtraError: if watchfiles is not installed.
+    """
+    try:
+        changes_of = import_module("watchfiles").watch
+    except ImportError:
+        raise MissingExtraError("watchfiles", "watch") from None
+    tops = [Path(each).resolve() for each in folders]
+    for top in tops:
+        on_report(top, sync(memory, top, user=user))
+    for changes in changes_of(*tops, stop_event=stop, raise_interrupt=True):
+        paths = [Path(path) for _, path in changes]
+        for top in tops:
+            if any(path.is_relative_to(top) for path in paths) and top.is_dir():
+                report = sync(memory, top, user=user)
+                if not report.is_empty or report.failures:
+                    on_report(top, report)
+
+
+class _Sync:
+    """One sync of one folder."""
+
+    def __init__(self, memory: EpicMemory, top: Path, ignore: Collection[str] | None, user: list[str]) -> None:
+        self._memory, self._top, self._user = memory, top, user
+        self.report = SyncReport()
+        self._roots = Roots(memory)
+        self._name = self._roots.begin(top)
+        folders = memory.file.state(_FOLDERS) or {}
+        before = folders.get(self._name, {})
+        given = before.get("ignore", []) if ignore is None else list(ignore)
+        described = {"path": str(top), "ignore": given}
+        self._ignores = _ignoring(top, given)
+        if described != before:
+            memory.file.set_state(**{_FOLDERS: {**folders, self._name: described}})
+        self._key, self._going = f"sync/{self._name}", f"syncing/{self._name}"
+        packed = memory.file.state(self._key)
+        self._files = _unpacked(packed)
+        if packed is None:  # what a build has taken in
+            self._files = {name: _File(0, _DIRTY, "", ids) for name, ids in self._roots.held_in(self._name).items()}
+        self._cut_off: dict[str, list[str]] = memory.file.state(self._going) or {}
+        self._touched = bool(self._cut_off)
+        for name, ids in self._cut_off.items():
+            # A sync was cut off here: these may be held, or not.
+            known = self._files.setdefault(name, _File(0, _DIRTY, "", []))
+            known.ids, known.modified = list(dict.fromkeys([*known.ids, *ids])), _DIRTY
+
+    def run(self, *, empty: bool, progress: bool) -> None:
+        """Compare the folder with what is known of it, and take over the differences."""
+        from tqdm import tqdm
+
+        found = self._walk()
+        if not found and self._files and not empty:
+            raise InvalidInputError(
+                f"{self._top} holds no file any more. Is its disk there? If everything was deleted: --empty."
+            )
+        gone = [name for name in self._files if name not in found]
+        by_content = {self._files[name].digest: name for name in reversed(gone) if self._files[name].digest}
+        batch: list[tuple[str, Path, _File, list[Item]]] = []
+        known_as = {name: (known.size, known.modified) for name, known in self._files.items()}
+        touched = [name for name, (_, now) in found.items() if known_as.get(name) != (now.st_size, now.st_mtime_ns)]
+        self.report.unchanged = len(found) - len(touched)
+        for name in tqdm(touched, unit=" files", disable=not progress or not touched):
+            path, status = Path(found[name][0]), found[name][1]
+            read = self._read(name, path, status)
+            if read is None:
+                continue
+            file, items = read
+            known = self._files.get(name)
+            if known is not None and known.ids:
+                self.report.changed.append(name)
+            elif file.digest in by_content:
+                self.report.renamed.append((by_content.pop(file.digest), name))
+            else:
+                self.report.added.append(name)
+            batch.append((name, path, file, items))
+            if len(batch) >= _FILES_AT_ONCE or sum(len(items) for *_, items in batch) >= _ITEMS_AT_ONCE:
+                self._write(batch)
+                batch = []
+        self._write(batch)
+        self._forget_files(gone)
+        moved = {old for old, _ in self.report.renamed}
+        self.report.deleted = [name for name in gone if name not in moved]
+
+    # --- the folder
+
+    def _walk(self) -> dict[str, tuple[str, os.stat_result]]:
+        """Return the files that are read, by their names."""
+        found: dict[str, tuple[str, os.stat_result]] = {}
+        links: list[str] = []
+        inner = {str(path): name for path, name in self._roots.inner(self._top).items()}
+
+        def enter(folder: str, prefix: str, within: str) -> None:
+            try:
+                with os.scandir(folder) as entries:
+                    listed = sorted(entries, key=_name)
+            except OSError as error:
+                raise InvalidInputError(f"{folder} cannot be read: {error.strerror}. Nothing was changed.") from None
+            for entry in listed:
+                way = f"{within}{entry.name}"
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_symlink():
+                    # What one inside leads to is read where it is.
+                    if not Path(os.path.realpath(entry.path)).is_relative_to(self._top):
+                        links.append(way)
+                elif entry.is_dir():
+                    if not self._ignores(f"{way}/") and entry.path not in never:
+                        enter(entry.path, inner.get(entry.path, f"{prefix}/{entry.name}"), f"{way}/")
+                elif f".{entry.name.rpartition('.')[2].lower()}" not in _READABLE or self._ignores(way):
+                    continue
+                elif entry.is_file():
+                    found[f"{prefix}/{entry.name}"] = (entry.path, entry.stat())
+
+        never = {str(path) for path in self._memory.never.folders}
+        if not self._roots.is_ruled_out(self._top):
+            enter(str(self._top), self._name, "")
+        if links:
+            self.report.skipped.append(f"{self._top}: links that lead out of it are not followed ({', '.join(links)})")
+        return found
+
+    def _read(self, name: str, path: Path, status: os.stat_result) -> tuple[_File, list[Item]] | None:
+        """Return a file and its items; None if it is as it was, or cannot be read."""
+        known = self._files.get(name)
+        recent = time.time_ns() - status.st_mtime_ns < _GRAIN
+        modified = _DIRTY if recent else status.st_mtime_ns
+        try:
+            digest = _digest(path)
+        except OSError as error:
+            self.report.failures.append(f"{path} cannot be read: {error.strerror}.")
+            return None
+        if known is not None and known.digest == digest and name not in self._cut_off:
+            self._touched = self._touched or (known.size, known.modified) != (status.st_size, modified)
+            known.size, known.modified = status.st_size, modified
+            self.report.unchanged += 1
+            return None
+        if path.name == PREFERENCES and is_export(path):
+            self.report.proposed += [str(each) for each in edits_of(self._memory, path)]
+        source = Sources([], given=[(path, name)])
+        items = list(with_origin(source, self._user, self.report.kept_out))
+        self.report.skipped += source.skipped
+        self.report.failures += source.failures
+        if name not in source.whole:
+            # What could not be read of it this time stays.
+            if not items:
+                return None
+            digest, modified = "", _DIRTY
+        ids = [item.id for item in items]
+        return _File(status.st_size, modified, digest, ids), items
+
+    # --- the memory
+
+    def _write(self, batch: Sequence[tuple[str, Path, _File, list[Item]]]) -> None:
+        """Take over some files: what was in them goes, what is in them comes, and both are known before."""
+        if not batch:
+            self._save()
+            return
+        memory, items = self._memory, [item for *_, new in batch for item in new]
+        memory.file.set_state(**{self._going: {name: file.ids for name, _, file, _ in batch}})
+        new_texts = {item.id: item.text for item in items}
+        old: set[str] = set()
+        versions: list[bytes] = []
+        for name, _, file, new in batch:
+            before = self._files.get(name, _File(0, _DIRTY, "", []))
+            file.versions = b"".join(memory.file.versions(new))
+            if file.digest:
+                old.update(before.ids)
+                now = set(_each(file.versions))
+                versions += [each for each in _each(before.versions) if each not in now]
+            else:  # what could not be read of it stays
+                file.ids = list(dict.fromkeys([*before.ids, *file.ids]))
+                file.versions += before.versions
+            self._files[name] = file
+        # Before the new comes: to forget a document takes the chunks away that its name begins.
+        held = {item.id: item.text for item in memory.get(old)}
+        self._forget([each for each in old if each not in new_texts or held.get(each) != new_texts[each]], versions)
+        report = memory.add(items)
+        self.report.kept += report.kept
+        self.report.light += report.light
+        self._save(force=True)
+
+    def _forget_files(self, names: Sequence[str]) -> None:
+        for start in range(0, len(names), _FILES_AT_ONCE):
+            some = [self._files[name] for name in names[start : start + _FILES_AT_ONCE]]
+            self._forget(
+                [item_id for file in some for item_id in file.ids], [v for f in some for v in _each(f.versions)]
+            )
+            for name in names[start : start + _FILES_AT_ONCE]:
+                del self._files[name]
+            self._save(force=True)
+
+    def _forget(self, ids: Iterable[str], versions: Collection[bytes] = ()) -> None:
+        """Forget items by their ids, whether they are held, wait, or are on record; and that others were seen."""
+        wanted = set(ids)
+        if wanted:
+            known = {item.id for item in self._memory.get(wanted)}
+            known |= {item.id for item in self._memory.items(waiting=True)} & wanted
+            known |= {record.item_id for record in self._memory.file.not_kept()} & wanted
+            if known:
+                self._memory.forget(*sorted(known))
+        if versions:
+            self._memory.file.forget_versions(versions)
+
+    def _save(self, *, force: bool = False) -> None:
+        if force or self._touched:
+            self._memory.file.set_state(**{self._key: _packed(self._files), self._going: None})
+            self._touched = False
+
+
+def _digest(path: Path) -> str:
+    made = hashlib.blake2b(digest_size=8)
+    with path.open("rb") as content:
+        while piece := content.read(1 << 20):
+            made.update(piece)
+    return made.hexdigest()
+
+
+def _each(versions: bytes) -> Iterator[bytes]:
+    return (versions[start : start + 6] for start in range(0, len(versions), 6))
+
+
+_name = attrgetter("name")
+_READABLE = frozenset({*READERS, LINES_SUFFIX})
+
+
+def _ignoring(top: Path, given: Collection[str]) -> Callable[[str], bool]:
+    """Return what tells whether a path in the folder is left out; one of a folder ends with a slash."""
+    file = top / IGNORE_FILE
+    lines = [*(file.read_text(encoding="utf-8-sig").splitlines() if file.is_file() else ()), *given]
+    if not lines:
+        return lambda path: False
+    try:
+        spec = import_module("pathspec").GitIgnoreSpec.from_lines(lines)
+    except ImportError:
+        raise MissingExtraError("pathspec", "imports") from None
+    except ValueError as error:
+        raise InvalidInputError(f"A pattern of what is ignored is none: {error}.") from None
+    matches: Callable[[str], bool] = spec.match_file
+    return matches
+
+
+def _packed(files: Mapping[str, _File]) -> str:
+    """Return what is known of files as a short text: column by column, of ids their number where they are as usual."""
+    ids = [len(file.ids) if file.ids == _usual_ids(name, len(file.ids)) else file.ids for name, file in files.items()]
+    versions = b"".join(file.versions for file in files.values())
+    each = files.values()
+    columns = [list(files), [f.size for f in each], [f.modified for f in each], [f.digest for f in each], ids]
+    counts = [len(file.versions) for file in each]
+    dumped = json.dumps([*columns, counts], separators=(",", ":"), ensure_ascii=False).encode()
+    packed = zlib.compress(len(dumped).to_bytes(8, "big") + dumped + versions, 1)
+    return base64.b64encode(packed).decode()
+
+
+def _unpacked(packed: str | None) -> dict[str, _File]:
+    if not packed:
+        return {}
+    content = zlib.decompress(base64.b64decode(packed))
+    end = 8 + int.from_bytes(content[:8], "big")
+    files: dict[str, _File] = {}
+    for name, size, modified, digest, ids, count in zip(*json.loads(content[8:end]), strict=True):
+        known = _usual_ids(name, ids) if isinstance(ids, int) else ids
+        files[name] = _File(size, modified, digest, known, content[end : end + count])
+        end += count
+    return files
+
+
+def _usual_ids(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}#{number}" for number in range(count)]

@@ -1,0 +1,126 @@
+"""Notes, mails, cards, calendars and bookmarks that are imported as items, each with who wrote it."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("icalendar")
+pytest.importorskip("lxml")
+
+from epic_apps import import_from
+from epic_memory import EpicMemory
+from epic_memory.errors import MissingExtraError
+
+VCARD = (
+    "BEGIN:VCARD\r\nVERSION:3.0\r\nN:Smith;Ann;;;\r\nFN:Ann Smith\r\nitem1.EMAIL:ann@example.org\r\n"
+    "ADR;TYPE=HOME:;;1 Main St;Bergen;;5003;Norway\r\nBDAY:1990-05-01\r\nNOTE:Met in\\nOslo\\, twice\r\n"
+    "PHOTO;ENCODING=b:AAAA\r\nEND:VCARD\r\n"
+    "BEGIN:VCARD\r\nVERSION:2.1\r\nFN;ENCODING=QUOTED-PRINTABLE:J=C3=B6rg =\r\nM=C3=BCller\r\nEND:VCARD\r\n"
+)
+ICAL = (
+    "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:x\r\nBEGIN:VEVENT\r\nUID:1\r\nDTSTART:20250501T100000Z\r\n"
+    "DTEND:20250501T110000Z\r\nSUMMARY:Dentist\r\nLOCATION:Main St\r\nRRULE:FREQ=YEARLY\r\n"
+    "ATTENDEE;CN=Bob:mailto:bob@example.org\r\nEND:VEVENT\r\n"
+    "BEGIN:VEVENT\r\nUID:2\r\nDTSTART;VALUE=DATE:20250601\r\nSUMMARY:Meeting\r\nDESCRIPTION:I love casinos.\r\n"
+    "ORGANIZER:mailto:eve@example.org\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+)
+ENEX = """<?xml version="1.0"?><!DOCTYPE en-export SYSTEM "http://xml.evernote.com/pub/evernote-export4.dtd">
+<en-export><note><title>Trip</title><content><![CDATA[<?xml version="1.0"?>
+<!DOCTYPE en-note SYSTEM "http://xml.evernote.com/pub/enml2.dtd"><en-note><div>Bring&nbsp;boots</div></en-note>]]></content>
+<created>20230501T101010Z</created><tag>travel</tag><resource><data encoding="base64">AAAA</data></resource></note>
+<note><title>Clipped</title><content><![CDATA[<en-note><p>I love casinos.</p></en-note>]]></content>
+<note-attributes><source-url>https://example.org</source-url></note-attributes></note></en-export>"""
+BOOKMARKS = """<!DOCTYPE NETSCAPE-Bookmark-file-1><TITLE>Bookmarks</TITLE><H1>Bookmarks</H1><DL><p>
+<DT><H3>Cooking</H3><DL><p><DT><A HREF="https://example.org/a" ADD_DATE="1600000000">Lentil soup</A>
+<DT><A HREF="javascript:alert(1)">No page</A></DL><p></DL>"""
+MAIL = "From: {}\nTo: bob@example.org\nSubject: Lunch\nDate: Wed, 1 May 2024 10:00:00 +0000\n\n{}\n"
+
+
+def items_of(path: Path, **options: Any) -> dict[str, Any]:
+    memory = EpicMemory()
+    import_from(memory, path, **options)
+    assert not memory.proposals and not memory.facts
+    return {item.text.partition("\n")[0]: item for item in memory.items()}
+
+
+def test_cards(tmp_path: Path) -> None:
+    (tmp_path / "a.vcf").write_bytes(VCARD.encode())
+    found = items_of(tmp_path / "a.vcf")
+    assert set(found) == {"Ann Smith", "Jörg Müller"}
+    for told in ("ann@example.org", "1 Main St, Bergen, 5003, Norway", "Birthday: 1990-05-01", "Met in\nOslo, twice"):
+        assert told in found["Ann Smith"].text
+    assert "AAAA" not in found["Ann Smith"].text
+    assert found["Ann Smith"].metadata["kind"] == "contact"
+
+
+def test_calendars(tmp_path: Path) -> None:
+    (tmp_path / "a.ics").write_bytes(ICAL.encode())
+    found = items_of(tmp_path / "a.ics")
+    for told in ("When: 2025-05-01T10:00:00", "Where: Main St", "With: Bob", "FREQ=YEARLY"):
+        assert told in found["Dentist"].text
+    assert found["Dentist"].metadata["origin"] == "user"
+    assert found["Meeting"].metadata["origin"] == "other"
+
+
+def test_evernote(tmp_path: Path) -> None:
+    (tmp_path / "a.enex").write_text(ENEX, encoding="utf-8")
+    found = items_of(tmp_path / "a.enex")
+    assert found["Bring boots"].metadata["tags"] == ["travel"]
+    assert found["Bring boots"].metadata["time"] == "2023-05-01T10:10:10+00:00"
+    assert found["I love casinos."].metadata["origin"] == "page"
+
+
+def test_entities_of_evernote_are_not_expanded(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hunter2", encoding="utf-8")
+    evil = f'<!DOCTYPE x [<!ENTITY e SYSTEM "file://{tmp_path}/secret"><!ENTITY a "lol"><!ENTITY b "&a;&a;">]>'
+    (tmp_path / "a.enex").write_text(f"{evil}<en-export><note><title>T &b; &e;</title></note></en-export>")
+    assert "hunter2" not in "".join(items_of(tmp_path / "a.enex"))
+
+
+def test_bookmarks(tmp_path: Path) -> None:
+    (tmp_path / "b.html").write_text(BOOKMARKS, encoding="utf-8")
+    (made,) = items_of(tmp_path / "b.html").values()
+    assert made.text == "Cooking. Lentil soup (https://example.org/a)"
+    assert made.metadata["link"] == "https://example.org/a" and made.metadata["origin"] == "page"
+
+
+@pytest.mark.parametrize(
+    ("sender", "text", "origin"),
+    [
+        ("Ann <ann@example.org>", "See you at noon.", "user"),
+        ("Ann <ann@example.org>", "Yes.\n\n> I love casinos.", "other"),
+        ("Eve <eve@example.org>", "I love casinos.", "other"),
+    ],
+)
+def test_mails(tmp_path: Path, sender: str, text: str, origin: str) -> None:
+    (tmp_path / "a.eml").write_text(MAIL.format(sender, text), encoding="utf-8")
+    (made,) = items_of(tmp_path, user=["ann@example.org"]).values()
+    assert made.metadata["origin"] == origin and made.metadata["time"].startswith("2024-05-01")
+
+
+def test_a_vault_in_a_folder_and_in_an_archive(tmp_path: Path) -> None:
+    note = "---\ntags: [trips]\n---\nA walk to the [[harbour]]. #sea\n"
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "vault/oslo.md").write_text(note, encoding="utf-8")
+    with zipfile.ZipFile(tmp_path / "vault.zip", "w") as made:
+        made.writestr("trips/oslo.md", note)
+        made.writestr("../../evil.md", "Out of the folder.")
+        made.writestr("evil.md", "In the folder.")
+        made.writestr(".obsidian/app.md", "Hidden.")
+    (one,) = items_of(tmp_path / "vault").values()
+    assert one.id == "vault/oslo.md" and one.metadata["origin"] == "user"
+    assert one.metadata["tags"] == ["trips", "sea"] and one.metadata["links"] == ["harbour"]
+    packed = items_of(tmp_path / "vault.zip")
+    assert {item.id for item in packed.values()} == {"vault.zip/trips/oslo.md", "vault.zip/evil.md"}
+    assert not list(tmp_path.parent.glob("evil.md"))
+
+
+def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ijson", None)
+    (tmp_path / "x.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(MissingExtraError, match=r"epic-memory\[imports\]"):
+        import_from(EpicMemory(), tmp_path / "x.json")

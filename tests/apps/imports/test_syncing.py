@@ -1,0 +1,307 @@
+"""Sync: after any history of changes, and after any cut, a memory holds what a fresh build of the folder holds."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from command_line import runner
+from epic_apps import SyncReport, sync
+from epic_apps.syncing import synced_folders, watch
+from epic_memory import EpicMemory, Settings
+from epic_memory.errors import InvalidInputError
+from helpers import HashEncoder
+
+AVOIDS = "I avoid hotels with casinos."
+TEXTS = [
+    "A hotel with a casino in the old town.",
+    "Buy milk and bread.",
+    "# Oslo\nA hotel with casinos.\n# Rome\nA quiet hotel.\n",
+    "# Rome\nA quiet hotel.\n",
+    "The harbour at night.",
+    "",
+]
+NAMES = ["a.md", "b.txt", "trips/a.md", "trips/c.md"]
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def contents(memory: EpicMemory) -> dict[str, Any]:
+    """Everything that tells what is held, and the number of what was seen."""
+    held = {item.id: (item.text, dict(item.metadata)) for item in memory.items()}
+    kept = {key: sorted((entry.preference, str(entry.stance)) for entry in entries)
+            for key, entries in memory.file.entries(held).items()}  # fmt: skip
+    return {"items": held, "entries": kept, "seen": memory.stats().counts["seen"]}
+
+
+def fresh(folder: Path, **options: Any) -> dict[str, Any]:
+    memory = EpicMemory([AVOIDS], encoder=HashEncoder(), **options)
+    sync(memory, folder, empty=True)
+    return contents(memory)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.sampled_from(NAMES), st.sampled_from(TEXTS)),
+        st.tuples(st.just("delete"), st.sampled_from(NAMES), st.just("")),
+        st.tuples(st.just("rename"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+        st.tuples(st.just("sync"), st.just(""), st.just("")),
+    ),
+    max_size=12,
+)
+
+
+@pytest.mark.parametrize("reserve", ["1 MB", 0])
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=STEPS)
+def test_any_history_equals_a_fresh_build(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str]], reserve: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("history") / "notes"
+    folder.mkdir()
+    how = Settings(reserve=reserve)
+    memory = EpicMemory([AVOIDS], encoder=HashEncoder(), settings=how)
+    for step, name, other in [*steps, ("sync", "", "")]:
+        if step == "write":
+            write(folder, name, other)
+        elif step == "sync":
+            sync(memory, folder, empty=True)
+        elif (folder / name).exists() and step == "delete":
+            (folder / name).unlink()
+        elif (folder / name).exists():
+            (folder / other).parent.mkdir(exist_ok=True)
+            (folder / name).replace(folder / other)
+    assert contents(memory) == fresh(folder, settings=how)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    for name, text in zip(NAMES, TEXTS, strict=False):
+        write(tmp_path / "notes", name, text)
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def memory() -> EpicMemory:
+    return EpicMemory([AVOIDS], encoder=HashEncoder())
+
+
+def test_the_report_says_what_changed(notes: Path, memory: EpicMemory) -> None:
+    report = sync(memory, notes)
+    assert report.added == ["notes/a.md", "notes/b.txt", "notes/trips/a.md", "notes/trips/c.md"]
+    assert (report.kept, report.light, report.unchanged) == (1, 4, 0)
+    (notes / "b.txt").rename(notes / "shopping.txt")
+    write(notes, "a.md", "Another hotel with a casino.")
+    (notes / "trips/c.md").unlink()
+    report = sync(memory, notes)
+    assert report.renamed == [("notes/b.txt", "notes/shopping.txt")]
+    assert (report.added, report.changed, report.deleted) == ([], ["notes/a.md"], ["notes/trips/c.md"])
+    assert report.unchanged == 1 and not report.is_empty
+    assert sync(memory, notes).is_empty
+
+
+def test_a_deleted_text_leaves_no_byte(notes: Path, tmp_path: Path) -> None:
+    write(notes, "secret.md", "The xylophone stands in the conservatory.")
+    with EpicMemory.open(tmp_path / "me.epic", [AVOIDS]) as memory:
+        sync(memory, notes)
+        assert any("xylophone" in item.text for item in memory.items())
+        (notes / "secret.md").unlink()
+        write(notes, "b.txt", "Buy eggs.")
+        sync(memory, notes)
+    content = (tmp_path / "me.epic").read_bytes()
+    assert b"xylophone" not in content and b"secret.md" not in content and b"milk" not in content
+
+
+def test_one_identity_whatever_the_working_directory(
+    notes: Path, memory: EpicMemory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sync(memory, notes)
+    monkeypatch.chdir(notes)
+    assert sync(memory, ".").is_empty
+    monkeypatch.chdir(notes / "trips")
+    assert sync(memory, "../../notes").is_empty
+    assert sync(memory, notes / "trips").is_empty or contents(memory) == fresh(notes)
+    moved = tmp_path / "elsewhere" / "notes"
+    moved.parent.mkdir()
+    shutil.move(notes, moved)
+    monkeypatch.chdir(tmp_path)
+    report = sync(memory, moved)
+    assert report.is_empty and contents(memory) == fresh(moved)
+
+
+def test_what_a_build_has_taken_in_is_taken_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.md", "gone.md"):
+        write(tmp_path / "notes", name, f"{TEXTS[0]} {name}")
+    with EpicMemory.open(tmp_path / "me.epic", [AVOIDS]):
+        pass
+    assert runner(capsys)("build", "--out", str(tmp_path / "me.epic"), str(tmp_path / "notes")).code == 0
+    (tmp_path / "notes/gone.md").unlink()
+    with EpicMemory.open(tmp_path / "me.epic") as memory:
+        assert sync(memory, tmp_path / "notes").deleted == ["notes/gone.md"]
+        assert [item.id for item in memory.items()] == ["notes/a.md"]
+
+
+def test_several_folders_of_one_name(notes: Path, memory: EpicMemory, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "notes"
+    write(other, "a.md", "The lamp in the hall.")
+    sync(memory, notes)
+    assert sync(memory, other).added == ["notes-2/a.md"]
+    assert synced_folders(memory) == [notes, other]
+    (other / "a.md").unlink()
+    sync(memory, other, empty=True)
+    assert {item.id for item in memory.items()} == set(fresh(notes)["items"])
+
+
+def test_a_document_of_one_chunk_gets_several_and_loses_them(notes: Path, memory: EpicMemory) -> None:
+    one, several = "# Rome\nA quiet hotel.\n", "# Oslo\nA hotel with casinos.\n# Rome\nA quiet hotel.\n"
+    for text in (one, several, one, several):
+        write(notes, "a.md", text)
+        sync(memory, notes)
+        assert contents(memory) == fresh(notes)
+
+
+def test_ignored_files_leave(notes: Path, memory: EpicMemory) -> None:
+    pytest.importorskip("pathspec")
+    sync(memory, notes)
+    (notes / ".epicignore").write_text("# mine\n*.txt\n", encoding="utf-8")
+    assert sync(memory, notes).deleted == ["notes/b.txt"]
+    assert sync(memory, notes, ignore=["trips/"]).deleted == ["notes/trips/a.md", "notes/trips/c.md"]
+    assert sync(memory, notes).is_empty, "the patterns are remembered"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right on Windows")
+def test_links_are_not_followed_out(notes: Path, memory: EpicMemory, tmp_path: Path) -> None:
+    write(tmp_path / "outside", "x.md", "Not of this folder.")
+    (notes / "out").symlink_to(tmp_path / "outside")
+    (notes / "in.md").symlink_to(notes / "a.md")
+    (notes / "loop").symlink_to(notes)
+    report = sync(memory, notes)
+    assert len(report.added) == 4 and "out" in report.skipped[0]
+
+
+def test_an_empty_folder_is_taken_for_a_missing_disk(notes: Path, memory: EpicMemory) -> None:
+    sync(memory, notes)
+    shutil.rmtree(notes)
+    with pytest.raises(InvalidInputError, match="There is no folder"):
+        sync(memory, notes)
+    notes.mkdir()
+    with pytest.raises(InvalidInputError, match="--empty"):
+        sync(memory, notes)
+    assert len(memory.items()) == 5
+    sync(memory, notes, empty=True)
+    assert not memory.items()
+
+
+def test_what_cannot_be_read_stays(notes: Path, memory: EpicMemory) -> None:
+    sync(memory, notes)
+    (notes / "a.md").write_bytes(b"\xff\xfe broken")
+    report = sync(memory, notes)
+    assert len(report.failures) == 1 and memory.get(["notes/a.md"])
+    write(notes, "a.md", "Mended.")
+    assert not sync(memory, notes).failures
+    assert memory.get(["notes/a.md"])[0].text == "Mended."
+
+
+def test_only_what_changed_is_read(notes: Path, memory: EpicMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in notes.rglob("*.*"):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    sync(memory, notes)
+    read: list[str] = []
+    digest = sys.modules["epic_apps.syncing"]._digest
+    monkeypatch.setattr("epic_apps.syncing._digest", lambda path: read.append(path.name) or digest(path))
+    write(notes, "b.txt", "Buy eggs.")
+    assert sync(memory, notes).changed == ["notes/b.txt"]
+    assert read == ["b.txt"]
+
+
+def test_a_quick_second_edit_of_the_same_length_is_seen(notes: Path, memory: EpicMemory) -> None:
+    status = (notes / "b.txt").stat()
+    sync(memory, notes)
+    write(notes, "b.txt", "Buy milk and water.")
+    os.utime(notes / "b.txt", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert sync(memory, notes).changed == ["notes/b.txt"]
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from epic_apps import syncing
+from epic_memory import EpicMemory
+from epic_memory.storage.sqlite.connection import Connection
+path, folder, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+syncing._FILES_AT_ONCE = 2
+transaction, count = Connection.transaction, [0]
+def counted(self, *arguments, **options):
+    count[0] += 1
+    if count[0] == steps:
+        os.kill(os.getpid(), 9)
+    return transaction(self, *arguments, **options)
+with EpicMemory.open(path) as memory:
+    Connection.transaction = counted
+    syncing.sync(memory, folder)
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_a_kill_in_the_middle_is_made_good(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    folder, path = tmp_path / "notes", tmp_path / "me.epic"
+    with EpicMemory.open(path, [AVOIDS]):
+        pass
+    for turn in range(12):
+        for name in ("a.md", "b.md", "c.md", "d.md", "e.md"):
+            if rng.random() < 0.6:
+                write(folder, name, f"{rng.choice(TEXTS)} {turn if rng.random() < 0.5 else ''}")
+            elif (folder / name).exists():
+                (folder / name).unlink()
+        write(folder, "stays.md", "This one stays.")
+        for cut in (rng.randint(1, 12), rng.randint(1, 6)):
+            subprocess.run([sys.executable, "-c", KILLED, str(path), str(folder), str(cut)], check=False)
+        for name in ("c.md", "d.md"):
+            (folder / name).unlink(missing_ok=True)
+        with EpicMemory.open(path) as memory:
+            sync(memory, folder)
+            built = EpicMemory([AVOIDS])
+            sync(built, folder)
+            assert contents(memory) == contents(built), turn
+            assert memory.file.verify()
+
+
+def test_watching(notes: Path, memory: EpicMemory) -> None:
+    pytest.importorskip("watchfiles")
+    reports: list[SyncReport] = []
+    came, stop = threading.Event(), threading.Event()
+
+    def told(_: Path, report: SyncReport) -> None:
+        reports.append(report)
+        came.set()
+
+    thread = threading.Thread(target=watch, args=(memory, [notes], told), kwargs={"stop": stop}, daemon=True)
+    thread.start()
+    try:
+        assert came.wait(20)
+        came.clear()
+        deadline = time.monotonic() + 20
+        while not came.is_set() and time.monotonic() < deadline:
+            write(notes, "new.md", f"A lamp, seen at {time.monotonic()}.")
+            came.wait(0.5)
+        assert "notes/new.md" in (*reports[1].added, *reports[1].changed)
+    finally:
+        stop.set()
+        thread.join(10)

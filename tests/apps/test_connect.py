@@ -1,0 +1,189 @@
+"""Connecting assistants: their settings before, with our entry, and undone; and what the doctor says of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from command_line import Epic, refused, runner
+from epic_apps.connect import CLIENTS, Client, connect, disconnect, settings_path
+from epic_apps.doctor import examine
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError
+
+WRITTEN = [client for client in get_args(Client) if CLIENTS[client].path]
+OTHER = {"command": "npx", "args": ["-y", "another"]}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    made = tmp_path / "home"
+    made.mkdir()
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(made))
+    return made
+
+
+@pytest.fixture
+def epic(capsys: pytest.CaptureFixture[str]) -> Epic:
+    return runner(capsys)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    with EpicMemory.open(tmp_path / "me.epic", ["I avoid casinos."]):
+        pass
+    return tmp_path / "me.epic"
+
+
+def before(client: Any) -> str:
+    """Settings as a user may have them: of other things, another server, indented by four, letters of all kinds."""
+    settings = {"theme": "dunkel \u2014 ja", "size": 1.50, CLIENTS[client].key: {"another": OTHER}, "last": [1, 2]}
+    return json.dumps(settings, indent=4, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("client", WRITTEN)
+def test_settings_before_with_our_entry_and_undone(client: Any, home: Path, memory: Path, epic: Epic) -> None:
+    path = settings_path(client)
+    assert path is not None and path.is_relative_to(home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(before(client), encoding="utf-8")
+    path.chmod(0o640)
+
+    done = epic("connect", client, str(memory), "--read-only")
+    assert done.code == 0 and "connected" in done.out, done.err
+    text = path.read_text(encoding="utf-8")
+    settings = json.loads(text)
+    servers = settings[CLIENTS[client].key]
+    entry = servers.pop("epic-memory")
+    assert settings == json.loads(before(client)), "nothing else changed"
+    assert '\n    "theme": "dunkel \u2014 ja"' in text
+    assert Path(entry["command"]).is_absolute() and entry["args"][-3:] == ["mcp", str(memory), "--read-only"]
+    assert os.name == "nt" or path.stat().st_mode & 0o777 == 0o640
+    assert "connected already" in epic("connect", client, str(memory), "--read-only").out
+
+    assert "disconnected" in epic("connect", client, "--undo").out
+    assert path.read_text(encoding="utf-8") == before(client)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert "not connected" in epic("connect", client, "--undo").out
+
+
+@pytest.mark.parametrize(
+    ("platform", "places"),
+    [
+        (
+            "linux",
+            [".config/Claude/claude_desktop_config.json", ".config/Code/User/mcp.json", ".config/zed/settings.json"],
+        ),
+        (
+            "darwin",
+            [
+                "Library/Application Support/Claude/claude_desktop_config.json",
+                "Library/Application Support/Code/User/mcp.json",
+                ".config/zed/settings.json",
+            ],
+        ),
+        (
+            "win32",
+            [
+                "AppData/Roaming/Claude/claude_desktop_config.json",
+                "AppData/Roaming/Code/User/mcp.json",
+                "AppData/Roaming/zed/settings.json",
+            ],
+        ),
+    ],
+)
+def test_where_settings_are(home: Path, monkeypatch: pytest.MonkeyPatch, platform: str, places: list[str]) -> None:
+    monkeypatch.setattr("sys.platform", platform)
+    assert [settings_path(client) for client in ("claude-desktop", "vscode", "zed")] == [home / each for each in places]
+    assert settings_path("lm-studio") == home / ".lmstudio/mcp.json"
+
+
+@pytest.mark.parametrize("client", WRITTEN)
+def test_settings_that_were_not_there_go_again(client: Any, home: Path, memory: Path) -> None:
+    done = connect(client, ["mcp", str(memory)])
+    assert done.backup is None and list(json.loads(done.path.read_text())) == [CLIENTS[client].key]
+    disconnect(client)
+    assert not done.path.exists()
+
+
+def test_what_changed_since_stays_when_it_is_undone(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(before("cursor"), encoding="utf-8")
+    connect("cursor", ["mcp", "/me.epic"], path=path)
+    connect("cursor", ["mcp", "/other.epic"], path=path)
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    settings["new"] = True
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    disconnect("cursor", path=path)
+    assert json.loads(path.read_text(encoding="utf-8")) == {**json.loads(before("cursor")), "new": True}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{\n  // mine\n  "theme": "dark"\n}', '{"a": 1, "a": 2}', '{"a": 1,}', "[]", '{"mcpServers": []}', "\x00", '{"a"'],
+)
+def test_settings_that_would_lose_something_are_not_touched(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInputError) as refused:
+        connect("cursor", ["mcp", "/me.epic"], path=path)
+    assert '"epic-memory"' in str(refused.value) or "Mend it" in str(refused.value)
+    assert path.read_text(encoding="utf-8") == text and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right on Windows")
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "dotfiles.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "mcp.json").symlink_to(tmp_path / "dotfiles.json")
+    connect("cursor", ["mcp", "/me.epic"], path=tmp_path / "mcp.json")
+    assert (tmp_path / "mcp.json").is_symlink()
+    assert "epic-memory" in (tmp_path / "dotfiles.json").read_text(encoding="utf-8")
+
+
+def test_what_a_program_cannot_change_is_shown(home: Path, memory: Path, epic: Epic) -> None:
+    refused(epic("connect", "open-webui", str(memory)), "http://127.0.0.1:8765/mcp", str(memory))
+    refused(epic("connect", "codex", str(memory)), "[mcp_servers.epic-memory]")
+    assert json.loads(epic("connect", "zed", str(memory), "--print").out)["context_servers"]["epic-memory"]
+    refused(epic("connect", "zed", "none.epic"), "none.epic")
+    assert not list(home.iterdir())
+
+
+def states(*arguments: Any) -> dict[str, str]:
+    return {check.about: check.state for check in examine(*arguments)}
+
+
+def test_the_doctor(home: Path, memory: Path, epic: Epic) -> None:
+    memory.chmod(0o600)
+    found = states(memory)
+    assert found["file"] == found["encoder"] == "ok" and found["clients"] == "note"
+    assert epic("doctor", str(memory)).code == 0
+    connect("cursor", ["mcp", str(memory)])
+    assert states(memory)["cursor"] == "ok"
+    path = settings_path("cursor")
+    assert path is not None
+    good = path.read_text()
+    for wrong in (
+        good.replace("me.epic", "gone.epic"),
+        good.replace('"args"', '"other"'),
+        good.replace("bin/", "bin/no"),
+    ):
+        path.write_text(wrong)
+        assert states(memory)["cursor"] == "problem", wrong
+    path.write_text("// mine\n{}")
+    assert states(memory)["cursor"] == "note"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="rights are other ones on Windows")
+def test_the_doctor_on_files(home: Path, memory: Path, epic: Epic, tmp_path: Path) -> None:
+    memory.chmod(0o644)
+    (rights,) = [check for check in examine(memory) if check.about == "rights"]
+    assert rights.state == "note" and f"chmod 600 {memory}" in str(rights)
+    assert states(tmp_path / "none.epic")["file"] == "problem"
+    memory.write_bytes(memory.read_bytes()[:-3000] + b"x" * 3000)
+    assert states(memory)["file"] == "problem"
+    refused(epic("doctor", str(memory)), "does not work yet")

@@ -1,0 +1,90 @@
+"""Markdown of a memory: what it shows, and edits of its preferences that come back as proposals."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from command_line import refused, runner
+from epic_apps import import_from, sync
+from epic_apps.markdown import export_markdown
+from epic_memory import EpicMemory, Item
+from epic_memory.errors import AlreadyThereError
+
+AVOIDS, LIKES, EATS = "I avoid hotels with casinos.", "I like night trains.", "I follow a vegan diet."
+HOTEL = "A hotel with a casino."
+
+
+@pytest.fixture
+def memory() -> EpicMemory:
+    made = EpicMemory([AVOIDS, LIKES, EATS])
+    made.facts.add("My sister is called Ines.")
+    made.add([Item(text=HOTEL, id="ace", metadata={"title": "The Ace <!-- x -->", "origin": "page"})])
+    return made
+
+
+def test_what_is_written(memory: EpicMemory, tmp_path: Path) -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in export_markdown(memory, tmp_path / "md")}
+    assert f"- {AVOIDS} <!-- {memory.preferences[0].id[:8]} -->" in texts["preferences.md"]
+    assert "- My sister is called Ines." in texts["facts.md"]
+    kept = texts["kept.md"]
+    assert "## The Ace x\n" in kept and f"> {HOTEL}" in kept
+    assert "kept because it is about hotels and casinos" in kept or "you avoid hotels with casinos" in kept
+    with pytest.raises(AlreadyThereError):
+        export_markdown(memory, tmp_path / "md")
+    assert export_markdown(memory, tmp_path / "md", overwrite=True)
+
+
+def edited(memory: EpicMemory, folder: Path) -> set[str]:
+    report = sync(memory, folder)
+    assert not memory.get(["md/preferences.md"]) and len(memory.items()) == 2, "nothing of it is a note"
+    return set(report.proposed)
+
+
+def test_edits_come_back_as_proposals(memory: EpicMemory, tmp_path: Path) -> None:
+    path = export_markdown(memory, tmp_path / "md")[0]
+    assert edited(memory, tmp_path / "md") == set(), "what was not edited changes nothing"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = [line.replace("night trains", "slow trains") for line in lines if EATS not in line]
+    path.write_text("\n".join([*lines, "* I hate onions."]), encoding="utf-8")
+    assert edited(memory, tmp_path / "md") == {
+        "replace preference: I like night trains. -> I like slow trains.",
+        "add preference: I hate onions.",
+        f"remove preference: {EATS}",
+    }
+    assert [each.text for each in memory.preferences] == [AVOIDS, LIKES, EATS], "not before the user agrees"
+    for proposal in list(memory.proposals):
+        memory.proposals.accept(proposal)
+    assert {each.text for each in memory.preferences} == {AVOIDS, "I like slow trains.", "I hate onions."}
+    os.utime(path, (1_600_000_000, 1_600_000_000))
+    assert edited(memory, tmp_path / "md") == set()
+
+
+def test_what_came_since_the_export_is_not_taken_for_deleted(memory: EpicMemory, tmp_path: Path) -> None:
+    path = export_markdown(memory, tmp_path / "md")[0]
+    memory.preferences.add("I love the sea.")
+    path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    assert edited(memory, tmp_path / "md") == set()
+
+
+def test_nothing_grows_by_giving_it_back(memory: EpicMemory, tmp_path: Path) -> None:
+    export_markdown(memory, tmp_path / "md")
+    before = memory.stats().counts
+    for _ in range(3):
+        sync(memory, tmp_path / "md")
+        import_from(memory, tmp_path / "md")
+    assert memory.stats().counts == before and not memory.proposals
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with EpicMemory.open("me.epic", [AVOIDS]):
+        pass
+    epic = runner(capsys)
+    assert "preferences.md" in epic("export", "me.epic", "md", "--markdown").out
+    refused(epic("export", "me.epic", "md", "--markdown"), "--overwrite")
+    text = Path("md/preferences.md").read_text(encoding="utf-8").replace("casinos", "bars")
+    Path("md/preferences.md").write_text(text, encoding="utf-8")
+    assert "proposed  replace preference: " in epic("sync", "me.epic", "md").out

@@ -1,0 +1,120 @@
+"""Import and sync at size: time, peak memory and bytes.
+
+    python tests/benchmarks/bench_import.py [--conversations 10000] [--files 10000]
+
+Needs no data: a ChatGPT export and a folder of notes are made up in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from epic_apps import import_from, sync
+from epic_memory import EpicMemory
+
+FOODS = "tea,soup,bread,rice,beans,cake,noodles,mushrooms,peppers,apples,plums,figs,oats,barley,tofu,cheese"
+HOW = "red,green,sweet,salty,fried,cold,hot,raw,spicy,plain,smoked,baked"
+WORDS = "river,stone,lamp,garden,violin,market,harbour,winter,letter,kitchen,engine,hotel,casino,train,recipe"
+ASKED = "How do I {} a list in Python? Please show me an example, and say what it costs."
+ANSWER = "You can do it in several ways, of which the first is the usual one. " * 30
+
+
+def conversation(rng: random.Random, number: int) -> dict[str, Any]:
+    """Make a conversation of ten messages; every third says something of the user."""
+    said = [ASKED.format(rng.choice(WORDS.split(","))) for _ in range(5)]
+    if number % 3 == 0:
+        said[1] = f"I really love {rng.choice(HOW.split(','))} {rng.choice(FOODS.split(','))}. What should I cook?"
+    if number % 10 == 0:
+        said[2] = f"I work as a nurse in ward {number}."
+    mapping: dict[str, Any] = {}
+    parent = None
+    for place, (role, text) in enumerate(
+        (role, text) for each in said for role, text in (("user", each), ("assistant", ANSWER))
+    ):
+        message = {"author": {"role": role}, "create_time": 1.6e9 + 1000 * number + place,
+                   "content": {"content_type": "text", "parts": [text]}}  # fmt: skip
+        mapping[str(place)] = {"id": str(place), "message": message, "parent": parent, "children": []}
+        parent = str(place)
+    return {"title": f"Chat {number}", "mapping": mapping, "current_node": parent, "id": str(number)}
+
+
+def export(path: Path, count: int) -> None:
+    """Write an export, conversation by conversation."""
+    rng = random.Random(1)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("conversations.json", "w") as file:
+        for number in range(count):
+            file.write(b"[" if number == 0 else b",")
+            file.write(json.dumps(conversation(rng, number)).encode())
+        file.write(b"]")
+
+
+def peak() -> float:
+    """Return the most memory that the process had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+
+
+def measure_import(folder: Path, count: int) -> None:
+    """Import an export, and import it again."""
+    path = folder / "chatgpt.zip"
+    export(path, count)
+    with zipfile.ZipFile(path) as archive:
+        size = sum(each.file_size for each in archive.infolist())
+    with EpicMemory.open(folder / "me.epic") as memory:
+        memory.proposals.propose("I love tea.")  # loads the models
+        before = peak()
+        for again in ("first", "again"):
+            started, processed = time.perf_counter(), time.process_time()
+            report = import_from(memory, path)
+            seconds, cpu = time.perf_counter() - started, time.process_time() - processed
+            print(
+                f"import {again}: {report.conversations:,} conversations, {size / 1e6:.0f} MB of JSON, {report.known:,}"
+                f" known, {report.proposed:,} proposals, {seconds:.1f} s ({cpu:.1f} s of CPU), {peak() - before:.0f} MB"
+                " of memory more at the peak"
+            )
+    print(f"file: {(folder / 'me.epic').stat().st_size / 1e6:.2f} MB")
+
+
+def measure_sync(folder: Path, count: int) -> None:
+    """Sync a folder, then again after nothing and after one edit."""
+    notes, rng = folder / "notes", random.Random(1)
+    for number in range(count):
+        path = notes / str(number % 100) / f"{number}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"Note {number}: {' '.join(rng.choices(WORDS.split(','), k=30))}.", encoding="utf-8")
+        os.utime(path, (1.6e9, 1.6e9))
+    with EpicMemory.open(folder / "notes.epic", ["I avoid hotels with casinos."]) as memory:
+        for what in ("first", "nothing changed", "one edit", "one edit", "one edit"):
+            if what == "one edit":
+                path = notes / "7" / "7.md"
+                path.write_text(f"Another text, of {time.time_ns()}.", encoding="utf-8")
+                os.utime(path, ns=(0, time.time_ns() - 10**13))
+            started, processed = time.perf_counter(), time.process_time()
+            sync(memory, notes)
+            seconds, cpu = time.perf_counter() - started, time.process_time() - processed
+            print(f"sync of {count:,} files, {what}: {1000 * seconds:.0f} ms ({1000 * cpu:.0f} ms of CPU)")
+    print(f"file: {(folder / 'notes.epic').stat().st_size / 1e6:.2f} MB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--conversations", type=int, default=10_000)
+    parser.add_argument("--files", type=int, default=10_000)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if asked.conversations:
+            measure_import(Path(folder), asked.conversations)
+        if asked.files:
+            measure_sync(Path(folder), asked.files)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Rules about what is never kept: no item, fact or proposal about a topic, counted, in every way that texts come."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from epic_memory import EpicMemory, Item, Preference, Settings
+from epic_memory.errors import InvalidInputError, ReadOnlyError
+from epic_memory.types.proposals import Proposal
+from helpers import HashEncoder
+
+AVOIDS = "I avoid hotels with casinos."
+INSULIN, HOTEL = "I take insulin every morning for my diabetes.", "A hotel with a casino."
+
+
+@pytest.fixture
+def memory() -> EpicMemory:
+    made = EpicMemory([AVOIDS])
+    made.never.add("my health")
+    return made
+
+
+def texts(memory: EpicMemory) -> set[str]:
+    return {item.text for item in memory.items()} | {fact.text for fact in memory.facts}
+
+
+def test_no_item_and_no_fact(memory: EpicMemory) -> None:
+    report = memory.add([HOTEL, f"{HOTEL} {INSULIN}", Item(text=INSULIN)])
+    assert report.kept_out == 2 and "never kept             2" in str(report)
+    assert memory.facts.add("I was diagnosed with depression.").kept_out == 1
+    assert texts(memory) == {HOTEL}
+    assert memory.never.counts == {"my health": 3}
+
+
+async def test_the_same_in_an_event_loop(memory: EpicMemory) -> None:
+    await memory.aadd([HOTEL, INSULIN])
+    await memory.facts.aadd(INSULIN)
+    await memory.proposals.apropose([{"role": "user", "content": f"{INSULIN} I love trains."}])
+    assert texts(memory) == {HOTEL}
+    assert [each.text for each in memory.proposals] == ["I love trains"]
+
+
+def test_no_proposal(memory: EpicMemory) -> None:
+    made = memory.proposals.propose([{"role": "user", "content": f"{INSULIN} I love trains."}])
+    assert [each.text for each in made] == ["I love trains"]
+    (left,) = [each for each in made.report.left_out if "insulin" in each.quote]
+    assert left.reason == "about a topic that is never kept"
+    own = Proposal(kind="add_fact", text="I was diagnosed with depression.", quote="I was diagnosed with depression.")
+    assert not memory.proposals.add([own])
+
+
+def test_a_new_version_that_is_ruled_out_takes_the_old_one_away(memory: EpicMemory) -> None:
+    memory.add([Item(id="a", text=HOTEL)])
+    memory.add([Item(id="a", text=INSULIN)])
+    assert texts(memory) == set()
+
+
+def test_a_sentence_with_all_words_of_a_topic_is_about_it_however_long_it_is() -> None:
+    memory = EpicMemory([AVOIDS], encoder=HashEncoder())
+    memory.never.add("Project Zebra")
+    about = f"On {' '.join(f'day{n}' for n in range(30))} we spoke of zebras and other projects."
+    other = "A zebra stands in the zoo of our town."
+    memory.add([about, other])
+    assert texts(memory) == {other}
+
+
+def test_rules_are_kept_in_the_file_and_seen_by_others(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, [AVOIDS]) as one, EpicMemory.open(path) as other:
+        one.never.add("my health")
+        one.never.add_folder(tmp_path / "private")
+        other.add([INSULIN])
+        assert texts(other) == set()
+        assert list(other.never) == ["my health"] and other.never.folders == [tmp_path / "private"]
+        with EpicMemory.open(path, [AVOIDS], settings=Settings(namespace="ines")) as ines:
+            ines.add([INSULIN])
+            assert texts(ines) == {INSULIN}
+        assert one.never.counts == {"my health": 1}
+        one.never.remove("my health")
+        one.never.remove(tmp_path / "private")
+        other.add([INSULIN])
+        assert texts(other) == {INSULIN} and not other.never.folders
+        assert b"insulin" not in b"".join(str(value).encode() for value in one.never.counts)
+    with EpicMemory.open(path, settings=Settings(read_only=True)) as reading, pytest.raises(ReadOnlyError):
+        reading.never.add("my health")
+
+
+def test_rules_go_with_an_export(memory: EpicMemory, tmp_path: Path) -> None:
+    memory.add([INSULIN])
+    memory.file.export(tmp_path / "me.jsonl")
+    with EpicMemory.restore(tmp_path / "me.jsonl", tmp_path / "again.epic") as again:
+        assert list(again.never) == ["my health"] and again.never.counts == {"my health": 1}
+        assert again.add([INSULIN]).kept_out == 1
+    text = (tmp_path / "me.jsonl").read_text(encoding="utf-8")
+    for wrong in ('"never": 5', '"never": {"topics": [5]}', '"never": {"counts": {"a": "b"}}', '"never": ["a"]'):
+        (tmp_path / "wrong.jsonl").write_text(re.sub(r'"never": {[^}]*}[^}]*}', wrong, text, count=1), encoding="utf-8")
+        with pytest.raises(InvalidInputError, match="line 1"):
+            EpicMemory.restore(tmp_path / "wrong.jsonl", tmp_path / "wrong.epic")
+
+
+def test_what_cannot_be(memory: EpicMemory) -> None:
+    for wrong in ("", "my health"):
+        with pytest.raises(InvalidInputError):
+            memory.never.add(wrong)
+    with pytest.raises(InvalidInputError, match="is not ruled out"):
+        memory.never.remove("casinos")
+
+
+def test_what_the_user_has_accepted_stays(memory: EpicMemory) -> None:
+    memory.preferences.add(Preference(text="I avoid sugar because of my diabetes."))
+    assert len(memory.preferences) == 2
