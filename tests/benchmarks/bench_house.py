@@ -21,7 +21,7 @@ PACKAGES = ("epic_memory", "epic_learn", "epic_graph", "epic_rerank", "epic_plug
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
     "lines of epic_memory": 28_440,
-    "lines of all packages": 61_300,
+    "lines of all packages": 61_310,
     "lines of tests": 69_150,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
