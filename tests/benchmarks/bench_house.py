@@ -35,7 +35,7 @@ ALLOWED = {
     "lines of tests": 65_700,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
-    "words of the docs": 34_000,
+    "words of the docs": 35_200,
 }
 """The most that each may have: lowered with every change that makes the project smaller."""
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from rich.console import RenderableType
 from typer import Argument, Option, Typer
@@ -20,11 +20,14 @@ from epic_apps.cli.printing import show, show_json, visible
 from epic_memory.errors import InvalidInputError, UnknownItemError
 
 if TYPE_CHECKING:
+    _Handler = logging.StreamHandler[Any]  # generic from Python 3.11 on only
     from epic_memory.lm import LlamaCppLM, OllamaLM, OpenAICompatibleLM
     from epic_memory.lm.base import LanguageModel
     from epic_memory.memory import EpicMemory
     from epic_memory.settings import Settings
 
+if not TYPE_CHECKING:
+    _Handler = logging.StreamHandler
 _Command = TypeVar("_Command", bound=Callable[..., None])
 ENCODERS = "static, minilm (the default if installed), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
 """As `epic_memory.encoders.by_name.NAMES`, which would take numpy to show the help."""
@@ -60,7 +63,7 @@ def command(app: Typer, name: str | None = None, **settings: Any) -> Callable[[_
 
 def _expanded(function: Callable[..., None]) -> Callable[..., None]:
     """Return the function with the fields of each group of options as parameters in place of the group."""
-    hints = get_type_hints(function, include_extras=True)
+    hints = {name: _annotated(hint) for name, hint in get_type_hints(function, include_extras=True).items()}
     parameters: list[inspect.Parameter] = []
     groups: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -90,6 +93,12 @@ def _expanded(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def _annotated(hint: Any) -> Any:
+    """Return a hint as it was written: Python 3.10 puts Optional around that of a parameter whose default is None."""
+    inside = [part for part in get_args(hint) if get_origin(part) is Annotated] if get_origin(hint) is Union else []
+    return inside[0] if inside else hint
+
+
 @dataclass(kw_only=True)
 class Common:
     """Options of every command, and the way to print."""
@@ -113,7 +122,7 @@ class Common:
             show(*(parts or (str(value),)))
 
 
-class _Log(logging.StreamHandler[Any]):
+class _Log(_Handler):
     """A log on stderr, harmless to a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:

@@ -113,7 +113,8 @@ def broken_in(texts: Sequence[str], preferences: Sequence[Preference]) -> NDArra
     if not any(broken):
         return None
     said = [f" {' '.join(stems(text))} " for text in texts]
-    return np.array([[any(f" {run} " in text for run in runs) for runs in broken] for text in said], dtype=bool)
+    named = [any(f" {run} " in text for run in runs) for text in said for runs in broken]
+    return np.array(named, dtype=bool).reshape(len(texts), len(broken))
 
 
 def coarse_filter(

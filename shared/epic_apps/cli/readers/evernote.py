@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from epic_apps.cli.readers.base import Left, Section, library
 from epic_apps.cli.readers.pages import page_of
 from epic_memory.errors import InvalidInputError
-from epic_memory.text.times import iso_time
 
 _LARGEST_NOTE = 9_000_000
 
@@ -45,7 +45,7 @@ def _note(note: Any, place: str) -> Iterator[Section | Left]:
     known: dict[str, Any] = {
         "title": title,
         "tags": [tag.text for tag in note.findall("tag") if tag.text],
-        "time": iso_time(note.findtext("created") or "") or "",
+        "time": _time(note.findtext("created") or ""),
         "link": note.findtext("note-attributes/source-url") or "",
         "author": note.findtext("note-attributes/author") or "",
     }
@@ -62,3 +62,10 @@ def _note(note: Any, place: str) -> Iterator[Section | Left]:
         yield replace(section, metadata=known)
     if not sections and not title:
         yield Left(f"{place} has no text", failed=False)
+
+
+def _time(text: str) -> str:
+    try:
+        return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).isoformat()
+    except ValueError:
+        return ""
