@@ -29,7 +29,7 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 27_000,
+    "lines of epic_memory": 27_050,
     "lines of epic_scale": 2_500,
     "lines of all packages": 61_700,
     "lines of tests": 65_700,

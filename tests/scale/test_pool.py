@@ -336,11 +336,12 @@ def test_health_is_numbers_for_opentelemetry_too(pool_of: PoolOf) -> None:
 
     reader = InMemoryMetricReader()
     set_meter_provider(MeterProvider([reader]))
-    pool = pool_of()
-    fill(pool, "ann")
+    for _ in range(2):
+        pool = pool_of()
+        fill(pool, "ann")
     found = reader.get_metrics_data()
     assert found is not None
     metrics = {one.name: one for one in found.resource_metrics[0].scope_metrics[0].metrics}
     (turns,) = metrics["epic.pool.turns"].data.data_points
-    assert (turns.value, dict(turns.attributes or {})) == (1, {})  # type: ignore[union-attr]
+    assert turns.value >= 2 and dict(turns.attributes or {}) == {}  # type: ignore[union-attr]
     assert "ann" not in repr(pool.health()) + found.to_json()
