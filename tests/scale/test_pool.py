@@ -336,9 +336,9 @@ def test_health_is_numbers_for_opentelemetry_too(pool_of: PoolOf) -> None:
 
     reader = InMemoryMetricReader()
     set_meter_provider(MeterProvider([reader]))
-    for _ in range(2):
+    for name in ("ann", "ben"):
         pool = pool_of()
-        fill(pool, "ann")
+        fill(pool, name)
     found = reader.get_metrics_data()
     assert found is not None
     metrics = {one.name: one for one in found.resource_metrics[0].scope_metrics[0].metrics}
