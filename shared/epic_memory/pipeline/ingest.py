@@ -193,7 +193,7 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
             orphans.append(item)
     report.seen += len(queue)
     report.passed += len(queue)
-    report.discarded += sum(not held[item.id] for item in orphans)
+    report.discarded += sum(not held.get(item.id) for item in orphans)
     yield from written(session, WriteBatch(encoder=encoder, discarded=orphans, retried=True), report, clock)
     progress.expect(len(candidates))
     yield from settle(session, encoder, candidates, report, clock, progress, retried=True)

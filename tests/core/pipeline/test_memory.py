@@ -1006,3 +1006,14 @@ def test_what_was_kept_for_no_preference_is_found_for_any() -> None:
     memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
     assert memory.add(["red wine", "blue sky"]).entries == 2
     assert texts(memory.search("sky", k=1, options=SearchOptions(preferences=[WINE]))) == ["blue sky"]
+
+
+@pytest.mark.parametrize("reserve", [0, "1 MB"])
+def test_what_waits_for_a_preference_that_went_is_settled_by_a_retry(reserve: Any) -> None:
+    memory = memory_of("wine", "trains", reserve=reserve, verifier=UndecidedAll(), tau=-1.0)
+    memory.add(["a red wine"])
+    for preference in list(memory.preferences):
+        memory.preferences.remove(preference)
+    report = memory.retry()
+    assert (report.seen, report.kept, report.discarded) == (1, 0, 1)
+    assert memory.stats().counts["pending"] == 0
