@@ -142,18 +142,20 @@ def candidates(
     *,
     entries_allowed: NDArray[np.int64] | None,
     items_allowed: AbstractSet[int] | None,
-    foreign: bool = False,
+    foreign: bool | None = False,
 ) -> Candidates:
     """Find the items whose topic is nearest to a vector, shape `(d,)`, and the turns with the words of a query.
 
     Only the rows of entries and items that are allowed may be found; None for all. `foreign` says that the encoder does
-    not know the query's language.
+    not know the query's language; None that it may not: then words rank if any text has one of them.
     """
     weights = CandidateWeights.shipped()
     wanted = max(_LEAST_CANDIDATES, 2 * k + 8)
     rows = shelf.texts.rows
     topics = shelf.cosines(vector)
     exact, lifts = _exact_words(shelf, query, topics)
+    if foreign is None:
+        foreign = bool(exact.any())
     if foreign:
         topics *= np.float32(weights.foreign_near)
     topics += np.float32(weights.foreign_worded if foreign else weights.worded) * exact

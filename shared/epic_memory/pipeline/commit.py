@@ -85,6 +85,16 @@ def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clo
     """
     if batch.rejected or batch.unjudged:
         with session.lock, session.store.reading():
+            if batch.unjudged:
+                there = session.store.items.known(
+                    session.namespace, [item.id for item, _ in batch.unjudged], waiting=False
+                )
+                # What is held as it is asks for no room.
+                batch.unjudged = [
+                    (item, vector)
+                    for item, vector in batch.unjudged
+                    if item.id not in there or not there[item.id].is_version(item)
+                ]
             batch.light, batch.leaving = admitted(session, session.space(), [*batch.rejected, *batch.unjudged])
         waiting = {item.id for item, _ in batch.unjudged}
         taken = sum(item.id not in waiting for item, _ in batch.light)

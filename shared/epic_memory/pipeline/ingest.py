@@ -154,7 +154,7 @@ def _catch_up(
             wanted = there if retried else {item.id for item in items} - there - placed
             if some := [one for one in candidates if one.item.id in wanted]:
                 placed |= yield from settle(
-                    session, encoder, some, uncounted, clock, Progress(), retried=retried, light=light
+                    session, encoder, some, uncounted, clock, Progress(), retried=retried, queued=True, light=light
                 )
 
 
@@ -218,9 +218,12 @@ def settle(
     progress: Progress,
     *,
     retried: bool = False,
+    queued: bool = False,
     light: bool = True,
 ) -> Effects[set[str]]:
     """Verify candidates, and write the verdicts as they come; what is discarded goes to the light tier if it may.
+
+    With `queued`, items that wait under other preferences go on waiting.
 
     Returns:
         Ids of the items that the memory holds now, in either tier.
@@ -231,6 +234,7 @@ def settle(
         verdicts = VerdictBatches(session, candidates, report)
         while (decided := (yield from verdicts.next_batch())) is not None:
             batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=retried)
+            batch.queued = queued
             if not light:
                 batch.rejected, batch.unjudged = [], []
             yield from written(session, batch, report, clock)
@@ -296,11 +300,18 @@ def _compared(session: Session, space: Namespace, chunks: list[Item], report: Bu
         # A fact of the user stays one, though its text comes as an item.
         if held.digest == versions[key] or (held.item.fact and held.item.text == latest[key].text)
     }
+    queue, namespace = session.store.retry_queue, session.namespace
+    if space.has_rows("pending") and (waiting := queue.among(namespace, list(current))):
+        # What is offered now takes the place of another version that waits.
+        current -= {
+            item.id
+            for item, _, _ in queue.waiting(namespace)
+            if item.id in waiting and version_of(item) != versions[item.id]
+        }
+        report.waiting += len(waiting & current)
     fresh = [item for item in latest.values() if item.id not in current]
     report.seen += len(chunks)
     report.duplicates += len(chunks) - len(latest) + len(current)
-    if space.has_rows("pending"):
-        report.waiting += len(session.store.retry_queue.among(session.namespace, list(current)))
     if fresh and space.has_rows("ledger"):
         seen = space.was_seen([versions[item.id] for item in fresh])
         # One whose earlier version is held replaces it, whatever was decided about it before.

@@ -100,7 +100,8 @@ def add_preference(
         now = session.store.items.versions(session.namespace)
     late = {row: version for row, version in now.items() if versions.get(row) != version}
     candidates = yield from _matching(session, encoder, late, preference, vectors, expanded, clock)
-    yield from settle(session, encoder, candidates, BuildReport(usage=report.usage), clock, Progress(), retried=True)
+    uncounted = BuildReport(usage=report.usage)
+    yield from settle(session, encoder, candidates, uncounted, clock, Progress(), retried=True, queued=True)
 
 
 def replace_preference(
@@ -193,7 +194,8 @@ def _put_in_force(
         if replacing is not None:
             session.store.give_back()
         return
-    batch.retried = True
+    # What waits under other preferences goes on waiting for them.
+    batch.retried = batch.queued = True
     try:
         yield from written(session, batch, report, clock)
     except BaseException:

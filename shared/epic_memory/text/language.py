@@ -95,20 +95,23 @@ def by_signs(text: str) -> str | None:
     return _by_signs(text[:_READ])[0]
 
 
-def is_foreign(text: str, known: AbstractSet[str] | None, others: Iterable[str] = ()) -> bool:
+def is_foreign(text: str, known: AbstractSet[str] | None, others: Iterable[str] = ()) -> bool | None:
     """Tell whether a short text is in none of the known languages, by script and common words alone.
 
     Args:
         text: The text.
         known: ISO codes of languages; None for all.
-        others: Texts by the same person, whose languages decide where the text's own words do not.
+        others: Texts by the same person.
+
+    Returns:
+        None if the text's own words do not decide, and most of the others are in unknown languages.
     """
     if known is None:
         return False
     if (language := by_signs(text)) is not None:
         return language not in known
     votes = [language in known for language in map(by_signs, others) if language is not None]
-    return sum(votes) * 2 < len(votes)
+    return None if sum(votes) * 2 < len(votes) else False
 
 
 def foreign_among(texts: Sequence[str], known: AbstractSet[str], most: int) -> dict[str, int]:

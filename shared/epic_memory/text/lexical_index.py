@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,10 +78,18 @@ class Postings:
         return rows
 
 
+@lru_cache(maxsize=1)
+def _marks() -> dict[int, None]:
+    return dict.fromkeys(code for code in range(0x300, 0x11000) if unicodedata.category(chr(code))[0] == "M")
+
+
 def index_words(text: str) -> list[str]:
     """Return the words by which a text is found, in order: stems, and pairs of signs in scripts without spaces."""
-    words = content_stems(text)
-    if text.isascii() or not _UNSPACED.search(text):
+    if text.isascii():
+        return content_stems(text)
+    # One form for each sign, and no marks on signs, at which words would be cut.
+    words = content_stems(unicodedata.normalize("NFKC", text).translate(_marks()))
+    if not _UNSPACED.search(text):
         return words
     found = []
     for word in words:

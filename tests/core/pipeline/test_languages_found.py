@@ -48,6 +48,32 @@ def test_a_question_without_a_word_of_any_note_finds_none(language: str) -> None
     assert not memory.search("Сколько стоит билет на поезд до Москвы?").relevant
 
 
+@pytest.mark.parametrize(
+    ("note", "question"),
+    [
+        ("दिल्ली की ट्रेन नौ बजे जाती है।", "दिल्ली की ट्रेन कब जाती है?"),
+        ("Das Bu\u0308ro o\u0308ffnet um acht.", "Wann öffnet denn das Büro?"),
+        ("ﾋﾞｰﾙは冷蔵庫にあります。", "ビールはどこ?"),
+    ],
+)
+def test_one_word_has_one_form(note: str, question: str) -> None:
+    memory = EpicMemory(encoder=StaticEncoder())
+    memory.add(["Der Keller ist feucht.", "कल बारिश होगी।", "鍵は玄関にある。", note])
+    assert [hit.item.text for hit in memory.search(question, k=1)] == [note]
+
+
+@pytest.mark.parametrize("question", ["restaurant recommendations", "dinner ideas tonight", "plane departure"])
+def test_short_questions_in_english_are_answered_whatever_the_preferences_are_in(question: str) -> None:
+    notes = ["The Green Room has a vegan tasting menu.", "My flight to Oslo leaves on Friday.", "The cellar is damp."]
+    plain, mixed = EpicMemory(encoder=StaticEncoder()), EpicMemory(["Ich esse kein Fleisch."], encoder=StaticEncoder())
+    for memory in (plain, mixed):
+        memory.add(notes)
+    assert mixed.search(question, k=1).relevant == plain.search(question, k=1).relevant
+    assert [hit.item.text for hit in mixed.search(question, k=1)] == [
+        hit.item.text for hit in plain.search(question, k=1)
+    ]
+
+
 def test_among_other_languages_english_is_found_as_ever() -> None:
     notes = ["My dentist is called Weber.", "The cellar is damp."]
     plain, mixed = EpicMemory(encoder=StaticEncoder()), EpicMemory(["Ich esse kein Fleisch."], encoder=StaticEncoder())

@@ -119,13 +119,48 @@ def test_a_held_item_waits_for_all_the_preferences_it_was_undecided_under() -> N
     assert counted(memory, "items", "entries", "pending") == [1, 3, 0]
 
 
-def test_a_retry_considers_preferences_that_came_later() -> None:
-    memory = memory_of(WINE, verifier=UndecidedAll())
+@pytest.mark.parametrize("budget", [None, "1 MB"])
+def test_a_retry_considers_preferences_that_came_later(path: Path, budget: str | None) -> None:
+    memory = opened(path, [WINE], verifier=UndecidedAll(), budget=budget)
     memory.add([Item(id="x", text=ALL_THREE)])
     memory.verifier = KeepAll()
     memory.preferences.add(TRAIN)
     memory.retry()
     assert held_for(memory, "x") == sorted([WINE, TRAIN])
+
+
+@pytest.mark.parametrize("budget", [None, "1 MB"])
+def test_a_verdict_under_another_preference_ends_no_wait(path: Path, budget: str | None) -> None:
+    memory = opened(path, [WINE], verifier=UndecidedAll(), budget=budget, reserve="100 KB")
+    memory.add([Item(id="x", text=ALL_THREE)])
+    memory.verifier = KeepAll()
+    memory.preferences.add(TRAIN)
+    assert held_for(memory, "x") == [TRAIN] and counted(memory, "pending") == [1]
+    memory.retry()
+    assert held_for(memory, "x") == sorted([WINE, TRAIN]) and counted(memory, "pending") == [0]
+
+
+def test_a_retry_that_decides_nothing_removes_nothing(path: Path) -> None:
+    memory = opened(path, [WINE], verifier=DiscardAll(), reserve="200 KB", tau=-1.0)
+    memory.add(f"note {number} of a blue sea" for number in range(600))
+    memory.verifier = UndecidedAll()
+    memory.add(f"note {number} of a red wine" for number in range(60))
+    before = sorted(item.id for item in memory.items())
+    for _ in range(3):
+        memory.retry()
+    assert sorted(item.id for item in memory.items()) == before
+
+
+def test_the_version_that_is_offered_last_wins_over_one_that_waits() -> None:
+    memory = memory_of(WINE)
+    first, second = (Item(id="x", text="red wine", metadata={"version": number}) for number in (1, 2))
+    memory.add([first])
+    memory.verifier = UndecidedAll()
+    memory.add([second])
+    memory.verifier = KeepAll()
+    memory.add([first])
+    memory.retry()
+    assert memory.items() == [first] and counted(memory, "pending") == [0]
 
 
 def test_a_retry_keeps_an_item_that_matches_what_replaced_its_preference() -> None:
