@@ -62,14 +62,14 @@ def add_batch(
     chunks = session.chunked(batch)
     if session.settings.tagger is not None:
         chunks = yield from tagged(session, session.settings.tagger, chunks, report)
-    encoder, preferences, vectors, fresh, versions, stale = _looked_up(session, chunks, report)
-    without = not preferences and (session.settings.coarse or session.settings.fine)
-    if without and not (session.reserve and light):
+    encoder, preferences, vectors, fresh, versions, gone_ids = _looked_up(session, chunks, report)
+    no_preferences = not preferences and (session.settings.coarse or session.settings.fine)
+    if no_preferences and not (session.reserve and light):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.preferences.add('...').")
     allowed = yield from _allowed(session, fresh, report)
     if len(allowed) < len(fresh):
-        # An earlier version of what is ruled out now does not stand for it.
-        stale = [*stale, *({item.id for item in fresh} - {item.id for item in allowed})]
+        # If a new version is ruled out, the earlier one goes too.
+        gone_ids = [*gone_ids, *({item.id for item in fresh} - {item.id for item in allowed})]
         fresh = allowed
     count_foreign(report, fresh, encoder)
 
@@ -82,17 +82,17 @@ def add_batch(
     if session.settings.keep_rate is not None:
         resolve_keep_rate(session, embeddings, vectors, expanded, report)
     candidates, rejected = (
-        # Nothing says what matters: the light tier holds it by its text, and the first preference looks through it.
+        # Nothing says what matters: it is kept for its text, and the first preference is matched with it later.
         ([], list(zip(fresh, embeddings, strict=True)))
-        if without
+        if no_preferences
         else coarse_stage(session, fresh, embeddings, preferences, vectors, expanded)
     )
     clock.add("coarse filter", started)
     report.passed += len(candidates)
     progress.begin(len(batch), len(chunks), done=len(chunks) - len(candidates))
     placed = set[str]()
-    if rejected or stale:
-        rest = WriteBatch(encoder=encoder, rejected=rejected if light else [], stale=stale, versions=versions)
+    if rejected or gone_ids:
+        rest = WriteBatch(encoder=encoder, rejected=rejected if light else [], stale=gone_ids, versions=versions)
         rest.discarded = [item for item, _ in rejected]
         rest.records = _below_tau(session, rejected, versions, preferences, vectors)
         yield from written(session, rest, report, clock)
@@ -223,7 +223,7 @@ def settle(
 ) -> Effects[set[str]]:
     """Verify candidates, and write the verdicts as they come; what is discarded goes to the light tier if it may.
 
-    With `queued`, items that wait under other preferences go on waiting.
+    With `queued`, items stay in the retry queue for their other preferences.
 
     Returns:
         Ids of the items that the memory holds now, in either tier.
@@ -246,7 +246,7 @@ def settle(
     return placed
 
 
-def _stale(session: Session, space: Namespace, chunks: Sequence[Item]) -> list[str]:
+def _gone_ids(session: Session, space: Namespace, chunks: Sequence[Item]) -> list[str]:
     """Return the ids of held chunks that the documents of these chunks do not have any more."""
     waiting = space.has_rows("pending")
     if not waiting and not space.has_rows("items"):
@@ -268,7 +268,7 @@ class _LookedUp(NamedTuple):
         encoder, preferences, vectors: Those in force, with E(p), shape `(m, d)`.
         fresh: The chunks that are new in this version; of several with one id, the last.
         versions: Digests of all chunks, by id.
-        stale: Ids of held chunks that their documents do not have any more.
+        gone_ids: Ids of held chunks that their documents do not have any more.
     """
 
     encoder: Encoder
@@ -276,7 +276,7 @@ class _LookedUp(NamedTuple):
     vectors: FloatArray
     fresh: list[Item]
     versions: dict[str, bytes]
-    stale: list[str]
+    gone_ids: list[str]
 
 
 def _looked_up(session: Session, chunks: list[Item], report: BuildReport) -> _LookedUp:
@@ -284,13 +284,13 @@ def _looked_up(session: Session, chunks: list[Item], report: BuildReport) -> _Lo
     with session.lock:
         with session.store.reading():
             if not session.has_expired(space := session.space()):
-                return _compared(session, space, chunks, report)
+                return _compare_with_file(session, space, chunks, report)
         drop_expired(session)
         with session.store.reading():
-            return _compared(session, session.space(), chunks, report)
+            return _compare_with_file(session, session.space(), chunks, report)
 
 
-def _compared(session: Session, space: Namespace, chunks: list[Item], report: BuildReport) -> _LookedUp:
+def _compare_with_file(session: Session, space: Namespace, chunks: list[Item], report: BuildReport) -> _LookedUp:
     latest = {item.id: item for item in chunks}
     versions = {key: version_of(item) for key, item in latest.items()}
     known = session.store.items.known(session.namespace, list(latest), waiting=space.has_rows("pending"))
@@ -318,8 +318,8 @@ def _compared(session: Session, space: Namespace, chunks: list[Item], report: Bu
         unseen = [item for item, before in zip(fresh, seen, strict=True) if not before or item.id in known]
         report.known += len(fresh) - len(unseen)
         fresh = unseen
-    stale = _stale(session, space, chunks)
-    return _LookedUp(session.encoder, list(space.preferences), space.vectors, fresh, versions, stale)
+    gone_ids = _gone_ids(session, space, chunks)
+    return _LookedUp(session.encoder, list(space.preferences), space.vectors, fresh, versions, gone_ids)
 
 
 def _below_tau(

@@ -102,7 +102,7 @@ def prepared(session: Session, namespace: str, mode: Mode) -> Effects[QuerySteer
 
 
 def _embedded(session: Session, asked: Search, encoder: Encoder) -> Effects[tuple[FloatArray, QueryNames | None]]:
-    """Return E(q), and the query's proper names if preferences are called by others."""
+    """Return E(q), and the query's proper names if a preference contains a different one."""
     with session.lock:
         space = session.space(asked.namespace, look=False)
         words = session.steering_of(space, asked.mode).names_apart(asked.query)
@@ -198,11 +198,11 @@ def _found(
     )
     kind = None if foreign else _kind_of(session, asked, steered.query)
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
-    counts = options.stance_policy != "any"
-    verdicts = ranking.verdicts_on(candidates, steering, chosen, kind, only=positions) if counts else None
-    by_topic = finding.least_topic(encoder, candidates.topics, len(space.texts), "auto", kind)
-    fits = 0.0 if verdicts is None or min_score != "auto" else verdicts.fits(candidates.topics >= by_topic)
-    fitting = candidates.topics + np.float32(fits)
+    stances_count = options.stance_policy != "any"
+    verdicts = ranking.verdicts_on(candidates, steering, chosen, kind, only=positions) if stances_count else None
+    least_by_topic = finding.least_topic(encoder, candidates.topics, len(space.texts), "auto", kind)
+    bonus = 0.0 if verdicts is None or min_score != "auto" else verdicts.fits(candidates.topics >= least_by_topic)
+    fitting = candidates.topics + np.float32(bonus)
     least = finding.least_topic(encoder, fitting, len(space.texts), min_score, kind, chosen.mattering)
     relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
     keep = fitting >= least
@@ -236,7 +236,7 @@ def _found(
         facts=fact_hits(space, steered.vector, facts, candidates.earlier),
         ranking=how,
     )
-    if session.on_demand is None or asked.mode != "signed" or not counts or asked.namespace != session.namespace:
+    if session.on_demand is None or asked.mode != "signed" or not stances_count or asked.namespace != session.namespace:
         return hits, ()
     return hits, unjudged(session, space, [candidates.rows[place] for place in order[:FOUND]], matters)
 
