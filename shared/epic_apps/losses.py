@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
+from epic_apps.cli.sources import Sources
+from epic_apps.syncing import files_without_room
 from epic_learn.credentials import holds_credential
 from epic_memory.encoders.base import default_tau, embed
 from epic_memory.memory import EpicMemory, checked_memory
@@ -70,7 +72,15 @@ def why_not(memory: EpicMemory, text: str) -> WhyNot:
         InvalidInputError: for an empty text.
     """
     asked = _Asked(checked_memory(memory), checked_text(text, "The text"))
-    for look in (asked.kept_out, asked.exactly, asked.proposed, asked.recorded, asked.alike, asked.judged_now):
+    for look in (
+        asked.kept_out,
+        asked.exactly,
+        asked.proposed,
+        asked.without_room,
+        asked.recorded,
+        asked.alike,
+        asked.judged_now,
+    ):
         if (found := look()) is not None:
             return found
     return WhyNot(
@@ -146,6 +156,16 @@ class _Asked:
         if best is None:
             return None
         return WhyNot(stage="held", reason="it is there in other words", text=best.item.text)
+
+    def without_room(self) -> WhyNot | None:
+        """Look into the files of synced folders of which something found no room."""
+        files = [each for each in files_without_room(self._memory) if each[0].is_file()]
+        item = next((item for item in Sources([], given=files) if self._is_like(item.text)), None)
+        if item is None:
+            return None
+        reason = f"the memory had no room for it when {item.metadata.get('source', item.id)} was synced"
+        do = "Give it more room, and sync again: epic sync FILE --reserve SIZE"
+        return WhyNot(stage="budget", reason=reason, text=item.text, do=do)
 
     def judged_now(self) -> WhyNot | None:
         """Judge a text that was seen once and is not held, of which no record is left."""

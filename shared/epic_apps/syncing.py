@@ -33,6 +33,9 @@ _ITEMS_AT_ONCE, _FILES_AT_ONCE = 512, 200
 # A file that was changed so shortly before it was read may change again within the clock's grain.
 _GRAIN = 2_000_000_000
 _DIRTY = -1
+# What follows the digest of a file that is offered again: some of it had no room, or was ruled out by these topics.
+_NO_ROOM, _RULED_OUT = "-", "!"
+_MORE_ROOM = 'what helps: epic sync FILE --reserve "10 MB" (and a larger budget, if it has one)'
 
 
 @dataclass(kw_only=True)
@@ -45,6 +48,7 @@ class SyncReport:
         unchanged: How many files are as they were.
         kept, light: Items that were kept for a preference, and for their text only.
         kept_out: What was not taken in because it is never kept: reason to count.
+        no_room: Files with texts that found no room in the memory; the next sync offers them again.
         proposed: Edits of an exported preferences.md, which wait for the user's decision.
         skipped: What holds no text, or is left out, such as links that lead out of the folder.
         failures: What should have been readable and was not; the memory holds of it what it held.
@@ -59,6 +63,7 @@ class SyncReport:
     kept: int = 0
     light: int = 0
     kept_out: Counter[str] = field(default_factory=Counter)
+    no_room: list[str] = field(default_factory=list)
     proposed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -74,6 +79,8 @@ class SyncReport:
         told = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing changed"
         out = "".join(f"\nnever kept: {count} {reason}" for reason, count in self.kept_out.items())
         held = f"; {self.kept} items kept, {self.light} kept for their text" if self.kept or self.light else ""
+        if self.no_room:
+            out += f"\nno room: texts of {len(self.no_room)} files are not in the memory; {_MORE_ROOM}"
         return f"{told}, {self.unchanged} as before{held} ({self.seconds:.2f} s){out}"
 
 
@@ -83,7 +90,7 @@ class _File:
 
     Attributes:
         size, modified: As its folder says; `_DIRTY` if it has to be read again whatever the folder says.
-        digest: Of its content.
+        digest: Of its content, and a mark if it is to be offered again.
         ids: Of its items.
         versions: The digests by which the memory knows that it has seen them, one after the other.
     """
@@ -93,6 +100,11 @@ class _File:
     digest: str
     ids: list[str]
     versions: bytes = b""
+
+    @property
+    def content(self) -> str:
+        """The digest of its content without a mark."""
+        return self.digest.partition(_NO_ROOM)[0].partition(_RULED_OUT)[0]
 
 
 def sync(
@@ -138,6 +150,17 @@ def sync(
 def synced_folders(memory: EpicMemory) -> list[Path]:
     """Return the folders that a memory was synced with."""
     return [Path(known["path"]) for known in (memory.file.state(_FOLDERS) or {}).values()]
+
+
+def files_without_room(memory: EpicMemory) -> list[tuple[Path, str]]:
+    """Return the files of synced folders with texts that found no room, each with its name in the memory."""
+    roots, found = Roots(memory), []
+    for folder in memory.file.state(_FOLDERS) or {}:
+        for name, file in _unpacked(memory.file.state(f"sync/{folder}")).items():
+            path = roots.path_of(name) if file.digest.endswith(_NO_ROOM) else None
+            if path is not None:
+                found.append((path, name))
+    return found
 
 
 def watch(
@@ -198,6 +221,11 @@ class _Sync:
             self._files = {name: _File(0, _DIRTY, "", ids) for name, ids in self._roots.held_in(self._name).items()}
         self._cut_off: dict[str, list[str]] = memory.file.state(self._going) or {}
         self._touched = bool(self._cut_off)
+        topics = hashlib.blake2b("\0".join(memory.never).encode(), digest_size=4).hexdigest()
+        self._ruled_out = f"{_RULED_OUT}{topics}"
+        self._again: set[str] = set()
+        self._written: list[str] = []
+        self._held_before: set[str] | None = None
         for name, ids in self._cut_off.items():
             # A sync was cut off here: these may be held, or not.
             known = self._files.setdefault(name, _File(0, _DIRTY, "", []))
@@ -213,7 +241,7 @@ class _Sync:
                 f"{self._top} holds no file any more. Is its disk there? If everything was deleted: --empty."
             )
         gone = [name for name in self._files if name not in found]
-        by_content = {self._files[name].digest: name for name in reversed(gone) if self._files[name].digest}
+        by_content = {self._files[name].content: name for name in reversed(gone) if self._files[name].digest}
         batch: list[tuple[str, Path, _File, list[Item]]] = []
         known_as = {name: (known.size, known.modified) for name, known in self._files.items()}
         touched = [name for name, (_, now) in found.items() if known_as.get(name) != (now.st_size, now.st_mtime_ns)]
@@ -225,7 +253,9 @@ class _Sync:
                 continue
             file, items = read
             known = self._files.get(name)
-            if known is not None and known.ids:
+            if known is not None and known.digest and known.content == file.digest:
+                self._again.add(name)
+            elif known is not None and known.ids:
                 self.report.changed.append(name)
             elif file.digest in by_content:
                 self.report.renamed.append((by_content.pop(file.digest), name))
@@ -237,6 +267,7 @@ class _Sync:
                 batch = []
         self._write(batch)
         self._forget_files(gone)
+        self._mark_unplaced()
         moved = {old for old, _ in self.report.renamed}
         self.report.deleted = [name for name in gone if name not in moved]
 
@@ -287,9 +318,9 @@ class _Sync:
         except OSError as error:
             self.report.failures.append(f"{path} cannot be read: {error.strerror}.")
             return None
-        if known is not None and known.digest == digest and name not in self._cut_off:
+        if known is not None and known.digest in (digest, f"{digest}{self._ruled_out}") and name not in self._cut_off:
             self._touched = self._touched or (known.size, known.modified) != (status.st_size, modified)
-            known.size, known.modified = status.st_size, modified
+            known.size, known.modified = status.st_size, modified if known.digest == digest else _DIRTY
             self.report.unchanged += 1
             return None
         if path.name == PREFERENCES and is_export(path):
@@ -314,6 +345,8 @@ class _Sync:
             self._save()
             return
         memory, items = self._memory, [item for *_, new in batch for item in new]
+        if self._held_before is None:
+            self._held_before = self._placed(each for file in self._files.values() for each in file.ids)
         memory.file.set_state(**{self._going: {name: file.ids for name, _, file, _ in batch}})
         new_texts = {item.id: item.text for item in items}
         old: set[str] = set()
@@ -335,7 +368,47 @@ class _Sync:
         report = memory.add(items)
         self.report.kept += report.kept
         self.report.light += report.light
+        self._written += [name for name, _, file, _ in batch if file.digest]
+        if report.kept_out:
+            self._mark_ruled_out(batch)
         self._save(force=True)
+
+    def _mark_ruled_out(self, batch: Sequence[tuple[str, Path, _File, list[Item]]]) -> None:
+        """Mark the files with texts that a topic kept out: they are offered again when the topics have changed."""
+        items = [item for *_, new in batch for item in new]
+        placed = self._placed(item.id for item in items)
+        seen = dict(zip((item.id for item in items), self._memory.file.has_seen(items), strict=True))
+        for _, _, file, new in batch:
+            if file.digest and any(item.id not in placed and not seen[item.id] for item in new):
+                file.digest, file.modified = f"{file.digest}{self._ruled_out}", _DIRTY
+
+    def _mark_unplaced(self) -> None:
+        """Mark the files with texts that found no room, or lost theirs, and forget that these were seen."""
+        written, before = set(self._written), self._held_before
+        if before is None or not self._memory._session.reserve:  # nothing came, or room is for what is kept only
+            return
+        placed = self._placed(each for file in self._files.values() for each in file.ids)
+        unplaced: list[bytes] = []
+        for name, file in self._files.items():
+            if not file.digest.isalnum():
+                continue
+            lost = {each for each in file.ids if each not in placed and (name in written or each in before)}
+            if lost:
+                versions = zip(file.ids, _each(file.versions), strict=False)
+                unplaced += [version for item_id, version in versions if item_id in lost]
+                self.report.no_room.append(name)
+                file.digest, file.modified = f"{file.digest}{_NO_ROOM}", _DIRTY
+            elif name in self._again and name in written:
+                self.report.added.append(name)
+        if unplaced:
+            self._memory.file.forget_versions(unplaced)
+            self._save(force=True)
+
+    def _placed(self, ids: Iterable[str]) -> set[str]:
+        """Return those of some ids whose items are held, or wait for a verdict."""
+        wanted = set(ids)
+        waiting = {item.id for item in self._memory.items(waiting=True)} & wanted
+        return waiting | {item.id for item in self._memory.get(wanted)}
 
     def _forget_files(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), _FILES_AT_ONCE):

@@ -70,13 +70,18 @@ def sync(
         list[str], Option(metavar="PATTERN", help="leave these out, as in a .gitignore; remembered; repeatable")
     ] = [],  # noqa: B006
     user: Annotated[list[str], Option(metavar="NAME", help="you, in mails; repeatable")] = [],  # noqa: B006
+    reserve: Annotated[
+        str | None, Option(metavar="SIZE", help="up to which size the file keeps texts that no preference asks for")
+    ] = None,
     empty: Annotated[bool, Option("--empty", help="an empty folder is meant: everything in it was deleted")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="no progress bar, which only a terminal gets")] = False,
 ) -> None:
     """Make a memory hold what folders hold: added, changed, renamed and deleted files."""
     from epic_apps import syncing
+    from epic_memory import EpicMemory, Settings
 
-    with file.open_or_make(model) as memory:
+    lm, settings = model.asked(Settings(namespace=file.namespace, reserve=reserve))
+    with EpicMemory.open(file.memory, encoder=file.encoder, llm=lm, settings=settings) as memory:
         chosen = [Path(each) for each in folders] or syncing.synced_folders(memory)
         if not chosen:
             raise InvalidInputError(f"Say which folder: epic sync {file.memory} FOLDER. It was synced with none yet.")

@@ -80,6 +80,11 @@ class Roots:
                 held.setdefault(name, []).append(item_id)
         return held
 
+    def path_of(self, name: str) -> Path | None:
+        """Return where the file of a name is, or was; None for an unknown root."""
+        root, *way = name.split("/")
+        return self._paths[root].joinpath(*way) if root in self._paths else None
+
     def inner(self, folder: Path) -> dict[Path, str]:
         """Return the roots below a folder, with their names."""
         top = folder.resolve()
@@ -125,8 +130,7 @@ class Roots:
         tops = {path.resolve() for path in given}
         gone, going = set(), set()
         for item_id, name in self._origins():
-            root, *way = name.split("/")
-            path = self._paths[root].joinpath(*way) if root in self._paths else None
+            path = self.path_of(name)
             if path and tops & {path, *path.parents} and not os.path.lexists(path):
                 gone.add(name)
                 going.add(item_id)

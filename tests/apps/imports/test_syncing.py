@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from command_line import runner
-from epic_apps import SyncReport, sync
+from epic_apps import SyncReport, sync, why_not
 from epic_apps.syncing import synced_folders, watch
 from epic_memory import EpicMemory, Settings
 from epic_memory.errors import InvalidInputError
@@ -305,3 +305,34 @@ def test_watching(notes: Path, memory: EpicMemory) -> None:
     finally:
         stop.set()
         thread.join(10)
+
+
+def test_what_has_no_room_is_named_and_offered_again(tmp_path: Path) -> None:
+    folder, path = tmp_path / "notes", tmp_path / "me.epic"
+    for number in range(300):
+        write(folder, f"{number}.md", f"Note {number} about " + " ".join(f"{number}word{n}" for n in range(150)))
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(reserve="250 kB")) as memory:
+        report = sync(memory, folder)
+        held = len(memory.items())
+        assert 0 < held < 300 and len(report.no_room) == 300 - held and "--reserve" in str(report)
+        name = report.no_room[0]
+        words = (folder / name.removeprefix("notes/")).read_text()
+        assert why_not(memory, words).stage == "budget"
+        again = sync(memory, folder)
+        assert len(again.no_room) == 300 - len(memory.items()) > 0, "also those that had to leave for others"
+        assert not again.changed and set(again.added) <= set(report.no_room)
+        report = again
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(reserve="10 MB")) as memory:
+        after = sync(memory, folder)
+        assert len(memory.items()) == 300 and not after.no_room and set(after.added) == set(report.no_room)
+        assert sync(memory, folder).is_empty
+
+
+def test_what_a_topic_kept_out_is_offered_when_the_rule_is_lifted(notes: Path, memory: EpicMemory) -> None:
+    memory.never.add("milk")
+    sync(memory, notes)
+    assert not memory.get(["notes/b.txt"])
+    assert sync(memory, notes).is_empty and memory.never.counts["milk"] == 1
+    memory.never.remove("milk")
+    assert sync(memory, notes).added == ["notes/b.txt"]
+    assert memory.get(["notes/b.txt"]) and sync(memory, notes).is_empty
