@@ -140,7 +140,7 @@ def sync(
     started = time.perf_counter()
     top = Path(folder)
     if not top.is_dir():
-        raise InvalidInputError(f"There is no folder {folder}. Nothing was changed.")
+        raise InvalidInputError(f"There is no folder {folder}. Nothing of it was changed.")
     run = _Sync(checked_memory(memory), top.resolve(), ignore, [user] if isinstance(user, str) else list(user))
     run.run(empty=empty, progress=progress)
     run.report.seconds = time.perf_counter() - started
@@ -150,6 +150,34 @@ def sync(
 def synced_folders(memory: EpicMemory) -> list[Path]:
     """Return the folders that a memory was synced with."""
     return [Path(known["path"]) for known in (memory.file.state(_FOLDERS) or {}).values()]
+
+
+def forget_folder(memory: EpicMemory, folder: str | Path) -> int:
+    """Sync a memory with a folder no longer, and forget what it holds of it; return how many files that were.
+
+    Args:
+        memory: The memory.
+        folder: The folder, which need not be there any more. What another synced folder holds, too, stays.
+
+    Raises:
+        InvalidInputError: if the memory was not synced with it.
+    """
+    top = Path(folder).resolve()
+    folders = checked_memory(memory).file.state(_FOLDERS) or {}
+    name = next((each for each, known in folders.items() if known["path"] == str(top)), None)
+    if name is None:
+        listed = ", ".join(known["path"] for known in folders.values()) or "none"
+        raise InvalidInputError(f"The memory was not synced with {top}. Synced folders: {listed}.")
+    rest = {each: known for each, known in folders.items() if each != name}
+    others = {file for each in rest for file in _unpacked(memory.file.state(f"sync/{each}"))}
+    files = _unpacked(memory.file.state(f"sync/{name}"))
+    for way, ids in (memory.file.state(f"syncing/{name}") or {}).items():  # a sync that was cut off
+        files.setdefault(way, _File(0, _DIRTY, "", [])).ids += ids
+    gone = [file for way, file in files.items() if way not in others]
+    _forget(memory, [each for file in gone for each in file.ids], [v for file in gone for v in _each(file.versions)])
+    memory.file.set_state(**{_FOLDERS: rest or None, f"sync/{name}": None, f"syncing/{name}": None})
+    Roots(memory).write()
+    return len(gone)
 
 
 def files_without_room(memory: EpicMemory) -> list[tuple[Path, str]]:
@@ -188,13 +216,20 @@ def watch(
     except ImportError:
         raise MissingExtraError("watchfiles", "watch") from None
     tops = [Path(each).resolve() for each in folders]
+
+    def synced(top: Path) -> SyncReport:
+        try:
+            return sync(memory, top, user=user)
+        except InvalidInputError as error:  # of this folder only
+            return SyncReport(failures=[str(error)])
+
     for top in tops:
-        on_report(top, sync(memory, top, user=user))
+        on_report(top, synced(top))
     for changes in changes_of(*tops, stop_event=stop, raise_interrupt=True):
         paths = [Path(path) for _, path in changes]
         for top in tops:
             if any(path.is_relative_to(top) for path in paths) and top.is_dir():
-                report = sync(memory, top, user=user)
+                report = synced(top)
                 if not report.is_empty or report.failures:
                     on_report(top, report)
 
@@ -206,8 +241,10 @@ class _Sync:
         self._memory, self._top, self._user = memory, top, user
         self.report = SyncReport()
         self._roots = Roots(memory)
-        self._name = self._roots.begin(top)
         folders = memory.file.state(_FOLDERS) or {}
+        if (moved := self._moved_to(top, folders)) is not None:
+            self._roots.move(moved, top)
+        self._name = self._roots.begin(top)
         before = folders.get(self._name, {})
         given = before.get("ignore", []) if ignore is None else list(ignore)
         described = {"path": str(top), "ignore": given}
@@ -272,6 +309,20 @@ class _Sync:
         self.report.deleted = [name for name in gone if name not in moved]
 
     # --- the folder
+
+    def _moved_to(self, top: Path, folders: Mapping[str, Any]) -> str | None:
+        """Return the name of a synced folder that is gone, and whose files are here now, most of them unchanged."""
+        if any(known["path"] == str(top) for known in folders.values()):
+            return None
+        for name, known in folders.items():
+            if os.path.lexists(known["path"]):
+                continue
+            files = [file for file in _unpacked(self._memory.file.state(f"sync/{name}")).values() if file.size]
+            sizes = {file.size for file in files}
+            here = {_digest(path) for path in _readable(top) if path.stat().st_size in sizes}
+            if sum(file.content in here for file in files) * 2 > len(files):
+                return name
+        return None
 
     def _walk(self) -> dict[str, tuple[str, os.stat_result]]:
         """Return the files that are read, by their names."""
@@ -364,7 +415,7 @@ class _Sync:
             self._files[name] = file
         # Before the new comes: to forget a document takes the chunks away that its name begins.
         held = {item.id: item.text for item in memory.get(old)}
-        self._forget([each for each in old if each not in new_texts or held.get(each) != new_texts[each]], versions)
+        _forget(memory, [each for each in old if each not in new_texts or held.get(each) != new_texts[each]], versions)
         report = memory.add(items)
         self.report.kept += report.kept
         self.report.light += report.light
@@ -413,29 +464,32 @@ class _Sync:
     def _forget_files(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), _FILES_AT_ONCE):
             some = [self._files[name] for name in names[start : start + _FILES_AT_ONCE]]
-            self._forget(
-                [item_id for file in some for item_id in file.ids], [v for f in some for v in _each(f.versions)]
+            _forget(
+                self._memory,
+                [item_id for file in some for item_id in file.ids],
+                [v for f in some for v in _each(f.versions)],
             )
             for name in names[start : start + _FILES_AT_ONCE]:
                 del self._files[name]
             self._save(force=True)
 
-    def _forget(self, ids: Iterable[str], versions: Collection[bytes] = ()) -> None:
-        """Forget items by their ids, whether they are held, wait, or are on record; and that others were seen."""
-        wanted = set(ids)
-        if wanted:
-            known = {item.id for item in self._memory.get(wanted)}
-            known |= {item.id for item in self._memory.items(waiting=True)} & wanted
-            known |= {record.item_id for record in self._memory.file.not_kept()} & wanted
-            if known:
-                self._memory.forget(*sorted(known))
-        if versions:
-            self._memory.file.forget_versions(versions)
-
     def _save(self, *, force: bool = False) -> None:
         if force or self._touched:
             self._memory.file.set_state(**{self._key: _packed(self._files), self._going: None})
             self._touched = False
+
+
+def _forget(memory: EpicMemory, ids: Iterable[str], versions: Collection[bytes] = ()) -> None:
+    """Forget items by their ids, whether they are held, wait, or are on record; and that others were seen."""
+    wanted = set(ids)
+    if wanted:
+        known = {item.id for item in memory.get(wanted)}
+        known |= {item.id for item in memory.items(waiting=True)} & wanted
+        known |= {record.item_id for record in memory.file.not_kept()} & wanted
+        if known:
+            memory.forget(*sorted(known))
+    if versions:
+        memory.file.forget_versions(versions)
 
 
 def _digest(path: Path) -> str:
@@ -448,6 +502,15 @@ def _digest(path: Path) -> str:
 
 def _each(versions: bytes) -> Iterator[bytes]:
     return (versions[start : start + 6] for start in range(0, len(versions), 6))
+
+
+def _readable(top: Path) -> Iterator[Path]:
+    """Yield the files of a folder that may be read, whatever is ignored."""
+    for folder, inner, names in os.walk(top):
+        inner[:] = [each for each in inner if not each.startswith(".")]
+        for path in (Path(folder, name) for name in names):
+            if path.suffix.lower() in _READABLE and path.is_file() and os.access(path, os.R_OK):
+                yield path
 
 
 _name = attrgetter("name")

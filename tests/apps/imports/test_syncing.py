@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from command_line import runner
 from epic_apps import SyncReport, sync, why_not
-from epic_apps.syncing import synced_folders, watch
+from epic_apps.syncing import forget_folder, synced_folders, watch
 from epic_memory import EpicMemory, Settings
 from epic_memory.errors import InvalidInputError
 from helpers import HashEncoder
@@ -336,3 +336,32 @@ def test_what_a_topic_kept_out_is_offered_when_the_rule_is_lifted(notes: Path, m
     memory.never.remove("milk")
     assert sync(memory, notes).added == ["notes/b.txt"]
     assert memory.get(["notes/b.txt"]) and sync(memory, notes).is_empty
+
+
+def test_a_folder_is_forgotten_with_its_texts(notes: Path, memory: EpicMemory, tmp_path: Path) -> None:
+    sync(memory, notes / "trips")
+    sync(memory, notes)
+    write(tmp_path / "other", "o.md", "Another folder.")
+    sync(memory, tmp_path / "other")
+    shutil.rmtree(tmp_path / "other")
+    assert forget_folder(memory, notes) == 2, "what another synced folder holds stays"
+    assert forget_folder(memory, tmp_path / "other") == 1
+    assert {item.id.split("#")[0] for item in memory.items()} == {"trips/a.md", "trips/c.md"}
+    assert synced_folders(memory) == [notes / "trips"]
+    with pytest.raises(InvalidInputError, match="trips"):
+        forget_folder(memory, notes)
+    assert {"notes/a.md", "notes/b.txt"} < set(sync(memory, notes).added)
+
+
+@pytest.mark.parametrize("place", ["elsewhere/notes", "renamed"])
+def test_a_folder_that_was_moved_and_changed_is_the_same(
+    notes: Path, memory: EpicMemory, tmp_path: Path, place: str
+) -> None:
+    sync(memory, notes)
+    moved = tmp_path / place
+    moved.parent.mkdir(exist_ok=True)
+    notes.rename(moved)
+    write(moved, "b.txt", "Buy eggs.")
+    report = sync(memory, moved)
+    assert (report.added, report.changed, report.deleted) == ([], ["notes/b.txt"], [])
+    assert synced_folders(memory) == [moved] and len(memory.items()) == 5
