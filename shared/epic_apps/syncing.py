@@ -242,6 +242,7 @@ class _Sync:
         self.report = SyncReport()
         self._roots = Roots(memory)
         folders = memory.file.state(_FOLDERS) or {}
+        _ignoring(top, ignore or ())  # fails before anything is written
         if (moved := self._moved_to(top, folders)) is not None:
             self._roots.move(moved, top)
         self._name = self._roots.begin(top)
@@ -273,11 +274,11 @@ class _Sync:
         from tqdm import tqdm
 
         found = self._walk()
-        if not found and self._files and not empty:
+        gone = [name for name in self._files if name not in found and not self._stays(name)]
+        if not found and gone and len(gone) == len(self._files) and not empty:
             raise InvalidInputError(
                 f"{self._top} holds no file any more. Is its disk there? If everything was deleted: --empty."
             )
-        gone = [name for name in self._files if name not in found]
         by_content = {self._files[name].content: name for name in reversed(gone) if self._files[name].digest}
         batch: list[tuple[str, Path, _File, list[Item]]] = []
         known_as = {name: (known.size, known.modified) for name, known in self._files.items()}
@@ -309,6 +310,11 @@ class _Sync:
         self.report.deleted = [name for name in gone if name not in moved]
 
     # --- the folder
+
+    def _stays(self, name: str) -> bool:
+        """Tell whether a file is one of which nothing more is kept, so that what is held of it stays."""
+        path = self._roots.path_of(name)
+        return path is not None and self._roots.is_ruled_out(path) and os.path.lexists(path)
 
     def _moved_to(self, top: Path, folders: Mapping[str, Any]) -> str | None:
         """Return the name of a synced folder that is gone, and whose files are here now, most of them unchanged."""
@@ -353,8 +359,12 @@ class _Sync:
                     found[f"{prefix}/{entry.name}"] = (entry.path, entry.stat())
 
         never = {str(path) for path in self._memory.never.folders}
-        if not self._roots.is_ruled_out(self._top):
+        if self._roots.is_ruled_out(self._top):
+            out = [str(self._top)]
+        else:
             enter(str(self._top), self._name, "")
+            out = sorted(each for each in never if Path(each).is_relative_to(self._top))
+        self.report.skipped += [f"{each}: ruled out (epic never); what is held of it stays" for each in out]
         if links:
             self.report.skipped.append(f"{self._top}: links that lead out of it are not followed ({', '.join(links)})")
         return found
@@ -375,7 +385,11 @@ class _Sync:
             self.report.unchanged += 1
             return None
         if path.name == PREFERENCES and is_export(path):
-            self.report.proposed += [str(each) for each in edits_of(self._memory, path)]
+            try:
+                self.report.proposed += [str(each) for each in edits_of(self._memory, path)]
+            except InvalidInputError as error:
+                self.report.failures.append(str(error))
+                return None
         source = Sources([], given=[(path, name)])
         items = list(with_origin(source, self._user, self.report.kept_out))
         self.report.skipped += source.skipped
@@ -520,7 +534,11 @@ _READABLE = frozenset({*READERS, LINES_SUFFIX})
 def _ignoring(top: Path, given: Collection[str]) -> Callable[[str], bool]:
     """Return what tells whether a path in the folder is left out; one of a folder ends with a slash."""
     file = top / IGNORE_FILE
-    lines = [*(file.read_text(encoding="utf-8-sig").splitlines() if file.is_file() else ()), *given]
+    try:
+        lines = [*(file.read_text(encoding="utf-8-sig").splitlines() if file.is_file() else ()), *given]
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or f"no text in UTF-8: {error}"
+        raise InvalidInputError(f"{file} cannot be read ({why}). Nothing was changed.") from None
     if not lines:
         return lambda path: False
     try:

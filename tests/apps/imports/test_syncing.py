@@ -365,3 +365,28 @@ def test_a_folder_that_was_moved_and_changed_is_the_same(
     report = sync(memory, moved)
     assert (report.added, report.changed, report.deleted) == ([], ["notes/b.txt"], [])
     assert synced_folders(memory) == [moved] and len(memory.items()) == 5
+
+
+def test_patterns_that_are_no_text_change_nothing(notes: Path, memory: EpicMemory) -> None:
+    (notes / ".epicignore").write_bytes(b"caf\xe9\n")
+    with pytest.raises(InvalidInputError, match=r"\.epicignore cannot be read"):
+        sync(memory, notes)
+    assert not synced_folders(memory) and not memory.items()
+
+
+def test_what_is_held_of_a_folder_that_is_ruled_out_stays(notes: Path, memory: EpicMemory) -> None:
+    sync(memory, notes)
+    memory.never.add_folder(notes / "trips")
+    write(notes, "trips/new.md", "A new one.")
+    write(notes, "trips/c.md", "Changed.")
+    report = sync(memory, notes)
+    assert report.is_empty and len(memory.items()) == 5 and "never" in report.skipped[0]
+    memory.never.add_folder(notes)
+    report = sync(memory, notes)
+    assert report.is_empty and len(memory.items()) == 5 and "never" in report.skipped[0]
+    (notes / "trips/a.md").unlink()
+    assert sync(memory, notes).deleted == ["notes/trips/a.md"], "a file that is gone is forgotten, ruled out or not"
+    for folder in (notes, notes / "trips"):
+        memory.never.remove(folder)
+    report = sync(memory, notes)
+    assert (report.added, report.changed) == (["notes/trips/new.md"], ["notes/trips/c.md"])
