@@ -262,7 +262,7 @@ class _Sync:
         topics = hashlib.blake2b("\0".join(memory.never).encode(), digest_size=4).hexdigest()
         self._ruled_out = f"{_RULED_OUT}{topics}"
         self._again: set[str] = set()
-        self._written: list[str] = []
+        self._written: dict[str, None] = {}
         self._held_before: set[str] | None = None
         for name, ids in self._cut_off.items():
             # A sync was cut off here: these may be held, or not.
@@ -305,7 +305,9 @@ class _Sync:
                 batch = []
         self._write(batch)
         self._forget_files(gone)
-        self._mark_unplaced()
+        self._mark_unplaced(self._files)  # also those that had to leave for others
+        self._save()
+        self.report.added += [each for each in self._written if each in self._again and self._has_all(each)]
         moved = {old for old, _ in self.report.renamed}
         self.report.deleted = [name for name in gone if name not in moved]
 
@@ -433,9 +435,11 @@ class _Sync:
         report = memory.add(items)
         self.report.kept += report.kept
         self.report.light += report.light
-        self._written += [name for name, _, file, _ in batch if file.digest]
+        self._written.update((name, None) for name, _, file, _ in batch if file.digest)
         if report.kept_out:
             self._mark_ruled_out(batch)
+        if report.no_room:
+            self._mark_unplaced([name for name, *_ in batch])
         self._save(force=True)
 
     def _mark_ruled_out(self, batch: Sequence[tuple[str, Path, _File, list[Item]]]) -> None:
@@ -447,27 +451,28 @@ class _Sync:
             if file.digest and any(item.id not in placed and not seen[item.id] for item in new):
                 file.digest, file.modified = f"{file.digest}{self._ruled_out}", _DIRTY
 
-    def _mark_unplaced(self) -> None:
-        """Mark the files with texts that found no room, or lost theirs, and forget that these were seen."""
-        written, before = set(self._written), self._held_before
+    def _mark_unplaced(self, names: Collection[str]) -> None:
+        """Mark those files with texts that found no room, or lost theirs, and forget that these were seen."""
+        before = self._held_before
         if before is None or not self._memory._session.reserve:  # nothing came, or room is for what is kept only
             return
-        placed = self._placed(each for file in self._files.values() for each in file.ids)
+        placed = self._placed(each for name in names for each in self._files[name].ids)
         unplaced: list[bytes] = []
-        for name, file in self._files.items():
-            if not file.digest.isalnum():
-                continue
-            lost = {each for each in file.ids if each not in placed and (name in written or each in before)}
-            if lost:
+        for name in names:
+            file = self._files[name]
+            lost = {each for each in file.ids if each not in placed and (name in self._written or each in before)}
+            if lost and file.digest.isalnum():
                 versions = zip(file.ids, _each(file.versions), strict=False)
                 unplaced += [version for item_id, version in versions if item_id in lost]
                 self.report.no_room.append(name)
                 file.digest, file.modified = f"{file.digest}{_NO_ROOM}", _DIRTY
-            elif name in self._again and name in written:
-                self.report.added.append(name)
         if unplaced:
             self._memory.file.forget_versions(unplaced)
-            self._save(force=True)
+            self._touched = True
+
+    def _has_all(self, name: str) -> bool:
+        """Tell whether all of a file was taken in: neither mark is on it."""
+        return self._files[name].digest.isalnum()
 
     def _placed(self, ids: Iterable[str]) -> set[str]:
         """Return those of some ids whose items are held, or wait for a verdict."""

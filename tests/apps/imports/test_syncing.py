@@ -390,3 +390,18 @@ def test_what_is_held_of_a_folder_that_is_ruled_out_stays(notes: Path, memory: E
         memory.never.remove(folder)
     report = sync(memory, notes)
     assert (report.added, report.changed) == (["notes/trips/new.md"], ["notes/trips/c.md"])
+
+
+def test_what_has_no_room_is_offered_again_after_a_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "notes"
+    for number in range(300):
+        write(folder, f"{number}.md", f"Note {number} about " + " ".join(f"{number}word{n}" for n in range(150)))
+    with EpicMemory.open(tmp_path / "me.epic", encoder=HashEncoder(), settings=Settings(reserve="200 kB")) as memory:
+        with monkeypatch.context() as patched:
+            patched.setattr("epic_apps.syncing._Sync._forget_files", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                sync(memory, folder)
+        assert len(memory.items()) < 300 and sync(memory, folder).no_room
+    with EpicMemory.open(tmp_path / "me.epic", encoder=HashEncoder(), settings=Settings(reserve="10 MB")) as memory:
+        sync(memory, folder)
+        assert len(memory.items()) == 300
