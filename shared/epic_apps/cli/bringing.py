@@ -112,8 +112,9 @@ def sync(
             there = [folder for folder in chosen if folder not in failed]
             syncing.watch(memory, there, lambda folder, report: show(*_changes(str(folder), report)), user=user)
     if failed:
-        gone = f"If it is gone for good: epic sync {file.memory} {failed[0]} --forget."
-        raise InvalidInputError(f"{len(failed)} of {len(chosen)} folders could not be synced. {gone}")
+        gone = next((each for each in failed if not each.exists()), None)
+        then = f" If it is gone for good: epic sync {file.memory} {gone} --forget." if gone else ""
+        raise InvalidInputError(f"{len(failed)} of {len(chosen)} folders could not be synced.{then}")
     if any(report.failures for report in reports.values()):
         raise InvalidInputError("What could not be read stays as it was in the memory.")
 
