@@ -24,6 +24,8 @@ SERVER = "epic-memory"
 """Name of our entry."""
 
 _BACKUP = ".before-epic-memory"
+# Stands in the copy of settings that were not there; as settings, no program could read it.
+_ABSENT = "null\n"
 
 
 @dataclass(frozen=True)
@@ -143,36 +145,50 @@ def connect(client: Client, arguments: Sequence[str], *, path: Path | None = Non
     entry = entry_of(client, arguments)
     if servers.get(SERVER) == entry:
         return Connected(client=client, path=path, status="connected already")
-    backup = None if text is None else path.with_name(f"{path.name}{_BACKUP}")
-    if text is not None and backup is not None and (SERVER not in servers or not backup.exists()):
-        _write(backup, text, like=path)
+    backup = path.with_name(f"{path.name}{_BACKUP}")
+    had = SERVER in servers
     servers[SERVER] = entry
-    _write(path, _dumped(settings, text), like=path)
-    return Connected(client=client, path=path, status="connected", backup=backup)
+    changed = _dumped(settings, text, path, by_hand)
+    if not had or not backup.exists():
+        _write(backup, _ABSENT if text is None else text, like=path)
+    _write(path, changed, like=path)
+    kept = None if _text(backup) == _ABSENT else backup
+    return Connected(client=client, path=path, status="connected", backup=kept)
 
 
 def disconnect(client: Client, *, path: Path | None = None) -> Connected:
     """Take our entry out of a client's settings; they are byte by byte as before if nothing else changed since.
 
+    An entry of the same name that was there before comes back.
+
     Raises:
-        InvalidInputError: for settings that cannot be changed without loss.
+        InvalidInputError: for settings that cannot be changed without loss, or an entry that we did not write.
     """
     path, key = _path(client, [], path), CLIENTS[client].key
     text = _text(path)
-    settings = _parsed(path, text, f"Take {SERVER!r} out of {key!r} by hand.")
+    by_hand = f"Take it out of {key!r} by hand."
+    settings = _parsed(path, text, by_hand)
     servers = settings.get(key)
     if not isinstance(servers, dict) or SERVER not in servers:
         return Connected(client=client, path=path, status="not connected")
-    del servers[SERVER]
     backup = path.with_name(f"{path.name}{_BACKUP}")
     before = _text(backup)
-    if before is not None and _is_same(before, settings, key):
+    earlier = _server_in(before, key)
+    if before is None or servers[SERVER] == earlier:
+        raise InvalidInputError(f"{path}: {SERVER!r} was not written by epic connect. {by_hand}")
+    del servers[SERVER]
+    if earlier is not None:  # as it was written by hand
+        servers[SERVER] = earlier
+    if before == _ABSENT and settings == {key: {}}:
+        path.unlink()
+        backup.unlink()
+    elif before != _ABSENT and _is_same(before, settings, key):
         _write(path, before, like=path)
         backup.unlink()
-    elif before is None and settings == {key: {}}:
-        path.unlink()  # it was not there before
     else:
-        _write(path, _dumped(settings, text), like=path)
+        _write(path, _dumped(settings, text, path, by_hand), like=path)
+        if before == _ABSENT:
+            backup.unlink()
     return Connected(client=client, path=path, status="disconnected")
 
 
@@ -234,13 +250,34 @@ def _is_same(before: str, settings: Mapping[str, Any], key: str) -> bool:
     return bool({key: {}, **known} == {key: {}, **settings})
 
 
-def _dumped(settings: Mapping[str, Any], before: str | None) -> str:
-    """Return settings as JSON, indented as they were."""
+def _server_in(before: str | None, key: str) -> Any:
+    """Return the entry of our name in settings as they were, or None."""
+    try:
+        settings = json.loads((before or "").removeprefix("\ufeff").strip() or "{}")
+    except (ValueError, RecursionError):
+        return None
+    servers = settings.get(key) if isinstance(settings, dict) else None
+    return servers.get(SERVER) if isinstance(servers, dict) else None
+
+
+def _dumped(settings: Mapping[str, Any], before: str | None, path: Path, by_hand: str) -> str:
+    """Return settings as JSON, indented as they were.
+
+    Raises:
+        InvalidInputError: if a text among them is none that a file can hold.
+    """
     lines = (before or "").splitlines()
     inner = next((line for line in lines[1:] if line.strip()), "  ")
     indent = inner[: len(inner) - len(inner.lstrip())] or ("  " if len(lines) != 1 else None)
     mark = "\ufeff" if (before or "").startswith("\ufeff") else ""
-    return f"{mark}{json.dumps(settings, indent=indent, ensure_ascii=False)}\n"
+    made = f"{mark}{json.dumps(settings, indent=indent, ensure_ascii=False)}\n"
+    try:
+        made.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(
+            f"{path} holds half a character ({error.reason}). Nothing was changed. {by_hand}"
+        ) from None
+    return made
 
 
 def _write(path: Path, text: str, *, like: Path) -> None:

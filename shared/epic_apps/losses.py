@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
+from epic_apps.cli.sources import Sources
+from epic_apps.origins import with_origin
+from epic_apps.syncing import files_without_room
 from epic_learn.credentials import holds_credential
 from epic_memory.encoders.base import default_tau, embed
 from epic_memory.memory import EpicMemory, checked_memory
@@ -35,6 +40,9 @@ Stage: TypeAlias = Literal[
 _MOST = 5
 # Two texts that are so near say the same, if in other words.
 _SAME, _SAME_SENTENCE = 0.6, 0.85
+# A preference is in a few words, and is near what it is about: by this factor above the coarse filter's threshold.
+_ABOUT, _ABOUT_SENTENCE = 1.6, 2.0
+_OF_ONESELF = re.compile(r"\b(?:I|me|my|mine|myself)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +78,16 @@ def why_not(memory: EpicMemory, text: str) -> WhyNot:
         InvalidInputError: for an empty text.
     """
     asked = _Asked(checked_memory(memory), checked_text(text, "The text"))
-    for look in (asked.kept_out, asked.exactly, asked.proposed, asked.recorded, asked.alike, asked.judged_now):
+    looks = [asked.kept_out, asked.exactly, asked.proposed, asked.recorded, asked.alike, asked.judged_now]
+    # One word may be in many texts: those that are held come first.
+    looks.insert(3 if asked.has_several_words else 5, asked.without_room)
+    for look in (*looks, asked.preferred):
         if (found := look()) is not None:
             return found
     return WhyNot(
         stage="not known",
-        reason="nothing like it was ever said, or it was forgotten or its time is over, which leaves no trace",
+        reason="nothing like it was ever said; or it was forgotten, is over, or was rejected in other words,"
+        " which leaves no trace",
         do="Say it again: epic note FILE TEXT for a fact, epic add FILE TEXT for anything else.",
     )
 
@@ -86,6 +98,11 @@ class _Asked:
     def __init__(self, memory: EpicMemory, text: str) -> None:
         self._memory, self._text = memory, text.strip()
         self._stems = set(content_stems(text))
+
+    @property
+    def has_several_words(self) -> bool:
+        """Whether it has more than one word that carries meaning."""
+        return len(self._stems) > 1
 
     def kept_out(self) -> WhyNot | None:
         """Look at what is never kept."""
@@ -146,6 +163,39 @@ class _Asked:
         if best is None:
             return None
         return WhyNot(stage="held", reason="it is there in other words", text=best.item.text)
+
+    def preferred(self) -> WhyNot | None:
+        """Look at what the preferences are about, in whatever words."""
+        preferences = list(self._memory.preferences)
+        if not preferences:
+            return None
+        if (named := next((each for each in preferences if self._is_like(each.text)), None)) is not None:
+            return WhyNot(stage="held", reason="it is there, as a preference", text=named.text)
+        vectors = embed(self._memory.encoder, [self._text, *(each.text for each in preferences)])
+        cosines = vectors[1:] @ vectors[0]
+        near = min(_SAME_SENTENCE, _ABOUT * default_tau(self._memory.encoder))
+        if self._text[-1] in ".!?":  # only what users say of themselves may be a preference
+            near = (
+                min(_SAME_SENTENCE, _ABOUT_SENTENCE * default_tau(self._memory.encoder))
+                if _OF_ONESELF.search(self._text)
+                else _SAME_SENTENCE
+            )
+        if cosines.max() < near:
+            return None
+        text = preferences[int(cosines.argmax())].text
+        return WhyNot(stage="held", reason="a preference is about it, in other words", text=text)
+
+    def without_room(self) -> WhyNot | None:
+        """Look into the files of synced folders of which something found no room."""
+        files = [each for each in files_without_room(self._memory) if each[0].is_file()]
+        item = next(
+            (item for item in with_origin(Sources([], given=files), (), Counter()) if self._is_like(item.text)), None
+        )
+        if item is None:
+            return None
+        reason = f"the memory had no room for it when {item.metadata.get('source', item.id)} was synced"
+        do = "Give it more room, and sync again: epic sync FILE --reserve SIZE"
+        return WhyNot(stage="budget", reason=reason, text=item.text, do=do)
 
     def judged_now(self) -> WhyNot | None:
         """Judge a text that was seen once and is not held, of which no record is left."""

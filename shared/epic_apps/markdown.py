@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 
 from epic_apps.cli.reasons import reason
-from epic_memory.errors import AlreadyThereError
+from epic_memory.errors import AlreadyThereError, InvalidInputError
 from epic_memory.memory import EpicMemory
 from epic_memory.types import Preference
 from epic_memory.types.proposals import Proposal, plain
@@ -54,7 +55,7 @@ def is_export(path: Path) -> bool:
     if path.suffix.lower() != ".md":
         return False
     with path.open("rb") as file:
-        return file.read(len(MARK)) == MARK.encode()
+        return file.read(len(BOM_UTF8) + len(MARK)).removeprefix(BOM_UTF8).startswith(MARK.encode())
 
 
 def edits_of(memory: EpicMemory, path: Path) -> list[Proposal]:
@@ -63,8 +64,14 @@ def edits_of(memory: EpicMemory, path: Path) -> list[Proposal]:
     Args:
         memory: The memory.
         path: The file.
+
+    Raises:
+        InvalidInputError: if it is no text in UTF-8.
     """
-    text = path.read_text(encoding="utf-8-sig")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{path} is no text in UTF-8 ({error.reason} at byte {error.start}).") from None
     listed = _LISTED.match(text)
     held = {each.id[:_ID]: each for each in memory.preferences}
     known = {plain(each.text) for each in held.values()}
@@ -78,7 +85,8 @@ def edits_of(memory: EpicMemory, path: Path) -> list[Proposal]:
         old = held.get(mark) if mark and mark not in left else None
         if mark:
             left.add(mark)
-        if plain(said) in known:
+        removed = old is None and mark and Preference(text=said).id.startswith(mark)
+        if plain(said) in known or removed:  # not edited; the memory has lost it meanwhile, or not
             continue
         changes.append(_proposal(said, old))
     gone = [mark for mark in listed[1].split() if mark in held and mark not in left] if listed else []

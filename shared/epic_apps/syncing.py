@@ -33,6 +33,9 @@ _ITEMS_AT_ONCE, _FILES_AT_ONCE = 512, 200
 # A file that was changed so shortly before it was read may change again within the clock's grain.
 _GRAIN = 2_000_000_000
 _DIRTY = -1
+# What follows the digest of a file that is offered again: some of it had no room, or was ruled out by these topics.
+_NO_ROOM, _RULED_OUT = "-", "!"
+_MORE_ROOM = 'what helps: epic sync FILE --reserve "10 MB" (and a larger budget, if it has one)'
 
 
 @dataclass(kw_only=True)
@@ -45,6 +48,7 @@ class SyncReport:
         unchanged: How many files are as they were.
         kept, light: Items that were kept for a preference, and for their text only.
         kept_out: What was not taken in because it is never kept: reason to count.
+        no_room: Files with texts that found no room in the memory; the next sync offers them again.
         proposed: Edits of an exported preferences.md, which wait for the user's decision.
         skipped: What holds no text, or is left out, such as links that lead out of the folder.
         failures: What should have been readable and was not; the memory holds of it what it held.
@@ -59,6 +63,7 @@ class SyncReport:
     kept: int = 0
     light: int = 0
     kept_out: Counter[str] = field(default_factory=Counter)
+    no_room: list[str] = field(default_factory=list)
     proposed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -74,6 +79,8 @@ class SyncReport:
         told = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing changed"
         out = "".join(f"\nnever kept: {count} {reason}" for reason, count in self.kept_out.items())
         held = f"; {self.kept} items kept, {self.light} kept for their text" if self.kept or self.light else ""
+        if self.no_room:
+            out += f"\nno room: texts of {len(self.no_room)} files are not in the memory; {_MORE_ROOM}"
         return f"{told}, {self.unchanged} as before{held} ({self.seconds:.2f} s){out}"
 
 
@@ -83,7 +90,7 @@ class _File:
 
     Attributes:
         size, modified: As its folder says; `_DIRTY` if it has to be read again whatever the folder says.
-        digest: Of its content.
+        digest: Of its content, and a mark if it is to be offered again.
         ids: Of its items.
         versions: The digests by which the memory knows that it has seen them, one after the other.
     """
@@ -93,6 +100,11 @@ class _File:
     digest: str
     ids: list[str]
     versions: bytes = b""
+
+    @property
+    def content(self) -> str:
+        """The digest of its content without a mark."""
+        return self.digest.partition(_NO_ROOM)[0].partition(_RULED_OUT)[0]
 
 
 def sync(
@@ -128,7 +140,7 @@ def sync(
     started = time.perf_counter()
     top = Path(folder)
     if not top.is_dir():
-        raise InvalidInputError(f"There is no folder {folder}. Nothing was changed.")
+        raise InvalidInputError(f"There is no folder {folder}. Nothing of it was changed.")
     run = _Sync(checked_memory(memory), top.resolve(), ignore, [user] if isinstance(user, str) else list(user))
     run.run(empty=empty, progress=progress)
     run.report.seconds = time.perf_counter() - started
@@ -138,6 +150,45 @@ def sync(
 def synced_folders(memory: EpicMemory) -> list[Path]:
     """Return the folders that a memory was synced with."""
     return [Path(known["path"]) for known in (memory.file.state(_FOLDERS) or {}).values()]
+
+
+def forget_folder(memory: EpicMemory, folder: str | Path) -> int:
+    """Sync a memory with a folder no longer, and forget what it holds of it; return how many files that were.
+
+    Args:
+        memory: The memory.
+        folder: The folder, which need not be there any more. What another synced folder holds, too, stays.
+
+    Raises:
+        InvalidInputError: if the memory was not synced with it.
+    """
+    top = Path(folder).resolve()
+    folders = checked_memory(memory).file.state(_FOLDERS) or {}
+    name = next((each for each, known in folders.items() if known["path"] == str(top)), None)
+    if name is None:
+        listed = ", ".join(known["path"] for known in folders.values()) or "none"
+        raise InvalidInputError(f"The memory was not synced with {top}. Synced folders: {listed}.")
+    rest = {each: known for each, known in folders.items() if each != name}
+    others = {file for each in rest for file in _unpacked(memory.file.state(f"sync/{each}"))}
+    files = _unpacked(memory.file.state(f"sync/{name}"))
+    for way, ids in (memory.file.state(f"syncing/{name}") or {}).items():  # a sync that was cut off
+        files.setdefault(way, _File(0, _DIRTY, "", [])).ids += ids
+    gone = [file for way, file in files.items() if way not in others]
+    _forget(memory, [each for file in gone for each in file.ids], [v for file in gone for v in _each(file.versions)])
+    memory.file.set_state(**{_FOLDERS: rest or None, f"sync/{name}": None, f"syncing/{name}": None})
+    Roots(memory).write()
+    return len(gone)
+
+
+def files_without_room(memory: EpicMemory) -> list[tuple[Path, str]]:
+    """Return the files of synced folders with texts that found no room, each with its name in the memory."""
+    roots, found = Roots(memory), []
+    for folder in memory.file.state(_FOLDERS) or {}:
+        for name, file in _unpacked(memory.file.state(f"sync/{folder}")).items():
+            path = roots.path_of(name) if file.digest.endswith(_NO_ROOM) else None
+            if path is not None:
+                found.append((path, name))
+    return found
 
 
 def watch(
@@ -165,13 +216,20 @@ def watch(
     except ImportError:
         raise MissingExtraError("watchfiles", "watch") from None
     tops = [Path(each).resolve() for each in folders]
+
+    def synced(top: Path) -> SyncReport:
+        try:
+            return sync(memory, top, user=user)
+        except InvalidInputError as error:  # of this folder only
+            return SyncReport(failures=[str(error)])
+
     for top in tops:
-        on_report(top, sync(memory, top, user=user))
+        on_report(top, synced(top))
     for changes in changes_of(*tops, stop_event=stop, raise_interrupt=True):
         paths = [Path(path) for _, path in changes]
         for top in tops:
             if any(path.is_relative_to(top) for path in paths) and top.is_dir():
-                report = sync(memory, top, user=user)
+                report = synced(top)
                 if not report.is_empty or report.failures:
                     on_report(top, report)
 
@@ -183,8 +241,11 @@ class _Sync:
         self._memory, self._top, self._user = memory, top, user
         self.report = SyncReport()
         self._roots = Roots(memory)
-        self._name = self._roots.begin(top)
         folders = memory.file.state(_FOLDERS) or {}
+        _ignoring(top, ignore or ())  # fails before anything is written
+        if (moved := self._moved_to(top, folders)) is not None:
+            self._roots.move(moved, top)
+        self._name = self._roots.begin(top)
         before = folders.get(self._name, {})
         given = before.get("ignore", []) if ignore is None else list(ignore)
         described = {"path": str(top), "ignore": given}
@@ -198,6 +259,11 @@ class _Sync:
             self._files = {name: _File(0, _DIRTY, "", ids) for name, ids in self._roots.held_in(self._name).items()}
         self._cut_off: dict[str, list[str]] = memory.file.state(self._going) or {}
         self._touched = bool(self._cut_off)
+        topics = hashlib.blake2b("\0".join(memory.never).encode(), digest_size=4).hexdigest()
+        self._ruled_out = f"{_RULED_OUT}{topics}"
+        self._again: set[str] = set()
+        self._written: dict[str, None] = {}
+        self._held_before: set[str] | None = None
         for name, ids in self._cut_off.items():
             # A sync was cut off here: these may be held, or not.
             known = self._files.setdefault(name, _File(0, _DIRTY, "", []))
@@ -208,12 +274,12 @@ class _Sync:
         from tqdm import tqdm
 
         found = self._walk()
-        if not found and self._files and not empty:
+        gone = [name for name in self._files if name not in found and not self._stays(name)]
+        if not found and gone and len(gone) == len(self._files) and not empty:
             raise InvalidInputError(
                 f"{self._top} holds no file any more. Is its disk there? If everything was deleted: --empty."
             )
-        gone = [name for name in self._files if name not in found]
-        by_content = {self._files[name].digest: name for name in reversed(gone) if self._files[name].digest}
+        by_content = {self._files[name].content: name for name in reversed(gone) if self._files[name].digest}
         batch: list[tuple[str, Path, _File, list[Item]]] = []
         known_as = {name: (known.size, known.modified) for name, known in self._files.items()}
         touched = [name for name, (_, now) in found.items() if known_as.get(name) != (now.st_size, now.st_mtime_ns)]
@@ -225,7 +291,9 @@ class _Sync:
                 continue
             file, items = read
             known = self._files.get(name)
-            if known is not None and known.ids:
+            if known is not None and known.digest and known.content == file.digest:
+                self._again.add(name)
+            elif known is not None and known.ids:
                 self.report.changed.append(name)
             elif file.digest in by_content:
                 self.report.renamed.append((by_content.pop(file.digest), name))
@@ -237,10 +305,32 @@ class _Sync:
                 batch = []
         self._write(batch)
         self._forget_files(gone)
+        self._mark_unplaced(self._files)  # also those that had to leave for others
+        self._save()
+        self.report.added += [each for each in self._written if each in self._again and self._has_all(each)]
         moved = {old for old, _ in self.report.renamed}
         self.report.deleted = [name for name in gone if name not in moved]
 
     # --- the folder
+
+    def _stays(self, name: str) -> bool:
+        """Tell whether a file is one of which nothing more is kept, so that what is held of it stays."""
+        path = self._roots.path_of(name)
+        return path is not None and self._roots.is_ruled_out(path) and os.path.lexists(path)
+
+    def _moved_to(self, top: Path, folders: Mapping[str, Any]) -> str | None:
+        """Return the name of a synced folder that is gone, and whose files are here now, most of them unchanged."""
+        if any(known["path"] == str(top) for known in folders.values()):
+            return None
+        for name, known in folders.items():
+            if os.path.lexists(known["path"]):
+                continue
+            files = [file for file in _unpacked(self._memory.file.state(f"sync/{name}")).values() if file.size]
+            sizes = {file.size for file in files}
+            here = {_digest(path) for path in _readable(top) if path.stat().st_size in sizes}
+            if sum(file.content in here for file in files) * 2 > len(files):
+                return name
+        return None
 
     def _walk(self) -> dict[str, tuple[str, os.stat_result]]:
         """Return the files that are read, by their names."""
@@ -271,8 +361,12 @@ class _Sync:
                     found[f"{prefix}/{entry.name}"] = (entry.path, entry.stat())
 
         never = {str(path) for path in self._memory.never.folders}
-        if not self._roots.is_ruled_out(self._top):
+        if self._roots.is_ruled_out(self._top):
+            out = [str(self._top)]
+        else:
             enter(str(self._top), self._name, "")
+            out = sorted(each for each in never if Path(each).is_relative_to(self._top))
+        self.report.skipped += [f"{each}: ruled out (epic never); what is held of it stays" for each in out]
         if links:
             self.report.skipped.append(f"{self._top}: links that lead out of it are not followed ({', '.join(links)})")
         return found
@@ -287,13 +381,17 @@ class _Sync:
         except OSError as error:
             self.report.failures.append(f"{path} cannot be read: {error.strerror}.")
             return None
-        if known is not None and known.digest == digest and name not in self._cut_off:
+        if known is not None and known.digest in (digest, f"{digest}{self._ruled_out}") and name not in self._cut_off:
             self._touched = self._touched or (known.size, known.modified) != (status.st_size, modified)
-            known.size, known.modified = status.st_size, modified
+            known.size, known.modified = status.st_size, modified if known.digest == digest else _DIRTY
             self.report.unchanged += 1
             return None
         if path.name == PREFERENCES and is_export(path):
-            self.report.proposed += [str(each) for each in edits_of(self._memory, path)]
+            try:
+                self.report.proposed += [str(each) for each in edits_of(self._memory, path)]
+            except InvalidInputError as error:
+                self.report.failures.append(str(error))
+                return None
         source = Sources([], given=[(path, name)])
         items = list(with_origin(source, self._user, self.report.kept_out))
         self.report.skipped += source.skipped
@@ -314,6 +412,8 @@ class _Sync:
             self._save()
             return
         memory, items = self._memory, [item for *_, new in batch for item in new]
+        if self._held_before is None:
+            self._held_before = self._placed(each for file in self._files.values() for each in file.ids)
         memory.file.set_state(**{self._going: {name: file.ids for name, _, file, _ in batch}})
         new_texts = {item.id: item.text for item in items}
         old: set[str] = set()
@@ -331,38 +431,84 @@ class _Sync:
             self._files[name] = file
         # Before the new comes: to forget a document takes the chunks away that its name begins.
         held = {item.id: item.text for item in memory.get(old)}
-        self._forget([each for each in old if each not in new_texts or held.get(each) != new_texts[each]], versions)
+        _forget(memory, [each for each in old if each not in new_texts or held.get(each) != new_texts[each]], versions)
         report = memory.add(items)
         self.report.kept += report.kept
         self.report.light += report.light
+        self._written.update((name, None) for name, _, file, _ in batch if file.digest)
+        if report.kept_out:
+            self._mark_ruled_out(batch)
+        if report.no_room:
+            self._mark_unplaced([name for name, *_ in batch])
         self._save(force=True)
+
+    def _mark_ruled_out(self, batch: Sequence[tuple[str, Path, _File, list[Item]]]) -> None:
+        """Mark the files with texts that a topic kept out: they are offered again when the topics have changed."""
+        items = [item for *_, new in batch for item in new]
+        placed = self._placed(item.id for item in items)
+        seen = dict(zip((item.id for item in items), self._memory.file.has_seen(items), strict=True))
+        for _, _, file, new in batch:
+            if file.digest and any(item.id not in placed and not seen[item.id] for item in new):
+                file.digest, file.modified = f"{file.digest}{self._ruled_out}", _DIRTY
+
+    def _mark_unplaced(self, names: Collection[str]) -> None:
+        """Mark those files with texts that found no room, or lost theirs, and forget that these were seen."""
+        before = self._held_before
+        if before is None or not self._memory._session.reserve:  # nothing came, or room is for what is kept only
+            return
+        placed = self._placed(each for name in names for each in self._files[name].ids)
+        unplaced: list[bytes] = []
+        for name in names:
+            file = self._files[name]
+            lost = {each for each in file.ids if each not in placed and (name in self._written or each in before)}
+            if lost and file.digest.isalnum():
+                versions = zip(file.ids, _each(file.versions), strict=False)
+                unplaced += [version for item_id, version in versions if item_id in lost]
+                self.report.no_room.append(name)
+                file.digest, file.modified = f"{file.digest}{_NO_ROOM}", _DIRTY
+        if unplaced:
+            self._memory.file.forget_versions(unplaced)
+            self._touched = True
+
+    def _has_all(self, name: str) -> bool:
+        """Tell whether all of a file was taken in: neither mark is on it."""
+        return self._files[name].digest.isalnum()
+
+    def _placed(self, ids: Iterable[str]) -> set[str]:
+        """Return those of some ids whose items are held, or wait for a verdict."""
+        wanted = set(ids)
+        waiting = {item.id for item in self._memory.items(waiting=True)} & wanted
+        return waiting | {item.id for item in self._memory.get(wanted)}
 
     def _forget_files(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), _FILES_AT_ONCE):
             some = [self._files[name] for name in names[start : start + _FILES_AT_ONCE]]
-            self._forget(
-                [item_id for file in some for item_id in file.ids], [v for f in some for v in _each(f.versions)]
+            _forget(
+                self._memory,
+                [item_id for file in some for item_id in file.ids],
+                [v for f in some for v in _each(f.versions)],
             )
             for name in names[start : start + _FILES_AT_ONCE]:
                 del self._files[name]
             self._save(force=True)
 
-    def _forget(self, ids: Iterable[str], versions: Collection[bytes] = ()) -> None:
-        """Forget items by their ids, whether they are held, wait, or are on record; and that others were seen."""
-        wanted = set(ids)
-        if wanted:
-            known = {item.id for item in self._memory.get(wanted)}
-            known |= {item.id for item in self._memory.items(waiting=True)} & wanted
-            known |= {record.item_id for record in self._memory.file.not_kept()} & wanted
-            if known:
-                self._memory.forget(*sorted(known))
-        if versions:
-            self._memory.file.forget_versions(versions)
-
     def _save(self, *, force: bool = False) -> None:
         if force or self._touched:
             self._memory.file.set_state(**{self._key: _packed(self._files), self._going: None})
             self._touched = False
+
+
+def _forget(memory: EpicMemory, ids: Iterable[str], versions: Collection[bytes] = ()) -> None:
+    """Forget items by their ids, whether they are held, wait, or are on record; and that others were seen."""
+    wanted = set(ids)
+    if wanted:
+        known = {item.id for item in memory.get(wanted)}
+        known |= {item.id for item in memory.items(waiting=True)} & wanted
+        known |= {record.item_id for record in memory.file.not_kept()} & wanted
+        if known:
+            memory.forget(*sorted(known))
+    if versions:
+        memory.file.forget_versions(versions)
 
 
 def _digest(path: Path) -> str:
@@ -377,6 +523,15 @@ def _each(versions: bytes) -> Iterator[bytes]:
     return (versions[start : start + 6] for start in range(0, len(versions), 6))
 
 
+def _readable(top: Path) -> Iterator[Path]:
+    """Yield the files of a folder that may be read, whatever is ignored."""
+    for folder, inner, names in os.walk(top):
+        inner[:] = [each for each in inner if not each.startswith(".")]
+        for path in (Path(folder, name) for name in names):
+            if path.suffix.lower() in _READABLE and path.is_file() and os.access(path, os.R_OK):
+                yield path
+
+
 _name = attrgetter("name")
 _READABLE = frozenset({*READERS, LINES_SUFFIX})
 
@@ -384,7 +539,11 @@ _READABLE = frozenset({*READERS, LINES_SUFFIX})
 def _ignoring(top: Path, given: Collection[str]) -> Callable[[str], bool]:
     """Return what tells whether a path in the folder is left out; one of a folder ends with a slash."""
     file = top / IGNORE_FILE
-    lines = [*(file.read_text(encoding="utf-8-sig").splitlines() if file.is_file() else ()), *given]
+    try:
+        lines = [*(file.read_text(encoding="utf-8-sig").splitlines() if file.is_file() else ()), *given]
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or f"no text in UTF-8: {error}"
+        raise InvalidInputError(f"{file} cannot be read ({why}). Nothing was changed.") from None
     if not lines:
         return lambda path: False
     try:

@@ -187,3 +187,50 @@ def test_the_doctor_on_files(home: Path, memory: Path, epic: Epic, tmp_path: Pat
     memory.write_bytes(memory.read_bytes()[:-3000] + b"x" * 3000)
     assert states(memory)["file"] == "problem"
     refused(epic("doctor", str(memory)), "does not work yet")
+
+
+def test_no_settings_before_and_two_connections(home: Path, memory: Path) -> None:
+    connect("cursor", ["mcp", str(memory)])
+    done = connect("cursor", ["mcp", str(memory), "--read-only"])
+    assert done.backup is None
+    disconnect("cursor")
+    assert not list(done.path.parent.iterdir())
+
+
+def test_an_entry_by_hand_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    by_hand = {"command": "/usr/bin/epic", "args": ["mcp", "/mine.epic"]}
+    text = json.dumps({"mcpServers": {"epic-memory": by_hand, "another": OTHER}}, indent=2)
+    path.write_text(text, encoding="utf-8")
+    connect("cursor", ["mcp", "/me.epic"], path=path)
+    connect("cursor", ["mcp", "/other.epic"], path=path)
+    assert disconnect("cursor", path=path).status == "disconnected"
+    assert path.read_text(encoding="utf-8") == text and len(list(tmp_path.iterdir())) == 1
+    with pytest.raises(InvalidInputError, match="by hand"):
+        disconnect("cursor", path=path)
+    assert path.read_text(encoding="utf-8") == text
+    connect("cursor", ["mcp", "/me.epic"], path=path)
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**settings, "new": True}), encoding="utf-8")
+    disconnect("cursor", path=path)
+    assert json.loads(path.read_text(encoding="utf-8")) == {**json.loads(text), "new": True}
+
+
+def test_settings_that_cannot_be_written_leave_no_backup(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"theme": "\\ud800"}', encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="surrogate"):
+        connect("cursor", ["mcp", "/me.epic"], path=path)
+    assert path.read_text(encoding="utf-8") == '{"theme": "\\ud800"}' and len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_is_no_memory_is_not_connected(home: Path, tmp_path: Path, epic: Epic) -> None:
+    (tmp_path / "p.txt").write_text("I avoid casinos.", encoding="utf-8")
+    refused(epic("connect", "cursor", str(tmp_path / "p.txt")), "p.txt")
+    assert not list(home.iterdir())
+
+
+@pytest.mark.parametrize("options", [["--read-only"], ["--namespace", "ann", "--any-user"], ["--encoder=static"]])
+def test_the_doctor_finds_the_memory_behind_options(home: Path, memory: Path, options: list[str]) -> None:
+    connect("cursor", ["mcp", *options, str(memory)])
+    assert states()["cursor"] == "ok"

@@ -106,3 +106,30 @@ def test_the_answer_says_what_to_do() -> None:
     memory.proposals.propose([{"role": "user", "content": "I love tea."}])
     told = str(why_not(memory, "I love tea"))
     assert told.startswith("proposed: it waits") and "epic proposals FILE accept" in told
+
+
+HELD = ["I like skiing.", *PREFERENCES]
+
+
+@pytest.mark.parametrize(
+    ("text", "preference"),
+    [("skiing", HELD[0]), ("I enjoy going skiing.", HELD[0]), ("winter sports", HELD[0]), ("gambling", HELD[1]),
+     ("I don't eat meat.", HELD[2]), ("plant-based food", HELD[2])],
+)  # fmt: skip
+def test_a_preference_is_found_by_a_word_and_in_other_words(text: str, preference: str) -> None:
+    found = why_not(EpicMemory(HELD), text)
+    assert (found.stage, found.text) == ("held", preference)
+
+
+@pytest.mark.parametrize(
+    "text", ["my doctor", "I love bread.", "tea", "football", "I live in Oslo.", "my sister's name"]
+)
+def test_what_no_preference_says_is_not_taken_for_one(text: str) -> None:
+    assert why_not(EpicMemory(HELD), text).stage == "not known"
+
+
+def test_a_text_that_was_not_kept_is_no_preference() -> None:
+    memory = EpicMemory(HELD, settings=Settings(reserve=0, not_kept=0))
+    text = "sports news"
+    memory.add([text])
+    assert why_not(memory, text).stage in ("coarse filter", "verification")

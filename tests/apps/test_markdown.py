@@ -88,3 +88,27 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     text = Path("md/preferences.md").read_text(encoding="utf-8").replace("casinos", "bars")
     Path("md/preferences.md").write_text(text, encoding="utf-8")
     assert "proposed  replace preference: " in epic("sync", "me.epic", "md").out
+
+
+def test_preferences_of_an_editor_that_writes_a_byte_order_mark(memory: EpicMemory, tmp_path: Path) -> None:
+    path = export_markdown(memory, tmp_path / "md")[0]
+    text = path.read_text(encoding="utf-8").replace("night trains", "slow trains")
+    path.write_text(text, encoding="utf-8-sig")
+    assert edited(memory, tmp_path / "md") == {"replace preference: I like night trains. -> I like slow trains."}
+
+
+def test_preferences_that_are_no_text_are_a_failure(memory: EpicMemory, tmp_path: Path) -> None:
+    path = export_markdown(memory, tmp_path / "md")[0]
+    path.write_bytes(path.read_bytes() + "- I love caf\xe9s.\n".encode("latin-1"))
+    report = sync(memory, tmp_path / "md")
+    assert len(report.failures) == 1 and "preferences.md" in report.failures[0]
+    assert not report.proposed and not memory.proposals and len(memory.items()) == 2
+
+
+def test_what_was_removed_meanwhile_is_not_proposed_anew(memory: EpicMemory, tmp_path: Path) -> None:
+    path = export_markdown(memory, tmp_path / "md")[0]
+    memory.preferences.remove(LIKES)
+    assert edited(memory, tmp_path / "md") == set()
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("night trains", "slow trains"), encoding="utf-8")
+    assert edited(memory, tmp_path / "md") == {"add preference: I like slow trains."}

@@ -153,6 +153,8 @@ def connect(
     if read_only and allow_writes:
         raise InvalidInputError("--allow-writes is not allowed with --read-only. Give one of them.")
     arguments = _arguments(common, memory, {"--read-only": read_only, "--allow-writes": allow_writes})
+    with InFile(memory=memory, encoder=common.encoder, namespace=common.namespace).open(read_only=True):
+        pass  # raises an error for what is no memory
     if print_:
         sys.stdout.write(f"{shown_entry(client, arguments)}\n")
         sys.stderr.write(f"This belongs into {CLIENTS[client].where}.\n")

@@ -70,26 +70,51 @@ def sync(
         list[str], Option(metavar="PATTERN", help="leave these out, as in a .gitignore; remembered; repeatable")
     ] = [],  # noqa: B006
     user: Annotated[list[str], Option(metavar="NAME", help="you, in mails; repeatable")] = [],  # noqa: B006
+    forget: Annotated[
+        bool, Option("--forget", help="sync with these folders no longer; their texts leave the memory")
+    ] = False,
+    reserve: Annotated[
+        str | None, Option(metavar="SIZE", help="up to which size the file keeps texts that no preference asks for")
+    ] = None,
     empty: Annotated[bool, Option("--empty", help="an empty folder is meant: everything in it was deleted")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="no progress bar, which only a terminal gets")] = False,
 ) -> None:
     """Make a memory hold what folders hold: added, changed, renamed and deleted files."""
     from epic_apps import syncing
+    from epic_memory import EpicMemory, Settings
 
-    with file.open_or_make(model) as memory:
+    lm, settings = model.asked(Settings(namespace=file.namespace, reserve=reserve))
+    with EpicMemory.open(file.memory, encoder=file.encoder, llm=lm, settings=settings) as memory:
         chosen = [Path(each) for each in folders] or syncing.synced_folders(memory)
         if not chosen:
             raise InvalidInputError(f"Say which folder: epic sync {file.memory} FOLDER. It was synced with none yet.")
-        reports = {}
+        if forget:
+            if not folders:
+                raise InvalidInputError(f"Say which folder: epic sync {file.memory} FOLDER --forget.")
+            forgotten = {str(folder): syncing.forget_folder(memory, folder) for folder in chosen}
+            told = (f"{folder}: no longer synced, {count} files forgotten" for folder, count in forgotten.items())
+            file.show(forgotten, *told)
+            return
+        reports, failed = {}, []
         for folder in chosen:
-            reports[str(folder)] = report = syncing.sync(
-                memory, folder, ignore=ignore or None, user=user, empty=empty,
-                progress=not quiet and sys.stderr.isatty(),
-            )  # fmt: skip
+            try:
+                reports[str(folder)] = report = syncing.sync(
+                    memory, folder, ignore=ignore or None, user=user, empty=empty,
+                    progress=not quiet and sys.stderr.isatty(),
+                )  # fmt: skip
+            except InvalidInputError as error:  # of this folder only
+                failed.append(folder)
+                warn(str(error), "skipped")
+                continue
             _warn_of(report.skipped, report.failures)
         file.show(reports, *(part for folder, report in reports.items() for part in _changes(folder, report)))
         if watch:
-            syncing.watch(memory, chosen, lambda folder, report: show(*_changes(str(folder), report)), user=user)
+            there = [folder for folder in chosen if folder not in failed]
+            syncing.watch(memory, there, lambda folder, report: show(*_changes(str(folder), report)), user=user)
+    if failed:
+        gone = next((each for each in failed if not each.exists()), None)
+        then = f" If it is gone for good: epic sync {file.memory} {gone} --forget." if gone else ""
+        raise InvalidInputError(f"{len(failed)} of {len(chosen)} folders could not be synced.{then}")
     if any(report.failures for report in reports.values()):
         raise InvalidInputError("What could not be read stays as it was in the memory.")
 

@@ -45,8 +45,7 @@ class Roots:
         root = next((each for each in (whole, *whole.parents) if each in self._names), top)
         if root not in self._names:
             name = self._free_name(root)
-            self._names.pop(self._paths.get(name, root), None)
-            self._names[root], self._paths[name] = name, root
+            self.move(name, root)
         return Path(self._names[root], whole.relative_to(root)).as_posix()
 
     def _free_name(self, root: Path) -> str:
@@ -72,6 +71,11 @@ class Roots:
             self._write(self._paths.keys())
         return name
 
+    def move(self, name: str, folder: Path) -> None:
+        """Take over where the root of a name is now."""
+        self._names.pop(self._paths.get(name, folder), None)
+        self._names[folder], self._paths[name] = name, folder
+
     def held_in(self, folder: str) -> dict[str, list[str]]:
         """Return the names of the files of a folder, given by its name, that items are held from, with their ids."""
         held: dict[str, list[str]] = {}
@@ -79,6 +83,11 @@ class Roots:
             if name.startswith(f"{folder}/"):
                 held.setdefault(name, []).append(item_id)
         return held
+
+    def path_of(self, name: str) -> Path | None:
+        """Return where the file of a name is, or was; None for an unknown root."""
+        root, *way = name.split("/")
+        return self._paths[root].joinpath(*way) if root in self._paths else None
 
     def inner(self, folder: Path) -> dict[Path, str]:
         """Return the roots below a folder, with their names."""
@@ -125,8 +134,7 @@ class Roots:
         tops = {path.resolve() for path in given}
         gone, going = set(), set()
         for item_id, name in self._origins():
-            root, *way = name.split("/")
-            path = self._paths[root].joinpath(*way) if root in self._paths else None
+            path = self.path_of(name)
             if path and tops & {path, *path.parents} and not os.path.lexists(path):
                 gone.add(name)
                 going.add(item_id)

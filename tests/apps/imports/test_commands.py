@@ -76,3 +76,20 @@ def test_never_and_why_not(epic: Epic) -> None:
     assert "Nothing is ruled out." in epic(
         "never", "me.epic", "remove", "my health", "--folder", "notes/private"
     ).out  # fmt: skip
+
+
+def test_a_missing_folder_does_not_stop_the_others(epic: Epic, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text(f"Something of {name}.")
+    me = str(tmp_path / "me.epic")
+    assert epic("sync", me, str(tmp_path / "one"), str(tmp_path / "two")).code == 0
+    (tmp_path / "one").rename(tmp_path / ".gone")
+    (tmp_path / "two" / "b.md").write_text("More.")
+    done = epic("sync", me)
+    assert done.code == 2 and "+ two/b.md" in done.out
+    assert "There is no folder" in done.err and "1 of 2 folders" in done.err and "--forget" in done.err
+    done = epic("sync", me, str(tmp_path / "one"), "--forget")
+    assert done.code == 0 and "1 files forgotten" in done.out
+    assert epic("sync", me).code == 0
+    refused(epic("sync", me, "--forget"), "Say which folder")

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from command_line import runner
-from epic_apps import SyncReport, sync
-from epic_apps.syncing import synced_folders, watch
+from epic_apps import SyncReport, sync, why_not
+from epic_apps.syncing import forget_folder, synced_folders, watch
 from epic_memory import EpicMemory, Settings
 from epic_memory.errors import InvalidInputError
 from helpers import HashEncoder
@@ -305,3 +305,103 @@ def test_watching(notes: Path, memory: EpicMemory) -> None:
     finally:
         stop.set()
         thread.join(10)
+
+
+def test_what_has_no_room_is_named_and_offered_again(tmp_path: Path) -> None:
+    folder, path = tmp_path / "notes", tmp_path / "me.epic"
+    for number in range(300):
+        write(folder, f"{number}.md", f"Note {number} about " + " ".join(f"{number}word{n}" for n in range(150)))
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(reserve="250 kB")) as memory:
+        report = sync(memory, folder)
+        held = len(memory.items())
+        assert 0 < held < 300 and len(report.no_room) == 300 - held and "--reserve" in str(report)
+        name = report.no_room[0]
+        words = (folder / name.removeprefix("notes/")).read_text()
+        assert why_not(memory, words).stage == "budget"
+        again = sync(memory, folder)
+        assert len(again.no_room) == 300 - len(memory.items()) > 0, "also those that had to leave for others"
+        assert not again.changed and set(again.added) <= set(report.no_room)
+        report = again
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(reserve="10 MB")) as memory:
+        after = sync(memory, folder)
+        assert len(memory.items()) == 300 and not after.no_room and set(after.added) == set(report.no_room)
+        assert sync(memory, folder).is_empty
+
+
+def test_what_a_topic_kept_out_is_offered_when_the_rule_is_lifted(notes: Path, memory: EpicMemory) -> None:
+    memory.never.add("milk")
+    sync(memory, notes)
+    assert not memory.get(["notes/b.txt"])
+    assert sync(memory, notes).is_empty and memory.never.counts["milk"] == 1
+    memory.never.remove("milk")
+    assert sync(memory, notes).added == ["notes/b.txt"]
+    assert memory.get(["notes/b.txt"]) and sync(memory, notes).is_empty
+
+
+def test_a_folder_is_forgotten_with_its_texts(notes: Path, memory: EpicMemory, tmp_path: Path) -> None:
+    sync(memory, notes / "trips")
+    sync(memory, notes)
+    write(tmp_path / "other", "o.md", "Another folder.")
+    sync(memory, tmp_path / "other")
+    shutil.rmtree(tmp_path / "other")
+    assert forget_folder(memory, notes) == 2, "what another synced folder holds stays"
+    assert forget_folder(memory, tmp_path / "other") == 1
+    assert {item.id.split("#")[0] for item in memory.items()} == {"trips/a.md", "trips/c.md"}
+    assert synced_folders(memory) == [notes / "trips"]
+    with pytest.raises(InvalidInputError, match="trips"):
+        forget_folder(memory, notes)
+    assert {"notes/a.md", "notes/b.txt"} < set(sync(memory, notes).added)
+
+
+@pytest.mark.parametrize("place", ["elsewhere/notes", "renamed"])
+def test_a_folder_that_was_moved_and_changed_is_the_same(
+    notes: Path, memory: EpicMemory, tmp_path: Path, place: str
+) -> None:
+    sync(memory, notes)
+    moved = tmp_path / place
+    moved.parent.mkdir(exist_ok=True)
+    notes.rename(moved)
+    write(moved, "b.txt", "Buy eggs.")
+    report = sync(memory, moved)
+    assert (report.added, report.changed, report.deleted) == ([], ["notes/b.txt"], [])
+    assert synced_folders(memory) == [moved] and len(memory.items()) == 5
+
+
+def test_patterns_that_are_no_text_change_nothing(notes: Path, memory: EpicMemory) -> None:
+    (notes / ".epicignore").write_bytes(b"caf\xe9\n")
+    with pytest.raises(InvalidInputError, match=r"\.epicignore cannot be read"):
+        sync(memory, notes)
+    assert not synced_folders(memory) and not memory.items()
+
+
+def test_what_is_held_of_a_folder_that_is_ruled_out_stays(notes: Path, memory: EpicMemory) -> None:
+    sync(memory, notes)
+    memory.never.add_folder(notes / "trips")
+    write(notes, "trips/new.md", "A new one.")
+    write(notes, "trips/c.md", "Changed.")
+    report = sync(memory, notes)
+    assert report.is_empty and len(memory.items()) == 5 and "never" in report.skipped[0]
+    memory.never.add_folder(notes)
+    report = sync(memory, notes)
+    assert report.is_empty and len(memory.items()) == 5 and "never" in report.skipped[0]
+    (notes / "trips/a.md").unlink()
+    assert sync(memory, notes).deleted == ["notes/trips/a.md"], "a file that is gone is forgotten, ruled out or not"
+    for folder in (notes, notes / "trips"):
+        memory.never.remove(folder)
+    report = sync(memory, notes)
+    assert (report.added, report.changed) == (["notes/trips/new.md"], ["notes/trips/c.md"])
+
+
+def test_what_has_no_room_is_offered_again_after_a_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "notes"
+    for number in range(300):
+        write(folder, f"{number}.md", f"Note {number} about " + " ".join(f"{number}word{n}" for n in range(150)))
+    with EpicMemory.open(tmp_path / "me.epic", encoder=HashEncoder(), settings=Settings(reserve="200 kB")) as memory:
+        with monkeypatch.context() as patched:
+            patched.setattr("epic_apps.syncing._Sync._forget_files", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                sync(memory, folder)
+        assert len(memory.items()) < 300 and sync(memory, folder).no_room
+    with EpicMemory.open(tmp_path / "me.epic", encoder=HashEncoder(), settings=Settings(reserve="10 MB")) as memory:
+        sync(memory, folder)
+        assert len(memory.items()) == 300
