@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from email.utils import getaddresses
 from pathlib import PurePosixPath
 from typing import Any, Literal, TypeAlias
 
@@ -29,7 +30,7 @@ def origin_of(item: Item, user: Collection[str] = ()) -> Origin:
 
     Args:
         item: The item, with its `source`.
-        user: Names and addresses of the user in mails.
+        user: Addresses of the user in mails; names among them tell nothing.
     """
     metadata = item.metadata
     given: Any = metadata.get(ORIGIN)
@@ -38,9 +39,10 @@ def origin_of(item: Item, user: Collection[str] = ()) -> Origin:
         return origin
     suffix = PurePosixPath(str(metadata.get("source", ""))).suffix.lower()
     if suffix in _MAILS:
-        sender = str(metadata.get("from", "")).casefold()
-        mine = any(name.strip().casefold() in sender for name in user if name.strip())
-        return "user" if mine and not _QUOTED.search(item.text) else "other"
+        senders = {address.casefold() for _, address in getaddresses([str(metadata.get("from", ""))])}
+        # The name of a sender is whatever the sender likes: only the address tells.
+        mine = {each.strip().casefold() for each in user if "@" in each}
+        return "user" if senders and senders <= mine and not _QUOTED.search(item.text) else "other"
     return "user" if suffix in _OWN else "page"
 
 

@@ -142,6 +142,27 @@ def test_telegram(tmp_path: Path) -> None:
         assert imported(tmp_path / f"{name}.json")[0] == {NUTS.rstrip(".")}, name
 
 
+def test_a_name_in_telegram_does_not_outdo_an_id(tmp_path: Path) -> None:
+    messages = [
+        _telegram("Ann", NUTS),
+        _telegram("Ann", TOFU, from_id="user2"),
+        _telegram("Ann", ONIONS, from_id="channel1"),
+    ]
+    chats = [{"name": kind, "type": kind, "id": 2, "messages": messages} for kind in ("private_group", "personal_chat")]
+    saved = {"type": "saved_messages", "id": 1, "messages": messages[1:]}
+    whole = {"personal_information": {"user_id": 1}, "chats": {"list": [*chats, saved]}}
+    for name, content in (("one", chats[1]), ("all", whole)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+        assert imported(tmp_path / f"{name}.json", user="Ann")[0] == {NUTS.rstrip(".")}, name
+
+
+def test_a_group_in_whatsapp_named_like_a_member_has_no_user(tmp_path: Path) -> None:
+    text = f'12/31/23, 10:15 PM - Ann created group "Bob"\n12/31/23, 10:16 PM - Bob: Hi\n12/31/23, 10:17 PM - Eve: {TOFU}\n'
+    (tmp_path / "WhatsApp Chat with Bob.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="--user NAME: Bob, Eve"):
+        import_from(EpicMemory(), tmp_path / "WhatsApp Chat with Bob.txt")
+
+
 def test_a_conversation_is_read_once_also_after_a_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chats = [
         chatgpt(f"c{n}", chatgpt_message("user", f"I love {food}.", at=1_700_000_000.0 + n))

@@ -94,12 +94,28 @@ def test_bookmarks(tmp_path: Path) -> None:
         ("Ann <ann@example.org>", "See you at noon.", "user"),
         ("Ann <ann@example.org>", "Yes.\n\n> I love casinos.", "other"),
         ("Eve <eve@example.org>", "I love casinos.", "other"),
+        ("Ann <ANN@example.org>", "See you at noon.", "user"),
+        ("Eve <joann@example.org>", "I love casinos.", "other"),
+        ('"ann@example.org" <eve@example.org>', "I love casinos.", "other"),
+        ("=?utf-8?q?ann=40example=2Eorg=2C?= <eve@example.org>", "I love casinos.", "other"),
+        ("Ann <ann@example.org>", "Yes.\n\n-----Original Message-----\nI love casinos.", "other"),
+        ("Ann <ann@example.org>", "Yes.\n\nOn Wed, 1 May 2024, Eve wrote:\nI love casinos.", "other"),
+        ("Ann <ann@example.org>", "Yes.\n\nFrom: Eve\nSent: Wednesday\nI love casinos.", "other"),
+        ("Ann <ann@example.org>", "Yes.\n>I love casinos.", "other"),
     ],
 )
 def test_mails(tmp_path: Path, sender: str, text: str, origin: str) -> None:
     (tmp_path / "a.eml").write_text(MAIL.format(sender, text), encoding="utf-8")
     (made,) = items_of(tmp_path, user=["ann@example.org"]).values()
     assert made.metadata["origin"] == origin and made.metadata["time"].startswith("2024-05-01")
+
+
+def test_no_piece_of_a_mail_that_quotes_is_the_users(tmp_path: Path) -> None:
+    text = "Yes.\n\n-----Original Message-----\n" + "The weather was fine again today. " * 300
+    (tmp_path / "a.eml").write_text(MAIL.format("ann@example.org", text), encoding="utf-8")
+    with EpicMemory() as memory:
+        import_from(memory, tmp_path, user="ann@example.org")
+        assert len(memory.items()) > 1 and {each.metadata["origin"] for each in memory.items()} == {"other"}
 
 
 def test_a_vault_in_a_folder_and_in_an_archive(tmp_path: Path) -> None:
