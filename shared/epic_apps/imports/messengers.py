@@ -132,7 +132,7 @@ def _telegram(part: Part, found: Recognized, user: Collection[str]) -> Iterator[
 
 
 def _is_mine(chat: Mapping[str, Any], names: Collection[str], ids: Collection[str]) -> Any:
-    """Return what tells whether a message is the user's: by id, else by name, or as the one who is not the other person."""
+    """Return what tells whether a message is the user's: by id, else by name, or as the only other one."""
     kind, other = chat.get("type"), f"user{chat.get('id')}"
     is_known = ids != {"userNone"}
 

@@ -157,7 +157,8 @@ def test_a_name_in_telegram_does_not_outdo_an_id(tmp_path: Path) -> None:
 
 
 def test_a_group_in_whatsapp_named_like_a_member_has_no_user(tmp_path: Path) -> None:
-    text = f'12/31/23, 10:15 PM - Ann created group "Bob"\n12/31/23, 10:16 PM - Bob: Hi\n12/31/23, 10:17 PM - Eve: {TOFU}\n'
+    said = ['Ann created group "Bob"', "Bob: Hi", f"Eve: {TOFU}"]
+    text = "".join(f"12/31/23, 10:1{minute} PM - {each}\n" for minute, each in enumerate(said))
     (tmp_path / "WhatsApp Chat with Bob.txt").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInputError, match="--user NAME: Bob, Eve"):
         import_from(EpicMemory(), tmp_path / "WhatsApp Chat with Bob.txt")

@@ -110,7 +110,10 @@ def _decoded(payload: bytes, charset: str) -> str:
 
 
 def _header(message: Message, name: str) -> str:
-    value = str(message.get(name, ""))
+    return _decoded_header(str(message.get(name, "")))
+
+
+def _decoded_header(value: str) -> str:
     try:
         return " ".join(str(make_header(decode_header(value))).split())
     except (LookupError, ValueError):
@@ -119,17 +122,15 @@ def _header(message: Message, name: str) -> str:
 
 def _senders(message: Message) -> str:
     """Return names and addresses, read before the names are decoded: a name may look like an address."""
-    said = []
-    for name, address in getaddresses([" ".join(str(each).split()) for each in message.get_all("from", [])]):
-        try:
-            name = " ".join(str(make_header(decode_header(name))).split())
-        except (LookupError, ValueError):
-            pass  # as it stands
-        if _SPECIAL.search(name):
-            escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-            name = f'"{escaped}"'
-        said.append(f"{name} <{address}>" if name and address else name or address)
+    headers = [" ".join(str(each).split()) for each in message.get_all("from", [])]
+    pairs = [(_quoted(_decoded_header(name)), address) for name, address in getaddresses(headers)]
+    said = [f"{name} <{address}>" if name and address else name or address for name, address in pairs]
     return ", ".join(filter(None, said)) or _header(message, "from")
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"' if _SPECIAL.search(name) else name
 
 
 def _time(message: Message) -> str:
