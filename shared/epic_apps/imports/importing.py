@@ -24,6 +24,7 @@ from epic_apps.imports.parts import Part, parts_of
 from epic_apps.imports.recognition import CHAT_KINDS, Recognized, recognized
 from epic_apps.origins import with_origin
 from epic_learn.conversations import read_conversation
+from epic_learn.credentials import redacted
 from epic_memory.errors import EpicError, InvalidInputError, MissingExtraError
 from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.types import BuildReport, Item
@@ -240,7 +241,12 @@ class _Import:
                 continue
             self._before.add(key)
             self.report.own += len(own)
-            spool.add(title or chat.title or PurePosixPath(part.name).stem, own, key.hex())
+            spool.add(self._title(title or chat.title) or PurePosixPath(part.name).stem, own, key.hex())
+
+    def _title(self, title: str) -> str:
+        """Return the title of a conversation without what is never kept."""
+        title = redacted(title)[0]
+        return "" if title and len(self._memory.never) and self._memory.never.topic_of(title) else title
 
     def _propose(self, spool: _Spool) -> None:
         self._before -= {bytes.fromhex(key) for _, _, key in spool}
@@ -295,7 +301,8 @@ class _Import:
                 top = source if source.is_dir() else None
                 given = [(part.path, roots.name(part.path, top or part.path)) for part in documents if part.path]
             read = Sources([], given=given)
-            items = self._counted(with_origin(read, self._user, self.report.kept_out))
+            topic_of = self._memory.never.topic_of if len(self._memory.never) else None
+            items = self._counted(with_origin(read, self._user, self.report.kept_out, topic_of))
             if self._dry_run:
                 for _ in items:
                     pass

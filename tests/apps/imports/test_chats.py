@@ -142,6 +142,16 @@ def test_telegram(tmp_path: Path) -> None:
         assert imported(tmp_path / f"{name}.json")[0] == {NUTS.rstrip(".")}, name
 
 
+@pytest.mark.parametrize("title", ["My password is TitleSecret1", "Living with diabetes"])
+def test_titles_of_conversations_say_nothing_that_is_never_kept(tmp_path: Path, title: str) -> None:
+    with EpicMemory() as memory:
+        memory.never.add("diabetes")
+        import_from(
+            memory, archive(tmp_path / "x.zip", conversations__json=[chatgpt(title, chatgpt_message("user", NUTS))])
+        )
+        assert [each.conversation for each in memory.proposals] == ["conversations"]
+
+
 def test_a_name_in_telegram_does_not_outdo_an_id(tmp_path: Path) -> None:
     messages = [
         _telegram("Ann", NUTS),

@@ -135,6 +135,46 @@ def test_a_vault_in_a_folder_and_in_an_archive(tmp_path: Path) -> None:
     assert not list(tmp_path.parent.glob("evil.md"))
 
 
+SECRET_NOTE = """---
+password: FrontSecret1
+accounts: {{bank: {{pin: 4821}}, name: Ann}}
+keys: [sk-abcdefghijklmnop1234567, plain]
+---
+# My password is HeadSecret22
+I like tea. [bank](https://ann:UrlSecret9@bank.org/x)
+"""
+
+
+def test_no_secret_is_kept_in_metadata(tmp_path: Path) -> None:
+    (tmp_path / "n.md").write_text(SECRET_NOTE.replace("{{", "{").replace("}}", "}"), encoding="utf-8")
+    mail = MAIL.replace("Lunch", "Your password is SubjSecret8").format("ann@example.org", "See you.")
+    (tmp_path / "a.eml").write_text(mail, encoding="utf-8")
+    (tmp_path / "c.vcf").write_text(VCARD.replace("Ann Smith", "Password is CardSecret1"), encoding="utf-8")
+    (tmp_path / "b.html").write_text(BOOKMARKS.replace("/a", "/a?token=UrlSecret9"), encoding="utf-8")
+    with EpicMemory() as memory:
+        report = import_from(memory, tmp_path)
+        kept = {item.metadata["source"].rpartition("/")[2]: item for item in memory.items()}
+        assert "I like tea." in kept["n.md"].text
+        assert kept["n.md"].metadata["accounts"] == {"name": "Ann"} and kept["n.md"].metadata["keys"] == ["plain"]
+        assert "See you." in kept["a.eml"].text
+        shown = "".join(f"{item.text}{item.metadata}" for item in memory.items())
+        for secret in ("FrontSecret1", "4821", "sk-abc", "HeadSecret", "UrlSecret", "SubjSecret", "CardSecret"):
+            assert secret not in shown, secret
+        assert sum(report.kept_out.values()) > 6
+
+
+def test_what_is_never_kept_is_no_metadata_either(tmp_path: Path) -> None:
+    (tmp_path / "n.md").write_text("---\ncondition: I have diabetes\n---\nAbout tea.\n", encoding="utf-8")
+    (tmp_path / "p.html").write_text("<title>My diabetes</title><p>About tea.", encoding="utf-8")
+    (tmp_path / "q.html").write_text("<title>Harbours</title><p>About boats.", encoding="utf-8")
+    with EpicMemory() as memory:
+        memory.never.add("diabetes")
+        report = import_from(memory, tmp_path)
+        assert [item.metadata["title"] for item in memory.items()] == ["Harbours"]
+        # What the memory itself keeps out is counted there.
+        assert report.built is not None and sum(report.kept_out.values()) + report.built.kept_out == 2
+
+
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ijson", None)
     (tmp_path / "x.json").write_text("[]", encoding="utf-8")
