@@ -36,6 +36,7 @@ _DIGEST = 8
 # After so many seconds it is written down which conversations were read, so that the next run begins there.
 _SECONDS = 5.0
 _STATE = "imported"
+_LONGEST_NAME = 200
 
 
 @dataclass(kw_only=True)
@@ -128,7 +129,7 @@ def import_from(
     run = _Import(checked_memory(memory), [user] if isinstance(user, str) else list(user), dry_run, progress)
     started = time.perf_counter()
     path = Path(source)
-    with parts_of(path) as parts, tempfile.TemporaryFile() as spool:
+    with parts_of(path, run.report.failures) as parts, tempfile.TemporaryFile() as spool:
         run.read(path, parts, _Spool(spool))
     run.report.seconds = time.perf_counter() - started
     if run.report.failures and not (run.report.conversations or run.report.items):
@@ -296,7 +297,11 @@ class _Import:
             unpacked = None
             if documents[0].path is None:
                 unpacked = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                given = [_unpacked(part, unpacked / str(n), source.name) for n, part in enumerate(documents)]
+                for number, part in enumerate(documents):
+                    try:
+                        given.append(_unpacked(part, unpacked / str(number), source.name))
+                    except InvalidInputError as error:
+                        self.report.failures.append(str(error))
             else:
                 top = source if source.is_dir() else None
                 given = [(part.path, roots.name(part.path, top or part.path)) for part in documents if part.path]
@@ -321,7 +326,9 @@ class _Import:
 def _unpacked(part: Part, folder: Path, archive: str) -> tuple[Path, str]:
     """Copy a member of an archive into a file of a folder of its own; return it with its name for the memory."""
     folder.mkdir()
-    path = folder / (PurePosixPath(part.name).name.replace("\\", "_") or "part")
+    name = PurePosixPath(part.name).name.replace("\\", "_") or "part"
+    # Archives have longer names than disks take.
+    path = folder / (name if len(name.encode()) <= _LONGEST_NAME else f"{name[:50]}{part.suffix[:10]}")
     with part.open() as file, path.open("wb") as copy:
         shutil.copyfileobj(file, copy)
     return path, f"{archive}/{part.name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,66 @@ def test_calendars(tmp_path: Path) -> None:
         assert told in found["Dentist"].text
     assert found["Dentist"].metadata["origin"] == "user"
     assert found["Meeting"].metadata["origin"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "named"),
+    [
+        ("SUMMARY:Dentist\r\n", "SUMMARY:Dentist\r\ngarbage without a mark\r\n", "a line of 'Dentist'"),
+        ("DTSTART:20250501T100000Z", "DTSTART:notadate", "DTSTART of 'Dentist'"),
+        ("RRULE:FREQ=YEARLY", "RRULE:FREQ=FOO;X", "'Dentist'"),
+        ("END:VEVENT\r\nBEGIN", "END:VEVENT\r\ngarbage line\r\nBEGIN", ""),
+    ],
+)
+def test_a_broken_entry_spoils_no_calendar(tmp_path: Path, good: str, bad: str, named: str) -> None:
+    assert good in ICAL
+    (tmp_path / "a.ics").write_bytes(ICAL.replace(good, bad, 1).encode())
+    with EpicMemory() as memory:
+        report = import_from(memory, tmp_path)
+        assert {item.metadata["title"] for item in memory.items()} == {"Dentist", "Meeting"}
+        assert named in "".join(report.failures) and bool(report.failures) == bool(named)
+
+
+@pytest.mark.parametrize(
+    ("added", "time"),
+    [("1600000000000000", "2020-09-13T12:26:40"), ("1600000000000", "2020-09-13T12:26:40"), ("9" * 30, "")],
+)
+def test_a_bookmark_of_another_clock(tmp_path: Path, added: str, time: str) -> None:
+    (tmp_path / "b.html").write_text(BOOKMARKS.replace("1600000000", added), encoding="utf-8")
+    (made,) = items_of(tmp_path / "b.html").values()
+    assert str(made.metadata.get("time", "")).startswith(time)
+    assert bool(made.metadata.get("time")) == bool(time)
+
+
+def test_a_damaged_member_of_an_archive_is_named_and_the_rest_goes_in(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("bad.md", "About harbours.")
+        made.writestr("good.md", "About boats.")
+        made.writestr("y" * 300 + ".md", "About names.")
+    path.write_bytes(path.read_bytes().replace(b"About harbours.", b"About hXrbours."))
+    with EpicMemory() as memory:
+        report = import_from(memory, path)
+        assert {item.text for item in memory.items()} == {"About boats.", "About names."}
+        (told,) = report.failures
+        assert told.startswith("bad.md cannot be read")
+
+
+def test_a_folder_that_cannot_be_looked_into_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "a.md").write_text("About boats.", encoding="utf-8")
+    scandir = os.scandir
+
+    def refusing(path: Any) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", refusing)
+    with EpicMemory() as memory:
+        report = import_from(memory, tmp_path)
+        assert [item.text for item in memory.items()] == ["About boats."]
+        assert report.failures == [f"{tmp_path / 'closed'} cannot be read: Permission denied."]
 
 
 def test_evernote(tmp_path: Path) -> None:
