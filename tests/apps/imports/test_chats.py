@@ -208,6 +208,54 @@ def test_what_was_said_last_counts_whatever_the_order_of_the_export(tmp_path: Pa
     assert found == {"I no longer love tofu"}
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [
+        ("I avoid mushrooms.", "I no longer avoid mushrooms.", []),
+        ("I prefer trains.", "I no longer prefer trains.", ["I no longer prefer trains"]),
+        ("I avoid mushrooms.", "I like mushrooms now.", ["I like mushrooms now"]),
+        ("I hate loud places.", "I like loud places now.", ["I like loud places now"]),
+        ("I love opera.", "I hate opera.", ["I hate opera"]),
+        ("I love opera.", "I hate golf.", ["I love opera", "I hate golf"]),
+    ],
+)
+@pytest.mark.parametrize("way", ["one batch", "two batches", "two imports", "backwards"])
+def test_a_change_of_mind_counts_whatever_the_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str, left: list[str], way: str
+) -> None:
+    chats = [
+        chatgpt("a", chatgpt_message("user", before, at=1_700_000_000.0)),
+        chatgpt("b", chatgpt_message("user", after, at=1_730_000_000.0)),
+    ]
+    if way == "two batches":
+        monkeypatch.setattr("epic_apps.imports.importing._TURNS_AT_ONCE", 1)
+    parts = (
+        [chats] if "batch" in way else [[chats[1]], [chats[0]]] if way == "backwards" else [[each] for each in chats]
+    )
+    with EpicMemory() as memory:
+        for number, part in enumerate(parts):
+            import_from(memory, archive(tmp_path / f"{number}.zip", conversations__json=part))
+        if way == "backwards" and not left:
+            # That something is over was read when nothing was known of it.
+            assert before.rstrip(".") not in [each.text for each in memory.proposals]
+        else:
+            assert sorted(each.text for each in memory.proposals) == sorted(left)
+
+
+@pytest.mark.parametrize("at_once", [1, 300])
+def test_what_only_changes_something_is_read_by_what_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("epic_apps.imports.importing._TURNS_AT_ONCE", at_once)
+    said = ["I hate loud restaurants.", "Actually I like loud restaurants now."]
+    chats = [
+        chatgpt(text, chatgpt_message("user", text, at=1_700_000_000.0 + 9000 * number))
+        for number, text in enumerate(said)
+    ]
+    found, _ = imported(archive(tmp_path / "x.zip", conversations__json=chats))
+    assert found == {"Actually I like loud restaurants now"}
+
+
 def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "chat.json").write_text(json.dumps([{"role": "user", "content": NUTS}]), encoding="utf-8")
     (tmp_path / "note.md").write_text("Buy milk.", encoding="utf-8")
