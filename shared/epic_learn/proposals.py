@@ -359,9 +359,10 @@ def _said(
     texts, before = [each.text for each in known], list(waiting)
     for turn in turns:
         found = statements(turn, said_at(turn), texts, every=True)
-        if any(each.left_out == "not sure enough" and _touches(each.quote, before) for each in found):
+        unsure = frozenset[str]().union(*(topic(each.quote) for each in found if each.left_out == "not sure enough"))
+        if related := [text for text in before if unsure & topic(text)] if unsure else []:
             # What was only proposed makes it plainer: "Actually I like opera now."
-            found = statements(turn, said_at(turn), [*texts, *before], every=True)
+            found = statements(turn, said_at(turn), [*texts, *related], every=True)
         before += [each.quote for each in found if not each.left_out]
         for each in found:
             if each.left_out:
@@ -369,11 +370,6 @@ def _said(
             else:
                 said.append((turn, each))
     return said
-
-
-def _touches(quote: str, texts: Iterable[str]) -> bool:
-    words = topic(quote)
-    return any(words & topic(text) for text in texts)
 
 
 def _text(quote: str) -> str:

@@ -127,9 +127,9 @@ def lifts(text: str, other: str) -> bool:
 def goes_against(text: str, other: str) -> bool:
     """Tell whether of two preferences about the same one is the contrary or the end of the other."""
     words, before = topic(text), topic(other)
-    if takes_back(text, other) or takes_back(other, text):
-        return True
-    return bool(words and before) and (words <= before or before <= words) and contrary(text, other)
+    if not (words & before and (words <= before or before <= words)):
+        return False
+    return takes_back(text, other) or takes_back(other, text) or contrary(text, other)
 
 
 def same(text: str, each: Known, cosine: float) -> bool:
