@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from email.utils import getaddresses
 from pathlib import PurePosixPath
 from typing import Any, Literal, TypeAlias
 
-from epic_learn.credentials import CREDENTIALS, redacted
+from epic_learn.credentials import CREDENTIALS, holds_credential, redacted
 from epic_memory.types import Item
 
 Origin: TypeAlias = Literal["user", "other", "page", "assistant", "tool"]
@@ -18,6 +19,11 @@ Origin: TypeAlias = Literal["user", "other", "page", "assistant", "tool"]
 ORIGIN = "origin"
 """Key of the metadata of items that says who wrote them."""
 
+NEVER = "texts with metadata about a topic that is never kept"
+"""Reason under which such texts are counted."""
+
+# What says where a text comes from, and is needed to find it again.
+_PLACES = frozenset({"source", ORIGIN})
 _OWN = frozenset({".txt", ".md", ".markdown", ".enex", ".vcf", ".ics"})
 _MAILS = frozenset({".eml", ".mbox"})
 # An answer that quotes what it answers.
@@ -29,7 +35,7 @@ def origin_of(item: Item, user: Collection[str] = ()) -> Origin:
 
     Args:
         item: The item, with its `source`.
-        user: Names and addresses of the user in mails.
+        user: Addresses of the user in mails; names among them tell nothing.
     """
     metadata = item.metadata
     given: Any = metadata.get(ORIGIN)
@@ -38,18 +44,72 @@ def origin_of(item: Item, user: Collection[str] = ()) -> Origin:
         return origin
     suffix = PurePosixPath(str(metadata.get("source", ""))).suffix.lower()
     if suffix in _MAILS:
-        sender = str(metadata.get("from", "")).casefold()
-        mine = any(name.strip().casefold() in sender for name in user if name.strip())
-        return "user" if mine and not _QUOTED.search(item.text) else "other"
+        senders = {address.casefold() for _, address in getaddresses([str(metadata.get("from", ""))])}
+        # The name of a sender is whatever the sender likes: only the address tells.
+        mine = {each.strip().casefold() for each in user if "@" in each}
+        return "user" if senders and senders <= mine and not _QUOTED.search(item.text) else "other"
     return "user" if suffix in _OWN else "page"
 
 
-def with_origin(items: Iterable[Item], user: Collection[str], kept_out: Counter[str]) -> Iterator[Item]:
-    """Yield items with who wrote them, and without the sentences that say a password or the like, which are counted."""
+def with_origin(
+    items: Iterable[Item],
+    user: Collection[str],
+    kept_out: Counter[str],
+    topic_of: Callable[[str], str | None] | None = None,
+) -> Iterator[Item]:
+    """Yield items with who wrote them, and without what says a password or the like in text and metadata.
+
+    Args:
+        items: The items, as they were read.
+        user: Addresses of the user in mails.
+        kept_out: Counts what is left out, by its reason.
+        topic_of: Returns the topic that keeps a text out; of a title and other metadata as well, if it is given.
+    """
+    seen: set[str] = set()
     for item in items:
         text, count = redacted(item.text)
-        if count:
-            kept_out[CREDENTIALS] += count
-        if text:
-            metadata = {**item.metadata, ORIGIN: origin_of(item, user)}
-            yield replace(item, text=text if count else item.text, metadata=metadata)
+        dropped: list[str] = []
+        metadata = {key: value if key in _PLACES else _cleaned(key, value, dropped)
+                    for key, value in item.metadata.items()}  # fmt: skip
+        metadata = {key: value for key, value in metadata.items() if key in _PLACES or value is not None}
+        # Every piece of a text has its metadata, and a heading stands in the text as well: they are counted once.
+        new = {each for each in dropped if each not in item.text} - seen
+        seen |= new
+        if count or new:
+            kept_out[CREDENTIALS] += count + len(new)
+        if not text:
+            continue
+        if topic_of is not None and (said := "\n\n".join(_said(metadata))) and topic_of(said) is not None:
+            kept_out[NEVER] += 1
+            continue
+        yield replace(item, text=text if count else item.text, metadata={**metadata, ORIGIN: origin_of(item, user)})
+
+
+def _cleaned(key: str, value: Any, dropped: list[str]) -> Any:
+    """Return a value of metadata without the sentences that say a credential, None if nothing is left of it."""
+    if isinstance(value, Mapping):
+        kept = {name: _cleaned(str(name), each, dropped) for name, each in value.items()}
+        return {name: each for name, each in kept.items() if each is not None or value[name] is None} or None
+    if isinstance(value, (list, tuple)):
+        several = [_cleaned(key, each, dropped) for each in value]
+        return [each for each in several if each is not None] or None
+    if not isinstance(value, (str, int)) or isinstance(value, bool):
+        return value
+    if holds_credential(f"{key}: {value}") and not holds_credential(str(value)):
+        dropped.append(str(value))
+        return None
+    text, count = redacted(str(value))
+    dropped += [str(value)] * bool(count)
+    return (text or None) if count else value
+
+
+def _said(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the words of metadata, each with its key."""
+    for key, value in metadata.items():
+        if key in _PLACES:
+            continue
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(each, Mapping):
+                yield from _said(each)
+            elif isinstance(each, str) and each.strip():
+                yield f"{key}: {each}" if key not in ("title", "heading") else each

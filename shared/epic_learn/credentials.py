@@ -12,14 +12,16 @@ from itertools import pairwise
 
 from epic_learn.conversations import Conversation
 
-# What follows these, and a "is" or a mark, is secret. "My password is wrong" goes too, and is no loss.
-_LABELLED = re.compile(
+_NAMES = (
     r"(?<![a-z])(?:pass ?(?:word|code|phrase|wort)s?|kennwort|contrase\u00f1a|mot de passe|pins?(?: (?:code|number))?|"
     r"pw|pwd|cvv|cvc|(?:api|access|secret|private|license|recovery|account) ?[_-]?(?:key|token|secret|code)s?|"
     r"(?:auth|bearer|session|refresh) ?[_-]?tokens?|token|client[_-]secret|"
     r"(?:security|verification|one[- ]time|backup|2fa) codes?|(?:seed|recovery|secret) (?:phrase|words)|"
     r"social security number|ssn)\b"
-    r"(?: (?:of|for|to|at|on|from) [\w' .-]{1,40}?| \([\w ]{1,20}\))?(?: now)?"
+)
+# What follows these, and a "is" or a mark, is secret. "My password is wrong" goes too, and is no loss.
+_LABELLED = re.compile(
+    _NAMES + r"(?: (?:of|for|to|at|on|from) [\w' .-]{1,40}?| \([\w ]{1,20}\))?(?: now)?"
     r"(?: ?(?:[:=]|=>|->)|(?:'s| is| was| are| est| lautet)(?: now| still)?:?) ?(?!(?:a|an|the|not|in|on|too|very|so|"
     r"my|your|what|where|how|who|broken|stuck|gone|missing|up|out|for|that)\b)[\"'`]?\S",
     re.I,
@@ -33,6 +35,17 @@ _BESIDE = re.compile(
     r"\bssn \d{3}-?\d\d-?\d{4}\b",
     re.I,
 )
+# "login: ann / hunter22".
+_LOGIN = re.compile(
+    r"\b(?:log-?in|log-?on|credentials?|user(?: ?name)?|zugangsdaten|anmeldung) ?[:=] ?[^\s/|,;]{1,60} ?[/|,;] ?"
+    r"(?=\S{0,60}[a-z])(?=\S{0,60}\d)[^\s/]{6,60}(?!\S)",
+    re.I,
+)
+# A label at the end of a line, whose secret stands in the next one: behind a mark, or both alone on their lines.
+_BEFORE = re.compile(_NAMES + r"(?: (?:of|for|to|at|on|from) [\w' .-]{1,40})?[ *_`]*[:=][ *_`]*$", re.I)
+_ALONE = re.compile(r"(?:[^\w\s]+ )?(?:\w+ )?" + _NAMES + r"[ *_`]*[.:=]?", re.I)
+_VALUE = re.compile(r"(?=\S*\d)\S{4,60}(?: \S+){0,3}")
+_CELL = re.compile(r"(?:\w+ )?" + _NAMES, re.I)
 # What is secret by its shape.
 _SHAPES = re.compile(
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY|\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@]{1,80}:[^\s@/]{1,80}@|\beyJ[\w-]{10,}\.[\w-]{10,}|"
@@ -61,7 +74,7 @@ def holds_credential(sentence: str) -> bool:
 
 
 def _says_credential(sentence: str) -> bool:
-    if any(pattern.search(sentence) for pattern in (_LABELLED, _CHANGED, _USED, _BESIDE, _SHAPES)):
+    if any(pattern.search(sentence) for pattern in (_LABELLED, _CHANGED, _USED, _BESIDE, _LOGIN, _SHAPES)):
         return True
     if any(_is_random(token) for token in _TOKEN.findall(sentence)):
         return True
@@ -85,10 +98,42 @@ def without_credentials(conversation: Conversation) -> Conversation:
 def redacted(text: str) -> tuple[str, int]:
     """Return a text without the sentences that say a credential, and how many those were."""
     text, count = _BLOCK.subn("", text)
+    text, rows = _without_rows(text)
     boundaries = [0, *(end for each in _SENTENCE.finditer(text) for end in each.span()), len(text)]
     pieces = [text[one:other] for one, other in pairwise(boundaries)]
-    kept = [piece for piece in pieces if not holds_credential(piece)]
-    return "".join(kept).strip(), count + len(pieces) - len(kept)
+    secret = {place for place, piece in enumerate(pieces) if holds_credential(piece)}
+    filled = [(place, " ".join(piece.split())) for place, piece in enumerate(pieces) if piece.strip()]
+    for (place, piece), (following, value) in pairwise(filled):
+        if _is_before(piece, value):
+            secret |= {place, following}
+    kept = [piece for place, piece in enumerate(pieces) if place not in secret]
+    return "".join(kept).strip(), count + rows + len(secret)
+
+
+def _is_before(piece: str, value: str) -> bool:
+    """Tell whether a piece ends with a label, such as "Password:", and the next one is what it labels."""
+    if _ALONE.fullmatch(piece[:100]) and _VALUE.fullmatch(value[:300]):
+        return True
+    return bool(_BEFORE.search(piece[-100:])) and holds_credential(f"{piece[-100:]} {value[:300]}")
+
+
+def _without_rows(text: str) -> tuple[str, int]:
+    """Return a text without the rows of tables that have a secret in one of their cells, and how many those were."""
+    kept: list[str] = []
+    count, is_below = 0, False
+    lines = text.split("\n")
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        cells = [each.strip(" *_`") for each in line.split("|")]
+        has_words = any(map(str.isalnum, line))
+        labels = [place for place, cell in enumerate(cells) if len(cells) > 1 and _CELL.fullmatch(cell[:100])]
+        is_head = "|" in following and not any(map(str.isalnum, following))
+        is_labelled = not is_head and any(any(cells[place + 1 :]) for place in labels)
+        is_below = len(cells) > 1 and (is_below or bool(labels and is_head))
+        if has_words and (is_labelled or (is_below and not is_head)):
+            count += 1
+        else:
+            kept.append(line)
+    return ("\n".join(kept) if count else text), count
 
 
 def _is_random(token: str) -> bool:

@@ -11,11 +11,14 @@ from epic_learn.references import (
     Known,
     asks_the_same,
     contrary,
+    goes_against,
     in_first_person,
+    lifts,
     referred,
     repeats,
     same,
     shared,
+    takes_back,
     topic,
 )
 from epic_memory.encoders.base import Embed
@@ -71,7 +74,8 @@ def propose(
             report.leave_out(each.turn, each.quote, "known already")
         else:
             new.append(_with_origin(each, conversation.turns))
-    made = Proposals(keep_open(session, (yield from _allowed(session, new, report)), report), report)
+    allowed = yield from _allowed(session, new, report)
+    made = Proposals(keep_open(session, _later_ones(session, allowed, report), report), report)
     report.left_out.sort(key=lambda each: each.turn)
     for proposal in list(made):
         if auto is not None and proposal.confidence >= auto and proposal.kind.startswith("add"):
@@ -152,6 +156,37 @@ def _take_back(session: Session, back: Iterable[str], turns: Sequence[Turn]) -> 
             made = store.proposals.find(namespace, proposal_id)
             if made is not None and any(each.place == made.turn and made.quote in each.text for each in turns):
                 store.proposals.remove(namespace, proposal_id)
+
+
+def _later_ones(session: Session, new: Sequence[Proposal], report: ProposalReport) -> list[Proposal]:
+    """Withdraw what waits and was said before something new that goes against it; leave out what was said before it.
+
+    Where nothing says which came later, both wait.
+    """
+    with session.lock:
+        dated = [each for each in session.store.proposals.of(session.namespace, "open") if _is_dated(each)]
+    kept, withdrawn = [], set()
+    for each in new:
+        against = [other for other in dated if _is_dated(each) and goes_against(each.text, other.text)]
+        earlier = [other for other in against if _is_before(other, each)]
+        withdrawn |= {other.id for other in earlier}
+        is_end = any(lifts(each.text, other.text) for other in earlier)
+        if is_end or any(_is_before(each, other) for other in against):
+            report.leave_out(each.turn, each.quote, "taken back later")
+        else:
+            kept.append(each)
+    with session.lock, session.store.transaction():
+        for proposal_id in withdrawn:
+            session.store.proposals.remove(session.namespace, proposal_id)
+    return kept
+
+
+def _is_dated(proposal: Proposal) -> bool:
+    return proposal.kind == "add_preference" and proposal.said_at is not None and proposal.expires_at is None
+
+
+def _is_before(one: Proposal, other: Proposal) -> bool:
+    return one.said_at is not None and other.said_at is not None and one.said_at < other.said_at
 
 
 def add_proposals(session: Session, proposals: Iterable[Proposal], *, again: bool) -> Proposals:
@@ -238,7 +273,9 @@ def _by_cues(
     session: Session, turns: Sequence[Turn], known: Sequence[Known], report: ProposalReport
 ) -> Effects[tuple[list[Proposal], list[Proposal]]]:
     """Return what the user's own words call for, read without a model, and what of it they take back again."""
-    said = _said(turns, known, report)
+    with session.lock:
+        waiting = session.store.proposals.of(session.namespace, "open")
+    said = _said(turns, known, [each.text for each in waiting if each.text], report)
     if not said:
         return [], []
     texts = [*(each.text for each in known), *(_text(each.quote) for _, each in said)]
@@ -311,15 +348,23 @@ def _undone(session: Session, quote: str, turns: Sequence[Turn]) -> bool:
     return len(meant) == 1
 
 
-def _said(turns: Sequence[Turn], known: Sequence[Known], report: ProposalReport) -> list[tuple[Turn, Statement]]:
+def _said(
+    turns: Sequence[Turn], known: Sequence[Known], waiting: Sequence[str], report: ProposalReport
+) -> list[tuple[Turn, Statement]]:
     """Return what the user says of themselves, with its turn; what does not count is reported."""
     # Its patterns take a while to compile: no program pays for them that does not learn.
     from epic_learn.cues import said_at, statements
 
     said: list[tuple[Turn, Statement]] = []
-    texts = [each.text for each in known]
+    texts, before = [each.text for each in known], list(waiting)
     for turn in turns:
-        for each in statements(turn, said_at(turn), texts, every=True):
+        found = statements(turn, said_at(turn), texts, every=True)
+        unsure = frozenset[str]().union(*(topic(each.quote) for each in found if each.left_out == "not sure enough"))
+        if related := [text for text in before if unsure & topic(text)] if unsure else []:
+            # What was only proposed makes it plainer: "Actually I like opera now."
+            found = statements(turn, said_at(turn), [*texts, *related], every=True)
+        before += [each.quote for each in found if not each.left_out]
+        for each in found:
             if each.left_out:
                 report.leave_out(turn.number, each.quote, each.left_out)
             else:
@@ -425,7 +470,10 @@ class _Reading:
             and not (each.pending and not self._is_about(each))
         ]
         for place in sorted(alike, key=self._cosines.__getitem__, reverse=True):
-            if contrary(self._text, self._known[place].text):
+            text = self._known[place].text
+            if lifts(self._text, text):
+                return _Outcome("remove_preference", place)
+            if takes_back(self._text, text) or contrary(self._text, text):
                 return _Outcome("replace_preference", place)
         return _Outcome("add_preference" if preference else "add_fact")
 

@@ -38,6 +38,10 @@ _SHORT = re.compile("'(m|ve|re|s(?= (?:an?|the|not)\\b))")
 _LONG = {"m": "am", "ve": "have", "re": "are", "s": "is"}
 _NEGATED = re.compile(r"\b(?:no|not|never|nothing|none|without)\b|n't\b")
 _FIGURES = re.compile(r"\d+")
+_OVER = re.compile(r"\b(?:no longer|any ?more)\b", re.I)
+_OVER_WORDS = re.compile(
+    r"\b(?:no longer|any ?more|(?:do|does|am|is|are)(?: not|n't)|not|actually|now|really)\b,?", re.I
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +112,33 @@ def asks_the_same(one: Proposal, other: Proposal) -> bool:
     return changes and (one.text == other.text or repeats(one, other))
 
 
+def takes_back(text: str, other: str) -> bool:
+    """Tell whether a text says that another holds no longer: "I no longer avoid milk" of "I avoid milk"."""
+    if not _OVER.search(text) or _OVER.search(other):
+        return False
+    return _bare(" ".join(_OVER_WORDS.sub(" ", text.replace("\u2019", "'")).split())) == _bare(other)
+
+
+def lifts(text: str, other: str) -> bool:
+    """Tell whether a text takes back an avoidance, and so is none of its own: "I no longer love milk" says more."""
+    return takes_back(text, other) and bool(parse_aspects(other).avoided)
+
+
+def goes_against(text: str, other: str) -> bool:
+    """Tell whether of two preferences about the same one is the contrary or the end of the other."""
+    words, before = topic(text), topic(other)
+    if not (words & before and (words <= before or before <= words)):
+        return False
+    return takes_back(text, other) or takes_back(other, text) or contrary(text, other)
+
+
 def same(text: str, each: Known, cosine: float) -> bool:
     """Tell whether a statement says what is known already."""
     if says_the_same(text, each.text):
         return True
     # "I stop at Bosch on 3 May" is another fact than "I start at Bosch on 3 May".
+    if takes_back(text, each.text) or takes_back(each.text, text):
+        return False
     alike = each.preference and cosine >= ReferenceWeights.shipped().same and topic(text) == topic(each.text)
     return alike and not contrary(text, each.text)
 

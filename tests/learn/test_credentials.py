@@ -7,6 +7,7 @@ import time
 import pytest
 
 from epic_learn import add_conversation
+from epic_learn.credentials import redacted
 from epic_memory import EpicMemory
 from epic_memory.lm import Completion
 from epic_memory.types.proposals import Proposal
@@ -53,6 +54,37 @@ def test_a_secret_is_neither_kept_nor_proposed_and_the_rest_is(secret: str) -> N
     with EpicMemory() as memory:
         made = memory.proposals.propose(said)
         assert ([each.quote for each in made], made.report.unusable) == (["I love red wine"], report.unusable)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Wifi\npassword:\nNextLine99x\nIt is fast.", "Wifi\n\nIt is fast."),
+        ("PIN\n4711 is it\nIt is short.", "It is short."),
+        ("Password. hunter22\nIt is short.", "It is short."),
+        ("Go there.\nlogin: ann / PlainSecret5", "Go there."),
+        ("| site | password |\n|---|---|\n| a | Secret77 |\n| b | none |\nThe end.",
+         "| site | password |\n|---|---|\nThe end."),
+        ("| site | gmail |\n| password | TableSecret |\nThe end.", "| site | gmail |\nThe end."),
+    ],
+)  # fmt: skip
+def test_a_secret_in_the_next_line_or_in_a_table_is_left_out(text: str, left: str) -> None:
+    found, count = redacted(text)
+    assert [*filter(None, found.split("\n"))] == [*filter(None, left.split("\n"))] and count
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I forgot my password.\n2024 was a bad year for me and for everybody else.",
+        "About my password:\nThe bank has sent a letter.",
+        "| site | stars |\n|---|---|\n| a | 5 |",
+        "User: Ann, Bob and 12 others like it.",
+        "Password.\nWe talked about it.",
+    ],
+)
+def test_a_label_without_a_secret_takes_nothing_away(text: str) -> None:
+    assert redacted(text) == (text, 0)
 
 
 @pytest.mark.parametrize("text", HARMLESS)

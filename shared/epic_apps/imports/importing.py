@@ -24,6 +24,7 @@ from epic_apps.imports.parts import Part, parts_of
 from epic_apps.imports.recognition import CHAT_KINDS, Recognized, recognized
 from epic_apps.origins import with_origin
 from epic_learn.conversations import read_conversation
+from epic_learn.credentials import redacted
 from epic_memory.errors import EpicError, InvalidInputError, MissingExtraError
 from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.types import BuildReport, Item
@@ -35,6 +36,7 @@ _DIGEST = 8
 # After so many seconds it is written down which conversations were read, so that the next run begins there.
 _SECONDS = 5.0
 _STATE = "imported"
+_LONGEST_NAME = 200
 
 
 @dataclass(kw_only=True)
@@ -127,7 +129,7 @@ def import_from(
     run = _Import(checked_memory(memory), [user] if isinstance(user, str) else list(user), dry_run, progress)
     started = time.perf_counter()
     path = Path(source)
-    with parts_of(path) as parts, tempfile.TemporaryFile() as spool:
+    with parts_of(path, run.report.failures) as parts, tempfile.TemporaryFile() as spool:
         run.read(path, parts, _Spool(spool))
     run.report.seconds = time.perf_counter() - started
     if run.report.failures and not (run.report.conversations or run.report.items):
@@ -240,7 +242,12 @@ class _Import:
                 continue
             self._before.add(key)
             self.report.own += len(own)
-            spool.add(title or chat.title or PurePosixPath(part.name).stem, own, key.hex())
+            spool.add(self._title(title or chat.title) or PurePosixPath(part.name).stem, own, key.hex())
+
+    def _title(self, title: str) -> str:
+        """Return the title of a conversation without what is never kept."""
+        title = redacted(title)[0]
+        return "" if title and len(self._memory.never) and self._memory.never.topic_of(title) else title
 
     def _propose(self, spool: _Spool) -> None:
         self._before -= {bytes.fromhex(key) for _, _, key in spool}
@@ -290,12 +297,17 @@ class _Import:
             unpacked = None
             if documents[0].path is None:
                 unpacked = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                given = [_unpacked(part, unpacked / str(n), source.name) for n, part in enumerate(documents)]
+                for number, part in enumerate(documents):
+                    try:
+                        given.append(_unpacked(part, unpacked / str(number), source.name))
+                    except InvalidInputError as error:
+                        self.report.failures.append(str(error))
             else:
                 top = source if source.is_dir() else None
                 given = [(part.path, roots.name(part.path, top or part.path)) for part in documents if part.path]
             read = Sources([], given=given)
-            items = self._counted(with_origin(read, self._user, self.report.kept_out))
+            topic_of = self._memory.never.topic_of if len(self._memory.never) else None
+            items = self._counted(with_origin(read, self._user, self.report.kept_out, topic_of))
             if self._dry_run:
                 for _ in items:
                     pass
@@ -314,7 +326,9 @@ class _Import:
 def _unpacked(part: Part, folder: Path, archive: str) -> tuple[Path, str]:
     """Copy a member of an archive into a file of a folder of its own; return it with its name for the memory."""
     folder.mkdir()
-    path = folder / (PurePosixPath(part.name).name.replace("\\", "_") or "part")
+    name = PurePosixPath(part.name).name.replace("\\", "_") or "part"
+    # Archives have longer names than disks take.
+    path = folder / (name if len(name.encode()) <= _LONGEST_NAME else f"{name[:50]}{part.suffix[:10]}")
     with part.open() as file, path.open("wb") as copy:
         shutil.copyfileobj(file, copy)
     return path, f"{archive}/{part.name}"

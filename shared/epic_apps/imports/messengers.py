@@ -20,6 +20,7 @@ from epic_memory.errors import InvalidInputError
 _PIECE = 500
 _NAMED = re.compile(r"WhatsApp[ -]Chat (?:with|mit|avec|con|-) (.+)", re.I)
 _SPEAKER = re.compile(r"([^:\n]{1,60}): ?(.*)", re.S)
+_GROUP = re.compile(r"\b(?:group|gruppe|groupe|grupo|gruppo|groep|subject|betreff|sujet|asunto)\b", re.I)
 _NO_WORDS = re.compile(
     r"\u200e|<(?:media omitted|attached: [^>]*|this message was edited|medien ausgeschlossen)>|"
     r"(?:this message was deleted|you deleted this message|(?:image|video|audio|sticker|gif|document) omitted)\.?$",
@@ -53,13 +54,14 @@ def _pieces(title: str, messages: Iterator[dict[str, Any]]) -> Iterator[Chat]:
 def _whatsapp(part: Part, user: Collection[str], origin: str) -> Iterator[Chat]:
     speakers: Counter[str] = Counter()
     largest = (0, 0)
+    is_group = _is_group(part)
     for date, _, _, name, _ in _messages(part):
         speakers[name] += 1
         largest = max(largest[0], date[0]), max(largest[1], date[1])
     named = _NAMED.match(PurePosixPath(origin).stem)
     others = {named[1].strip()} if named else set()
     mine = {name for name in speakers if name.casefold() in {each.strip().casefold() for each in user}}
-    if not mine and others & speakers.keys() and len(speakers) == 2:
+    if not mine and others & speakers.keys() and len(speakers) == 2 and not is_group:
         mine = speakers.keys() - others
     if not mine:
         most = ", ".join(name for name, _ in speakers.most_common(8))
@@ -71,6 +73,13 @@ def _whatsapp(part: Part, user: Collection[str], origin: str) -> Iterator[Chat]:
         for date, *clock, name, text in _messages(part)
     )
     yield from _pieces(" and ".join(sorted(others or speakers.keys() - mine)[:3]) or PurePosixPath(origin).stem, read)
+
+
+def _is_group(part: Part) -> bool:
+    """Tell whether a line that nobody says is about a group: it may have the name of one of its members."""
+    with part.open() as file:
+        heads = (WHATSAPP.match(line) for line in io.TextIOWrapper(file, "utf-8-sig", "replace"))
+        return any(_GROUP.search(head["rest"]) and not _SPEAKER.match(head["rest"]) for head in heads if head)
 
 
 def _messages(part: Part) -> Iterator[tuple[tuple[int, int, int], str, str, str, str]]:
@@ -123,18 +132,24 @@ def _telegram(part: Part, found: Recognized, user: Collection[str]) -> Iterator[
 
 
 def _is_mine(chat: Mapping[str, Any], names: Collection[str], ids: Collection[str]) -> Any:
-    """Return what tells whether a message is the user's: by name, by id, or as the one who is not the other person."""
+    """Return what tells whether a message is the user's: by id, else by name, or as the only other one."""
     kind, other = chat.get("type"), f"user{chat.get('id')}"
+    is_known = ids != {"userNone"}
 
     def is_mine(message: Mapping[str, Any]) -> bool:
-        if message.get("forwarded_from") or message.get("saved_from"):
+        given = message.get("from_id")
+        sender = f"user{given}" if isinstance(given, int) else given
+        is_channel = isinstance(sender, str) and not sender.startswith("user")
+        if message.get("forwarded_from") or message.get("saved_from") or is_channel:
+            return False
+        if is_known and sender is not None:
+            return sender in ids
+        if kind in ("personal_chat", "bot_chat") and sender == other:
             return False
         if names:
+            # Anybody may have the same name: it counts only where no id says more.
             return str(message.get("from")).strip().casefold() in names
-        if kind == "saved_messages" or message.get("from_id") in ids:
-            return True
-        known = ids != {"userNone"}
-        return kind == "personal_chat" and not known and message.get("from_id") not in (None, other)
+        return kind == "saved_messages" or (kind == "personal_chat" and not is_known and sender is not None)
 
     return is_mine
 

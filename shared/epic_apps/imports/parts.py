@@ -60,16 +60,20 @@ class Part:
 
 
 @contextmanager
-def parts_of(source: Path) -> Iterator[list[Part]]:
+def parts_of(source: Path, failures: list[str] | None = None) -> Iterator[list[Part]]:
     """Give the parts of a file, a folder or an archive, in the order of their names. Use it in a `with`.
 
     Hidden files are left out, and links that lead out of a folder are not followed.
+
+    Args:
+        source: The file, folder or archive.
+        failures: What of a folder cannot be looked into is added to it.
 
     Raises:
         InvalidInputError: if there is no such file or folder, or it is a damaged archive.
     """
     if source.is_dir():
-        yield sorted(_in_folder(source), key=lambda part: part.name)
+        yield sorted(_in_folder(source, [] if failures is None else failures), key=lambda part: part.name)
     elif not source.is_file():
         raise InvalidInputError(f"There is no file or folder {source}.")
     elif source.suffix.lower() == ".zip":
@@ -83,15 +87,22 @@ def _file(path: Path, name: str) -> Part:
     return Part(name, path.stat().st_size, lambda: path.open("rb"), path)
 
 
-def _in_folder(folder: Path) -> Iterator[Part]:
+def _in_folder(folder: Path, failures: list[str]) -> Iterator[Part]:
     top = folder.resolve()
-    for parent, folders, names in os.walk(folder):
+
+    def failed(error: OSError) -> None:
+        failures.append(f"{error.filename} cannot be read: {error.strerror}.")
+
+    for parent, folders, names in os.walk(folder, onerror=failed):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             path = Path(parent, name)
-            inside = not path.is_symlink() or path.resolve().is_relative_to(top)
-            if not name.startswith(".") and inside and path.is_file():
-                yield _file(path, path.relative_to(folder).as_posix())
+            try:
+                inside = not path.is_symlink() or path.resolve().is_relative_to(top)
+                if not name.startswith(".") and inside and path.is_file():
+                    yield _file(path, path.relative_to(folder).as_posix())
+            except OSError as error:
+                failed(error)
 
 
 def _archive(path: Path) -> zipfile.ZipFile:

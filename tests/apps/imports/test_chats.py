@@ -142,6 +142,38 @@ def test_telegram(tmp_path: Path) -> None:
         assert imported(tmp_path / f"{name}.json")[0] == {NUTS.rstrip(".")}, name
 
 
+@pytest.mark.parametrize("title", ["My password is TitleSecret1", "Living with diabetes"])
+def test_titles_of_conversations_say_nothing_that_is_never_kept(tmp_path: Path, title: str) -> None:
+    with EpicMemory() as memory:
+        memory.never.add("diabetes")
+        import_from(
+            memory, archive(tmp_path / "x.zip", conversations__json=[chatgpt(title, chatgpt_message("user", NUTS))])
+        )
+        assert [each.conversation for each in memory.proposals] == ["conversations"]
+
+
+def test_a_name_in_telegram_does_not_outdo_an_id(tmp_path: Path) -> None:
+    messages = [
+        _telegram("Ann", NUTS),
+        _telegram("Ann", TOFU, from_id="user2"),
+        _telegram("Ann", ONIONS, from_id="channel1"),
+    ]
+    chats = [{"name": kind, "type": kind, "id": 2, "messages": messages} for kind in ("private_group", "personal_chat")]
+    saved = {"type": "saved_messages", "id": 1, "messages": messages[1:]}
+    whole = {"personal_information": {"user_id": 1}, "chats": {"list": [*chats, saved]}}
+    for name, content in (("one", chats[1]), ("all", whole)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+        assert imported(tmp_path / f"{name}.json", user="Ann")[0] == {NUTS.rstrip(".")}, name
+
+
+def test_a_group_in_whatsapp_named_like_a_member_has_no_user(tmp_path: Path) -> None:
+    said = ['Ann created group "Bob"', "Bob: Hi", f"Eve: {TOFU}"]
+    text = "".join(f"12/31/23, 10:1{minute} PM - {each}\n" for minute, each in enumerate(said))
+    (tmp_path / "WhatsApp Chat with Bob.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="--user NAME: Bob, Eve"):
+        import_from(EpicMemory(), tmp_path / "WhatsApp Chat with Bob.txt")
+
+
 def test_a_conversation_is_read_once_also_after_a_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chats = [
         chatgpt(f"c{n}", chatgpt_message("user", f"I love {food}.", at=1_700_000_000.0 + n))
@@ -174,6 +206,54 @@ def test_what_was_said_last_counts_whatever_the_order_of_the_export(tmp_path: Pa
     earlier = chatgpt("earlier", chatgpt_message("user", TOFU, at=1_700_000_000.0))
     found, _ = imported(archive(tmp_path / "x.zip", conversations__json=[later, earlier]))
     assert found == {"I no longer love tofu"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [
+        ("I avoid mushrooms.", "I no longer avoid mushrooms.", []),
+        ("I prefer trains.", "I no longer prefer trains.", ["I no longer prefer trains"]),
+        ("I avoid mushrooms.", "I like mushrooms now.", ["I like mushrooms now"]),
+        ("I hate loud places.", "I like loud places now.", ["I like loud places now"]),
+        ("I love opera.", "I hate opera.", ["I hate opera"]),
+        ("I love opera.", "I hate golf.", ["I love opera", "I hate golf"]),
+    ],
+)
+@pytest.mark.parametrize("way", ["one batch", "two batches", "two imports", "backwards"])
+def test_a_change_of_mind_counts_whatever_the_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str, left: list[str], way: str
+) -> None:
+    chats = [
+        chatgpt("a", chatgpt_message("user", before, at=1_700_000_000.0)),
+        chatgpt("b", chatgpt_message("user", after, at=1_730_000_000.0)),
+    ]
+    if way == "two batches":
+        monkeypatch.setattr("epic_apps.imports.importing._TURNS_AT_ONCE", 1)
+    parts = (
+        [chats] if "batch" in way else [[chats[1]], [chats[0]]] if way == "backwards" else [[each] for each in chats]
+    )
+    with EpicMemory() as memory:
+        for number, part in enumerate(parts):
+            import_from(memory, archive(tmp_path / f"{number}.zip", conversations__json=part))
+        if way == "backwards" and not left:
+            # That something is over was read when nothing was known of it.
+            assert before.rstrip(".") not in [each.text for each in memory.proposals]
+        else:
+            assert sorted(each.text for each in memory.proposals) == sorted(left)
+
+
+@pytest.mark.parametrize("at_once", [1, 300])
+def test_what_only_changes_something_is_read_by_what_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("epic_apps.imports.importing._TURNS_AT_ONCE", at_once)
+    said = ["I hate loud restaurants.", "Actually I like loud restaurants now."]
+    chats = [
+        chatgpt(text, chatgpt_message("user", text, at=1_700_000_000.0 + 9000 * number))
+        for number, text in enumerate(said)
+    ]
+    found, _ = imported(archive(tmp_path / "x.zip", conversations__json=chats))
+    assert found == {"Actually I like loud restaurants now"}
 
 
 def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:

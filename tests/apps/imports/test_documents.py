@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,66 @@ def test_calendars(tmp_path: Path) -> None:
     assert found["Meeting"].metadata["origin"] == "other"
 
 
+@pytest.mark.parametrize(
+    ("good", "bad", "named"),
+    [
+        ("SUMMARY:Dentist\r\n", "SUMMARY:Dentist\r\ngarbage without a mark\r\n", "a line of 'Dentist'"),
+        ("DTSTART:20250501T100000Z", "DTSTART:notadate", "DTSTART of 'Dentist'"),
+        ("RRULE:FREQ=YEARLY", "RRULE:FREQ=FOO;X", "'Dentist'"),
+        ("END:VEVENT\r\nBEGIN", "END:VEVENT\r\ngarbage line\r\nBEGIN", ""),
+    ],
+)
+def test_a_broken_entry_spoils_no_calendar(tmp_path: Path, good: str, bad: str, named: str) -> None:
+    assert good in ICAL
+    (tmp_path / "a.ics").write_bytes(ICAL.replace(good, bad, 1).encode())
+    with EpicMemory() as memory:
+        report = import_from(memory, tmp_path)
+        assert {item.metadata["title"] for item in memory.items()} == {"Dentist", "Meeting"}
+        assert named in "".join(report.failures) and bool(report.failures) == bool(named)
+
+
+@pytest.mark.parametrize(
+    ("added", "time"),
+    [("1600000000000000", "2020-09-13T12:26:40"), ("1600000000000", "2020-09-13T12:26:40"), ("9" * 30, "")],
+)
+def test_a_bookmark_of_another_clock(tmp_path: Path, added: str, time: str) -> None:
+    (tmp_path / "b.html").write_text(BOOKMARKS.replace("1600000000", added), encoding="utf-8")
+    (made,) = items_of(tmp_path / "b.html").values()
+    assert str(made.metadata.get("time", "")).startswith(time)
+    assert bool(made.metadata.get("time")) == bool(time)
+
+
+def test_a_damaged_member_of_an_archive_is_named_and_the_rest_goes_in(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("bad.md", "About harbours.")
+        made.writestr("good.md", "About boats.")
+        made.writestr("y" * 300 + ".md", "About names.")
+    path.write_bytes(path.read_bytes().replace(b"About harbours.", b"About hXrbours."))
+    with EpicMemory() as memory:
+        report = import_from(memory, path)
+        assert {item.text for item in memory.items()} == {"About boats.", "About names."}
+        (told,) = report.failures
+        assert told.startswith("bad.md cannot be read")
+
+
+def test_a_folder_that_cannot_be_looked_into_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "a.md").write_text("About boats.", encoding="utf-8")
+    scandir = os.scandir
+
+    def refusing(path: Any) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", refusing)
+    with EpicMemory() as memory:
+        report = import_from(memory, tmp_path)
+        assert [item.text for item in memory.items()] == ["About boats."]
+        assert report.failures == [f"{tmp_path / 'closed'} cannot be read: Permission denied."]
+
+
 def test_evernote(tmp_path: Path) -> None:
     (tmp_path / "a.enex").write_text(ENEX, encoding="utf-8")
     found = items_of(tmp_path / "a.enex")
@@ -94,12 +155,28 @@ def test_bookmarks(tmp_path: Path) -> None:
         ("Ann <ann@example.org>", "See you at noon.", "user"),
         ("Ann <ann@example.org>", "Yes.\n\n> I love casinos.", "other"),
         ("Eve <eve@example.org>", "I love casinos.", "other"),
+        ("Ann <ANN@example.org>", "See you at noon.", "user"),
+        ("Eve <joann@example.org>", "I love casinos.", "other"),
+        ('"ann@example.org" <eve@example.org>', "I love casinos.", "other"),
+        ("=?utf-8?q?ann=40example=2Eorg=2C?= <eve@example.org>", "I love casinos.", "other"),
+        ("Ann <ann@example.org>", "Yes.\n\n-----Original Message-----\nI love casinos.", "other"),
+        ("Ann <ann@example.org>", "Yes.\n\nOn Wed, 1 May 2024, Eve wrote:\nI love casinos.", "other"),
+        ("Ann <ann@example.org>", "Yes.\n\nFrom: Eve\nSent: Wednesday\nI love casinos.", "other"),
+        ("Ann <ann@example.org>", "Yes.\n>I love casinos.", "other"),
     ],
 )
 def test_mails(tmp_path: Path, sender: str, text: str, origin: str) -> None:
     (tmp_path / "a.eml").write_text(MAIL.format(sender, text), encoding="utf-8")
     (made,) = items_of(tmp_path, user=["ann@example.org"]).values()
     assert made.metadata["origin"] == origin and made.metadata["time"].startswith("2024-05-01")
+
+
+def test_no_piece_of_a_mail_that_quotes_is_the_users(tmp_path: Path) -> None:
+    text = "Yes.\n\n-----Original Message-----\n" + "The weather was fine again today. " * 300
+    (tmp_path / "a.eml").write_text(MAIL.format("ann@example.org", text), encoding="utf-8")
+    with EpicMemory() as memory:
+        import_from(memory, tmp_path, user="ann@example.org")
+        assert len(memory.items()) > 1 and {each.metadata["origin"] for each in memory.items()} == {"other"}
 
 
 def test_a_vault_in_a_folder_and_in_an_archive(tmp_path: Path) -> None:
@@ -117,6 +194,46 @@ def test_a_vault_in_a_folder_and_in_an_archive(tmp_path: Path) -> None:
     packed = items_of(tmp_path / "vault.zip")
     assert {item.id for item in packed.values()} == {"vault.zip/trips/oslo.md", "vault.zip/evil.md"}
     assert not list(tmp_path.parent.glob("evil.md"))
+
+
+SECRET_NOTE = """---
+password: FrontSecret1
+accounts: {{bank: {{pin: 4821}}, name: Ann}}
+keys: [sk-abcdefghijklmnop1234567, plain]
+---
+# My password is HeadSecret22
+I like tea. [bank](https://ann:UrlSecret9@bank.org/x)
+"""
+
+
+def test_no_secret_is_kept_in_metadata(tmp_path: Path) -> None:
+    (tmp_path / "n.md").write_text(SECRET_NOTE.replace("{{", "{").replace("}}", "}"), encoding="utf-8")
+    mail = MAIL.replace("Lunch", "Your password is SubjSecret8").format("ann@example.org", "See you.")
+    (tmp_path / "a.eml").write_text(mail, encoding="utf-8")
+    (tmp_path / "c.vcf").write_text(VCARD.replace("Ann Smith", "Password is CardSecret1"), encoding="utf-8")
+    (tmp_path / "b.html").write_text(BOOKMARKS.replace("/a", "/a?token=UrlSecret9"), encoding="utf-8")
+    with EpicMemory() as memory:
+        report = import_from(memory, tmp_path)
+        kept = {item.metadata["source"].rpartition("/")[2]: item for item in memory.items()}
+        assert "I like tea." in kept["n.md"].text
+        assert kept["n.md"].metadata["accounts"] == {"name": "Ann"} and kept["n.md"].metadata["keys"] == ["plain"]
+        assert "See you." in kept["a.eml"].text
+        shown = "".join(f"{item.text}{item.metadata}" for item in memory.items())
+        for secret in ("FrontSecret1", "4821", "sk-abc", "HeadSecret", "UrlSecret", "SubjSecret", "CardSecret"):
+            assert secret not in shown, secret
+        assert sum(report.kept_out.values()) > 6
+
+
+def test_what_is_never_kept_is_no_metadata_either(tmp_path: Path) -> None:
+    (tmp_path / "n.md").write_text("---\ncondition: I have diabetes\n---\nAbout tea.\n", encoding="utf-8")
+    (tmp_path / "p.html").write_text("<title>My diabetes</title><p>About tea.", encoding="utf-8")
+    (tmp_path / "q.html").write_text("<title>Harbours</title><p>About boats.", encoding="utf-8")
+    with EpicMemory() as memory:
+        memory.never.add("diabetes")
+        report = import_from(memory, tmp_path)
+        assert [item.metadata["title"] for item in memory.items()] == ["Harbours"]
+        # What the memory itself keeps out is counted there.
+        assert report.built is not None and sum(report.kept_out.values()) + report.built.kept_out == 2
 
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

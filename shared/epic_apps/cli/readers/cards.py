@@ -28,6 +28,9 @@ _NAMES = {
 }
 # Version 2.1 of vCard folds quoted-printable lines by an equals sign.
 _SOFT_BREAK = re.compile(r"=\r?\n[ \t]?")
+_ENTRIES = ("VEVENT", "VTODO", "VJOURNAL")
+_ENTRY = re.compile(r"^BEGIN:(VEVENT|VTODO|VJOURNAL)\s*$.*?^END:\1\s*$", re.M | re.S | re.I)
+_BROKEN = (ValueError, IndexError, KeyError)
 _ESCAPED = re.compile(r"\\([\\,;nN])")
 
 
@@ -52,6 +55,8 @@ def read_vcf(path: Path) -> Iterator[Section | Left]:
             card = None
         elif card is not None:
             card.append((name, _value(value, parameters)))
+    if card is not None:
+        yield Left(f"{path}, card {number} has no end")
     if not number:
         raise InvalidInputError(f"{path} holds no card. Export it anew as vCard.")
 
@@ -78,15 +83,49 @@ def _card(card: list[tuple[str, str]], place: str) -> Section | Left:
 
 def read_ics(path: Path) -> Iterator[Section | Left]:
     """Read each event and task of a calendar: what, when, how often, where, with whom."""
-    calendar_of = library("icalendar", _EXTRA).Calendar
+    calendar_of, content = library("icalendar", _EXTRA).Calendar, content_of(path)
+    entries: list[Any] = []
     try:
-        calendars: Iterable[Any] = calendar_of.from_ical(content_of(path), multiple=True)
-    except (ValueError, IndexError, KeyError) as error:
-        raise InvalidInputError(f"{path} is no calendar that can be read ({error}). Export it anew.") from None
-    for calendar in calendars:
-        for entry in calendar.walk():
-            if entry.name in ("VEVENT", "VTODO", "VJOURNAL"):
-                yield _entry(entry, path)
+        entries += _entries(calendar_of.from_ical(content, multiple=True))
+    except _BROKEN as error:
+        pieces = _pieces(content.decode("utf-8-sig", "replace"))
+        for number, piece in enumerate(pieces, start=1):
+            readable, left = _readable(piece)
+            if left:
+                yield Left(f"{path}, entry {number}: {left} lines cannot be read")
+            try:
+                entries += _entries(calendar_of.from_ical(readable, multiple=True))
+            except _BROKEN as reason:
+                yield Left(f"{path}, entry {number} cannot be read ({str(reason)[:200]})")
+        if not entries:
+            raise InvalidInputError(f"{path} is no calendar that can be read ({error}). Export it anew.") from None
+    for entry in entries:
+        for name, _ in entry.errors:
+            yield Left(f"{path}: {name or 'a line'} of {str(entry.get('SUMMARY', ''))[:100]!r} cannot be read")
+        try:
+            yield _entry(entry, path)
+        except (*_BROKEN, AttributeError, TypeError) as reason:
+            yield Left(f"{path}: {str(entry.get('SUMMARY', ''))[:100]!r} cannot be read ({str(reason)[:200]})")
+
+
+def _entries(calendars: Iterable[Any]) -> list[Any]:
+    return [each for calendar in calendars for each in calendar.walk() if each.name in _ENTRIES]
+
+
+def _pieces(text: str) -> list[str]:
+    """Return each entry of a calendar as a calendar of its own: one that is broken spoils no other."""
+    return [f"BEGIN:VCALENDAR\r\n{found[0]}\r\nEND:VCALENDAR\r\n" for found in _ENTRY.finditer(text)]
+
+
+def _readable(piece: str) -> tuple[str, int]:
+    """Return an entry without the lines that are none, and how many those were."""
+    kept, left = [], 0
+    for line in library("icalendar.parser", _EXTRA).Contentlines.from_ical(piece):
+        try:
+            kept += [line] if line and line.parts() else []
+        except ValueError:
+            left += 1
+    return "".join(f"{line}\r\n" for line in kept), left
 
 
 def _entry(entry: Any, path: Path) -> Section | Left:
@@ -96,7 +135,7 @@ def _entry(entry: Any, path: Path) -> Section | Left:
     starts, ends = _moment(entry.get("DTSTART") or entry.get("DUE")), _moment(entry.get("DTEND"))
     every = entry.get("RRULE")
     lines = {
-        "When": f"{starts} to {ends}" if ends and ends != starts else starts,
+        "When": f"{starts} to {ends}" if starts and ends and ends != starts else starts,
         "Repeats": "" if every is None else every.to_ical().decode("utf-8", "replace"),
         "Where": str(entry.get("LOCATION", "")),
         "With": ", ".join(filter(None, map(_person, _several(entry.get("ATTENDEE"))))),
@@ -110,7 +149,10 @@ def _entry(entry: Any, path: Path) -> Section | Left:
 
 
 def _moment(value: Any) -> str:
-    at = getattr(value, "dt", None)
+    try:
+        at = getattr(value, "dt", None)
+    except (*_BROKEN, TypeError):
+        return ""  # as no calendar writes it
     return at.isoformat() if isinstance(at, (date, datetime)) else ""
 
 

@@ -113,9 +113,17 @@ def _bookmarks(content: bytes) -> Iterator[Section]:
         # A parser of HTML puts a folder's list behind its heading, not into it.
         above = [folder.xpath(_HEADING_OF) for folder in reversed(list(link.iterancestors("dl")))]
         folders = [" ".join("".join(found[-1].itertext()).split()) for found in above if found]
-        added = link.get("add_date", "")
-        known = {"link": address, "title": name, "time": moment(int(added)).isoformat() if added.isdecimal() else ""}
+        known = {"link": address, "title": name, "time": _time(link.get("add_date", ""))}
         yield Section(f"{name} ({address})", " > ".join(folders), {key: value for key, value in known.items() if value})
+
+
+def _time(added: str) -> str:
+    """Return when a bookmark was made, which browsers write in seconds, and some in milli- or microseconds."""
+    try:
+        seconds = int(added)
+        return moment(seconds // (1 if seconds < 10**11 else 1000 if seconds < 10**14 else 10**6)).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def read_epub(path: Path) -> Iterator[Section | Left]:
