@@ -24,7 +24,7 @@ from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import AlreadyThereError, InvalidInputError, MemoryClosedError, StoreError
 from epic_memory.runtime.threads import in_thread
 from epic_memory.types import checked_k
-from epic_memory.verification.embedded import verifier_of
+from epic_memory.verification import Verifier
 from epic_scale.entry import Entry, RemoteEntry, lease_path
 from epic_scale.lease import Lease, LeaseError, taken_lease
 from epic_scale.metrics import publish
@@ -59,9 +59,10 @@ class MemoryPool:
         max_open: How many memories are open at most, at least 1. A turn waits while all of them are in use.
         idle: After which time without a turn a memory is closed: seconds, or text like "5 min".
         wait: How long a turn waits for another process, or for room, likewise.
-        encoder, llm: As for `EpicMemory`, one for all users.
+        encoder, llm: As for `EpicMemory`, one for all users. Without an encoder, a file that was made with one of those
+            that come with the package keeps it.
         settings: Of each memory; or a function from a user's id to them, for limits of each user's own. The embedded
-            verifier is made once.
+            verifier is made once for each encoder.
         storage_options: Of a store that fsspec reaches.
 
     Raises:
@@ -88,10 +89,10 @@ class MemoryPool:
         if not callable(settings) and not isinstance(settings, Settings):
             raise InvalidInputError("settings must be Settings(...), or a function from a user's id to them.")
         self._settings = settings
-        self._encoder = encoder_of(encoder)
+        # Without one each file decides: `EpicMemory.open` shares those that come with the package.
+        self._encoder = None if encoder is None else encoder_of(encoder)
         self._llm = llm
-        # One that asks a model belongs to the memory, whose budget it keeps.
-        self._verifier = None if llm is not None else verifier_of(None, self._encoder, None)
+        self._verifiers: dict[int, Verifier] = {}
         self._remote = RemoteRoot(str(root), storage_options or {}) if is_remote(root) else None
         self._copies = None if self._remote is None else tempfile.TemporaryDirectory(prefix="epic-pool-")
         self._root = LocalRoot(Path(str(root).removeprefix("file://") if self._copies is None else self._copies.name))
@@ -269,15 +270,17 @@ class MemoryPool:
 
     def _open_file(self, entry: Entry) -> EpicMemory:
         settings = self._settings(entry.user_id) if callable(self._settings) else self._settings
-        verifier = self._verifier if settings.verifier is None else settings.verifier
         settings = replace(
             settings,
             namespace=entry.user_id,
-            verifier=verifier,
             must_exist=entry.read_only or settings.must_exist,
             read_only=entry.read_only or settings.read_only,
         )
-        return EpicMemory.open(entry.path, encoder=self._encoder, llm=self._llm, settings=settings)
+        memory = EpicMemory.open(entry.path, encoder=self._encoder, llm=self._llm, settings=settings)
+        # One that asks a model belongs to the memory, whose budget it keeps.
+        if settings.verifier is None and self._llm is None:
+            memory.verifier = self._verifiers.setdefault(id(memory.encoder), memory.verifier)
+        return memory
 
     def _makes_room(self) -> bool:
         """Take out the entries used least recently until another one fits; return False if too many are in use."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from epic_memory import EpicMemory, Settings
+from epic_memory.encoders import encoder_of
 from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
 from epic_scale import LeaseError, MemoryPool
 from epic_scale.roots import name_of
@@ -251,6 +252,22 @@ def test_encoder_and_verifier_are_shared(pool_of: PoolOf) -> None:
     pool = pool_of(encoder="static", settings=Settings())
     with pool.get("ann") as ann, pool.get("ben") as ben:
         assert ann.encoder is ben.encoder and ann.verifier is ben.verifier
+
+
+def test_a_file_of_a_bundled_encoder_keeps_it(pool_of: PoolOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = pool_of(encoder="static", settings=Settings())
+    for user in ("ann", "ben"):
+        with made.get(user) as memory:
+            memory.preferences.add("I like red wine")
+    made.close()
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "shared" / "epic_minilm")
+    if encoder_of(None).name == "epic-static-v1":
+        pytest.skip("the extra minilm is not installed")
+    pool = pool_of(encoder=None, settings=Settings())
+    with pool.get("ann") as ann, pool.get("ben") as ben, pool.get("cas") as new, pool.get("dan") as other:
+        assert ann.encoder.name == "epic-static-v1" and new.encoder.name == "epic-minilm-v1"
+        assert ann.encoder is ben.encoder and new.encoder is other.encoder
+        assert ann.verifier is ben.verifier is not new.verifier is other.verifier
 
 
 def test_every_user_is_visited_whatever_fails(pool_of: PoolOf, tmp_path: Path) -> None:
