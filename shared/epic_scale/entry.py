@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+from ast import literal_eval
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +13,9 @@ from pathlib import Path
 from epic_memory import EpicMemory
 from epic_scale.lease import Lease, taken_lease
 from epic_scale.remote import ConflictError, RemoteRoot
-from epic_scale.roots import discard, write_whole
+from epic_scale.roots import discard, hashed, write_whole
+
+_STATE = re.compile(r"""state ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*") """)
 
 
 class Entry:
@@ -166,6 +170,16 @@ class RemoteEntry(Entry):
             return copy.read_bytes()
         finally:
             discard(copy)
+
+
+def users_in(memory: EpicMemory, name: str) -> list[str]:
+    """Return whose the file of this name is, by what it holds: one user, or none if it holds nothing."""
+    session = memory._session
+    with session.lock, session.store.reading():
+        keys = list(session.store.meta())
+    # What a memory has besides its rows, such as its rules, is kept under the user's id.
+    named = {key.partition("/")[2] for key in keys} | {literal_eval(one[1]) for one in map(_STATE.match, keys) if one}
+    return [user for user in named.union(memory.file.namespaces) if hashed(user) == name]
 
 
 def lease_path(path: Path) -> Path:

@@ -25,7 +25,7 @@ from epic_memory.errors import AlreadyThereError, InvalidInputError, MemoryClose
 from epic_memory.runtime.threads import in_thread
 from epic_memory.types import checked_k
 from epic_memory.verification import Verifier
-from epic_scale.entry import Entry, RemoteEntry, lease_path
+from epic_scale.entry import Entry, RemoteEntry, lease_path, users_in
 from epic_scale.lease import Lease, LeaseError, taken_lease
 from epic_scale.metrics import publish
 from epic_scale.ram import give_back, resident_bytes
@@ -262,11 +262,14 @@ class MemoryPool:
 
     # what is open
 
-    def _entry(self, user_id: str, name: str, read_only: bool) -> Entry:
+    def _entry(
+        self, user_id: str, name: str, read_only: bool, opens: Callable[[Entry], EpicMemory] | None = None
+    ) -> Entry:
+        opens = self._open_file if opens is None else opens
         if self._remote is None:
-            return Entry(user_id, self._root.path(name), read_only, self._open_file)
+            return Entry(user_id, self._root.path(name), read_only, opens)
         copy = self._root.folder / f"{secrets.token_hex(16)}.epic"
-        return RemoteEntry(user_id, copy, read_only, self._open_file, self._remote, name)
+        return RemoteEntry(user_id, copy, read_only, opens, self._remote, name)
 
     def _open_file(self, entry: Entry) -> EpicMemory:
         settings = self._settings(entry.user_id) if callable(self._settings) else self._settings
@@ -341,16 +344,27 @@ class MemoryPool:
         return self._root.path(name).exists() if self._remote is None else bool(self._remote.remaining(name))
 
     def users(self) -> Iterator[str]:
-        """Yield the ids of the users whose memories hold something, in the order of the files' names.
+        """Yield the ids of the users whose memories hold something, rules included, in the order of the files' names.
 
         Raises:
-            StoreError: for a file that cannot be read.
+            StoreError: after all others, naming the files that cannot be read.
         """
+        unread: list[str] = []
         for name in self._names():
-            yield from self._users_of(name)
+            try:
+                found = self._users_of(name)
+            except Exception:
+                unread.append(name)
+                continue
+            yield from found
+        if unread:
+            raise StoreError(
+                f"{len(unread)} file{'s' * (len(unread) > 1)} cannot be read: {', '.join(unread)}."
+                " pool.for_each(function) says why."
+            )
 
     def for_each(self, function: Callable[[EpicMemory], object], *, read_only: bool = False) -> Visits:
-        """Call a function with the memory of each user, one after the other; an error does not stop it.
+        """Call a function with the memory of each of `users()`, one after the other; an error does not stop it.
 
         Args:
             function: Is called in a turn of the user's.
@@ -369,14 +383,20 @@ class MemoryPool:
         return visits
 
     def backup(self, folder: str | Path) -> Visits:
-        """Copy the files of all users into a folder, which is a root like the pool's own; none is damaged unnoticed.
+        """Copy all files into a folder, which is a root like the pool's own; none is damaged unnoticed.
 
-        A file that is there is replaced. Users can go on: each copy is of the last committed state.
+        A file that is there is replaced. Users can go on: each copy is of the last committed state. What cannot be
+        copied is reported by the file's name.
         """
-        target = LocalRoot(Path(folder))
-        return self.for_each(
-            lambda memory: memory.file.backup(target.path(name_of(memory.namespace)), overwrite=True), read_only=True
-        )
+        target, visits = LocalRoot(Path(folder)), Visits()
+        for name in self._names():
+            try:
+                with self._read(name) as memory:
+                    memory.file.backup(target.path(name), overwrite=True)
+                visits.done += 1
+            except Exception as error:
+                visits.failed[name] = f"{type(error).__name__}: {error}"
+        return visits
 
     def forget_user(self, user_id: str) -> Forgotten:
         """Remove everything of a user, once no turn uses it, and prove it.
@@ -417,14 +437,18 @@ class MemoryPool:
         return self._root.names() if self._remote is None else self._remote.names()
 
     def _users_of(self, name: str) -> list[str]:
-        """Return the users whose memories a file holds: one, or none."""
-        with self._lock:
-            known = [self._entries[key].user_id for key in ((name, False), (name, True)) if key in self._entries]
-        if known:
-            return known[:1]
-        entry = self._entry("nobody", name, True)
+        with self._read(name) as memory:
+            return users_in(memory, name)
+
+    @contextmanager
+    def _read(self, name: str) -> Iterator[EpicMemory]:
+        """Open a file for itself, whoever's it is: no settings of a user's own are asked for."""
+        settings = Settings(namespace=name, must_exist=True, read_only=True)
+        entry = self._entry(
+            name, name, True, lambda entry: EpicMemory.open(entry.path, encoder=self._encoder, settings=settings)
+        )
         try:
-            return entry.open()[0].file.namespaces
+            yield entry.open()[0]
         finally:
             entry.close()
 

@@ -270,6 +270,40 @@ def test_a_file_of_a_bundled_encoder_keeps_it(pool_of: PoolOf, monkeypatch: pyte
         assert ann.verifier is ben.verifier is not new.verifier is other.verifier
 
 
+def test_settings_are_asked_for_users_only(pool_of: PoolOf, tmp_path: Path) -> None:
+    asked: set[str] = set()
+
+    def settings(user: str) -> Settings:
+        asked.add(user)
+        return SETTINGS
+
+    pool = pool_of(settings=settings)
+    fill(pool, "ann")
+    pool.close_idle(0)
+    assert list(pool.users()) == ["ann"]
+    assert pool.for_each(len).done == pool.backup(tmp_path / "copy").done == 1
+    assert asked == {"ann"}
+
+
+def test_every_file_is_copied_and_everybody_with_a_rule_is_visited(pool_of: PoolOf, tmp_path: Path) -> None:
+    pool = pool_of()
+    fill(pool, "ann")
+    with pool.get("be/n") as memory:
+        memory.never.add("my health")
+    with pool.get("c'as") as memory:
+        memory.file.set_state(read=3)
+    with pool.get("nothing at all"):
+        assert sorted(pool.users()) == ["ann", "be/n", "c'as"]
+    pool.close_idle(0)
+    assert sorted(pool.users()) == ["ann", "be/n", "c'as"]
+    assert pool.for_each(len).done == 3
+    assert pool.backup(tmp_path / "copy").done == 4
+    with MemoryPool(tmp_path / "copy", encoder=HashEncoder(), settings=SETTINGS) as copy:
+        assert copy.has("nothing at all")
+        with copy.get("be/n") as memory:
+            assert list(memory.never) == ["my health"]
+
+
 def test_every_user_is_visited_whatever_fails(pool_of: PoolOf, tmp_path: Path) -> None:
     pool = pool_of()
     for user in ("ann", "ben", "cas"):
@@ -282,10 +316,16 @@ def test_every_user_is_visited_whatever_fails(pool_of: PoolOf, tmp_path: Path) -
         assert memory.namespace != "ben"
         memory.add(["red wine again"])
 
+    users = pool.users()
+    assert [next(users), next(users)] == sorted(["ann", "ben"], key=name_of)
+    with pytest.raises(StoreError, match=f"1 file cannot be read: {name_of('cas')}"):
+        next(users)
     visits = pool.for_each(visit)
     assert visits.done == 1 and visits.failed.keys() == {"ben", name_of("cas")}
     assert "damaged" in visits.failed[name_of("cas")]
     assert len(texts(pool, "ann")) == 2
+    copied = pool.backup(tmp_path / "copy")
+    assert copied.done == 2 and copied.failed.keys() == {name_of("cas")}
 
 
 def test_a_backup_is_a_root_itself(pool_of: PoolOf, tmp_path: Path) -> None:
