@@ -79,6 +79,10 @@ class Entry:
         """Put what a turn wrote in its place, and return whether that took any writing: a local file is there."""
         return False
 
+    def has_unsaved(self) -> bool:
+        """Tell whether closing it may still write what the next turn has to wait for: a local file is there."""
+        return False
+
     def close(self) -> None:
         """Close the memory. No turn may use it."""
         with self._lock:
@@ -110,6 +114,7 @@ class RemoteEntry(Entry):
         self._name = name
         self._version = 0
         self._digest = b""
+        self._is_lost = False
 
     def is_replaced(self) -> bool:
         """Tell whether it was given up: nobody else writes the copy."""
@@ -136,7 +141,7 @@ class RemoteEntry(Entry):
             ConflictError: if another machine was faster; the copy is given up.
             StoreError: if the remote root cannot be written now; the next turn tries again.
         """
-        if self.read_only or self.memory is None:
+        if self.read_only or self.memory is None or (self._is_lost and not self.turns):
             return False
         with self._lock:
             data = self._content(self.memory)
@@ -145,10 +150,14 @@ class RemoteEntry(Entry):
             try:
                 self._version = self._root.write(self._name, self._version, data)
             except ConflictError:
-                self.retired = True
+                self.retired = self._is_lost = True
                 raise
             self._digest = digest
             return True
+
+    def has_unsaved(self) -> bool:
+        """As for `Entry`: verdicts that came after the last turn."""
+        return not self.read_only and self.memory is not None and not self._is_lost
 
     def close(self) -> None:
         """Close the memory, and remove the copy."""

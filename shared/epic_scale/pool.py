@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import tempfile
 import threading
@@ -10,19 +11,20 @@ import time
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import Self
 
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import AlreadyThereError, InvalidInputError, MemoryClosedError, StoreError
-from epic_memory.runtime.threads import in_thread
 from epic_memory.types import checked_k
 from epic_memory.verification import Verifier
 from epic_scale.entry import Entry, RemoteEntry, lease_path, users_in
@@ -34,6 +36,7 @@ from epic_scale.reports import Forgotten, PoolHealth, Visits
 from epic_scale.roots import LocalRoot, discard, name_of
 from epic_scale.times import seconds_of
 
+_T = TypeVar("_T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 # Freed RAM goes back to the system after so many memories were closed.
 _CLOSED_AT_ONCE = 64
@@ -98,13 +101,15 @@ class MemoryPool:
         self._root = LocalRoot(Path(str(root).removeprefix("file://") if self._copies is None else self._copies.name))
         self._entries: OrderedDict[tuple[str, bool], Entry] = OrderedDict()
         self._lock = threading.Lock()
+        self._closing = threading.Lock()
         self._leaving: list[Entry] = []
+        self._threads = ThreadPoolExecutor(thread_name_prefix="epic-pool")
         self._counts: Counter[str] = Counter()
         self._trimmed = 0
-        self._closed = threading.Event()
+        self._closed, self._wake = threading.Event(), threading.Event()
         this = weakref.ref(self)
         publish(lambda: None if (pool := this()) is None else pool.health())
-        threading.Thread(target=_sweep, args=(this, self._closed, self._idle), daemon=True, name="epic-pool").start()
+        threading.Thread(target=_sweep, args=(this, self._wake, self._idle), daemon=True, name="epic-pool").start()
 
     # turns
 
@@ -129,10 +134,14 @@ class MemoryPool:
             memory = self._opened(entry)
             try:
                 yield memory
-            finally:
-                self._save(entry)
+            except BaseException as error:
+                with _heeding(error):
+                    self._save(entry)
+                raise
+            self._save(entry)
         finally:
-            self._end(entry)
+            if self._end(entry):
+                self._close_leaving()
 
     @asynccontextmanager
     async def aget(self, user_id: str, *, read_only: bool = False) -> AsyncIterator[EpicMemory]:
@@ -141,13 +150,17 @@ class MemoryPool:
         while (entry := self._taken(user_id, read_only)) is None:
             await asyncio.sleep(next(waiting))
         try:
-            memory = await in_thread(self._opened, entry)
+            memory = await self._in_thread(self._opened, entry)
             try:
                 yield memory
-            finally:
-                await in_thread(self._save, entry)
+            except BaseException as error:
+                with _heeding(error):
+                    await self._asave(entry)
+                raise
+            await self._asave(entry)
         finally:
-            await in_thread(self._end, entry)
+            if self._end(entry):
+                await self._in_thread(self._close_leaving)
 
     def put(self, memory: EpicMemory) -> None:
         """Make a user's file from a memory in RAM whose namespace is the user's id, whole or not at all.
@@ -197,6 +210,8 @@ class MemoryPool:
             if entry is not None and entry.is_replaced():
                 self._retire(key)
                 entry = None
+            if any(one.user_id == user_id and one.has_unsaved() for one in self._leaving):
+                return None
             known = entry is not None
             entry = self._entry(user_id, *key) if entry is None else entry
             if entry.take_lease():
@@ -227,7 +242,6 @@ class MemoryPool:
         )
 
     def _opened(self, entry: Entry) -> EpicMemory:
-        self._close_leaving()
         memory, new = entry.open()
         self._count("opened", new)
         self._count("downloads", new and self._remote is not None)
@@ -240,12 +254,33 @@ class MemoryPool:
             self._count("conflicts")
             raise
 
+    async def _asave(self, entry: Entry) -> None:
+        if self._remote is not None:
+            await self._in_thread(self._save, entry)
+
+    async def _in_thread(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Call a function in a thread of the pool's own: all of the event loop's may be waiting for this turn to end.
+
+        When cancelled, wait for it to finish before raising CancelledError.
+        """
+        call = copy_context().run
+        work = asyncio.get_running_loop().run_in_executor(self._threads, call, function, *arguments)
+        cancelled: asyncio.CancelledError | None = None
+        while not work.done():
+            try:
+                await asyncio.wait([work])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled from work.exception()
+        return work.result()
+
     def _count(self, name: str, more: int = 1) -> None:
         with self._lock:
             self._counts[name] += more
 
-    def _end(self, entry: Entry) -> None:
-        """End a turn."""
+    def _end(self, entry: Entry) -> bool:
+        """End a turn, and return whether it has to close what was taken out, as the pool's thread is gone."""
         with self._lock:
             entry.turns -= 1
             entry.used_at = time.monotonic()
@@ -254,11 +289,11 @@ class MemoryPool:
                 entry.release_lease()
             # What could not be opened does not stay.
             if last and (entry.retired or entry.memory is None or self._closed.is_set()):
-                self._leaving.append(entry)
+                self._leave(entry)
                 key = name_of(entry.user_id), entry.read_only
                 if self._entries.get(key) is entry:
                     del self._entries[key]
-        self._close_leaving()
+            return self._closed.is_set()
 
     # what is open
 
@@ -291,22 +326,35 @@ class MemoryPool:
         unused = [key for key, entry in self._entries.items() if not entry.turns] if count > 0 else []
         for key in unused[:count]:
             self._retire(key)
-        return len(self._entries) < self._max_open
+        return len(self._entries) < self._max_open and len(self._leaving) < _CLOSED_AT_ONCE
 
     def _retire(self, key: tuple[str, bool]) -> None:
         """Take an entry out, to be closed soon, or when its turns end."""
         entry = self._entries.pop(key)
         entry.retired = True
         if not entry.turns:
-            self._leaving.append(entry)
+            self._leave(entry)
+
+    def _leave(self, entry: Entry) -> None:
+        """Have an entry closed by the pool's thread: a model that is being asked may take two seconds to end."""
+        self._leaving.append(entry)
+        self._counts["closed"] += 1
+        self._wake.set()
 
     def _close_leaving(self) -> None:
-        """Close what was taken out. It is not done where the event loop would wait for it."""
-        with self._lock:
-            leaving, self._leaving = self._leaving, []
-            self._counts["closed"] += len(leaving)
-        for entry in leaving:
-            entry.close()
+        """Close what was taken out; return when all of it is closed, also what another thread is closing."""
+        with self._closing:
+            with self._lock:
+                leaving = [*self._leaving]
+            for entry in leaving:
+                try:
+                    # Verdicts that came after the last turn. If another machine was faster, they are asked for again.
+                    with suppress(StoreError):
+                        self._save(entry)
+                    entry.close()
+                finally:
+                    with self._lock:
+                        self._leaving.remove(entry)
 
     def close_idle(self, idle: str | float | None = None) -> int:
         """Close what no turn has used for a time, and give its RAM back; return how many that were.
@@ -322,7 +370,7 @@ class MemoryPool:
             keys = [key for key, one in self._entries.items() if not one.turns and now - one.used_at >= seconds]
             for key in keys:
                 self._retire(key)
-            closed = self._counts["closed"] + len(self._leaving)
+            closed = self._counts["closed"]
         self._close_leaving()
         # Not in a turn, as it takes a tenth of a second.
         if closed >= self._trimmed + (1 if keys else _CLOSED_AT_ONCE):
@@ -457,6 +505,7 @@ class MemoryPool:
     def close(self) -> None:
         """Close the pool and all memories that no turn uses; the others are closed as their turns end."""
         self._closed.set()
+        self._wake.set()
         self.close_idle(0)
         if self._copies is not None and not self._entries:
             self._copies.cleanup()
@@ -479,14 +528,30 @@ class MemoryPool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await in_thread(self.close)
+        await self._in_thread(self.close)
 
 
-def _sweep(this: weakref.ref[MemoryPool], closed: threading.Event, idle: float) -> None:
-    """Close what is idle, until the pool is closed or gone."""
-    while not closed.wait(min(max(idle / 4, 0.05), 30.0)):
+@contextmanager
+def _heeding(error: BaseException) -> Iterator[None]:
+    """Let through what ended a turn from outside, such as a cancellation, whatever saving the turn runs into."""
+    try:
+        yield
+    except StoreError as late:
+        if isinstance(error, Exception):
+            raise
+        raise error from late
+
+
+def _sweep(this: weakref.ref[MemoryPool], wake: threading.Event, idle: float) -> None:
+    """Close what is idle or was taken out, until the pool is closed or gone."""
+    while True:
+        wake.wait(min(max(idle / 4, 0.05), 30.0))
+        wake.clear()
         pool = this()
-        if pool is None:
+        if pool is None or pool._closed.is_set():
             return
-        pool.close_idle()
+        try:
+            pool.close_idle()
+        except Exception:
+            logging.getLogger(__name__).exception("A memory of a pool could not be closed.")
         del pool

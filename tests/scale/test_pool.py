@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,24 @@ def test_what_is_idle_is_closed_and_comes_back(pool_of: PoolOf) -> None:
     assert texts(pool, "ann") == [TEXT]
 
 
+def test_closing_holds_up_nobody_elses_turn(pool_of: PoolOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    close = EpicMemory.close
+
+    def closed(memory: EpicMemory) -> None:
+        threads.append(threading.current_thread())
+        close(memory)
+
+    monkeypatch.setattr(EpicMemory, "close", closed)
+    pool = pool_of(max_open=1)
+    for user in ("ann", "ben", "cas"):
+        fill(pool, user)
+    deadline = time.monotonic() + 30
+    while len(threads) < 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert len(threads) == 2 and threading.current_thread() not in threads
+
+
 async def test_turns_of_many_users_at_once(pool_of: PoolOf) -> None:
     pool = pool_of(max_open=3, wait="60 s")
 
@@ -145,6 +164,24 @@ async def test_a_cancelled_turn_ends(pool_of: PoolOf) -> None:
         await task
     assert pool.health().in_use == 0
     fill(pool_of(), "ann")
+
+
+async def test_a_turn_ends_while_others_that_wait_for_it_have_all_threads(pool_of: PoolOf) -> None:
+    pool = pool_of(max_open=1, wait="30 s")
+    threads = ThreadPoolExecutor(2)
+    asyncio.get_running_loop().set_default_executor(threads)
+
+    def turn(number: int) -> None:
+        with pool.get(f"user {number}"):
+            pass
+
+    async with pool.aget("ann"):
+        waiting = [asyncio.create_task(asyncio.to_thread(turn, number)) for number in range(4)]
+        while pool.health().waited < 2:
+            await asyncio.sleep(0.001)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 10
+    await asyncio.gather(*waiting)
 
 
 def test_one_pool_writes_a_file_at_a_time_and_readers_are_free(pool_of: PoolOf) -> None:
