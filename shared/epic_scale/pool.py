@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
+import shutil
 import tempfile
 import threading
 import time
@@ -13,7 +15,7 @@ from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -37,6 +39,8 @@ from epic_scale.roots import LocalRoot, discard, name_of
 from epic_scale.times import seconds_of
 
 _T = TypeVar("_T")
+# Of this thread or task, the innermost first.
+_turns: ContextVar[tuple[Entry, ...]] = ContextVar("epic-pool-turns", default=())
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 # Freed RAM goes back to the system after so many memories were closed.
 _CLOSED_AT_ONCE = 64
@@ -97,8 +101,10 @@ class MemoryPool:
         self._llm = llm
         self._verifiers: dict[int, Verifier] = {}
         self._remote = RemoteRoot(str(root), storage_options or {}) if is_remote(root) else None
-        self._copies = None if self._remote is None else tempfile.TemporaryDirectory(prefix="epic-pool-")
-        self._root = LocalRoot(Path(str(root).removeprefix("file://") if self._copies is None else self._copies.name))
+        self._process = os.getpid()
+        copies = None if self._remote is None else tempfile.mkdtemp(prefix="epic-pool-")
+        self._remove_copies = weakref.finalize(self, _remove, copies, self._process)
+        self._root = LocalRoot(Path(str(root).removeprefix("file://") if copies is None else copies))
         self._entries: OrderedDict[tuple[str, bool], Entry] = OrderedDict()
         self._lock = threading.Lock()
         self._closing = threading.Lock()
@@ -133,7 +139,8 @@ class MemoryPool:
         try:
             memory = self._opened(entry)
             try:
-                yield memory
+                with _inside(entry):
+                    yield memory
             except BaseException as error:
                 with _heeding(error):
                     self._save(entry)
@@ -152,7 +159,8 @@ class MemoryPool:
         try:
             memory = await self._in_thread(self._opened, entry)
             try:
-                yield memory
+                with _inside(entry):
+                    yield memory
             except BaseException as error:
                 with _heeding(error):
                     await self._asave(entry)
@@ -190,14 +198,17 @@ class MemoryPool:
             with pool.get(user_id):
                 agent.invoke(..., context={"namespace": user_id})
 
+        It is the memory of the innermost turn that this thread or task knows of, or else the one that only reads, if
+        there are two.
+
         Raises:
             InvalidInputError: outside `with pool.get(user_id)`.
         """
         name = name_of(user_id)
         with self._lock:
-            for read_only in (False, True):
-                entry = self._entries.get((name, read_only))
-                if entry is not None and entry.turns and entry.memory is not None:
+            known = [self._entries[key] for key in ((name, True), (name, False)) if key in self._entries]
+            for entry in (*_turns.get(), *known):
+                if entry in known and entry.turns and entry.memory is not None:
                     return entry.memory
         raise InvalidInputError("No turn of this user is under way. Begin it before: with pool.get(user_id): ...")
 
@@ -248,6 +259,8 @@ class MemoryPool:
         return memory
 
     def _save(self, entry: Entry) -> None:
+        if os.getpid() != self._process:
+            return
         try:
             self._count("uploads", entry.save())
         except ConflictError:
@@ -503,16 +516,21 @@ class MemoryPool:
     # the end
 
     def close(self) -> None:
-        """Close the pool and all memories that no turn uses; the others are closed as their turns end."""
+        """Close the pool and all memories that no turn uses; the others are closed as their turns end.
+
+        A forked process closes nothing of the one that made the pool.
+        """
+        if os.getpid() != self._process:
+            return
         self._closed.set()
         self._wake.set()
         self.close_idle(0)
-        if self._copies is not None and not self._entries:
-            self._copies.cleanup()
+        if not self._entries:
+            self._remove_copies()
 
     def _check_open(self) -> None:
-        if self._closed.is_set():
-            raise MemoryClosedError("This pool is closed. Make another one.")
+        if self._closed.is_set() or os.getpid() != self._process:
+            raise MemoryClosedError("This pool is closed, or another process's. Make another one.")
 
     def __enter__(self) -> Self:
         return self
@@ -529,6 +547,23 @@ class MemoryPool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._in_thread(self.close)
+
+
+@contextmanager
+def _inside(entry: Entry) -> Iterator[None]:
+    """Let `in_use` know that what follows is a turn of this entry."""
+    before = _turns.get()
+    _turns.set((entry, *before))
+    try:
+        yield
+    finally:
+        _turns.set(before)
+
+
+def _remove(copies: str | None, process: int) -> None:
+    """Remove the folder of a pool's copies, in the process that made it."""
+    if copies is not None and os.getpid() == process:
+        shutil.rmtree(copies, ignore_errors=True)
 
 
 @contextmanager

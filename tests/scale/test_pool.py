@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -75,7 +76,9 @@ def test_any_text_is_a_user_with_a_file_of_their_own_inside_the_root(
     assert all(len(name) < 100 and name.isascii() for name in files(tmp_path))
 
 
-@pytest.mark.parametrize("user", ["", "  ", "\n", None, 7, b"x", "a\x00b", "\ud800"], ids=repr)
+@pytest.mark.parametrize(
+    "user", ["", "  ", "\n", "\u200b\u00ad", "\u2800 \u3164", None, 7, b"x", "a\x00b", "\ud800"], ids=ascii
+)
 def test_what_names_nobody_is_refused_and_leaves_no_file(pool_of: PoolOf, tmp_path: Path, user: object) -> None:
     pool = pool_of()
     with pytest.raises(InvalidInputError, match="user's id"), pool.get(user):  # type: ignore[arg-type]
@@ -233,6 +236,35 @@ def test_a_lease_ends_with_a_killed_process(pool_of: PoolOf, tmp_path: Path) -> 
     fill(pool_of(encoder="static"), "ann")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_process_has_no_part_in_leases_and_turns(pool_of: PoolOf, tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys, time; from epic_scale import MemoryPool\n"
+        "pool = MemoryPool(sys.argv[1], encoder='static')\n"
+        "with pool.get('ann'):\n"
+        "    if not (child := os.fork()):\n"
+        "        try: print(pool.get('ben').__enter__().namespace, os.getpid(), flush=True)\n"
+        "        except Exception as error: print(type(error).__name__, os.getpid(), flush=True)\n"
+        "        time.sleep(600)\n"
+        "    time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "users")], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        refused, child = process.stdout.readline().split()
+        try:
+            assert refused == b"MemoryClosedError"
+            with pytest.raises(LeaseError), pool_of(encoder="static").get("ann"):
+                pass
+            process.kill()
+            process.wait()
+            fill(pool_of(encoder="static"), "ann")
+        finally:
+            process.kill()
+            os.kill(int(child), signal.SIGKILL)
+
+
 def test_a_reader_makes_no_file_and_cannot_write(pool_of: PoolOf, tmp_path: Path) -> None:
     pool = pool_of()
     with pytest.raises(StoreError, match="There is no memory"), pool.get("ann", read_only=True):
@@ -384,6 +416,34 @@ def test_the_memory_in_use_is_found_by_the_users_id(pool_of: PoolOf) -> None:
         assert pool.in_use("ann") is memory
     with pytest.raises(InvalidInputError, match="under way"):
         pool.in_use("ann")
+
+
+def test_a_turn_that_reads_finds_its_own_memory(pool_of: PoolOf) -> None:
+    pool = pool_of()
+    fill(pool, "ann")
+    with pool.get("ann") as memory:
+        with pool.get("ann", read_only=True) as reader:
+            assert pool.in_use("ann") is reader
+            with ThreadPoolExecutor() as threads:
+                # A thread that knows of no turn gets what can do the least harm.
+                assert threads.submit(pool.in_use, "ann").result() is reader
+        assert pool.in_use("ann") is memory
+
+
+async def test_turns_side_by_side_find_their_own_memories(pool_of: PoolOf) -> None:
+    pool = pool_of()
+    fill(pool, "ann")
+    both = asyncio.Event()
+
+    async def turn(read_only: bool) -> None:
+        async with pool.aget("ann", read_only=read_only) as memory:
+            if pool.health().in_use == 2:
+                both.set()
+            await both.wait()
+            assert pool.in_use("ann") is memory
+            assert await asyncio.to_thread(pool.in_use, "ann") is memory
+
+    await asyncio.gather(turn(False), turn(True))
 
 
 def test_a_closed_pool_lets_turns_end_and_begins_none(pool_of: PoolOf) -> None:

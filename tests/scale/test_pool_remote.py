@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -211,6 +214,24 @@ def test_what_a_model_answers_after_a_turn_is_written_back_when_the_memory_is_cl
     pool.close()
     with MemoryPool(address) as other, other.get("ann", read_only=True) as found:
         assert found.stats().counts["verdicts"] > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_process_leaves_the_copies_alone() -> None:
+    code = (
+        "import os, sys; from epic_scale import MemoryPool\n"
+        "pool = MemoryPool('memory://root', encoder='static')\n"
+        "def forked():\n"
+        "    child = os.fork()\n"
+        "    if not child: sys.exit()\n"
+        "    os.waitpid(child, 0)\n"
+        "with pool.get('ann') as memory: memory.preferences.add('I like tea.'); copy = memory.file.path; forked()\n"
+        "forked()\n"
+        "with pool.get('ann') as memory: memory.preferences.add('I like milk.'); print(len(memory.preferences))\n"
+        "pool.close(); print(copy.parent.exists())"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["2", "False"], done.stderr
 
 
 def test_an_address_without_a_driver_says_so() -> None:
