@@ -230,8 +230,8 @@ def test_a_forked_process_leaves_the_copies_alone() -> None:
         "with pool.get('ann') as memory: memory.preferences.add('I like milk.'); print(len(memory.preferences))\n"
         "pool.close(); print(copy.parent.exists())"
     )
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.stdout.split() == ["2", "False"], done.stderr
+    printed = subprocess.check_output([sys.executable, "-W", "ignore", "-c", code], text=True, timeout=300)
+    assert printed.split() == ["2", "False"]
 
 
 def test_an_address_without_a_driver_says_so() -> None:
