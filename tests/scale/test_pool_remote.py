@@ -138,6 +138,20 @@ def test_turns_of_one_machine_share_the_copy_and_each_is_written_back(pool_of: P
     assert len(texts(other)) == 2
 
 
+def test_a_conflict_undoes_nothing_that_a_turn_beside_it_took_along(pool_of: PoolOf) -> None:
+    one, other = pool_of(), pool_of()
+    with pytest.raises(ConflictError, match="since the last turn"), one.get("ann") as memory:
+        memory.preferences.add("I like blue sea")
+        with one.get("ann"):
+            pass
+        with other.get("ann") as same:
+            assert [str(each) for each in same.preferences] == ["I like blue sea"]
+            same.preferences.add("I like red wine")
+        memory.preferences.add("I like green tea")
+    with one.get("ann") as memory:
+        assert [str(each) for each in memory.preferences] == ["I like blue sea", "I like red wine"]
+
+
 def test_a_store_that_fails_is_told_and_the_next_turn_writes_all(
     pool_of: PoolOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
