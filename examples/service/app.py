@@ -17,16 +17,18 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
 from langchain.agents import create_agent
 from langchain.chat_models import init_chat_model
-from pydantic import BaseModel
+from pydantic import BaseModel, StringConstraints
 
 from epic_langchain.agents import EpicMemoryMiddleware
 from epic_memory import Settings
-from epic_scale import MemoryPool
+from epic_memory.errors import DuplicatePreferenceError, InvalidInputError
+from epic_scale import ConflictError, LeaseError, MemoryPool
 
 # Thousands of open objects: a collection of all garbage takes a tenth of a second, in the middle of somebody's turn.
 gc.set_threshold(50_000, 50, 50)
@@ -44,7 +46,21 @@ app = FastAPI(lifespan=running)
 
 
 class Message(BaseModel):
-    text: str
+    text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+@app.exception_handler(InvalidInputError)
+def refused(_: Request, error: InvalidInputError) -> JSONResponse:
+    """Answer what cannot be done as asked."""
+    code = 409 if isinstance(error, DuplicatePreferenceError) else 422
+    return JSONResponse({"detail": str(error)}, code)
+
+
+@app.exception_handler(LeaseError)
+@app.exception_handler(ConflictError)
+def busy(_: Request, error: LeaseError | ConflictError) -> JSONResponse:
+    """Answer what was not done because another turn was in the way."""
+    return JSONResponse({"detail": str(error)}, 409, {"retry-after": "5"})
 
 
 @cache

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+from ast import literal_eval
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +13,9 @@ from pathlib import Path
 from epic_memory import EpicMemory
 from epic_scale.lease import Lease, taken_lease
 from epic_scale.remote import ConflictError, RemoteRoot
-from epic_scale.roots import discard, write_whole
+from epic_scale.roots import discard, hashed, write_whole
+
+_STATE = re.compile(r"""state ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*") """)
 
 
 class Entry:
@@ -75,6 +79,10 @@ class Entry:
         """Put what a turn wrote in its place, and return whether that took any writing: a local file is there."""
         return False
 
+    def has_unsaved(self) -> bool:
+        """Tell whether closing it may still write what the next turn has to wait for: a local file is there."""
+        return False
+
     def close(self) -> None:
         """Close the memory. No turn may use it."""
         with self._lock:
@@ -106,6 +114,7 @@ class RemoteEntry(Entry):
         self._name = name
         self._version = 0
         self._digest = b""
+        self._is_lost = False
 
     def is_replaced(self) -> bool:
         """Tell whether it was given up: nobody else writes the copy."""
@@ -132,7 +141,7 @@ class RemoteEntry(Entry):
             ConflictError: if another machine was faster; the copy is given up.
             StoreError: if the remote root cannot be written now; the next turn tries again.
         """
-        if self.read_only or self.memory is None:
+        if self.read_only or self.memory is None or (self._is_lost and not self.turns):
             return False
         with self._lock:
             data = self._content(self.memory)
@@ -141,10 +150,14 @@ class RemoteEntry(Entry):
             try:
                 self._version = self._root.write(self._name, self._version, data)
             except ConflictError:
-                self.retired = True
+                self.retired = self._is_lost = True
                 raise
             self._digest = digest
             return True
+
+    def has_unsaved(self) -> bool:
+        """As for `Entry`: verdicts that came after the last turn."""
+        return not self.read_only and self.memory is not None and not self._is_lost
 
     def close(self) -> None:
         """Close the memory, and remove the copy."""
@@ -166,6 +179,16 @@ class RemoteEntry(Entry):
             return copy.read_bytes()
         finally:
             discard(copy)
+
+
+def users_in(memory: EpicMemory, name: str) -> list[str]:
+    """Return whose the file of this name is, by what it holds: one user, or none if it holds nothing."""
+    session = memory._session
+    with session.lock, session.store.reading():
+        keys = list(session.store.meta())
+    # What a memory has besides its rows, such as its rules, is kept under the user's id.
+    named = {key.partition("/")[2] for key in keys} | {literal_eval(one[1]) for one in map(_STATE.match, keys) if one}
+    return [user for user in named.union(memory.file.namespaces) if hashed(user) == name]
 
 
 def lease_path(path: Path) -> Path:

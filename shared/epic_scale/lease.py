@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,13 +37,34 @@ class Lease:
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
+        _leases.add(self)
 
     def release(self) -> None:
         """Let others write."""
+        if self._descriptor < 0:
+            return
         # Before it is unlocked: whoever then locks a file without a name sees it, and tries again.
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
-        os.close(self._descriptor)
+        self.leave()
+
+    def leave(self) -> None:
+        """Have no more part in it; in a forked process, which must not keep the lease of the one that took it."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+_leases: weakref.WeakSet[Lease] = weakref.WeakSet()
+
+
+def _leave_all() -> None:
+    for lease in list(_leases):
+        lease.leave()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all)
 
 
 def taken_lease(path: Path) -> Lease | None:

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import secrets
+import shutil
 import tempfile
 import threading
 import time
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import Self
 
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import AlreadyThereError, InvalidInputError, MemoryClosedError, StoreError
-from epic_memory.runtime.threads import in_thread
 from epic_memory.types import checked_k
-from epic_memory.verification.embedded import verifier_of
-from epic_scale.entry import Entry, RemoteEntry, lease_path
+from epic_memory.verification import Verifier
+from epic_scale.entry import Entry, RemoteEntry, lease_path, users_in
 from epic_scale.lease import Lease, LeaseError, taken_lease
 from epic_scale.metrics import publish
 from epic_scale.ram import give_back, resident_bytes
@@ -34,6 +38,9 @@ from epic_scale.reports import Forgotten, PoolHealth, Visits
 from epic_scale.roots import LocalRoot, discard, name_of
 from epic_scale.times import seconds_of
 
+_T = TypeVar("_T")
+# Of this thread or task, the innermost first.
+_turns: ContextVar[tuple[Entry, ...]] = ContextVar("epic-pool-turns", default=())
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 # Freed RAM goes back to the system after so many memories were closed.
 _CLOSED_AT_ONCE = 64
@@ -59,9 +66,10 @@ class MemoryPool:
         max_open: How many memories are open at most, at least 1. A turn waits while all of them are in use.
         idle: After which time without a turn a memory is closed: seconds, or text like "5 min".
         wait: How long a turn waits for another process, or for room, likewise.
-        encoder, llm: As for `EpicMemory`, one for all users.
+        encoder, llm: As for `EpicMemory`, one for all users. Without an encoder, a file that was made with one of those
+            that come with the package keeps it.
         settings: Of each memory; or a function from a user's id to them, for limits of each user's own. The embedded
-            verifier is made once.
+            verifier is made once for each encoder.
         storage_options: Of a store that fsspec reaches.
 
     Raises:
@@ -88,22 +96,26 @@ class MemoryPool:
         if not callable(settings) and not isinstance(settings, Settings):
             raise InvalidInputError("settings must be Settings(...), or a function from a user's id to them.")
         self._settings = settings
-        self._encoder = encoder_of(encoder)
+        # Without one each file decides: `EpicMemory.open` shares those that come with the package.
+        self._encoder = None if encoder is None else encoder_of(encoder)
         self._llm = llm
-        # One that asks a model belongs to the memory, whose budget it keeps.
-        self._verifier = None if llm is not None else verifier_of(None, self._encoder, None)
+        self._verifiers: dict[int, Verifier] = {}
         self._remote = RemoteRoot(str(root), storage_options or {}) if is_remote(root) else None
-        self._copies = None if self._remote is None else tempfile.TemporaryDirectory(prefix="epic-pool-")
-        self._root = LocalRoot(Path(str(root).removeprefix("file://") if self._copies is None else self._copies.name))
+        self._process = os.getpid()
+        copies = None if self._remote is None else tempfile.mkdtemp(prefix="epic-pool-")
+        self._remove_copies = weakref.finalize(self, _remove, copies, self._process)
+        self._root = LocalRoot(Path(str(root).removeprefix("file://") if copies is None else copies))
         self._entries: OrderedDict[tuple[str, bool], Entry] = OrderedDict()
         self._lock = threading.Lock()
+        self._closing = threading.Lock()
         self._leaving: list[Entry] = []
+        self._threads = ThreadPoolExecutor(thread_name_prefix="epic-pool")
         self._counts: Counter[str] = Counter()
         self._trimmed = 0
-        self._closed = threading.Event()
+        self._closed, self._wake = threading.Event(), threading.Event()
         this = weakref.ref(self)
         publish(lambda: None if (pool := this()) is None else pool.health())
-        threading.Thread(target=_sweep, args=(this, self._closed, self._idle), daemon=True, name="epic-pool").start()
+        threading.Thread(target=_sweep, args=(this, self._wake, self._idle), daemon=True, name="epic-pool").start()
 
     # turns
 
@@ -127,11 +139,16 @@ class MemoryPool:
         try:
             memory = self._opened(entry)
             try:
-                yield memory
-            finally:
-                self._save(entry)
+                with _inside(entry):
+                    yield memory
+            except BaseException as error:
+                with _heeding(error):
+                    self._save(entry)
+                raise
+            self._save(entry)
         finally:
-            self._end(entry)
+            if self._end(entry):
+                self._close_leaving()
 
     @asynccontextmanager
     async def aget(self, user_id: str, *, read_only: bool = False) -> AsyncIterator[EpicMemory]:
@@ -140,13 +157,18 @@ class MemoryPool:
         while (entry := self._taken(user_id, read_only)) is None:
             await asyncio.sleep(next(waiting))
         try:
-            memory = await in_thread(self._opened, entry)
+            memory = await self._in_thread(self._opened, entry)
             try:
-                yield memory
-            finally:
-                await in_thread(self._save, entry)
+                with _inside(entry):
+                    yield memory
+            except BaseException as error:
+                with _heeding(error):
+                    await self._asave(entry)
+                raise
+            await self._asave(entry)
         finally:
-            await in_thread(self._end, entry)
+            if self._end(entry):
+                await self._in_thread(self._close_leaving)
 
     def put(self, memory: EpicMemory) -> None:
         """Make a user's file from a memory in RAM whose namespace is the user's id, whole or not at all.
@@ -176,14 +198,17 @@ class MemoryPool:
             with pool.get(user_id):
                 agent.invoke(..., context={"namespace": user_id})
 
+        It is the memory of the innermost turn that this thread or task knows of, or else the one that only reads, if
+        there are two.
+
         Raises:
             InvalidInputError: outside `with pool.get(user_id)`.
         """
         name = name_of(user_id)
         with self._lock:
-            for read_only in (False, True):
-                entry = self._entries.get((name, read_only))
-                if entry is not None and entry.turns and entry.memory is not None:
+            known = [self._entries[key] for key in ((name, True), (name, False)) if key in self._entries]
+            for entry in (*_turns.get(), *known):
+                if entry in known and entry.turns and entry.memory is not None:
                     return entry.memory
         raise InvalidInputError("No turn of this user is under way. Begin it before: with pool.get(user_id): ...")
 
@@ -196,6 +221,8 @@ class MemoryPool:
             if entry is not None and entry.is_replaced():
                 self._retire(key)
                 entry = None
+            if any(one.user_id == user_id and one.has_unsaved() for one in self._leaving):
+                return None
             known = entry is not None
             entry = self._entry(user_id, *key) if entry is None else entry
             if entry.take_lease():
@@ -226,25 +253,47 @@ class MemoryPool:
         )
 
     def _opened(self, entry: Entry) -> EpicMemory:
-        self._close_leaving()
         memory, new = entry.open()
         self._count("opened", new)
         self._count("downloads", new and self._remote is not None)
         return memory
 
     def _save(self, entry: Entry) -> None:
+        if os.getpid() != self._process:
+            return
         try:
             self._count("uploads", entry.save())
         except ConflictError:
             self._count("conflicts")
             raise
 
+    async def _asave(self, entry: Entry) -> None:
+        if self._remote is not None:
+            await self._in_thread(self._save, entry)
+
+    async def _in_thread(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Call a function in a thread of the pool's own: all of the event loop's may be waiting for this turn to end.
+
+        When cancelled, wait for it to finish before raising CancelledError.
+        """
+        call = copy_context().run
+        work = asyncio.get_running_loop().run_in_executor(self._threads, call, function, *arguments)
+        cancelled: asyncio.CancelledError | None = None
+        while not work.done():
+            try:
+                await asyncio.wait([work])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled from work.exception()
+        return work.result()
+
     def _count(self, name: str, more: int = 1) -> None:
         with self._lock:
             self._counts[name] += more
 
-    def _end(self, entry: Entry) -> None:
-        """End a turn."""
+    def _end(self, entry: Entry) -> bool:
+        """End a turn, and return whether it has to close what was taken out, as the pool's thread is gone."""
         with self._lock:
             entry.turns -= 1
             entry.used_at = time.monotonic()
@@ -253,31 +302,36 @@ class MemoryPool:
                 entry.release_lease()
             # What could not be opened does not stay.
             if last and (entry.retired or entry.memory is None or self._closed.is_set()):
-                self._leaving.append(entry)
+                self._leave(entry)
                 key = name_of(entry.user_id), entry.read_only
                 if self._entries.get(key) is entry:
                     del self._entries[key]
-        self._close_leaving()
+            return self._closed.is_set()
 
     # what is open
 
-    def _entry(self, user_id: str, name: str, read_only: bool) -> Entry:
+    def _entry(
+        self, user_id: str, name: str, read_only: bool, opens: Callable[[Entry], EpicMemory] | None = None
+    ) -> Entry:
+        opens = self._open_file if opens is None else opens
         if self._remote is None:
-            return Entry(user_id, self._root.path(name), read_only, self._open_file)
+            return Entry(user_id, self._root.path(name), read_only, opens)
         copy = self._root.folder / f"{secrets.token_hex(16)}.epic"
-        return RemoteEntry(user_id, copy, read_only, self._open_file, self._remote, name)
+        return RemoteEntry(user_id, copy, read_only, opens, self._remote, name)
 
     def _open_file(self, entry: Entry) -> EpicMemory:
         settings = self._settings(entry.user_id) if callable(self._settings) else self._settings
-        verifier = self._verifier if settings.verifier is None else settings.verifier
         settings = replace(
             settings,
             namespace=entry.user_id,
-            verifier=verifier,
             must_exist=entry.read_only or settings.must_exist,
             read_only=entry.read_only or settings.read_only,
         )
-        return EpicMemory.open(entry.path, encoder=self._encoder, llm=self._llm, settings=settings)
+        memory = EpicMemory.open(entry.path, encoder=self._encoder, llm=self._llm, settings=settings)
+        # One that asks a model belongs to the memory, whose budget it keeps.
+        if settings.verifier is None and self._llm is None:
+            memory.verifier = self._verifiers.setdefault(id(memory.encoder), memory.verifier)
+        return memory
 
     def _makes_room(self) -> bool:
         """Take out the entries used least recently until another one fits; return False if too many are in use."""
@@ -285,22 +339,35 @@ class MemoryPool:
         unused = [key for key, entry in self._entries.items() if not entry.turns] if count > 0 else []
         for key in unused[:count]:
             self._retire(key)
-        return len(self._entries) < self._max_open
+        return len(self._entries) < self._max_open and len(self._leaving) < _CLOSED_AT_ONCE
 
     def _retire(self, key: tuple[str, bool]) -> None:
         """Take an entry out, to be closed soon, or when its turns end."""
         entry = self._entries.pop(key)
         entry.retired = True
         if not entry.turns:
-            self._leaving.append(entry)
+            self._leave(entry)
+
+    def _leave(self, entry: Entry) -> None:
+        """Have an entry closed by the pool's thread: a model that is being asked may take two seconds to end."""
+        self._leaving.append(entry)
+        self._counts["closed"] += 1
+        self._wake.set()
 
     def _close_leaving(self) -> None:
-        """Close what was taken out. It is not done where the event loop would wait for it."""
-        with self._lock:
-            leaving, self._leaving = self._leaving, []
-            self._counts["closed"] += len(leaving)
-        for entry in leaving:
-            entry.close()
+        """Close what was taken out; return when all of it is closed, also what another thread is closing."""
+        with self._closing:
+            with self._lock:
+                leaving = [*self._leaving]
+            for entry in leaving:
+                try:
+                    # Verdicts that came after the last turn. If another machine was faster, they are asked for again.
+                    with suppress(StoreError):
+                        self._save(entry)
+                    entry.close()
+                finally:
+                    with self._lock:
+                        self._leaving.remove(entry)
 
     def close_idle(self, idle: str | float | None = None) -> int:
         """Close what no turn has used for a time, and give its RAM back; return how many that were.
@@ -316,7 +383,7 @@ class MemoryPool:
             keys = [key for key, one in self._entries.items() if not one.turns and now - one.used_at >= seconds]
             for key in keys:
                 self._retire(key)
-            closed = self._counts["closed"] + len(self._leaving)
+            closed = self._counts["closed"]
         self._close_leaving()
         # Not in a turn, as it takes a tenth of a second.
         if closed >= self._trimmed + (1 if keys else _CLOSED_AT_ONCE):
@@ -338,16 +405,27 @@ class MemoryPool:
         return self._root.path(name).exists() if self._remote is None else bool(self._remote.remaining(name))
 
     def users(self) -> Iterator[str]:
-        """Yield the ids of the users whose memories hold something, in the order of the files' names.
+        """Yield the ids of the users whose memories hold something, rules included, in the order of the files' names.
 
         Raises:
-            StoreError: for a file that cannot be read.
+            StoreError: after all others, naming the files that cannot be read.
         """
+        unread: list[str] = []
         for name in self._names():
-            yield from self._users_of(name)
+            try:
+                found = self._users_of(name)
+            except Exception:
+                unread.append(name)
+                continue
+            yield from found
+        if unread:
+            raise StoreError(
+                f"{len(unread)} file{'s' * (len(unread) > 1)} cannot be read: {', '.join(unread)}."
+                " pool.for_each(function) says why."
+            )
 
     def for_each(self, function: Callable[[EpicMemory], object], *, read_only: bool = False) -> Visits:
-        """Call a function with the memory of each user, one after the other; an error does not stop it.
+        """Call a function with the memory of each of `users()`, one after the other; an error does not stop it.
 
         Args:
             function: Is called in a turn of the user's.
@@ -366,14 +444,20 @@ class MemoryPool:
         return visits
 
     def backup(self, folder: str | Path) -> Visits:
-        """Copy the files of all users into a folder, which is a root like the pool's own; none is damaged unnoticed.
+        """Copy all files into a folder, which is a root like the pool's own; none is damaged unnoticed.
 
-        A file that is there is replaced. Users can go on: each copy is of the last committed state.
+        A file that is there is replaced. Users can go on: each copy is of the last committed state. What cannot be
+        copied is reported by the file's name.
         """
-        target = LocalRoot(Path(folder))
-        return self.for_each(
-            lambda memory: memory.file.backup(target.path(name_of(memory.namespace)), overwrite=True), read_only=True
-        )
+        target, visits = LocalRoot(Path(folder)), Visits()
+        for name in self._names():
+            try:
+                with self._read(name) as memory:
+                    memory.file.backup(target.path(name), overwrite=True)
+                visits.done += 1
+            except Exception as error:
+                visits.failed[name] = f"{type(error).__name__}: {error}"
+        return visits
 
     def forget_user(self, user_id: str) -> Forgotten:
         """Remove everything of a user, once no turn uses it, and prove it.
@@ -414,29 +498,39 @@ class MemoryPool:
         return self._root.names() if self._remote is None else self._remote.names()
 
     def _users_of(self, name: str) -> list[str]:
-        """Return the users whose memories a file holds: one, or none."""
-        with self._lock:
-            known = [self._entries[key].user_id for key in ((name, False), (name, True)) if key in self._entries]
-        if known:
-            return known[:1]
-        entry = self._entry("nobody", name, True)
+        with self._read(name) as memory:
+            return users_in(memory, name)
+
+    @contextmanager
+    def _read(self, name: str) -> Iterator[EpicMemory]:
+        """Open a file for itself, whoever's it is: no settings of a user's own are asked for."""
+        settings = Settings(namespace=name, must_exist=True, read_only=True)
+        entry = self._entry(
+            name, name, True, lambda entry: EpicMemory.open(entry.path, encoder=self._encoder, settings=settings)
+        )
         try:
-            return entry.open()[0].file.namespaces
+            yield entry.open()[0]
         finally:
             entry.close()
 
     # the end
 
     def close(self) -> None:
-        """Close the pool and all memories that no turn uses; the others are closed as their turns end."""
+        """Close the pool and all memories that no turn uses; the others are closed as their turns end.
+
+        A forked process closes nothing of the one that made the pool.
+        """
+        if os.getpid() != self._process:
+            return
         self._closed.set()
+        self._wake.set()
         self.close_idle(0)
-        if self._copies is not None and not self._entries:
-            self._copies.cleanup()
+        if not self._entries:
+            self._remove_copies()
 
     def _check_open(self) -> None:
-        if self._closed.is_set():
-            raise MemoryClosedError("This pool is closed. Make another one.")
+        if self._closed.is_set() or os.getpid() != self._process:
+            raise MemoryClosedError("This pool is closed, or another process's. Make another one.")
 
     def __enter__(self) -> Self:
         return self
@@ -452,14 +546,47 @@ class MemoryPool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await in_thread(self.close)
+        await self._in_thread(self.close)
 
 
-def _sweep(this: weakref.ref[MemoryPool], closed: threading.Event, idle: float) -> None:
-    """Close what is idle, until the pool is closed or gone."""
-    while not closed.wait(min(max(idle / 4, 0.05), 30.0)):
+@contextmanager
+def _inside(entry: Entry) -> Iterator[None]:
+    """Let `in_use` know that what follows is a turn of this entry."""
+    before = _turns.get()
+    _turns.set((entry, *before))
+    try:
+        yield
+    finally:
+        _turns.set(before)
+
+
+def _remove(copies: str | None, process: int) -> None:
+    """Remove the folder of a pool's copies, in the process that made it."""
+    if copies is not None and os.getpid() == process:
+        shutil.rmtree(copies, ignore_errors=True)
+
+
+@contextmanager
+def _heeding(error: BaseException) -> Iterator[None]:
+    """Let through what ended a turn from outside, such as a cancellation, whatever saving the turn runs into."""
+    try:
+        yield
+    except StoreError as late:
+        if isinstance(error, Exception):
+            raise
+        raise error from late
+
+
+def _sweep(this: weakref.ref[MemoryPool], wake: threading.Event, idle: float) -> None:
+    """Close what is idle or was taken out, until the pool is closed or gone."""
+    while True:
+        wake.wait(min(max(idle / 4, 0.05), 30.0))
+        wake.clear()
         pool = this()
-        if pool is None:
+        if pool is None or pool._closed.is_set():
             return
-        pool.close_idle()
+        try:
+            pool.close_idle()
+        except Exception:
+            logging.getLogger(__name__).exception("A memory of a pool could not be closed.")
         del pool

@@ -16,7 +16,10 @@ from epic_scale.roots import SUFFIX
 
 
 class ConflictError(StoreError):
-    """Error for a memory that another machine changed during this turn; the turn's changes are written nowhere."""
+    """Error for a memory that another machine changed during this turn.
+
+    The turn's changes are written nowhere, except those that a turn beside it in this process took along as it ended.
+    """
 
 
 def is_remote(root: object) -> bool:
@@ -129,8 +132,8 @@ class RemoteRoot:
         except OSError as error:
             raise StoreError(f"A memory cannot be written to {self._address}: {error}") from error
         raise ConflictError(
-            "Another machine changed this memory during the turn, so the turn's changes were not written, and what the"
-            " other one wrote stands. Do the turn again."
+            "Another machine changed this memory during the turn, so what the turn changed since the last turn of this"
+            " process ended was not written, and what the other one wrote stands. Do the turn again."
         )
 
     def names(self) -> Iterator[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
+import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from epic_memory.errors import StoreError
+from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.types import checked_text
 
 SUFFIX = ".epic"
@@ -17,6 +18,8 @@ _SIDE_FILES = ("-journal", "-wal", "-shm")
 # 4,096 folders: some hundred files in each for a million users.
 _FAN_OUT = 3
 _REST = 64 - _FAN_OUT
+# Letters and symbols that are drawn as nothing: Braille without dots, and fillers of Hangul.
+_DRAWN_AS_NOTHING = frozenset("\u2800\u115f\u1160\u3164\uffa0")
 
 
 def name_of(user_id: str) -> str:
@@ -26,9 +29,20 @@ def name_of(user_id: str) -> str:
     character by character: "é" as one character and as two are two users.
 
     Raises:
-        InvalidInputError: for what is no text, or is blank, as the id of somebody who is not logged in may be.
+        InvalidInputError: for what is no text, or shows nothing, as the id of somebody who is not logged in may.
     """
-    digest = sha256(checked_text(user_id, "The user's id").encode()).hexdigest()
+    if all(map(_is_invisible, checked_text(user_id, "The user's id"))):
+        raise InvalidInputError("The user's id has only characters that cannot be seen.")
+    return hashed(user_id)
+
+
+def _is_invisible(character: str) -> bool:
+    return unicodedata.category(character)[0] in "CZ" or character in _DRAWN_AS_NOTHING
+
+
+def hashed(user_id: str) -> str:
+    """As `name_of`, for an id that need not be checked."""
+    digest = sha256(user_id.encode()).hexdigest()
     return f"{digest[:_FAN_OUT]}/{digest[_FAN_OUT:]}"
 
 

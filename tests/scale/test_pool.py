@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from epic_memory import EpicMemory, Settings
+from epic_memory.encoders import encoder_of
 from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
 from epic_scale import LeaseError, MemoryPool
 from epic_scale.roots import name_of
@@ -73,7 +76,9 @@ def test_any_text_is_a_user_with_a_file_of_their_own_inside_the_root(
     assert all(len(name) < 100 and name.isascii() for name in files(tmp_path))
 
 
-@pytest.mark.parametrize("user", ["", "  ", "\n", None, 7, b"x", "a\x00b", "\ud800"], ids=repr)
+@pytest.mark.parametrize(
+    "user", ["", "  ", "\n", "\u200b\u00ad", "\u2800 \u3164", None, 7, b"x", "a\x00b", "\ud800"], ids=ascii
+)
 def test_what_names_nobody_is_refused_and_leaves_no_file(pool_of: PoolOf, tmp_path: Path, user: object) -> None:
     pool = pool_of()
     with pytest.raises(InvalidInputError, match="user's id"), pool.get(user):  # type: ignore[arg-type]
@@ -111,6 +116,24 @@ def test_what_is_idle_is_closed_and_comes_back(pool_of: PoolOf) -> None:
     assert texts(pool, "ann") == [TEXT]
 
 
+def test_closing_holds_up_nobody_elses_turn(pool_of: PoolOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    close = EpicMemory.close
+
+    def closed(memory: EpicMemory) -> None:
+        threads.append(threading.current_thread())
+        close(memory)
+
+    monkeypatch.setattr(EpicMemory, "close", closed)
+    pool = pool_of(max_open=1)
+    for user in ("ann", "ben", "cas"):
+        fill(pool, user)
+    deadline = time.monotonic() + 30
+    while len(threads) < 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert len(threads) == 2 and threading.current_thread() not in threads
+
+
 async def test_turns_of_many_users_at_once(pool_of: PoolOf) -> None:
     pool = pool_of(max_open=3, wait="60 s")
 
@@ -144,6 +167,24 @@ async def test_a_cancelled_turn_ends(pool_of: PoolOf) -> None:
         await task
     assert pool.health().in_use == 0
     fill(pool_of(), "ann")
+
+
+async def test_a_turn_ends_while_others_that_wait_for_it_have_all_threads(pool_of: PoolOf) -> None:
+    pool = pool_of(max_open=1, wait="30 s")
+    threads = ThreadPoolExecutor(2)
+    asyncio.get_running_loop().set_default_executor(threads)
+
+    def turn(number: int) -> None:
+        with pool.get(f"user {number}"):
+            pass
+
+    async with pool.aget("ann"):
+        waiting = [asyncio.create_task(asyncio.to_thread(turn, number)) for number in range(4)]
+        while pool.health().waited < 2:
+            await asyncio.sleep(0.001)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 10
+    await asyncio.gather(*waiting)
 
 
 def test_one_pool_writes_a_file_at_a_time_and_readers_are_free(pool_of: PoolOf) -> None:
@@ -193,6 +234,35 @@ def test_a_lease_ends_with_a_killed_process(pool_of: PoolOf, tmp_path: Path) -> 
             pass
         process.kill()
     fill(pool_of(encoder="static"), "ann")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_process_has_no_part_in_leases_and_turns(pool_of: PoolOf, tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys, time; from epic_scale import MemoryPool\n"
+        "pool = MemoryPool(sys.argv[1], encoder='static')\n"
+        "with pool.get('ann'):\n"
+        "    if not (child := os.fork()):\n"
+        "        try: print(pool.get('ben').__enter__().namespace, os.getpid(), flush=True)\n"
+        "        except Exception as error: print(type(error).__name__, os.getpid(), flush=True)\n"
+        "        time.sleep(600)\n"
+        "    time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "users")], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        refused, child = process.stdout.readline().split()
+        try:
+            assert refused == b"MemoryClosedError"
+            with pytest.raises(LeaseError), pool_of(encoder="static").get("ann"):
+                pass
+            process.kill()
+            process.wait()
+            fill(pool_of(encoder="static"), "ann")
+        finally:
+            process.kill()
+            os.kill(int(child), signal.SIGKILL)
 
 
 def test_a_reader_makes_no_file_and_cannot_write(pool_of: PoolOf, tmp_path: Path) -> None:
@@ -253,6 +323,56 @@ def test_encoder_and_verifier_are_shared(pool_of: PoolOf) -> None:
         assert ann.encoder is ben.encoder and ann.verifier is ben.verifier
 
 
+def test_a_file_of_a_bundled_encoder_keeps_it(pool_of: PoolOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = pool_of(encoder="static", settings=Settings())
+    for user in ("ann", "ben"):
+        with made.get(user) as memory:
+            memory.preferences.add("I like red wine")
+    made.close()
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "shared" / "epic_minilm")
+    if encoder_of(None).name == "epic-static-v1":
+        pytest.skip("the extra minilm is not installed")
+    pool = pool_of(encoder=None, settings=Settings())
+    with pool.get("ann") as ann, pool.get("ben") as ben, pool.get("cas") as new, pool.get("dan") as other:
+        assert ann.encoder.name == "epic-static-v1" and new.encoder.name == "epic-minilm-v1"
+        assert ann.encoder is ben.encoder and new.encoder is other.encoder
+        assert ann.verifier is ben.verifier is not new.verifier is other.verifier
+
+
+def test_settings_are_asked_for_users_only(pool_of: PoolOf, tmp_path: Path) -> None:
+    asked: set[str] = set()
+
+    def settings(user: str) -> Settings:
+        asked.add(user)
+        return SETTINGS
+
+    pool = pool_of(settings=settings)
+    fill(pool, "ann")
+    pool.close_idle(0)
+    assert list(pool.users()) == ["ann"]
+    assert pool.for_each(len).done == pool.backup(tmp_path / "copy").done == 1
+    assert asked == {"ann"}
+
+
+def test_every_file_is_copied_and_everybody_with_a_rule_is_visited(pool_of: PoolOf, tmp_path: Path) -> None:
+    pool = pool_of()
+    fill(pool, "ann")
+    with pool.get("be/n") as memory:
+        memory.never.add("my health")
+    with pool.get("c'as") as memory:
+        memory.file.set_state(read=3)
+    with pool.get("nothing at all"):
+        assert sorted(pool.users()) == ["ann", "be/n", "c'as"]
+    pool.close_idle(0)
+    assert sorted(pool.users()) == ["ann", "be/n", "c'as"]
+    assert pool.for_each(len).done == 3
+    assert pool.backup(tmp_path / "copy").done == 4
+    with MemoryPool(tmp_path / "copy", encoder=HashEncoder(), settings=SETTINGS) as copy:
+        assert copy.has("nothing at all")
+        with copy.get("be/n") as memory:
+            assert list(memory.never) == ["my health"]
+
+
 def test_every_user_is_visited_whatever_fails(pool_of: PoolOf, tmp_path: Path) -> None:
     pool = pool_of()
     for user in ("ann", "ben", "cas"):
@@ -265,10 +385,16 @@ def test_every_user_is_visited_whatever_fails(pool_of: PoolOf, tmp_path: Path) -
         assert memory.namespace != "ben"
         memory.add(["red wine again"])
 
+    users = pool.users()
+    assert [next(users), next(users)] == sorted(["ann", "ben"], key=name_of)
+    with pytest.raises(StoreError, match=f"1 file cannot be read: {name_of('cas')}"):
+        next(users)
     visits = pool.for_each(visit)
     assert visits.done == 1 and visits.failed.keys() == {"ben", name_of("cas")}
     assert "damaged" in visits.failed[name_of("cas")]
     assert len(texts(pool, "ann")) == 2
+    copied = pool.backup(tmp_path / "copy")
+    assert copied.done == 2 and copied.failed.keys() == {name_of("cas")}
 
 
 def test_a_backup_is_a_root_itself(pool_of: PoolOf, tmp_path: Path) -> None:
@@ -290,6 +416,34 @@ def test_the_memory_in_use_is_found_by_the_users_id(pool_of: PoolOf) -> None:
         assert pool.in_use("ann") is memory
     with pytest.raises(InvalidInputError, match="under way"):
         pool.in_use("ann")
+
+
+def test_a_turn_that_reads_finds_its_own_memory(pool_of: PoolOf) -> None:
+    pool = pool_of()
+    fill(pool, "ann")
+    with pool.get("ann") as memory:
+        with pool.get("ann", read_only=True) as reader:
+            assert pool.in_use("ann") is reader
+            with ThreadPoolExecutor() as threads:
+                # A thread that knows of no turn gets what can do the least harm.
+                assert threads.submit(pool.in_use, "ann").result() is reader
+        assert pool.in_use("ann") is memory
+
+
+async def test_turns_side_by_side_find_their_own_memories(pool_of: PoolOf) -> None:
+    pool = pool_of()
+    fill(pool, "ann")
+    both = asyncio.Event()
+
+    async def turn(read_only: bool) -> None:
+        async with pool.aget("ann", read_only=read_only) as memory:
+            if pool.health().in_use == 2:
+                both.set()
+            await both.wait()
+            assert pool.in_use("ann") is memory
+            assert await asyncio.to_thread(pool.in_use, "ann") is memory
+
+    await asyncio.gather(turn(False), turn(True))
 
 
 def test_a_closed_pool_lets_turns_end_and_begins_none(pool_of: PoolOf) -> None:

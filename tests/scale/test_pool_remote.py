@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
+import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from epic_memory import Settings
+from epic_memory import EpicMemory, Settings
 from epic_memory.errors import StoreError
 from epic_scale import ConflictError, MemoryPool
 from helpers import HashEncoder, KeepAll
+from scripted import Scripted
 
 fsspec = pytest.importorskip("fsspec")
 from fsspec.implementations.memory import MemoryFileSystem  # noqa: E402 - after it is known to be there
@@ -80,6 +86,41 @@ def test_of_two_machines_the_second_learns_that_it_was_slower(pool_of: PoolOf) -
     assert one.health().conflicts == 1
 
 
+@pytest.mark.parametrize("how", ["cancelled", "timeout"])
+async def test_a_conflict_swallows_no_cancellation(pool_of: PoolOf, how: str) -> None:
+    one, other = pool_of(), pool_of()
+    begun = asyncio.Event()
+
+    async def turn() -> None:
+        async with one.aget("ann") as memory:
+            memory.preferences.add("I like blue sea")
+            add(other, "red wine")
+            begun.set()
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(turn() if how == "cancelled" else asyncio.wait_for(turn(), 2))
+    await begun.wait()
+    if how == "cancelled":
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as raised:
+            await task
+        assert isinstance(raised.value.__cause__, ConflictError)
+    else:
+        with pytest.raises(asyncio.TimeoutError):
+            await task
+    assert one.health().conflicts == 1 and one.health().in_use == 0
+    assert texts(one) == ["red wine"]
+
+
+async def test_an_interrupted_turn_is_not_taken_for_a_conflict(pool_of: PoolOf) -> None:
+    one, other = pool_of(), pool_of()
+    with pytest.raises(KeyboardInterrupt), one.get("ann") as memory:
+        memory.preferences.add("I like blue sea")
+        add(other, "red wine")
+        raise KeyboardInterrupt
+    assert one.health().conflicts == 1
+
+
 def test_the_second_of_two_new_files_does_not_replace_the_first(pool_of: PoolOf) -> None:
     one, other = pool_of(), pool_of()
     with pytest.raises(ConflictError), one.get("ann") as memory:
@@ -95,6 +136,20 @@ def test_turns_of_one_machine_share_the_copy_and_each_is_written_back(pool_of: P
         assert texts(other) == ["red wine 1"]
         memory.add(["red wine 2"])
     assert len(texts(other)) == 2
+
+
+def test_a_conflict_undoes_nothing_that_a_turn_beside_it_took_along(pool_of: PoolOf) -> None:
+    one, other = pool_of(), pool_of()
+    with pytest.raises(ConflictError, match="since the last turn"), one.get("ann") as memory:
+        memory.preferences.add("I like blue sea")
+        with one.get("ann"):
+            pass
+        with other.get("ann") as same:
+            assert [str(each) for each in same.preferences] == ["I like blue sea"]
+            same.preferences.add("I like red wine")
+        memory.preferences.add("I like green tea")
+    with one.get("ann") as memory:
+        assert [str(each) for each in memory.preferences] == ["I like blue sea", "I like red wine"]
 
 
 def test_a_store_that_fails_is_told_and_the_next_turn_writes_all(
@@ -157,6 +212,40 @@ def test_copies_go_with_the_pool_and_backups_come_from_it(pool_of: PoolOf, tmp_p
     assert not copy.parent.exists()
     with MemoryPool(f"file://{tmp_path}", encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as local:
         assert texts(local, "ben") == ["red wine 1"]
+
+
+def test_what_a_model_answers_after_a_turn_is_written_back_when_the_memory_is_closed(address: str) -> None:
+    settings = Settings(on_demand="background", aspects="parser", expansions="off")
+    pool = MemoryPool(address, llm=Scripted(), settings=settings)
+    seed = EpicMemory(["I love red wine from Portugal."], settings=Settings(namespace="ann", fine=False))
+    seed.add(["A Douro red wine from Portugal with dark fruit.", "Red wine tasting in Lisbon, Portugal."])
+    pool.put(seed)
+    with pool.get("ann") as memory:
+        memory.search("Which red wine from Portugal should I buy?")
+    deadline = time.monotonic() + 30
+    while not memory.stats().counts["verdicts"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    pool.close()
+    with MemoryPool(address) as other, other.get("ann", read_only=True) as found:
+        assert found.stats().counts["verdicts"] > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_process_leaves_the_copies_alone() -> None:
+    code = (
+        "import os, sys; from epic_scale import MemoryPool\n"
+        "pool = MemoryPool('memory://root', encoder='static')\n"
+        "def forked():\n"
+        "    child = os.fork()\n"
+        "    if not child: sys.exit()\n"
+        "    os.waitpid(child, 0)\n"
+        "with pool.get('ann') as memory: memory.preferences.add('I like tea.'); copy = memory.file.path; forked()\n"
+        "forked()\n"
+        "with pool.get('ann') as memory: memory.preferences.add('I like milk.'); print(len(memory.preferences))\n"
+        "pool.close(); print(copy.parent.exists())"
+    )
+    printed = subprocess.check_output([sys.executable, "-W", "ignore", "-c", code], text=True, timeout=300)
+    assert printed.split() == ["2", "False"]
 
 
 def test_an_address_without_a_driver_says_so() -> None:
