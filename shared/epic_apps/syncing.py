@@ -393,7 +393,8 @@ class _Sync:
                 self.report.failures.append(str(error))
                 return None
         source = Sources([], given=[(path, name)])
-        items = list(with_origin(source, self._user, self.report.kept_out))
+        topic_of = self._memory.never.topic_of if len(self._memory.never) else None
+        items = list(with_origin(source, self._user, self.report.kept_out, topic_of))
         self.report.skipped += source.skipped
         self.report.failures += source.failures
         if name not in source.whole:

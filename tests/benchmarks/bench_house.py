@@ -30,12 +30,12 @@ PACKAGES = (
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
     "lines of epic_memory": 27_050,
-    "lines of epic_scale": 2_500,
-    "lines of all packages": 61_700,
-    "lines of tests": 65_700,
+    "lines of epic_scale": 2_700,
+    "lines of all packages": 62_500,
+    "lines of tests": 66_250,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
-    "words of the docs": 35_200,
+    "words of the docs": 35_500,
 }
 """The most that each may have: lowered with every change that makes the project smaller."""
 

@@ -405,3 +405,13 @@ def test_what_has_no_room_is_offered_again_after_a_cut(tmp_path: Path, monkeypat
     with EpicMemory.open(tmp_path / "me.epic", encoder=HashEncoder(), settings=Settings(reserve="10 MB")) as memory:
         sync(memory, folder)
         assert len(memory.items()) == 300
+
+
+def test_front_matter_about_what_is_ruled_out_is_left_out(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    write(notes, "walk.md", "---\ncondition: I have diabetes\ncity: Oslo\n---\nA walk along the harbour.\n")
+    memory = EpicMemory([AVOIDS])
+    memory.never.add("diabetes")
+    sync(memory, notes)
+    (item,) = memory.items()
+    assert item.metadata["city"] == "Oslo" and "diabetes" not in str(item)
