@@ -20,7 +20,7 @@ from epic_apps.cli.readers import READERS
 from epic_apps.cli.roots import Roots
 from epic_apps.cli.sources import LINES_SUFFIX, Sources
 from epic_apps.markdown import PREFERENCES, edits_of, is_export
-from epic_apps.origins import with_origin
+from epic_apps.origins import NEVER, with_origin
 from epic_memory.errors import InvalidInputError, MissingExtraError
 from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.types import Item
@@ -394,7 +394,10 @@ class _Sync:
                 return None
         source = Sources([], given=[(path, name)])
         topic_of = self._memory.never.topic_of if len(self._memory.never) else None
+        before = self.report.kept_out[NEVER]
         items = list(with_origin(source, self._user, self.report.kept_out, topic_of))
+        if self.report.kept_out[NEVER] > before:  # offered again when the topics have changed
+            digest, modified = f"{digest}{self._ruled_out}", _DIRTY
         self.report.skipped += source.skipped
         self.report.failures += source.failures
         if name not in source.whole:
@@ -449,7 +452,7 @@ class _Sync:
         placed = self._placed(item.id for item in items)
         seen = dict(zip((item.id for item in items), self._memory.file.has_seen(items), strict=True))
         for _, _, file, new in batch:
-            if file.digest and any(item.id not in placed and not seen[item.id] for item in new):
+            if file.digest.isalnum() and any(item.id not in placed and not seen[item.id] for item in new):
                 file.digest, file.modified = f"{file.digest}{self._ruled_out}", _DIRTY
 
     def _mark_unplaced(self, names: Collection[str]) -> None:
