@@ -31,7 +31,7 @@ PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
     "lines of epic_memory": 27_050,
     "lines of epic_scale": 2_700,
-    "lines of all packages": 62_500,
+    "lines of all packages": 62_510,
     "lines of tests": 66_250,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,

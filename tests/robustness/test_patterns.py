@@ -24,13 +24,14 @@ import epic_langchain
 import epic_learn
 import epic_llamaindex
 import epic_memory
+import epic_scale
 
 try:
     from re import _parser as grammar
 except ImportError:  # Python 3.10
     import sre_parse as grammar
 
-PACKAGES = (epic_memory, epic_learn, epic_graph, epic_apps, epic_langchain, epic_llamaindex)
+PACKAGES = (epic_memory, epic_learn, epic_graph, epic_apps, epic_scale, epic_langchain, epic_llamaindex)
 # What is tried at a glance, and what it becomes where the glance took long: a pattern that is done in time for the
 # longer one is linear, or nearly so.
 GLANCE, LONG = 2_000, 32_000

@@ -29,7 +29,6 @@ _NAMES = {
 # Version 2.1 of vCard folds quoted-printable lines by an equals sign.
 _SOFT_BREAK = re.compile(r"=\r?\n[ \t]?")
 _ENTRIES = ("VEVENT", "VTODO", "VJOURNAL")
-_ENTRY = re.compile(r"^BEGIN:(VEVENT|VTODO|VJOURNAL)\s*$.*?^END:\1\s*$", re.M | re.S | re.I)
 _BROKEN = (ValueError, IndexError, KeyError)
 _ESCAPED = re.compile(r"\\([\\,;nN])")
 
@@ -114,7 +113,17 @@ def _entries(calendars: Iterable[Any]) -> list[Any]:
 
 def _pieces(text: str) -> list[str]:
     """Return each entry of a calendar as a calendar of its own: one that is broken spoils no other."""
-    return [f"BEGIN:VCALENDAR\r\n{found[0]}\r\nEND:VCALENDAR\r\n" for found in _ENTRY.finditer(text)]
+    pieces, lines, kind = list[str](), list[str](), ""
+    for line in text.split("\n"):
+        mark, _, name = line.strip().upper().partition(":")
+        if mark == "BEGIN" and name in _ENTRIES:
+            kind, lines = name, []
+        if kind:
+            lines.append(line.rstrip("\r"))
+        if kind and (mark, name) == ("END", kind):
+            pieces.append("\r\n".join(["BEGIN:VCALENDAR", *lines, "END:VCALENDAR", ""]))
+            kind = ""
+    return pieces
 
 
 def _readable(piece: str) -> tuple[str, int]:
