@@ -66,12 +66,12 @@ CLIENTS: Mapping[Client, Settings] = {
     "codex": Settings("mcp_servers", hint="~/.codex/config.toml"),
     "open-webui": Settings("", hint="Admin Settings, External Tools, +, MCP (Streamable HTTP)"),
 }
-"""What is known of each client; those without a path take an entry by hand."""
+"""Settings of each client; those without a path take an entry by hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connected:
-    """What connecting a client did.
+    """Result of connecting a client.
 
     Attributes:
         client: The client.

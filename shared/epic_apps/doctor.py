@@ -31,7 +31,7 @@ _EXTRAS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What one check found.
+    """Finding of one check.
 
     Attributes:
         about: What was looked at.

@@ -101,7 +101,7 @@ class _Asked:
 
     @property
     def has_several_words(self) -> bool:
-        """Whether it has more than one word that carries meaning."""
+        """True if it has more than one word that carries meaning."""
         return len(self._stems) > 1
 
     def kept_out(self) -> WhyNot | None:

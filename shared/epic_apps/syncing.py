@@ -40,7 +40,7 @@ _MORE_ROOM = 'what helps: epic sync FILE --reserve "10 MB" (and a larger budget,
 
 @dataclass(kw_only=True)
 class SyncReport:
-    """What a sync changed, by the names of the files.
+    """Report of a sync: what it changed, by the names of the files.
 
     Attributes:
         added, changed, deleted: Files.
@@ -86,7 +86,7 @@ class SyncReport:
 
 @dataclass(slots=True)
 class _File:
-    """What is known of a file that items are held from.
+    """State of a file that items are held from.
 
     Attributes:
         size, modified: As its folder says; `_DIRTY` if it has to be read again whatever the folder says.

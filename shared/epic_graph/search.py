@@ -35,6 +35,7 @@ from epic_memory.pipeline.search import (
     prepared,
 )
 from epic_memory.pipeline.session import Session
+from epic_memory.preferences.foreign import is_foreign_to
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery, Steerings
 from epic_memory.steering.question_kind import recalls
@@ -222,7 +223,10 @@ def _near(
     if asked.options.keys == "instruction":
         return best_entries(space, asked, vector, allowed)
     items = None if allowed is None else frozenset(space.item_of[row] for row in allowed.tolist())
-    found = finding.candidates(space, asked.words, vector, asked.k, entries_allowed=allowed, items_allowed=items)
+    foreign = is_foreign_to(session.encoder, asked.words, space.preferences)
+    found = finding.candidates(
+        space, asked.words, vector, asked.k, entries_allowed=allowed, items_allowed=items, foreign=foreign
+    )
     rows_of = _allowed_rows(space, allowed)
     prefers = asked.options.stance_policy == "prefer"
     cosines: dict[int, float] = {}

@@ -23,7 +23,7 @@ from epic_scale.people import People, model_of
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What a chunk is to one user under one preference; without a user, what it is to all of them.
+    """Verdict on a chunk for one user under one preference; without a user, for all of them.
 
     Attributes:
         user: The user's id; None if the chunk concerns nobody, or could not be judged for anybody.

@@ -1,9 +1,9 @@
-"""Work of a build: what was judged so far, in Parquet files beside the memories, from which it goes on after a crash.
+"""Work of a build: what was judged so far, in Parquet files beside the memories; a build goes on from it after a crash.
 
-    SINK/users/...                       the memories: the root of a pool
-    SINK/work/GENERATION/people.json     some users, their preferences, and how they are judged
-    SINK/work/GENERATION/rows-*.parquet  what chunks are to them; and the digests of all chunks that were judged
-    SINK/work/GENERATION/written.json    the files of rows that are in the memories
+    users/...                       the memories: the root of a pool
+    work/GENERATION/people.json     some users, their preferences, and how they are judged
+    work/GENERATION/rows-*.parquet  what chunks are to them; and the digests of all chunks that were judged
+    work/GENERATION/written.json    the files of rows that are in the memories
 
 A chunk that is new, or changed, has a digest that is in no file. A user whose preferences change comes into a new
 generation, for which all chunks are judged; a generation without users is removed.

@@ -13,7 +13,7 @@ from epic_apps.imports.parts import Part
 from epic_memory.errors import InvalidInputError, MissingExtraError
 
 Kind: TypeAlias = Literal["chatgpt", "claude", "gemini", "telegram", "whatsapp", "chat", "document", "unknown"]
-"""What a part is; "chat" is any other list of messages, "document" what is read as notes."""
+"""Kind of a part; "chat" is any other list of messages, "document" what is read as notes."""
 
 EXTRA = "imports"
 CHAT_KINDS = frozenset({"chatgpt", "claude", "gemini", "telegram", "whatsapp", "chat"})
@@ -36,7 +36,7 @@ _DEEPEST = 64
 
 @dataclass(frozen=True)
 class Recognized:
-    """What a part holds.
+    """Contents of a part, as they were recognised.
 
     Attributes:
         kind: What it is.

@@ -100,7 +100,7 @@ class Arm(Protocol):
 
 
 class BaseArm(Arm):
-    """What most arms have in common: they know no preferences, and leave nothing open."""
+    """Base of most arms: they know no preferences, and leave nothing open."""
 
     personal = False
 

@@ -22,6 +22,7 @@ from epic_memory.errors import EncoderMismatchError, EpicError
 from epic_memory.filters import Filter
 from epic_memory.pipeline import candidates as finding
 from epic_memory.pipeline import ranking
+from epic_memory.preferences.foreign import is_foreign_to
 from epic_memory.retention.budget import budget_in
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Clock, Effects, arun, run
@@ -391,9 +392,12 @@ class Collection:
         if steerer.mode != "signed":
             nearest = self._loaded.nearest(steered.vector, k, only, instructed=True)
             return Matches(nearest, steered.vector, [one.preference.text for one in steered.preferences])
-        shelf, kind = self._loaded, question_kind(query) if query else None
+        shelf, foreign = self._loaded, is_foreign_to(self.encoder, query, steerer.preferences)
+        kind = question_kind(query) if query and not foreign else None
         records, entries = shelf.allowed(only)
-        found = finding.candidates(shelf, query, vector, k, entries_allowed=entries, items_allowed=records)
+        found = finding.candidates(
+            shelf, query, vector, k, entries_allowed=entries, items_allowed=records, foreign=foreign
+        )
         if not found.rows:
             return Matches([], steered.vector)
         chosen = ranking.chosen_for(shelf, found, steerer, vector, kind, names=names)

@@ -20,7 +20,7 @@ from epic_memory.types import FloatArray
 
 @dataclass
 class Rules:
-    """What is never kept.
+    """Rules about what is never kept.
 
     Attributes:
         topics: Topics, such as "my health".
@@ -58,6 +58,8 @@ def rules_of(session: Session) -> Rules:
 
 def write_rules(session: Session, rules: Rules) -> None:
     """Write the rules into the file."""
+    # Should writing fail, they are read again from the file.
+    session.never = None
     session.store.check_writable()
     stored = {"topics": rules.topics, "folders": rules.folders, "counts": dict(rules.counts)}
     with session.lock, session.store.transaction():

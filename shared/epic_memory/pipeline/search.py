@@ -20,7 +20,7 @@ from epic_memory.pipeline import ranking
 from epic_memory.pipeline.fallback import AskFallback, hits_of, merged
 from epic_memory.pipeline.on_demand import FOUND, Unjudged, judged_in_time, unjudged
 from epic_memory.pipeline.session import Session
-from epic_memory.preferences.foreign import languages_known
+from epic_memory.preferences.foreign import is_foreign_to
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.telemetry import counts_of_search, span
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery
@@ -28,7 +28,6 @@ from epic_memory.steering.question_kind import QuestionKind, question_kind
 from epic_memory.steering.relevance import default_floor
 from epic_memory.steering.signed import Chosen, QueryNames
 from epic_memory.storage.namespace import Namespace
-from epic_memory.text.language import is_foreign
 from epic_memory.text.turns import names_month
 from epic_memory.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
 from epic_memory.types.modes import Mode
@@ -186,15 +185,9 @@ def _found(
     # Asked for by a month and no topic.
     if names_month(query) and (of_months := space.texts.turns().of_months(query)):
         items_allowed, min_score = of_months if items_allowed is None else of_months & items_allowed, None
-    foreign = is_foreign(query, languages_known(encoder), (one.text for one in space.preferences))
+    foreign = is_foreign_to(encoder, query, space.preferences)
     candidates = finding.candidates(
-        space,
-        query,
-        steered.vector,
-        asked.k,
-        entries_allowed=allowed,
-        items_allowed=items_allowed,
-        foreign=foreign,
+        space, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed, foreign=foreign
     )
     kind = None if foreign else _kind_of(session, asked, steered.query)
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
+from epic_memory.collection import Collection, Record
 from epic_memory.encoders import StaticEncoder
+from epic_memory.errors import ReadOnlyError
 
 NOTES = {
     "de": (
@@ -81,3 +85,24 @@ def test_among_other_languages_english_is_found_as_ever() -> None:
         memory.add(notes)
     question = "What is the name of the person who fixes my teeth?"
     assert [hit.item.text for hit in plain.search(question)] == [hit.item.text for hit in mixed.search(question)] != []
+
+
+def test_a_collection_finds_them_too() -> None:
+    preference, question = "不喜欢屋里摆太多东西，看着乱。", "车险什么时候到期？"
+    notes = [
+        "社保卡收在卧室五斗柜第二层的蓝色铁盒里，和户口本、疫苗本放在一起，钥匙在钢笔筒里。",
+        "七月空调不制冷，师傅上门加氟换电容，一共收了三百四，保修到明年七月，单子拍照存了。",
+        "车险在平安买的，十一月二十三号到期，去年三千一，没出过险，今年要问问能不能再降两百。",
+    ]
+    collection = Collection(StaticEncoder())
+    collection.add(Record(id=str(place), text=note) for place, note in enumerate(notes))
+    found = collection.search(question, 1, preferences=[preference])
+    assert [match.record.text for match in found] == [notes[2]]
+
+
+def test_a_rule_that_cannot_be_written_is_not_in_force(path: Path) -> None:
+    EpicMemory.open(path, ["I like tea."], encoder=StaticEncoder()).close()
+    with EpicMemory.open(path, encoder=StaticEncoder(), settings=Settings(read_only=True)) as memory:
+        with pytest.raises(ReadOnlyError):
+            memory.never.add("my health")
+        assert list(memory.never) == []
