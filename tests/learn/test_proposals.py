@@ -512,7 +512,9 @@ def test_the_acceptance_of_a_fact_goes_with_the_fact(path: Path) -> None:
         memory.facts.add("I live in Qzbraga now.")
         assert memory.proposals.accepted() == []
         memory.forget(*(fact.id for fact in memory.facts))
-        assert memory.facts.edits() == [] and b"Qz" not in left(memory)
+        # Two letters may stand in a checksum by chance.
+        octets = left(memory)
+        assert memory.facts.edits() == [] and not [word for word in (b"Qzp", b"Qzl", b"Qzb") if word in octets]
 
 
 def test_an_ended_fact_is_forgotten_with_the_proposal_that_ended_it(path: Path) -> None:
