@@ -20,7 +20,7 @@ from typer import Argument, Option, Typer
 
 from epic_eval.answering import CONTEXTS, MAX_TOKENS
 from epic_eval.arms import ARMS, WITHOUT_MODEL
-from epic_eval.asking import ask, export_requests
+from epic_eval.asking import ask, export_requests, plain_name
 from epic_eval.asking import import_answers as take_answers
 from epic_eval.datasets import SETS, Data, read_data
 from epic_eval.experiments import tables
@@ -119,10 +119,11 @@ class Slots:
     seed: Annotated[int, Option(help="of the sample")] = 0
     words: Annotated[int | None, Option(metavar="N", help="ask for answers of at most N words")] = None
     max_tokens: Annotated[int, Option(help="of an answer")] = MAX_TOKENS
+    run: Annotated[str, Option(metavar="KEY", help="of several in the folder; default: the latest")] = ""
 
     @contextmanager
-    def opened(self) -> Iterator[tuple[Folder, list[Slot]]]:
-        """Open the folder, with what is chosen of it."""
+    def opened(self, lm: str = "") -> Iterator[tuple[Folder, list[Slot]]]:
+        """Open the folder, with what is chosen of it, of the arms that asked a model."""
         with closing(Folder(self.out)) as folder:
             yield (
                 folder,
@@ -134,6 +135,8 @@ class Slots:
                     seed=self.seed,
                     words=self.words,
                     max_tokens=self.max_tokens,
+                    run=self.run,
+                    lm=plain_name(lm),
                 ),
             )
 
@@ -210,16 +213,17 @@ def run_arms(
 
 def answer(slots: Slots, model: Model) -> None:
     """Have a language model answer the questions from what was retrieved."""
-    with slots.opened() as (folder, chosen):
-        _show(str(ask(model.needed(), [slot.request for slot in chosen], folder.answers)))
+    lm = model.needed()
+    with slots.opened(lm.name) as (folder, chosen):
+        _show(str(ask(lm, [slot.request for slot in chosen], folder.answers)))
 
 
 def judge(slots: Slots, model: Model, answers_by: _AnswersBy, votes: _Votes = 1, scenes: _Scenes = 40) -> None:
     """Have a language model judge the answers, and our labelled ones."""
     lm = model.needed()
-    with slots.opened() as (folder, chosen):
+    with slots.opened(answers_by) as (folder, chosen):
         judging = Judge(lm.name, folder.verdicts, votes=votes)
-        judgements = folder.judgements(chosen, answers_by)
+        judgements = folder.judgements(chosen, plain_name(answers_by))
         _show(str(judging.run(lm, [*judgements, *(each.judgement for each in labelled_set(scenes))])))
 
 
@@ -230,8 +234,9 @@ def accuracy(
     votes: _Votes = 1,
 ) -> None:
     """Print the accuracies of answers that were judged, as Table 2, for each context mode."""
-    with slots.opened() as (folder, chosen):
-        parts = accuracy_parts(folder, chosen, answers_by, Judge(judged_by, folder.verdicts, votes=votes))
+    with slots.opened(answers_by) as (folder, chosen):
+        judge = Judge(plain_name(judged_by), folder.verdicts, votes=votes)
+        parts = accuracy_parts(folder, chosen, plain_name(answers_by), judge)
     _finish(Report("Preference following, answered and judged", parts), slots.out, "accuracy")
 
 
@@ -246,13 +251,14 @@ def export_prompts(
     scenes: _Scenes = 40,
 ) -> None:
     """Write what a model should answer as JSON lines, so that any model can answer elsewhere."""
-    with slots.opened() as (folder, chosen):
+    model = plain_name(model)
+    with slots.opened(answers_by or model) as (folder, chosen):
         if stage is Stage.answers:
             journal, requests = folder.answers, [slot.request for slot in chosen]
         else:
             if answers_by is None:
                 raise InvalidInputError("--answers-by MODEL says whose answers are to be judged.")
-            judgements = folder.judgements(chosen, answers_by)
+            judgements = folder.judgements(chosen, plain_name(answers_by))
             judgements += [each.judgement for each in labelled_set(scenes)]
             journal, requests = folder.verdicts, Judge(model, folder.verdicts, votes=votes).missing(judgements)
         written = export_requests(requests, model, journal, Path(file), shards=shards)
@@ -272,7 +278,7 @@ def import_answers(
     """Take back answers to what export-prompts wrote."""
     with closing(Folder(out)) as folder:
         journal = folder.answers if stage is Stage.answers else folder.verdicts
-        count = sum(take_answers(Path(file), model, journal) for file in files)
+        count = sum(take_answers(Path(file), plain_name(model), journal) for file in files)
     _show(f"{count} new answers of {model}")
 
 

@@ -62,6 +62,7 @@ class Journal:
         for record in read_lines(self.path) if self.path.exists() else ():
             if not isinstance(record.get("key"), str):
                 raise InvalidInputError(f"{self.path} holds a line without a key: it is no file of this program.")
+            self._records.pop(record["key"], None)
             self._records[record["key"]] = record
         self._file = self.path.open("a", encoding="utf-8")
         weakref.finalize(self, self._file.close)
@@ -81,6 +82,7 @@ class Journal:
         with self._lock:
             self._file.write(json.dumps(made, ensure_ascii=False) + "\n")
             self._file.flush()
+            self._records.pop(key, None)  # the records are in the order in which they were last written
             self._records[key] = made
         return made
 

@@ -14,6 +14,7 @@ from epic_memory import Item
 from epic_memory.encoders import Encoder, embed
 
 MEASURES: dict[str, str] = {
+    "accuracy": "a model's answers that a judge found to follow the preference and to help, in %",
     "choice": "the option that follows the question's preference comes before those that break it (chance 0.25;"
     " none of the four among the first hundred is a failure)",
     "breaking": "how many of the options that break it are among the five passages",
@@ -25,7 +26,7 @@ MEASURES: dict[str, str] = {
     "named": "the question's own preference is in what a model is told: among the preferences the arm puts first, or in"
     " its guidance",
 }
-"""The proxies of tier 0 by name; none of them is an accuracy."""
+"""The measures by name; all but the first need no model, and none of those is an accuracy."""
 WORTH = {"supports": 1.0, "mixed": 0.5}
 NEAR = 0.3
 """The cosine from which `coverage` counts a passage as near: the papers' tau."""

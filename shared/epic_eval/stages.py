@@ -66,6 +66,8 @@ class Folder:
         if not (self.folder / "retrieved.jsonl").exists():
             raise InvalidInputError(f"{folder} holds no retrieved.jsonl: `epic eval run DATA --out {folder}` makes it.")
         self.retrieved = Journal(self.folder / "retrieved.jsonl")
+        with Journal(self.folder / "runs.jsonl") as runs:
+            self.runs = {record["run"]: record["about"] for record in runs}
         self.answers = Journal(self.folder / "answers.jsonl")
         self.verdicts = Journal(self.folder / "judged.jsonl")
 
@@ -79,8 +81,10 @@ class Folder:
         seed: int = 0,
         words: int | None = None,
         max_tokens: int = MAX_TOKENS,
+        run: str = "",
+        lm: str = "",
     ) -> list[Slot]:
-        """Return the answers that are wanted, of the latest run in the folder.
+        """Return the answers that are wanted, of one run in the folder.
 
         Args:
             arms: Which, empty for all; "dense:told" is an arm in one mode.
@@ -90,12 +94,25 @@ class Folder:
             seed: Of the sample.
             words: How long an answer is asked to be at most.
             max_tokens: How long it can be, thinking included.
+            run: The beginning of the run's key; by default the latest one.
+            lm: The model that arms asked; of arms that did not ask this one, the records of their latest are taken.
 
         Raises:
-            InvalidInputError: for an arm that has retrieved nothing, or a mode that does not exist.
+            InvalidInputError: for a run that is not there, an arm that has retrieved nothing, or a mode that does not
+                exist.
         """
         records = list(self.retrieved)
-        latest = records[-1]["run"] if records else ""
+        keys = list(dict.fromkeys([*(record["run"] for record in records), *self.runs]))
+        if not (named := [key for key in keys if key.startswith(run)]):
+            known = "; ".join(f"{key[:8]}: {self.runs.get(key, '')}" for key in keys)
+            raise InvalidInputError(f"There is no run {run!r} in {self.folder}. There are {known}.")
+        # Those in `runs.jsonl` are in the order in which they were last begun.
+        records = [record for record in records if record["run"] == named[-1]]
+        models: dict[str, str | None] = {}
+        for record in records:
+            if models.get(record["arm"]) != lm or not lm:
+                models[record["arm"]] = record.get("lm")
+        records = [record for record in records if record.get("lm") == models[record["arm"]]]
         known = list(dict.fromkeys(record["arm"] for record in records))
         wanted: dict[str, Sequence[str]] = {}
         for each in arms or known:
@@ -105,11 +122,7 @@ class Folder:
             wanted[arm] = [*wanted.get(arm, ()), *([mode] if mode else modes)]
         if wrong := [mode for chosen in wanted.values() for mode in chosen if mode not in CONTEXTS]:
             raise InvalidInputError(f"There is no context mode {wrong[0]!r}. There are {', '.join(CONTEXTS)}.")
-        chosen = [
-            record
-            for record in records
-            if record["run"] == latest and record["arm"] in wanted and (not sets or record["set"] in sets)
-        ]
+        chosen = [record for record in records if record["arm"] in wanted and (not sets or record["set"] in sets)]
         if sample is not None:
             questions = sorted({_question(record) for record in chosen})
             random.Random(seed).shuffle(questions)

@@ -11,9 +11,11 @@ import pytest
 from epic_eval import ARMS, arm_of
 from epic_eval.arms import WITHOUT_MODEL, CorpusEncoder
 from epic_eval.arms.dense import cluster, remembered
+from epic_eval.asking import JournalledLM
+from epic_eval.journal import Journal
 from epic_memory import Item
 from epic_memory.encoders import default_encoder, embed
-from epic_memory.errors import InvalidInputError, MissingExtraError
+from epic_memory.errors import InvalidInputError, LMError, MissingExtraError
 from epic_memory.lm import Message
 from evaluation_data import OPTIONS, QUIET, TRAINS, VEGAN
 from scripted import Own, Scripted
@@ -120,20 +122,48 @@ def test_arms_with_a_model_ask_it(tmp_path: Path) -> None:
     def answer(messages: Sequence[Message]) -> str:
         return "Take the night train to Vienna."
 
-    for name in ("Pref-QR", "PBR", "RAPTOR", "MemoryBank"):
+    for name in ("Pref-QR-lite", "PBR-lite", "raptor-lite lm", "MemoryBank-lite lm"):
         lm = Own(answer)
         arm = arm_of(name, default_encoder(), lm=lm)
         (tmp_path / name).mkdir()
-        cost = arm.build(CORPUS, PREFERENCES, tmp_path / name)
-        assert cost.calls == len(lm.sent)  # before anything is asked
+        arm.build(CORPUS, PREFERENCES, tmp_path / name)
         found = arm.retrieve("How do I get to Austria?", 3)
         assert lm.sent
         assert arm.bytes()["total"] == sum(path.stat().st_size for path in (tmp_path / name).iterdir())
         assert any("train" in passage.text for passage in found.passages)
-    arm = arm_of("EPIC lm", default_encoder(), lm=Scripted())
-    (tmp_path / "epic").mkdir()
-    assert arm.build(CORPUS, PREFERENCES, tmp_path / "epic").calls > 0
-    arm.close()
+    for name in ("EPIC lm", "F lm", "EPIC ours lm", "EPIC lm tau=0.2", "EPIC+graph lm"):
+        scripted = Scripted()
+        arm = arm_of(name, default_encoder(), lm=scripted)
+        (tmp_path / name).mkdir()
+        cost = arm.build(CORPUS, PREFERENCES, tmp_path / name)
+        assert len(scripted.sent) > 0
+        assert cost.two_calls > cost.held > 0
+        arm.close()
+
+
+def test_what_a_model_failed_to_judge_makes_no_table(tmp_path: Path) -> None:
+    def fails(messages: Sequence[Message]) -> str:
+        raise LMError("The server is gone.")
+
+    with pytest.raises(LMError, match="could not be judged: The server is gone"):
+        arm_of("EPIC lm", default_encoder(), lm=Own(fails)).build(CORPUS, PREFERENCES, tmp_path)
+
+
+def test_the_work_is_measured_beside_the_model_and_a_replay_says_what_was_asked(tmp_path: Path) -> None:
+    costs = []
+    for turn in range(2):
+        with Journal(tmp_path / "asked.jsonl") as journal:
+            lm = JournalledLM(Own(lambda messages: "Night trains.", seconds=0.4), journal)
+            arm = arm_of("raptor-lite lm", default_encoder(), lm=lm)
+            (tmp_path / str(turn)).mkdir()
+            work = sum(arm.build(CORPUS, PREFERENCES, tmp_path / str(turn)).seconds.values())
+            costs.append(lm.take_cost())
+        assert work < 0.4
+    asked, replayed = costs
+    assert asked.asked == replayed.replayed > 1
+    assert (asked.replayed, replayed.asked, replayed.asked_seconds) == (0, 0, 0.0)
+    assert replayed.seconds == pytest.approx(asked.seconds)
+    assert asked.seconds >= 0.4 * asked.asked
 
 
 def test_the_corpus_is_encoded_once_and_questions_when_they_come() -> None:
@@ -160,7 +190,9 @@ def test_unknown_arms_and_missing_parts_are_told(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InvalidInputError, match="no arm"):
         arm_of("nothing", default_encoder())
     with pytest.raises(InvalidInputError, match="--llm"):
-        arm_of("PBR", default_encoder())
+        arm_of("PBR-lite", default_encoder())
+    with pytest.raises(InvalidInputError, match="verifies nothing"):
+        arm_of("dense lm", default_encoder(), lm=Scripted())
     monkeypatch.setitem(__import__("sys").modules, "bm25s", None)
     with pytest.raises(MissingExtraError, match=r"epic-memory\[eval\]"):
         arm_of("BM25", default_encoder())

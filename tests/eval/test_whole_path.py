@@ -148,7 +148,7 @@ def test_arms_that_ask_a_model_are_taken_up_without_asking_twice(tmp_path: Path)
         return "A text about bridges." if writes else verifier.complete(messages).text
 
     lm = Stopping(answer, "writer", 3)
-    stops, arms = 0, ("Pref-QR", "MemoryBank", "EPIC lm")
+    stops, arms = 0, ("Pref-QR-lite", "MemoryBank-lite lm", "EPIC lm")
     while True:
         retrieval = Retrieval(data, default_encoder(), tmp_path / "out", lm=lm)
         try:
