@@ -104,8 +104,8 @@ class Folder:
         records = list(self.retrieved)
         keys = list(dict.fromkeys([*(record["run"] for record in records), *self.runs]))
         if not (named := [key for key in keys if key.startswith(run)]):
-            known = "; ".join(f"{key[:8]}: {self.runs.get(key, '')}" for key in keys)
-            raise InvalidInputError(f"There is no run {run!r} in {self.folder}. There are {known}.")
+            there = "; ".join(f"{key[:8]}: {self.runs.get(key, '')}" for key in keys)
+            raise InvalidInputError(f"There is no run {run!r} in {self.folder}. There are {there}.")
         # Those in `runs.jsonl` are in the order in which they were last begun.
         records = [record for record in records if record["run"] == named[-1]]
         models: dict[str, str | None] = {}

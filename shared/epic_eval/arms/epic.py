@@ -14,7 +14,7 @@ from epic_memory.context import those_that_matter
 from epic_memory.encoders import Encoder, embed
 from epic_memory.lm import LanguageModel
 
-PAPER = Settings(reserve=0, expansions="off", aspects="parser")
+PAPER = Settings(reserve=0, expansions="off", aspects="parser", coarse_recall=None)
 """Settings of a memory that holds nothing but what was kept, and knows of a preference nothing but its text."""
 PAPER_SEARCH = replace(SearchOptions.paper(), steering=None)
 """The paper's search, steered as the memory is."""

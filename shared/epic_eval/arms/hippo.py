@@ -54,13 +54,10 @@ class HippoRAG(BaseArm):
     def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
         """Offer the corpus to a memory, and let HippoRAG index what it keeps."""
         self._folder = folder
-        memory = EpicMemory.open(
-            folder / "memory.epic",
-            preferences if self.personal else (),
-            encoder=self.encoder,
-            settings=self._settings,
-        )
-        self._rag = EpicHippoRAG(_instance(folder / "hipporag", self._model, self.encoder), memory)
+        graph = _instance(folder / "hipporag", self._model, self.encoder)
+        known = preferences if self.personal else ()
+        memory = EpicMemory.open(folder / "memory.epic", known, encoder=self.encoder, settings=self._settings)
+        self._rag = EpicHippoRAG(graph, memory)
         started = self.clock()
         report = self._rag.index(corpus)
         return build_cost(report.memory, self.clock() - started, report.passages)
@@ -109,14 +106,22 @@ class _Embedding:
         return np.asarray(embed(self.encoder, [texts] if isinstance(texts, str) else list(texts)))
 
 
-def _instance(folder: Path, model: _Model, encoder: Encoder) -> Any:
+def why_missing() -> str:
+    """Return why HippoRAG's package cannot be used, or an empty text."""
     try:
-        module = importlib.import_module("hipporag.HippoRAG")
+        importlib.import_module("hipporag.HippoRAG")
     except ImportError as error:
-        raise InvalidInputError(
+        return (
             f"HippoRAG cannot be imported ({error}). docs/graph_rag.md says how it is installed; the arms named after"
             " `graph` need no package."
-        ) from None
+        )
+    return ""
+
+
+def _instance(folder: Path, model: _Model, encoder: Encoder) -> Any:
+    if reason := why_missing():
+        raise InvalidInputError(reason)
+    module = importlib.import_module("hipporag.HippoRAG")
     settings = module.BaseConfig(save_dir=str(folder), llm_name="model", embedding_model_name="encoder")
     with ExitStack() as stack:
         # Its constructor knows only the models of its own list.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from epic_eval.metrics import case_for, estimate
 from epic_eval.report import Part, Table, plot_lines
 from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.encoders import Encoder
-from epic_memory.lm import LanguageModel
 
 BATCHES = 10
 ACTIVE, LEAST, MOST = 5, 3, 8
@@ -138,9 +137,9 @@ def _one(
             "EPIC 0.27 MiB": (Settings(budget=round(0.27 * MIB)), SearchOptions()),
             "the paper's": (replace(PAPER, steering="paper"), PAPER_SEARCH),
         }
-        for store in ("EPIC", "the paper's") if lm is not None else ():
-            settings, options = stores[store]
-            stores[store + BY_MODEL] = verified(settings, cast(LanguageModel, lm)), options
+        if lm is not None:
+            by_model = {store: stores[store] for store in ("EPIC", "the paper's")}
+            stores |= {store + BY_MODEL: (verified(given, lm), how) for store, (given, how) in by_model.items()}
         memories = {
             store: EpicMemory.open(root / f"{number}.epic", trace[0], encoder=encoder, settings=settings)
             for number, (store, (settings, _)) in enumerate(stores.items())

@@ -174,7 +174,7 @@ def table5(scores: Scores) -> Table:
             cells.append(_joined(proxy, scores.build_seconds(arm, name), scores.mib(arm, name)))
             theirs = paper_figures()["table5"].get(tau, {}).get(letter(name))
             cells.append("-" if theirs is None else " / ".join(f"{value:.2f}" for value in theirs))
-        rows.append((arm.replace("EPIC", "").replace("=", " ").strip(), *cells))
+        rows.append((f"tau {tau}", *cells))
     header = ("", *(text for n in sets for text in (f"{letter(n)} {_proxy(scores, n)} / s / MB", f"paper {letter(n)}")))
     notes = (
         "Seconds of the whole build without the corpus's embedding; paper: accuracy / s / MB.",
@@ -351,7 +351,7 @@ def table12(scores: Scores, numbers: Sequence[str] = ("12", "13", "14")) -> Tabl
         rows.append((f"{arm} ({theirs})", name, table.removeprefix("table"), ours, shown))
     measure = "accuracy" if scores.knows("accuracy") else "proxy"
     header = ("arm (theirs)", "set", "table", f"{measure} / s / ms / MB", "paper: % / s / ms / MB")
-    title = f"Tables {', '.join(numbers)}: MemoryBank, binary codes, graphs"
+    title = "Tables 12 to 14: MemoryBank, binary codes, graphs" if len(numbers) > 1 else f"Table {numbers[0]}"
     return Table(title, header, tuple(rows), replays(scores))
 
 
