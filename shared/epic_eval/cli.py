@@ -15,9 +15,12 @@ from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
+from epic_eval import options
 from epic_eval.arms import ARMS, WITHOUT_MODEL
 from epic_eval.asking import ask, export_requests, plain_name
 from epic_eval.asking import import_answers as take_answers
+from epic_eval.corpora import SIZES
+from epic_eval.corpora import make_corpus as write_corpus
 from epic_eval.datasets import Data, read_data
 from epic_eval.experiments import tables
 from epic_eval.experiments.making import FIGURES, TABLES
@@ -27,25 +30,7 @@ from epic_eval.journal import Journal
 from epic_eval.judge import Judge, labelled_set
 from epic_eval.makers import CONDITIONS, SIZE, Made, Maker, read_pairs, write_pairs
 from epic_eval.metrics import Nearness
-from epic_eval.options import (
-    AnswersBy,
-    Backbones,
-    DataFolder,
-    K,
-    Model,
-    Named,
-    Out,
-    Questions,
-    Scenes,
-    Seed,
-    Slots,
-    Stage,
-    Votes,
-    check_extra,
-    names_in,
-    say,
-    show,
-)
+from epic_eval.options import Model, Questions, Slots, Stage, check_extra, names_in, say, show
 from epic_eval.report import Part, Report, Table, Text, aligned
 from epic_eval.stages import Folder, accuracy_parts
 from epic_memory import __version__
@@ -57,7 +42,7 @@ def add_commands(app: Typer, command: Callable[..., Callable[[Callable[..., None
     """Add the commands to an app, by a decorator that knows groups of options."""
     for run in (
         *(run_arms, table, all_, answer, judge, accuracy, export_prompts, import_answers, experiments, peers, own),
-        *(prompts, make_questions, make_preferences, make_personas),
+        *(prompts, make_questions, make_preferences, make_personas, make_corpus),
     ):
         command(app, "run" if run is run_arms else None)(run)
 
@@ -110,7 +95,7 @@ def run_arms(
 def table(
     numbers: Annotated[str, Argument(metavar="N", help=f"which, with commas between: {', '.join((*TABLES, FIGURES))}")],
     questions: Questions,
-    models: Backbones,
+    models: options.Backbones,
 ) -> None:
     """Make tables of the papers: retrieve, answer, judge and print; run again to go on."""
     making = models.making(questions)
@@ -120,7 +105,7 @@ def table(
         _finish(report, questions.out, f"table_{number}")
 
 
-def all_(questions: Questions, models: Backbones) -> None:
+def all_(questions: Questions, models: options.Backbones) -> None:
     """Make all tables of the papers, one after the other."""
     table(",".join((*TABLES, FIGURES)), questions, models)
 
@@ -132,7 +117,9 @@ def answer(slots: Slots, model: Model) -> None:
         show(str(ask(lm, [slot.request for slot in chosen], folder.answers)))
 
 
-def judge(slots: Slots, model: Model, answers_by: AnswersBy, votes: Votes = 1, scenes: Scenes = 40) -> None:
+def judge(
+    slots: Slots, model: Model, answers_by: options.AnswersBy, votes: options.Votes = 1, scenes: options.Scenes = 40
+) -> None:
     """Have a language model judge the answers, and our labelled ones."""
     lm = model.needed()
     with slots.opened(answers_by) as (folder, chosen):
@@ -143,9 +130,9 @@ def judge(slots: Slots, model: Model, answers_by: AnswersBy, votes: Votes = 1, s
 
 def accuracy(
     slots: Slots,
-    answers_by: AnswersBy,
+    answers_by: options.AnswersBy,
     judged_by: Annotated[str, Option(metavar="MODEL", help="whose verdicts")],
-    votes: Votes = 1,
+    votes: options.Votes = 1,
 ) -> None:
     """Print the accuracies of answers that were judged, as Table 2, for each context mode."""
     with slots.opened(answers_by) as (folder, chosen):
@@ -157,12 +144,12 @@ def accuracy(
 def export_prompts(
     slots: Slots,
     file: Annotated[str, Argument(metavar="FILE", help="the JSON lines to write")],
-    model: Named,
+    model: options.Named,
     stage: Annotated[Stage, Option()] = Stage.answers,
     shards: Annotated[int, Option(metavar="N", help="into N files, FILE_1 and so on")] = 1,
     answers_by: Annotated[str | None, Option(metavar="MODEL", help="for the stage judge: whose answers")] = None,
-    votes: Votes = 1,
-    scenes: Scenes = 40,
+    votes: options.Votes = 1,
+    scenes: options.Scenes = 40,
 ) -> None:
     """Write what a model should answer as JSON lines, so that any model can answer elsewhere."""
     model = plain_name(model)
@@ -186,7 +173,7 @@ def export_prompts(
 def import_answers(
     out: Annotated[str, Argument(metavar="FOLDER", help="the folder of `epic eval run`")],
     files: Annotated[list[str], Argument(metavar="FILE", help="JSON lines with `key` and `answer`")],
-    model: Named,
+    model: options.Named,
     stage: Annotated[Stage, Option()] = Stage.answers,
 ) -> None:
     """Take back answers to what export-prompts wrote."""
@@ -197,8 +184,8 @@ def import_answers(
 
 
 def experiments(
-    data: DataFolder,
-    out: Out,
+    data: options.DataFolder,
+    out: options.Out,
     which: Annotated[
         str, Option(help="preferences, bytes, dilution, surface, contradictions, injected, unrelated, stream")
     ] = "",
@@ -206,7 +193,7 @@ def experiments(
     personas: Annotated[int, Option(help="the first ones; 0 for all")] = 3,
     passages: Annotated[int, Option(help="of the haystack; 0 for all")] = 1500,
     encoder: Annotated[str, Option()] = "static",
-    seed: Seed = 0,
+    seed: options.Seed = 0,
 ) -> None:
     """Run our own experiments: preferences, bytes, dilution, noise, contradictions, others' questions, streams."""
     from epic_eval.experiments.ours import Experiments
@@ -288,12 +275,24 @@ def make_preferences(
     making.write(making.maker().preferences(questions, conditions=chosen))
 
 
-def make_personas(making: MadeData, seed: Seed = 0) -> None:
+def make_personas(making: MadeData, seed: options.Seed = 0) -> None:
     """Draw personas whose preferences do not conflict, as a model sees it."""
     pairs = read_pairs(Path(making.source))
     made = making.maker().personas(pairs, seed=seed)
     Path(making.to).write_text(json.dumps(made, ensure_ascii=False, indent=1), encoding="utf-8")
     show(f"{making.to}: {len(made)} personas of {SIZE} preferences")
+
+
+def make_corpus(
+    kind: Annotated[str, Argument(metavar="KIND", help=", ".join(SIZES))],
+    to: Annotated[str, Argument(metavar="TO", help="the file to write, NAME_passages.jsonl in the data folder")],
+    sources: Annotated[list[str], Argument(metavar="FILE", help="JSON lines, or folders of them (docs/data.md)")],
+    count: Annotated[int | None, Option(metavar="N", help="how many; default: as in the papers")] = None,
+    seed: options.Seed = 0,
+) -> None:
+    """Make a corpus of Wikipedia, ELI5's documents, or windows of LMSYS's conversations, of files that you have."""
+    made = write_corpus(kind, sources, Path(to), count=count, seed=seed)
+    show(f"{to}: {made} lines")
 
 
 def own(
@@ -303,8 +302,8 @@ def own(
     out: Annotated[str | None, Option(metavar="FOLDER", help="for the report, and for a model's answers")] = None,
     encoder: Annotated[str | None, Option(help="the memory's; default: the bundled one that made it")] = None,
     namespace: Annotated[str, Option(help="whose memory, in a file of several users")] = "default",
-    k: K = 5,
-    votes: Votes = 1,
+    k: options.K = 5,
+    votes: options.Votes = 1,
     agreement: Annotated[bool, Option("--agreement", help="also measure the judge, by our labelled answers")] = False,
 ) -> None:
     """Look at a memory of your own: what its questions find, what is never used, what answers follow."""
@@ -324,8 +323,8 @@ def own(
 
 
 def peers(
-    data: DataFolder,
-    out: Out,
+    data: options.DataFolder,
+    out: options.Out,
     sizes: Annotated[str, Option(help="numbers of texts")] = "1000,10000",
     only: Annotated[str, Option(help="names of peers, with ; between")] = "",
     seconds: Annotated[float, Option(help="how long each may take")] = 600.0,

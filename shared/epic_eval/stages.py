@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from epic_eval.answering import CONTEXTS, MAX_TOKENS, Context, request_of
 from epic_eval.asking import Request, answer_to, sent_tokens
-from epic_eval.experiments.tables import footnotes, letter, paper_figures, paper_row
+from epic_eval.experiments.tables import accuracies, footnotes, letter
 from epic_eval.journal import Journal, Record
 from epic_eval.judge import OUTCOMES, Accuracy, Judge, Judged, Judgement, accuracy, agreement, correct
 from epic_eval.metrics import paired
@@ -175,59 +175,46 @@ def _in_turn(questions: Iterable[_Question], group: Callable[[_Question], object
 
 
 def accuracy_parts(folder: Folder, slots: Sequence[Slot], model: str, judge: Judge) -> list[Part]:
-    """Build Table 2 for each context mode, the error types, and how far the judge can be trusted."""
+    """Build Table 2 with its context modes, the error types, and how far the judge can be trusted."""
     verdicts: dict[tuple[str, str, str], list[tuple[object, Judged | None]]] = {}
     for slot, answer in folder.answered(slots, model):
         found = None if not answer or not answer.strip() else judge.judged(slot.judgement(answer))
         place = (slot.record["arm"], slot.mode, slot.record["set"])
         verdicts.setdefault(place, []).append(((slot.record["set"], slot.record["persona"]), found))
-    arms = list(dict.fromkeys(arm for arm, _, _ in verdicts))
-    modes = list(dict.fromkeys(mode for _, mode, _ in verdicts))
     sets = list(dict.fromkeys(name for _, _, name in verdicts))
     trusted = agreement(judge)
     said = ", ".join(f"{name} {found}" for name, found in trusted.items())
     known = trusted["correct or not"].questions if trusted else 0
-    parts: list[Part] = [
-        Text(
-            f"Answers by {model}; judged by {judge.model}, {judge.votes} vote(s) a check. Agreement of the judge with"
-            f" {known} of our 200 labelled answers: {said or 'not measured, so read nothing into the figures'}."
-        )
-    ]
-    for mode in modes:
-        rows = []
-        for arm in arms:
-            cells = [_shown(verdicts.get((arm, mode, name), ())) for name in sets]
-            if len(sets) > 1:
-                cells.append(_shown([pair for name in sets for pair in verdicts.get((arm, mode, name), ())]))
-            if set(cells) == {"-"}:
-                continue
-            paper = paper_row("table2", arm)
-            theirs = dict(zip(paper_figures()["table2"]["columns"], paper or (), strict=False))
-            cells += [f"{theirs[key]:.2f}" if (key := f"Llama-8B {letter(n)}") in theirs else "-" for n in sets]
-            rows.append((arm, *cells))
-        every_set = ("all %",) * (len(sets) > 1)
-        header = ("arm", *(f"{letter(n)} %" for n in sets), *every_set, *(f"paper {letter(n)}" for n in sets))
-        parts.append(Table(f"Table 2: accuracy, context mode {mode}", header, tuple(rows)))
-    rows, base = [], [pair for name in sets for pair in verdicts.get((*_BASE, name), ())]
-    for arm in arms:
-        for mode in modes:
-            every = [pair for name in sets for pair in verdicts.get((arm, mode, name), ())]
-            if not every:
-                continue
-            overall, less = accuracy(every), paired(correct(every), correct(base))
-            requests = [slot.request for slot in slots if slot.record["arm"] == arm and slot.mode == mode]
-            tokens = sent_tokens(requests, model, folder.answers)
-            counts = (str(overall.outcomes[kind]) for kind in OUTCOMES)
-            size = "-" if tokens is None else f"{tokens:.0f}"
-            more = "-" if less is None else "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * value for value in less))
-            rows.append((f"{arm}, {mode}", f"{len(every)}", *counts, str(overall.failed), size, more))
-    header = ("arm, mode", "answers", *OUTCOMES, "failed", "prompt tokens", f"accuracy minus {', '.join(_BASE)}")
+    figures, outcomes, base = [], [], [pair for name in sets for pair in verdicts.get((*_BASE, name), ())]
+    for arm, mode in dict.fromkeys((arm, mode) for arm, mode, _ in verdicts):
+        of = {name: verdicts.get((arm, mode, name), []) for name in sets}
+        every = [pair for pairs in of.values() for pair in pairs]
+        cells = [*map(_shown, of.values()), *([_shown(every)] if len(sets) > 1 else [])]
+        figures.append((f"{arm}, {mode}", *cells, *accuracies(arm, sets)))
+        overall, less = accuracy(every), paired(correct(every), correct(base))
+        requests = [slot.request for slot in slots if slot.record["arm"] == arm and slot.mode == mode]
+        tokens = sent_tokens(requests, model, folder.answers)
+        counts = (str(overall.outcomes[kind]) for kind in OUTCOMES)
+        size = "-" if tokens is None else f"{tokens:.0f}"
+        more = "-" if less is None else "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * value for value in less))
+        outcomes.append((f"{arm}, {mode}", f"{len(every)}", *counts, str(overall.failed), size, more))
+    every_set = ("all %",) * (len(sets) > 1)
+    header = ("arm, mode", *(f"{letter(n)} %" for n in sets), *every_set, *(f"paper {letter(n)}" for n in sets))
+    kinds = ("arm, mode", "answers", *OUTCOMES, "failed", "prompt tokens", f"accuracy minus {', '.join(_BASE)}")
     note = (
         "Prompt tokens: the mean of an answer's prompt, by the server's count, or a quarter of its characters."
         " Differences are paired over personas."
     )
-    parts.append(Table("Outcomes", header, tuple(rows), (note,)))
-    return [*parts, *map(Text, DEVIATIONS), *footnotes()]
+    return [
+        Text(
+            f"Answers by {model}; judged by {judge.model}, {judge.votes} vote(s) a check. Agreement of the judge with"
+            f" {known} of our 200 labelled answers: {said or 'not measured, so read nothing into the figures'}."
+        ),
+        Table("Table 2: accuracy", header, tuple(figures)),
+        Table("Outcomes", kinds, tuple(outcomes), (note,)),
+        *map(Text, DEVIATIONS),
+        *footnotes(),
+    ]
 
 
 def _shown(verdicts: Iterable[tuple[object, Judged | None]]) -> str:

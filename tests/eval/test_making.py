@@ -102,7 +102,7 @@ def test_all_tables_are_made_by_one_command_killed_and_taken_up(tmp_path: Path, 
         assert epic("eval", "table", "8", *given[2:]).code == 0
         assert len(server.served) == count
         again = (out / "table_8.md").read_text(encoding="utf-8")
-        assert again.split("## ", 1)[1] == made["8"].split("## ", 1)[1]
+        assert tables_in(again)["Table 8: indexing"] == tables_in(made["8"])["Table 8: indexing"]
 
 
 def test_a_table_shows_accuracy_and_replays_for_two_backbones(tmp_path: Path, epic: Epic) -> None:

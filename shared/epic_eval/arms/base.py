@@ -196,8 +196,10 @@ class Within:
     def __init__(self, name: str, arm: Arm, budget: int) -> None:
         self.name = name
         self.arm = arm
-        self.personal = arm.personal
         self.budget = budget
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.arm, name)
 
     def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
         """Build with ever fewer passages until the state fits."""
@@ -211,22 +213,6 @@ class Within:
             for path in folder.iterdir():
                 path.unlink()
             held = max(1, min(held - 1, int(held * self.budget / size * 0.99)))
-
-    def prefer(self, preferences: Sequence[str]) -> None:
-        """Take the preferences of the persona that asks."""
-        self.arm.prefer(preferences)
-
-    def retrieve(self, question: str, k: int) -> Retrieved:
-        """Return at most k of the passages that fitted."""
-        return self.arm.retrieve(question, k)
-
-    def bytes(self) -> dict[str, int]:
-        """Return the bytes of the state by part."""
-        return self.arm.bytes()
-
-    def close(self) -> None:
-        """Close the arm."""
-        self.arm.close()
 
 
 def write_documents(folder: Path, items: Iterable[Item]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,11 +34,13 @@ class Spec:
         build: Makes it of scores.
         arms: Its rows; what ends in "*" is verified, or written, by the model if there is one.
         sets: Whose personas are asked.
+        judged: Whether it shows accuracy.
     """
 
     build: Callable[[Scores], Sequence[Part]]
     arms: tuple[str, ...]
     sets: tuple[str, ...] = SETS
+    judged: bool = True
 
 
 _HIPPO = ("HippoRAG 2", "HippoRAG 2+F", "HippoRAG 2+C+F", "EPIC+HippoRAG 2")
@@ -47,13 +49,13 @@ _BASELINES = ("BM25", "dense", "raptor-lite*", "graph", "HippoRAG 2", "append-li
 _ROWS = ("none", *_BASELINES, "EPIC*", "EPIC signed*", "EPIC ours*")
 TABLES: dict[str, Spec] = {
     "2": Spec(lambda scores: [*tables.table2(scores), tables.differences(scores), *tables.footnotes()], _ROWS),
-    "3": Spec(lambda scores: [tables.table9(scores)], ("EPIC*",)),
+    "3": Spec(lambda scores: [tables.table9(scores)], ("EPIC*",), judged=False),
     "4": Spec(lambda scores: [tables.table4(scores)], ("dense", "C", "F*", "S", "C+F*", "EPIC*", "EPIC ours*")),
     "5": Spec(lambda scores: [tables.table5(scores)], tuple(arm.replace(" ", "* ") for arm in tables.TAU_ARMS)),
-    "6": Spec(lambda scores: [tables.table6(scores)], _ROWS, SETS[:1]),
-    "7": Spec(lambda scores: [tables.table7(scores)], _ROWS),
-    "8": Spec(lambda scores: [tables.table8(scores)], _ROWS, SETS[:1]),
-    "9": Spec(lambda scores: [tables.table9(scores)], ("EPIC*",)),
+    "6": Spec(lambda scores: [tables.table6(scores)], _ROWS, SETS[:1], judged=False),
+    "7": Spec(lambda scores: [tables.table7(scores)], _ROWS, judged=False),
+    "8": Spec(lambda scores: [tables.table8(scores)], _ROWS, SETS[:1], judged=False),
+    "9": Spec(lambda scores: [tables.table9(scores)], ("EPIC*",), judged=False),
     "12": Spec(lambda scores: [tables.table12(scores, ["12"])], ("MemoryBank-lite*", "EPIC*"), ("PrefEval",)),
     "13": Spec(lambda scores: [tables.table12(scores, ["13"])], ("BPR-lite", "RaBitQ", "EPIC*"), ("PrefWiki",)),
     "14": Spec(lambda scores: [tables.table12(scores, ["14"])], (*_GRAPHS, *_HIPPO), ("PrefWiki",)),
@@ -111,10 +113,9 @@ class Making:
 
     def _one(self, name: str, lm: LanguageModel | None) -> list[Part]:
         if name == FIGURES:
-            with ExitStack() as stack:
-                asked = stack.enter_context(Journal(self.folder / "asked.jsonl"))
-                journalled = None if lm is None else JournalledLM(lm, asked)
-                return stream(self.data, self.encoder, self.folder, seed=self.seed, lm=journalled, say=self.say)
+            with Journal(self.folder / "asked.jsonl") as asked:
+                model = None if lm is None else JournalledLM(lm, asked)
+                return stream(self.data, self.encoder, self.folder, seed=self.seed, lm=model, say=self.say)
         spec = TABLES[name]
         data = replace(self.data, datasets=tuple(d for d in self.data.datasets if d.name in spec.sets))
         if not data.datasets:
@@ -123,9 +124,8 @@ class Making:
         retrieval = Retrieval(data, self.encoder, self.folder, k=self.k, seed=self.seed, lm=lm, say=self.say)
         with closing(retrieval):
             retrieval.ask(arms)
-            judged = lm is not None and self.judge is not None
-            scores = Scores(retrieval, arms, None if judged else Nearness(self.encoder))
-            if lm is not None and self.judge is not None:
+            scores = Scores(retrieval, arms, None if self.judge is not None else Nearness(self.encoder))
+            if lm is not None and self.judge is not None and spec.judged:
                 notes = [*self._judge(scores, lm, self.judge), *notes]
             return [*spec.build(scores), *tables.model_table(scores), *map(Text, notes)]
 

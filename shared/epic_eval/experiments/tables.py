@@ -89,8 +89,8 @@ def table2(scores: Scores) -> list[Part]:
             continue
         rows = []
         for arm in scores.arms:
-            cells = [_cell(scores, arm, name, measure) for name in known]
-            rows.append((arm, *cells, *_accuracies(scores, arm, known)))
+            cells = [str(scores.of(arm, name, measure) or "-") for name in known]
+            rows.append((arm, *cells, *accuracies(arm, known, backbone(scores))))
         size = {name: max(len(scores.values(arm, name, measure)) for arm in scores.arms) for name in known}
         header = ("arm", *(f"{letter(name)} ({size[name]})" for name in known), *(f"paper {letter(n)}" for n in known))
         proxy = "" if judged else " A proxy, not accuracy."
@@ -108,17 +108,10 @@ def letter(name: str) -> str:
     return LETTERS.get(name, name)
 
 
-def _cell(scores: Scores, arm: str, name: str, measure: str) -> str:
-    found = scores.of(arm, name, measure)
-    return "-" if found is None else str(found)
-
-
-def _accuracies(scores: Scores, arm: str, sets: Sequence[str]) -> list[str]:
-    row, columns = paper_row("table2", arm), paper_figures()["table2"]["columns"]
-    if row is None:
-        return ["-"] * len(sets)
-    known = dict(zip(columns, row, strict=True))
-    return [f"{known[key]:.2f}" if (key := f"{backbone(scores)} {letter(name)}") in known else "-" for name in sets]
+def accuracies(arm: str, sets: Sequence[str], model: str = "Llama-8B") -> list[str]:
+    """Return the papers' accuracies of an arm with a model, in the order of the sets."""
+    known = dict(zip(paper_figures()["table2"]["columns"], paper_row("table2", arm) or (), strict=False))
+    return [f"{known[key]:.2f}" if (key := f"{model} {letter(name)}") in known else "-" for name in sets]
 
 
 def _proxy(scores: Scores, name: str) -> str:
