@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import Any
 
 from epic_eval.journal import Journal, Record, key_of, read_lines
@@ -148,6 +148,8 @@ class JournalledLM:
         self.journal = journal
         self._cost = ModelCost()
         self._lock = Lock()
+        # A call that waits for its turn in the model's own queue would seem to take longer than it does.
+        self._turns = BoundedSemaphore(max(1, int(getattr(lm, "concurrency", 1))))
         self._under_way, self._since, self._waited = 0, 0.0, 0.0
 
     def __getattr__(self, name: str) -> Any:
@@ -169,7 +171,7 @@ class JournalledLM:
     ) -> Completion:
         """Return the model's answer, asked now or before."""
         key = Request(tuple(messages), max_tokens).key(self.lm.name)
-        with self._standing():
+        with self._standing(), self._turns:
             record = self.journal.get(key)
             if record is None or "seconds" not in record:
                 return self._asked(key, messages, schema, max_tokens)

@@ -23,7 +23,7 @@ from epic_eval.corpora import SIZES
 from epic_eval.corpora import make_corpus as write_corpus
 from epic_eval.datasets import Data, read_data
 from epic_eval.experiments import tables
-from epic_eval.experiments.making import FIGURES, TABLES
+from epic_eval.experiments.making import FIGURES, TABLES, Making
 from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.experiments.scores import Scores
 from epic_eval.journal import Journal
@@ -94,20 +94,17 @@ def run_arms(
 
 def table(
     numbers: Annotated[str, Argument(metavar="N", help=f"which, with commas between: {', '.join((*TABLES, FIGURES))}")],
-    questions: Questions,
-    models: options.Backbones,
+    making: Making,
 ) -> None:
     """Make tables of the papers: retrieve, answer, judge and print; run again to go on."""
-    making = models.making(questions)
-    header = Text(_header(making.data, questions.encoder, questions.k, questions.seed))
+    header = Text(_header(making.contents, making.encoder, making.k, making.seed))
     for number in names_in(numbers):
-        report = Report(f"Table {number}", [header, *making.table(number)])
-        _finish(report, questions.out, f"table_{number}")
+        _finish(Report(f"Table {number}", [header, *making.table(number)]), making.out, f"table_{number}")
 
 
-def all_(questions: Questions, models: options.Backbones) -> None:
+def all_(making: Making) -> None:
     """Make all tables of the papers, one after the other."""
-    table(",".join((*TABLES, FIGURES)), questions, models)
+    table(",".join((*TABLES, FIGURES)), making)
 
 
 def answer(slots: Slots, model: Model) -> None:
@@ -145,7 +142,7 @@ def export_prompts(
     slots: Slots,
     file: Annotated[str, Argument(metavar="FILE", help="the JSON lines to write")],
     model: options.Named,
-    stage: Annotated[Stage, Option()] = Stage.answers,
+    stage: Annotated[Stage, Option()] = "answers",
     shards: Annotated[int, Option(metavar="N", help="into N files, FILE_1 and so on")] = 1,
     answers_by: Annotated[str | None, Option(metavar="MODEL", help="for the stage judge: whose answers")] = None,
     votes: options.Votes = 1,
@@ -154,7 +151,7 @@ def export_prompts(
     """Write what a model should answer as JSON lines, so that any model can answer elsewhere."""
     model = plain_name(model)
     with slots.opened(answers_by or model) as (folder, chosen):
-        if stage is Stage.answers:
+        if stage == "answers":
             journal, requests = folder.answers, [slot.request for slot in chosen]
         else:
             if answers_by is None:
@@ -166,7 +163,7 @@ def export_prompts(
     for name, count in written.items():
         show(f"{name}: {count} prompts")
     show('Answer each with a line {"key": ..., "answer": ...}.')
-    if requests and stage is Stage.judge:
+    if requests and stage == "judge":
         show("Export again when these are imported: whether a preference is made up is asked after its quote.")
 
 
@@ -174,11 +171,11 @@ def import_answers(
     out: Annotated[str, Argument(metavar="FOLDER", help="the folder of `epic eval run`")],
     files: Annotated[list[str], Argument(metavar="FILE", help="JSON lines with `key` and `answer`")],
     model: options.Named,
-    stage: Annotated[Stage, Option()] = Stage.answers,
+    stage: Annotated[Stage, Option()] = "answers",
 ) -> None:
     """Take back answers to what export-prompts wrote."""
     with closing(Folder(out)) as folder:
-        journal = folder.answers if stage is Stage.answers else folder.verdicts
+        journal = folder.answers if stage == "answers" else folder.verdicts
         count = sum(take_answers(Path(file), plain_name(model), journal) for file in files)
     show(f"{count} new answers of {model}")
 
@@ -187,7 +184,7 @@ def experiments(
     data: options.DataFolder,
     out: options.Out,
     which: Annotated[
-        str, Option(help="preferences, bytes, dilution, surface, contradictions, injected, unrelated, stream")
+        str, Option(help="preferences, bytes, dilution, surface, contradictions, injected, unrelated")
     ] = "",
     of: Annotated[str, Option("--set", help="of personas")] = "PrefEval",
     personas: Annotated[int, Option(help="the first ones; 0 for all")] = 3,
@@ -195,7 +192,7 @@ def experiments(
     encoder: Annotated[str, Option()] = "static",
     seed: options.Seed = 0,
 ) -> None:
-    """Run our own experiments: preferences, bytes, dilution, noise, contradictions, others' questions, streams."""
+    """Run our own experiments: preferences, bytes, dilution, noise, contradictions, others' questions."""
     from epic_eval.experiments.ours import Experiments
 
     started = time.perf_counter()

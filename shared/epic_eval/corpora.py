@@ -6,7 +6,6 @@ import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from epic_eval.journal import Record, iter_lines
 from epic_memory.errors import InvalidInputError
@@ -14,8 +13,6 @@ from epic_memory.text.chunking import ConversationChunker
 
 SIZES = {"wikipedia": 10_000, "eli5": 2_000, "lmsys": 10_000}
 """Kinds of corpora, with how many articles, documents or windows the papers draw."""
-
-T = TypeVar("T")
 
 
 def make_corpus(kind: str, sources: Sequence[str | Path], to: Path, *, count: int | None = None, seed: int = 0) -> int:
@@ -57,27 +54,25 @@ def _documents(files: Sequence[Path]) -> Iterator[Record]:
 
 def _windows(files: Sequence[Path]) -> Iterator[Record]:
     """Yield the windows of each conversation's longest snapshot."""
-    longest: dict[str, tuple[int, tuple[int, int]]] = {}
-    for name, place, turns in _conversations(files):
-        if len(turns) > longest.get(name, (0, None))[0]:
-            longest[name] = len(turns), place
-    for name, place, turns in _conversations(files):
-        if longest.get(name, (0, None))[1] == place:
-            for number, text in enumerate(ConversationChunker().chunks(turns)):
-                yield {"id": f"{name}-{number}", "text": text, "whole": True}
+    longest: dict[str, tuple[int, int]] = {}
+    for place, (name, turns) in enumerate(_conversations(files)):
+        longest[name] = max(longest.get(name, (0, 0)), (len(turns), -place))
+    for place, (name, turns) in enumerate(_conversations(files)):
+        for number, text in enumerate(ConversationChunker().chunks(turns) if longest[name][1] == -place else ()):
+            yield {"id": f"{name}-{number}", "text": text, "whole": True}
 
 
-def _conversations(files: Sequence[Path]) -> Iterator[tuple[str, tuple[int, int], list[Record]]]:
-    for number, file in enumerate(files):
-        for line, record in enumerate(iter_lines(file)):
+def _conversations(files: Sequence[Path]) -> Iterator[tuple[str, list[Record]]]:
+    for file in files:
+        for line, record in enumerate(iter_lines(file), start=1):
             if not isinstance(turns := record.get("conversation"), list):
-                raise InvalidInputError(f"{file}, line {line + 1}: a list under 'conversation' is needed.")
-            yield str(record.get("conversation_id", f"{file.stem}-{line}")), (number, line), turns
+                raise InvalidInputError(f"{file}, line {line}: a list under 'conversation' is needed.")
+            yield str(record.get("conversation_id", f"{file.stem}-{line}")), turns
 
 
-def _drawn(records: Iterable[T], count: int, seed: int) -> list[T]:
+def _drawn(records: Iterable[Record], count: int, seed: int) -> list[Record]:
     """Draw uniformly, with no more than `count` of them at a time in RAM."""
-    chance, kept = random.Random(seed), list[T]()
+    chance, kept = random.Random(seed), list[Record]()
     for number, record in enumerate(records):
         if number < count:
             kept.append(record)

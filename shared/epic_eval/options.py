@@ -7,19 +7,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
 from epic_eval.answering import CONTEXTS, MAX_TOKENS
 from epic_eval.asking import plain_name
 from epic_eval.datasets import SETS, Data, read_data
-from epic_eval.experiments.making import Making
 from epic_eval.stages import Folder, Slot
-from epic_memory.encoders import encoder_of
 from epic_memory.errors import InvalidInputError, MissingExtraError
 from epic_memory.lm import LanguageModel, lm_of
 from epic_memory.lm.by_name import NAMES
@@ -32,13 +28,8 @@ Votes = Annotated[int, Option(help="readings of each check, odd")]
 Scenes = Annotated[int, Option(help="of ours, with 5 labelled answers each")]
 AnswersBy = Annotated[str, Option(metavar="MODEL", help="whose answers, as in answers.jsonl")]
 Named = Annotated[str, Option(metavar="NAME", help="under which name its answers are kept")]
-
-
-class Stage(str, Enum):
-    """Kinds of questions to a model elsewhere."""
-
-    answers = "answers"
-    judge = "judge"
+Stage = Literal["answers", "judge"]
+"""Kinds of questions to a model elsewhere."""
 
 
 @dataclass(kw_only=True)
@@ -131,44 +122,6 @@ def check_extra() -> None:
     for package in ("bm25s", "matplotlib"):
         if find_spec(package) is None:
             raise MissingExtraError(package, "eval")
-
-
-@dataclass(kw_only=True)
-class Backbones:
-    """Options of the models that make a table."""
-
-    llm: Annotated[
-        list[str] | None, Option(metavar="MODEL", help=f"verifies, writes and answers; repeat it for several: {NAMES}")
-    ] = None
-    judge: Annotated[str | None, Option(metavar="MODEL", help="judges; without it no figure is an accuracy")] = None
-    concurrency: Annotated[int | None, Option(metavar="N", help="calls at the same time (default 1)")] = None
-    votes: Votes = 1
-    scenes: Scenes = 40
-    mode: Annotated[str, Option(help=f"what of a context is shown: {', '.join(CONTEXTS)}")] = "guided"
-    words: Annotated[int | None, Option(metavar="N", help="ask for answers of at most N words")] = None
-
-    def making(self, questions: Questions) -> Making:
-        """Return the maker."""
-        check_extra()
-        if self.judge is not None and not self.llm:
-            raise InvalidInputError("--judge judges answers: say with --llm which model answers.")
-        if self.mode not in CONTEXTS:
-            raise InvalidInputError(f"There is no context mode {self.mode!r}. There are {', '.join(CONTEXTS)}.")
-        models = [Model(llm=name, concurrency=self.concurrency).needed() for name in self.llm or ()]
-        return Making(
-            data=questions.read(),
-            encoder=encoder_of(questions.encoder),
-            folder=Path(questions.out),
-            k=questions.k,
-            seed=questions.seed,
-            lms=models,
-            judge=Model(llm=self.judge, concurrency=self.concurrency).lm(),
-            votes=self.votes,
-            scenes=self.scenes,
-            mode=self.mode,
-            words=self.words,
-            say=say,
-        )
 
 
 def names_in(listed: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -153,17 +154,18 @@ def test_the_work_is_measured_beside_the_model_and_a_replay_says_what_was_asked(
     costs = []
     for turn in range(2):
         with Journal(tmp_path / "asked.jsonl") as journal:
-            lm = JournalledLM(Own(lambda messages: "Night trains.", seconds=0.4), journal)
+            lm = JournalledLM(Own(lambda messages: "Night trains.", seconds=0.05), journal)
             arm = arm_of("raptor-lite lm", default_encoder(), lm=lm)
             (tmp_path / str(turn)).mkdir()
+            began = time.perf_counter()
             work = sum(arm.build(CORPUS, PREFERENCES, tmp_path / str(turn)).seconds.values())
             costs.append(lm.take_cost())
-        assert work < 0.4
+            assert work + costs[-1].asked_seconds < time.perf_counter() - began
     asked, replayed = costs
     assert asked.asked == replayed.replayed > 1
     assert (asked.replayed, replayed.asked, replayed.asked_seconds) == (0, 0, 0.0)
     assert replayed.seconds == pytest.approx(asked.seconds)
-    assert asked.seconds >= 0.4 * asked.asked
+    assert asked.seconds >= 0.05 * asked.asked
 
 
 def test_the_corpus_is_encoded_once_and_questions_when_they_come() -> None:

@@ -88,6 +88,7 @@ def test_all_tables_are_made_by_one_command_killed_and_taken_up(tmp_path: Path, 
         assert sum(prompts.values()) - len(prompts) <= len(ends)
         made = {name: (out / f"table_{name}.md").read_text(encoding="utf-8") for name in (*TABLES, FIGURES)}
         assert all("- |" in text for text in made.values())
+        assert "EPIC lm: choice" in made[FIGURES] and (out / "stream_bytes.svg").exists()
         # The seconds of the tables are those of the server's own log: it takes its time over what arms ask alone.
         log = {json.dumps(request["messages"]): taken for request, taken in server.served if taken > 0.3}
         records = list(read_lines(out / "asked.jsonl"))

@@ -218,9 +218,8 @@ class Within:
 def write_documents(folder: Path, items: Iterable[Item]) -> int:
     """Write texts with their ids as JSON lines, and return the bytes."""
     path = folder / "documents.jsonl"
-    with path.open("w", encoding="utf-8") as file:
-        for item in items:
-            file.write(json.dumps({"id": item.id, "text": item.text}, ensure_ascii=False) + "\n")
+    lines = (json.dumps({"id": item.id, "text": item.text}, ensure_ascii=False) + "\n" for item in items)
+    path.write_text("".join(lines), encoding="utf-8")
     return path.stat().st_size
 
 

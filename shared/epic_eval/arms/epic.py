@@ -99,7 +99,7 @@ class Epic(BaseArm):
         taken = self.clock() - started
         opening = those_that_matter(hits.matters) if self.opens else []
         return Retrieved(
-            passages=tuple(Passage(hit.item.id, hit.text, tuple(_guidance(hit))) for hit in hits),
+            passages=tuple(Passage(hit.item.id, hit.text, _guidance(hit)) for hit in hits),
             opening=tuple(preference.text for preference in opening),
             encoding=encoding,
             search=max(0.0, taken - hits.timings.get("embedding", 0.0)),
@@ -115,8 +115,8 @@ class Epic(BaseArm):
         self._memory.close()
 
 
-def _guidance(hit: Hit) -> list[str]:
-    return [" ".join(entry.instruction.split()) for entry in hit.entries if entry.instruction]
+def _guidance(hit: Hit) -> tuple[str, ...]:
+    return tuple(" ".join(entry.instruction.split()) for entry in hit.entries if entry.instruction)
 
 
 def verified(settings: Settings, lm: LanguageModel) -> Settings:

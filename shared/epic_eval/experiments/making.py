@@ -6,24 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, cast
 
-from epic_eval.answering import Context
+from typer import Option
+
+from epic_eval.answering import CONTEXTS, Context
 from epic_eval.arms import BY_MODEL, asks_model
 from epic_eval.arms.hippo import why_missing
 from epic_eval.asking import JournalledLM, answer_to, ask
-from epic_eval.datasets import SETS, Data
+from epic_eval.datasets import SETS
 from epic_eval.experiments import tables
-from epic_eval.experiments.retrieval import Retrieval, Say
+from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.experiments.scores import Scores
 from epic_eval.experiments.streaming import stream
 from epic_eval.journal import Journal
 from epic_eval.judge import Judge, agreement, labelled_set
 from epic_eval.metrics import Nearness
+from epic_eval.options import Model, Questions, Scenes, Votes, check_extra, say
 from epic_eval.report import Part, Table, Text
 from epic_eval.stages import DEVIATIONS, Slot
-from epic_memory.encoders import Encoder
+from epic_memory.encoders import encoder_of
 from epic_memory.errors import InvalidInputError, LMError
 from epic_memory.lm import LanguageModel
+from epic_memory.lm.by_name import NAMES
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,8 @@ class Spec:
 
 _HIPPO = ("HippoRAG 2", "HippoRAG 2+F", "HippoRAG 2+C+F", "EPIC+HippoRAG 2")
 _GRAPHS = ("graph", "graph+F*", "graph+C+F*", "EPIC+graph*")
-_BASELINES = ("BM25", "dense", "raptor-lite*", "graph", "HippoRAG 2", "append-lite", "Pref-QR-lite", "PBR-lite")
-_ROWS = ("none", *_BASELINES, "EPIC*", "EPIC signed*", "EPIC ours*")
+_WRITTEN = ("append-lite", "Pref-QR-lite", "PBR-lite")
+_ROWS = ("none", "BM25", "dense", "raptor-lite*", "graph", _HIPPO[0], *_WRITTEN, "EPIC*", "EPIC signed*", "EPIC ours*")
 TABLES: dict[str, Spec] = {
     "2": Spec(lambda scores: [*tables.table2(scores), tables.differences(scores), *tables.footnotes()], _ROWS),
     "3": Spec(lambda scores: [tables.table9(scores)], ("EPIC*",), judged=False),
@@ -71,33 +76,28 @@ NOT_RUN = (
 
 
 @dataclass(kw_only=True)
-class Making:
-    """Maker of tables; what was asked, answered and judged in its folder is not asked again.
+class Making(Questions):
+    """Maker of tables, by its options; what was asked, answered and judged in its folder is not asked again."""
 
-    Attributes:
-        data: All sets.
-        encoder: For the arms.
-        folder: Journals, as those of `epic eval run`.
-        k, seed: Passages in a context, and of whatever arms draw.
-        lms: The backbones: each verifies, writes and answers.
-        judge: Says whether answers follow; None for measures without a model.
-        votes, scenes: How often each check is read, and how many labelled scenes measure the judge.
-        mode, words: How contexts are shown, and how long answers may be.
-        say: Is told how far it is.
-    """
+    llm: Annotated[
+        list[str] | None, Option(metavar="MODEL", help=f"verifies, writes and answers; repeat it for several: {NAMES}")
+    ] = None
+    judge: Annotated[str | None, Option(metavar="MODEL", help="judges; without it no figure is an accuracy")] = None
+    concurrency: Annotated[int | None, Option(metavar="N", help="calls at the same time (default 1)")] = None
+    votes: Votes = 1
+    scenes: Scenes = 40
+    mode: Annotated[str, Option(help=f"what of a context is shown: {', '.join(CONTEXTS)}")] = "guided"
+    words: Annotated[int | None, Option(metavar="N", help="ask for answers of at most N words")] = None
 
-    data: Data
-    encoder: Encoder
-    folder: Path
-    k: int = 5
-    seed: int = 0
-    lms: Sequence[LanguageModel] = ()
-    judge: LanguageModel | None = None
-    votes: int = 1
-    scenes: int = 40
-    mode: Context = "guided"
-    words: int | None = None
-    say: Say = print
+    def __post_init__(self) -> None:
+        check_extra()
+        if self.judge is not None and not self.llm:
+            raise InvalidInputError("--judge judges answers: say with --llm which model answers.")
+        if self.mode not in CONTEXTS:
+            raise InvalidInputError(f"There is no context mode {self.mode!r}. There are {', '.join(CONTEXTS)}.")
+        self.lms = [Model(llm=name, concurrency=self.concurrency).needed() for name in self.llm or ()]
+        self.judge_lm = Model(llm=self.judge, concurrency=self.concurrency).lm()
+        self.contents, self.folder, self.arms_encoder = self.read(), Path(self.out), encoder_of(self.encoder)
 
     def table(self, name: str) -> list[Part]:
         """Make a table, with all backbones side by side.
@@ -115,35 +115,35 @@ class Making:
         if name == FIGURES:
             with Journal(self.folder / "asked.jsonl") as asked:
                 model = None if lm is None else JournalledLM(lm, asked)
-                return stream(self.data, self.encoder, self.folder, seed=self.seed, lm=model, say=self.say)
+                return stream(self.contents, self.arms_encoder, self.folder, self.seed, model, say)
         spec = TABLES[name]
-        data = replace(self.data, datasets=tuple(d for d in self.data.datasets if d.name in spec.sets))
+        data = replace(self.contents, datasets=tuple(d for d in self.contents.datasets if d.name in spec.sets))
         if not data.datasets:
             raise InvalidInputError(f"Table {name} is about {', '.join(spec.sets)}: name it with --sets.")
         arms, notes = _arms(spec, lm)
-        retrieval = Retrieval(data, self.encoder, self.folder, k=self.k, seed=self.seed, lm=lm, say=self.say)
+        retrieval = Retrieval(data, self.arms_encoder, self.folder, k=self.k, seed=self.seed, lm=lm, say=say)
         with closing(retrieval):
             retrieval.ask(arms)
-            scores = Scores(retrieval, arms, None if self.judge is not None else Nearness(self.encoder))
-            if lm is not None and self.judge is not None and spec.judged:
-                notes = [*self._judge(scores, lm, self.judge), *notes]
+            scores = Scores(retrieval, arms, None if self.judge_lm is not None else Nearness(self.arms_encoder))
+            if lm is not None and self.judge_lm is not None and spec.judged:
+                notes = [*self._judge(scores, lm, self.judge_lm), *notes]
             return [*spec.build(scores), *tables.model_table(scores), *map(Text, notes)]
 
     def _judge(self, scores: Scores, lm: LanguageModel, judge_lm: LanguageModel) -> list[str]:
         """Have the backbone answer and the judge judge; add the accuracy of each question."""
         slots = [
-            (arm, asked, Slot(record, self.mode, self.words))
+            (arm, asked, Slot(record, cast(Context, self.mode), self.words))
             for arm in scores.arms
             for asked, record in scores.retrieval.results(arm)
         ]
         with Journal(self.folder / "answers.jsonl") as answers, Journal(self.folder / "judged.jsonl") as verdicts:
             answering = ask(lm, [slot.request for _, _, slot in slots], answers)
-            self.say(f"answers by {lm.name}: {answering}")
+            say(f"answers by {lm.name}: {answering}")
             texts = [answer_to(slot.request, lm.name, answers) or "" for _, _, slot in slots]
             judge = Judge(judge_lm.name, verdicts, votes=self.votes)
             judgements = [slot.judgement(t) for (_, _, slot), t in zip(slots, texts, strict=True) if t.strip()]
             judging = judge.run(judge_lm, [*judgements, *(each.judgement for each in labelled_set(self.scenes))])
-            self.say(f"verdicts by {judge_lm.name}: {judging}")
+            say(f"verdicts by {judge_lm.name}: {judging}")
             undecided = failed = 0
             for (arm, asked, slot), text in zip(slots, texts, strict=True):
                 found = judge.judged(slot.judgement(text)) if text.strip() else None
@@ -171,8 +171,6 @@ def _arms(spec: Spec, lm: LanguageModel | None) -> tuple[list[str], list[str]]:
     if lm is None and (writing := [arm for arm in arms if asks_model(arm)]):
         notes.append(f"Without a model (--llm): no {', '.join(writing)}.")
         arms = [arm for arm in arms if arm not in writing]
-    elif "Pref-QR-lite" in arms:
-        arms.remove("append-lite")  # the stand-in without a model
     if (real := [arm for arm in arms if arm in _HIPPO]) and (reason := why_missing()):
         notes.append(f"No {', '.join(real)}: {reason}")
         arms = [arm for arm in arms if arm not in real]

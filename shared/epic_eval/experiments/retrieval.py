@@ -129,7 +129,8 @@ class Retrieval:
                     self._model_cost()
                     cost = dataclasses.asdict(arm.build(self.data.corpus, preferences, folder))
                     built.callback(arm.close)
-                    if (model := self._model_cost()) is not None:
+                    model = self._model_cost()
+                    if model.asked + model.replayed:
                         cost["seconds"]["model"], cost["model"] = model.seconds, dataclasses.asdict(model)
                 arm.prefer(preferences)
                 if (key := self.built_key(name, preferences)) not in self.built:
@@ -137,10 +138,9 @@ class Retrieval:
                 for asked in asking:
                     self._retrieve(arm, name, asked)
 
-    def _model_cost(self) -> ModelCost | None:
-        """Return what the model's calls since the last time took; None if there were none."""
-        cost = None if self.lm is None else self.lm.take_cost()
-        return cost if cost is not None and cost.asked + cost.replayed else None
+    def _model_cost(self) -> ModelCost:
+        """Return what the model's calls since the last time took."""
+        return ModelCost() if self.lm is None else self.lm.take_cost()
 
     def built_key(self, arm: str, preferences: Sequence[str]) -> str:
         """Return the key of what an arm built for a persona."""
@@ -150,7 +150,7 @@ class Retrieval:
         question = asked.question
         self._model_cost()
         found = arm.retrieve(question.text, self.k)
-        model = self._model_cost() or ModelCost()
+        model = self._model_cost()
         known = question.preference in self.data.cases or any(self.data.labels.get(question.preference, {}).values())
         deep = arm.retrieve(question.text, DEPTH).passages if known else found.passages
         self.retrieved.add(

@@ -28,7 +28,6 @@ class Scores:
         self.retrieval = retrieval
         self.arms = list(arms)
         self._values: dict[tuple[str, str, str], list[tuple[object, float]]] = {}
-        self._seconds: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
         results = {arm: retrieval.results(arm) for arm in self.arms}
         self._records = {arm: [record for _, record in answered] for arm, answered in results.items()}
         if nearness is not None:
@@ -54,8 +53,6 @@ class Scores:
                 found["tokens"] = sum(len(message.content) for message in prompt) / 4
                 for measure, value in found.items():
                     self.add(arm, asked, measure, value)
-                taken = (record["encoding"], record["search"], record.get("steering", 0.0))
-                self._seconds.setdefault((arm, asked.set), []).append(taken)
 
     @property
     def data(self) -> Data:
@@ -104,7 +101,8 @@ class Scores:
 
     def milliseconds(self, arm: str, dataset: str) -> tuple[float, float, float, float] | None:
         """Return mean encoding, mean search, median search and mean steering of a question; None for no questions."""
-        taken = self._seconds.get((arm, dataset))
+        parts = ("encoding", "search", "steering")
+        taken = [tuple(record[part] for part in parts) for record in self._records[arm] if record["set"] == dataset]
         if not taken:
             return None
         encoding, search, steering = (1000 * mean(part) for part in zip(*taken, strict=True))

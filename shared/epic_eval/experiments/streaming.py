@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from epic_eval.arms.dense import Dense
 from epic_eval.arms.epic import PAPER, PAPER_SEARCH, verified
 from epic_eval.asking import JournalledLM, ModelCost
 from epic_eval.datasets import Data, Persona, Question
+from epic_eval.experiments.retrieval import Say
 from epic_eval.experiments.scores import MIB
 from epic_eval.metrics import case_for, estimate
 from epic_eval.report import Part, Table, plot_lines
@@ -59,15 +60,7 @@ def drift(preferences: Sequence[str], batches: int, seed: int) -> list[list[str]
     return trace
 
 
-def stream(
-    data: Data,
-    encoder: Encoder,
-    folder: Path,
-    *,
-    seed: int = 0,
-    lm: JournalledLM | None = None,
-    say: Callable[[str], object] = lambda line: None,
-) -> list[Part]:
+def stream(data: Data, encoder: Encoder, folder: Path, seed: int, lm: JournalledLM | None, say: Say) -> list[Part]:
     """Take the corpus in, in batches, and ask after each the questions whose preference is active.
 
     With a model there are two more stores, which it verifies: the paper's and ours.
@@ -102,17 +95,12 @@ def stream(
         *(_calls(store, points) for store in stores if store.endswith(BY_MODEL)),
     )
     bytes_of = {s: [(float(p.seen), float(np.mean(p.size[s]))) for p in points] for s in stores}
-    follow = {
-        store: [
-            (float(point.seen), found.mean) for point in points if (found := estimate(point.followed.get(store, ())))
-        ]
-        for store in stores
-    }
+    follow = {s: [(float(p.seen), f.mean) for p in points if (f := estimate(p.followed.get(s, ())))] for s in stores}
     return [
         Table("Stream under changing preferences", header, tuple(rows), notes),
         plot_lines(bytes_of, folder / "stream_bytes.svg", xlabel="items", ylabel="MiB", title="bytes over the stream"),
         plot_lines(
-            follow, folder / "stream_choice.svg", xlabel="items", ylabel="following first", title="over the stream"
+            follow, folder / "stream_choice.svg", xlabel="items", ylabel="choice", title="choice over the stream"
         ),
     ]
 
