@@ -21,8 +21,9 @@ from epic_memory.errors import InvalidInputError
 
 DEVIATIONS = (
     "Unlike the papers' code: a check that cannot be read is undecided, not passed (counted as wrong here; left out in"
-    " brackets where that changes it); answers that failed are shown; a hallucination is asked after its quote is"
-    " there; the answer is fenced as untrusted text; the prompts are worded anew.",
+    " brackets where that changes it); answers that failed are shown.",
+    "Unlike the papers' code, too: a hallucination is asked after its quote is there; the answer is fenced as untrusted"
+    " text; the prompts are worded anew.",
     "content: the texts alone; guided: with what the arm says beside them, as the paper's EPIC; told: the texts and all"
     " of the user's preferences, for all arms alike.",
 )

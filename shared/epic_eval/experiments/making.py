@@ -65,8 +65,7 @@ TABLES: dict[str, Spec] = {
     "13": Spec(lambda scores: [tables.table12(scores, ["13"])], ("BPR-lite", "RaBitQ", "EPIC*"), ("PrefWiki",)),
     "14": Spec(lambda scores: [tables.table12(scores, ["14"])], (*_GRAPHS, *_HIPPO), ("PrefWiki",)),
 }
-FIGURES = "figures"
-"""The name of Figures 4 and 6, which are made together."""
+FIGURES = "figures"  # 4 and 6, which are made together
 NOT_RUN = (
     "Not run: NV-Embed-v2 (7.8 billion parameters; `--encoder sentence-transformers/nvidia/NV-Embed-v2` makes the row"
     " `dense` of it), HippoRAG 1 (its package holds HippoRAG 2 only), and the earlier version's tables (its rewriter is"
@@ -157,7 +156,7 @@ class Making(Questions):
             reasons = {**answering.failures, **judging.failures}
             raise LMError(f"No answer was judged: {next(iter(reasons), 'all are empty')}. Run it again to go on.")
         return [
-            DEVIATIONS[0],
+            DEVIATIONS[1],
             f"Answers by {lm.name}, context mode {self.mode}; judged by {judge_lm.name}, {self.votes} vote(s) a check."
             f" Of {len(slots)} answers {failed} failed, and are left out, and {undecided} are undecided, and count as"
             f" wrong. Agreement of the judge with our labelled answers: {trusted or 'not measured (--scenes)'}.",
