@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,18 @@ def test_the_work_is_measured_beside_the_model_and_a_replay_says_what_was_asked(
     assert (asked.replayed, replayed.asked, replayed.asked_seconds) == (0, 0, 0.0)
     assert replayed.seconds == pytest.approx(asked.seconds)
     assert asked.seconds >= 0.05 * asked.asked
+
+
+def test_a_latency_leaves_out_the_turn_in_the_queue_and_equal_questions_are_asked_once(tmp_path: Path) -> None:
+    with Journal(tmp_path / "asked.jsonl") as journal, ThreadPoolExecutor(4) as pool:
+        lm = JournalledLM(Own(lambda messages: messages[0].content, seconds=0.03), journal)
+        began = time.perf_counter()
+        answers = list(pool.map(lambda n: lm.complete([Message("user", f"{n % 4}")]).text, range(8)))
+        wall, cost = time.perf_counter() - began, lm.take_cost()
+    assert answers == [f"{n % 4}" for n in range(8)]
+    assert (cost.asked, cost.replayed) == (4, 4)
+    assert 4 * 0.03 <= cost.asked_seconds <= wall  # one after the other
+    assert cost.replayed_seconds == pytest.approx(cost.asked_seconds)
 
 
 def test_the_corpus_is_encoded_once_and_questions_when_they_come() -> None:

@@ -159,3 +159,19 @@ def test_tables_without_a_model_and_what_cannot_be_made(
         failed = epic("eval", "table", "9", *given, "PrefWiki", *model)
         assert failed.code != 0
         assert "could not be judged" in failed.err and "Traceback" not in failed.err
+    # A model that answers nothing but what arms ask of it: there is nothing to judge.
+    with LMServer(lambda request: Reply(status=400) if "answer" in str(request)[:120] else scripted(request)) as server:
+        model = (
+            "--llm",
+            f"openai:tiny@{server.base_url}",
+            "--judge",
+            f"openai:tiny@{server.base_url}",
+            "--scenes",
+            "1",
+        )
+        failed = epic("eval", "table", "13", *given, "PrefWiki", *model)
+        assert failed.code != 0
+        assert "No answer was judged" in failed.err and "Traceback" not in failed.err
+    refused(epic("eval", "table", "2", str(tmp_path / "nowhere"), *given[1:], "PrefWiki"), "no folder")
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    refused(epic("eval", "table", "2", *given, "PrefWiki"), "epic-memory[eval]")
