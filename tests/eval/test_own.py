@@ -11,8 +11,11 @@ import pytest
 from command_line import Epic, jsonl, refused
 from epic_eval.metrics import overlaps
 from epic_eval.own import look, read_questions
-from epic_memory import EpicMemory, Settings
+from epic_graph import GraphMemory
+from epic_memory import EpicMemory, SearchOptions, Settings
 from epic_memory.lm import Message
+from epic_rerank import Adaptive
+from epic_rerank.selection import GraphSelection
 from evaluation_data import OPTIONS, TRAINS, VEGAN
 from lm_servers import LMServer
 
@@ -100,6 +103,18 @@ def test_a_model_is_judged_with_the_memory_and_without(
     refused(epic("eval", str(memory), str(questions), "--llm", "openai:tiny"), "address")
 
 
+BOSS, FLIGHT = "My boss is Ines Brandt.", "The flight of Ines Brandt to Amsterdam leaves at 01:40."
+FLIES = "What time is my boss's flight to Amsterdam?"
+
+
+def test_a_graph_takes_the_notes_that_a_question_needs() -> None:
+    others = ["Tea is brewed.", "The flight to Oslo was late.", "I booked a hotel in Amsterdam for May."]
+    with GraphMemory([VEGAN], settings=Settings(coarse=False, fine=False)) as graph:
+        graph.add([BOSS, FLIGHT, "Ines Brandt likes tulips.", *others])
+        found = graph.search(FLIES, 8, options=SearchOptions(chooser=Adaptive(policy=GraphSelection.shipped())))
+    assert {hit.text for hit in found} == {BOSS, FLIGHT}
+
+
 def test_right_answers_are_measured_task_by_task(path: Path, tmp_path: Path, epic: Epic) -> None:
     with EpicMemory.open(path, [VEGAN], settings=Settings(coarse=False, fine=False)) as made:
         made.add(
@@ -107,7 +122,7 @@ def test_right_answers_are_measured_task_by_task(path: Path, tmp_path: Path, epi
         )
     asked = jsonl(
         tmp_path / "q.jsonl",
-        {"question": "What time is my boss's flight to Amsterdam?", "answer": "It leaves at 01:40."},
+        {"question": FLIES, "answer": "It leaves at 01:40."},
         {"question": "Who is my boss?", "answer": "Ines Brandt", "task": "form"},
     )
 
