@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import BoundedSemaphore, Lock
 from typing import Any
 
 from epic_eval.journal import Journal, Record, key_of, read_lines
@@ -23,7 +27,7 @@ class Request:
     """A prompt, how long its answer may be, and the JSON schema that a server that can holds the model to."""
 
     messages: tuple[Message, ...]
-    max_tokens: int
+    max_tokens: int | None
     schema: Schema | None = field(default=None, hash=False)
 
     @property
@@ -82,38 +86,57 @@ def ask(
             done.known += 1
         else:
             missing[key] = request
-    client = StructuredClient(lm, patience or RetryPolicy())
+    journalled: Any = JournalledLM(lm, journal)
+    client = StructuredClient(journalled, patience or RetryPolicy())
 
-    def work(request: Request) -> Effects[tuple[Request, Completion | LMError]]:
+    def work(request: Request) -> Effects[LMError | None]:
         complete = Complete(
-            lm=lm, messages=list(request.messages), schema=request.schema, max_tokens=request.max_tokens
+            lm=journalled, messages=list(request.messages), schema=request.schema, max_tokens=request.max_tokens
         )
         try:
-            return request, (yield from client.answer(complete, done.usage))
+            yield from client.answer(complete, done.usage)
         except LMError as error:
-            return request, error
+            return error
+        return None
 
-    for request, answer in client.stream(work, list(missing.values())):
-        if isinstance(answer, LMError):
-            reason = str(answer)
-            done.failures[reason] = done.failures.get(reason, 0) + 1
-            continue
-        done.asked += 1
-        journal.add(
-            request.key(lm.name),
-            {
-                "model": lm.name,
-                "text": answer.text,
-                "cut": answer.cut,
-                "prompt_tokens": answer.prompt_tokens,
-                "completion_tokens": answer.completion_tokens,
-            },
-        )
+    for failure in client.stream(work, list(missing.values())):
+        if failure is None:
+            done.asked += 1
+        else:
+            done.failures[str(failure)] = done.failures.get(str(failure), 0) + 1
     return done
 
 
+@dataclass
+class ModelCost:
+    """Calls of a model and what they took.
+
+    Attributes:
+        asked, asked_seconds: Calls that were sent, and the sum of their latencies.
+        replayed, replayed_seconds: Calls that a journal answered, and what they took when they were sent.
+        prompt_tokens, completion_tokens: Of both.
+    """
+
+    asked: int = 0
+    replayed: int = 0
+    asked_seconds: float = 0.0
+    replayed_seconds: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """The sum of all latencies, whether the call was sent now or before."""
+        return self.asked_seconds + self.replayed_seconds
+
+    def add(self, other: ModelCost) -> None:
+        """Add another cost to this one."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
 class JournalledLM:
-    """A language model whose answers are journalled, so that what is built again asks nothing twice.
+    """A language model whose answers are journalled with their latencies, so that nothing is asked twice.
 
     Args:
         lm: The model; whatever else it has is here, too.
@@ -123,23 +146,75 @@ class JournalledLM:
     def __init__(self, lm: LanguageModel, journal: Journal) -> None:
         self.lm = lm
         self.journal = journal
+        self._cost = ModelCost()
+        self._lock = Lock()
+        # A call that waits for its turn in the model's own queue would seem to take longer than it does.
+        self._turns = BoundedSemaphore(max(1, int(getattr(lm, "concurrency", 1))))
+        self._under_way, self._since, self._waited = 0, 0.0, 0.0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.lm, name)
+
+    def clock(self) -> float:
+        """Return seconds of a clock that stands while a call is under way: it measures the work around the calls."""
+        with self._lock:
+            return (self._since if self._under_way else time.perf_counter()) - self._waited
+
+    def take_cost(self) -> ModelCost:
+        """Return what the calls since the last time took."""
+        with self._lock:
+            cost, self._cost = self._cost, ModelCost()
+        return cost
 
     def complete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
         """Return the model's answer, asked now or before."""
-        key = key_of(self.lm.name, [(message.role, message.content) for message in messages], max_tokens)
-        record = self.journal.get(key)
-        if record is None:
+        key = Request(tuple(messages), max_tokens).key(self.lm.name)
+        with self._standing(), self._turns:
+            record = self.journal.get(key)
+            if record is None or "seconds" not in record:
+                return self._asked(key, messages, schema, max_tokens)
+            tokens = None if record.get("tokens") is None else tuple(Token(*token) for token in record["tokens"])
+            counts = {name: int(record[name]) for name in ("prompt_tokens", "completion_tokens")}
+            self._count(ModelCost(replayed=1, replayed_seconds=record["seconds"], **counts))
+            return Completion(text=record["text"], tokens=tokens, cut=record["cut"], **counts)
+
+    def _asked(
+        self, key: str, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None
+    ) -> Completion:
+        cost, started = ModelCost(asked=1), time.perf_counter()
+        try:
             answer = self.lm.complete(messages, schema=schema, max_tokens=max_tokens)
-            self.journal.add(key, asdict(answer))
-            return answer
-        tokens = None if record["tokens"] is None else tuple(Token(*token) for token in record["tokens"])
-        known = {name: value for name, value in record.items() if name not in ("key", "tokens")}
-        return Completion(tokens=tokens, **known)
+            cost.prompt_tokens, cost.completion_tokens = answer.prompt_tokens, answer.completion_tokens
+        finally:
+            cost.asked_seconds = time.perf_counter() - started
+            self._count(cost)
+        self.journal.add(key, {"model": self.lm.name, **asdict(answer), "seconds": cost.asked_seconds})
+        return answer
+
+    def _count(self, cost: ModelCost) -> None:
+        with self._lock:
+            self._cost.add(cost)
+
+    @contextmanager
+    def _standing(self) -> Iterator[None]:
+        with self._lock:
+            if not self._under_way:
+                self._since = time.perf_counter()
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
+                if not self._under_way:
+                    self._waited += time.perf_counter() - self._since
+
+
+def plain_name(model: str) -> str:
+    """Return a model's name as journals and tables have it: without the address of its server."""
+    return re.sub(r"@https?://\S+$", "", model.strip())
 
 
 def answer_to(request: Request, model: str, journal: Journal) -> str | None:

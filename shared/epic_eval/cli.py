@@ -1,4 +1,4 @@
-"""Command line: epic eval run, peers and more; `epic eval MEMORY QUESTIONS` for one's own memory."""
+"""Command line: epic eval run, table, peers and more; `epic eval MEMORY QUESTIONS` for one's own memory."""
 
 from __future__ import annotations
 
@@ -6,159 +6,45 @@ import json
 import os
 import platform
 import shutil
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
-from enum import Enum
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from epic_eval.answering import CONTEXTS, MAX_TOKENS
+from epic_eval import options
 from epic_eval.arms import ARMS, WITHOUT_MODEL
-from epic_eval.asking import ask, export_requests
+from epic_eval.asking import ask, export_requests, plain_name
 from epic_eval.asking import import_answers as take_answers
-from epic_eval.datasets import SETS, Data, read_data
+from epic_eval.corpora import SIZES
+from epic_eval.corpora import make_corpus as write_corpus
+from epic_eval.datasets import Data, read_data
 from epic_eval.experiments import tables
+from epic_eval.experiments.making import FIGURES, TABLES, Making
 from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.experiments.scores import Scores
 from epic_eval.journal import Journal
 from epic_eval.judge import Judge, labelled_set
 from epic_eval.makers import CONDITIONS, SIZE, Made, Maker, read_pairs, write_pairs
 from epic_eval.metrics import Nearness
+from epic_eval.options import Model, Questions, Slots, Stage, check_extra, names_in, say, show
 from epic_eval.report import Part, Report, Table, Text, aligned
-from epic_eval.stages import Folder, Slot, accuracy_parts
+from epic_eval.stages import Folder, accuracy_parts
 from epic_memory import __version__
 from epic_memory.encoders import encoder_of
-from epic_memory.errors import InvalidInputError, MissingExtraError
-from epic_memory.lm import LanguageModel, lm_of
-from epic_memory.lm.by_name import NAMES
-
-_Seed = Annotated[int, Option()]
-_K = Annotated[int, Option("-k", help="passages in a context")]
-_DataFolder = Annotated[str, Argument(metavar="DATA", help="the data folder (docs/data.md)")]
-_Out = Annotated[str, Option(metavar="FOLDER", help="journals and reports; run again to go on")]
-_Votes = Annotated[int, Option(help="readings of each check, odd")]
-_Scenes = Annotated[int, Option(help="of ours, with 5 labelled answers each")]
-_AnswersBy = Annotated[str, Option(metavar="MODEL", help="whose answers, as in answers.jsonl")]
-_Named = Annotated[str, Option(metavar="NAME", help="under which name its answers are kept")]
-
-
-class Stage(str, Enum):
-    """Kinds of questions to a model elsewhere."""
-
-    answers = "answers"
-    judge = "judge"
-
-
-@dataclass(kw_only=True)
-class Model:
-    """Options of commands that can ask a language model."""
-
-    llm: Annotated[str | None, Option(metavar="MODEL", help=NAMES)] = None
-    llm_url: Annotated[str | None, Option(metavar="URL", help="its server, such as http://localhost:8000/v1")] = None
-    concurrency: Annotated[int | None, Option(metavar="N", help="calls at the same time (default 1)")] = None
-
-    def lm(self) -> LanguageModel | None:
-        """Return the model that was asked for, if one was."""
-        if self.llm is None:
-            return None
-        key = os.environ.get("EPIC_LLM_KEY") or None
-        lm = lm_of(self.llm, url=self.llm_url, api_key=key, concurrency=self.concurrency)
-        lm.check()
-        return lm
-
-    def needed(self) -> LanguageModel:
-        """Return the model; it is an error if none was named."""
-        lm = self.lm()
-        if lm is None:
-            raise InvalidInputError("This asks a language model: say which with --llm. `export-prompts` needs none.")
-        return lm
-
-
-@dataclass(kw_only=True)
-class Questions:
-    """Options of what is read from the data folder, and who retrieves."""
-
-    data: _DataFolder
-    out: _Out
-    sets: Annotated[str, Option(help="which sets, with commas between")] = ",".join(SETS)
-    personas: Annotated[int, Option(help="the first ones of each set; 0 for all")] = 3
-    questions: Annotated[int, Option(help="of each preference; 0 for all")] = 1
-    passages: Annotated[int, Option(help="of the haystack; 0 for all")] = 3000
-    encoder: Annotated[str, Option(help="for the arms")] = "static"
-    seed: _Seed = 0
-    k: _K = 5
-    arms: Annotated[str, Option(help=f"with commas between: {', '.join(ARMS)}")] = ",".join(WITHOUT_MODEL)
-
-    def read(self) -> Data:
-        """Read them."""
-        return read_data(
-            self.data,
-            sets=_names(self.sets),
-            personas=self.personas or None,
-            questions=self.questions or None,
-            passages=self.passages or None,
-            seed=self.seed,
-        )
-
-
-@dataclass(kw_only=True)
-class Slots:
-    """Options of what was retrieved, and which of it is answered."""
-
-    out: Annotated[str, Argument(metavar="FOLDER", help="the folder of `epic eval run`")]
-    arms: Annotated[str, Option(help="with commas between, ARM or ARM:MODE; default: all that retrieved")] = ""
-    sets: Annotated[str, Option(help="with commas between; default: all")] = ""
-    modes: Annotated[str, Option(help="how contexts are shown")] = ",".join(CONTEXTS)
-    sample: Annotated[int | None, Option(metavar="N", help="only N questions, the same for all arms")] = None
-    seed: Annotated[int, Option(help="of the sample")] = 0
-    words: Annotated[int | None, Option(metavar="N", help="ask for answers of at most N words")] = None
-    max_tokens: Annotated[int, Option(help="of an answer")] = MAX_TOKENS
-
-    @contextmanager
-    def opened(self) -> Iterator[tuple[Folder, list[Slot]]]:
-        """Open the folder, with what is chosen of it."""
-        with closing(Folder(self.out)) as folder:
-            yield (
-                folder,
-                folder.slots(
-                    arms=_names(self.arms),
-                    sets=_names(self.sets),
-                    modes=_names(self.modes),
-                    sample=self.sample,
-                    seed=self.seed,
-                    words=self.words,
-                    max_tokens=self.max_tokens,
-                ),
-            )
+from epic_memory.errors import InvalidInputError
 
 
 def add_commands(app: Typer, command: Callable[..., Callable[[Callable[..., None]], object]]) -> None:
     """Add the commands to an app, by a decorator that knows groups of options."""
     for run in (
-        *(run_arms, answer, judge, accuracy, export_prompts, import_answers, experiments, peers, own, prompts),
-        *(make_questions, make_preferences, make_personas),
+        *(run_arms, table, all_, answer, judge, accuracy, export_prompts, import_answers, experiments, peers, own),
+        *(prompts, make_questions, make_preferences, make_personas, make_corpus),
     ):
         command(app, "run" if run is run_arms else None)(run)
-
-
-def _names(listed: str) -> list[str]:
-    return [name.strip() for name in listed.split(",") if name.strip()]
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
-
-
-def _show(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def _header(data: Data, encoder: str, k: int, seed: int, more: str = "") -> str:
@@ -178,26 +64,24 @@ def _header(data: Data, encoder: str, k: int, seed: int, more: str = "") -> str:
 def run_arms(
     questions: Questions,
     model: Model,
+    arms: Annotated[str, Option(help=f"with commas between: {', '.join(ARMS)}")] = ",".join(WITHOUT_MODEL),
     judge_encoder: Annotated[str | None, Option(help="judges `coverage`; default: the arms' own")] = None,
     no_tau: Annotated[bool, Option("--no-tau", help="without Table 5")] = False,
 ) -> None:
     """Retrieve with every arm, and print the papers' tables with the measures of tier 0."""
-    for package in ("bm25s", "matplotlib"):
-        # Before anything is retrieved, which takes minutes.
-        if find_spec(package) is None:
-            raise MissingExtraError(package, "eval")
+    check_extra()
     started, data, out = time.perf_counter(), questions.read(), questions.out
-    arms, encoder = _names(questions.arms), encoder_of(questions.encoder)
+    chosen, encoder = names_in(arms), encoder_of(questions.encoder)
     nearest = encoder_of(judge_encoder or questions.encoder)
     own = "" if judge_encoder else " (the arms' own: not independent of them)"
     more = f"; coverage judged by {nearest.name}{own}"
     header = _header(data, questions.encoder, questions.k, questions.seed, more)
     tau_arms = [] if no_tau else list(tables.TAU_ARMS)
-    retrieval = Retrieval(data, encoder, out, k=questions.k, seed=questions.seed, lm=model.lm(), say=_say)
+    retrieval = Retrieval(data, encoder, out, k=questions.k, seed=questions.seed, lm=model.lm(), say=say)
     try:
-        retrieval.ask([*arms, *tau_arms])
+        retrieval.ask([*chosen, *tau_arms])
         nearness = Nearness(nearest)
-        scores = Scores(retrieval, arms, nearness)
+        scores = Scores(retrieval, chosen, nearness)
         report = Report("EPIC's evaluation, tier 0: no model answered, nothing here is an accuracy", [Text(header)])
         report.parts += tables.papers_tables(
             scores, Scores(retrieval, tau_arms, nearness) if tau_arms else None, Path(out)
@@ -205,104 +89,124 @@ def run_arms(
     finally:
         retrieval.close()
     _finish(report, out, "report")
-    _show(f"{time.perf_counter() - started:.0f} s")
+    show(f"{time.perf_counter() - started:.0f} s")
+
+
+def table(
+    numbers: Annotated[str, Argument(metavar="N", help=f"which, with commas between: {', '.join((*TABLES, FIGURES))}")],
+    making: Making,
+) -> None:
+    """Make tables of the papers: retrieve, answer, judge and print; run again to go on."""
+    header = Text(_header(making.contents, making.encoder, making.k, making.seed))
+    for number in names_in(numbers):
+        _finish(Report(f"Table {number}", [header, *making.table(number)]), making.out, f"table_{number}")
+
+
+def all_(making: Making) -> None:
+    """Make all tables of the papers, one after the other."""
+    table(",".join((*TABLES, FIGURES)), making)
 
 
 def answer(slots: Slots, model: Model) -> None:
     """Have a language model answer the questions from what was retrieved."""
-    with slots.opened() as (folder, chosen):
-        _show(str(ask(model.needed(), [slot.request for slot in chosen], folder.answers)))
+    lm = model.needed()
+    with slots.opened(lm.name) as (folder, chosen):
+        show(str(ask(lm, [slot.request for slot in chosen], folder.answers)))
 
 
-def judge(slots: Slots, model: Model, answers_by: _AnswersBy, votes: _Votes = 1, scenes: _Scenes = 40) -> None:
+def judge(
+    slots: Slots, model: Model, answers_by: options.AnswersBy, votes: options.Votes = 1, scenes: options.Scenes = 40
+) -> None:
     """Have a language model judge the answers, and our labelled ones."""
     lm = model.needed()
-    with slots.opened() as (folder, chosen):
+    with slots.opened(answers_by) as (folder, chosen):
         judging = Judge(lm.name, folder.verdicts, votes=votes)
-        judgements = folder.judgements(chosen, answers_by)
-        _show(str(judging.run(lm, [*judgements, *(each.judgement for each in labelled_set(scenes))])))
+        judgements = folder.judgements(chosen, plain_name(answers_by))
+        show(str(judging.run(lm, [*judgements, *(each.judgement for each in labelled_set(scenes))])))
 
 
 def accuracy(
     slots: Slots,
-    answers_by: _AnswersBy,
+    answers_by: options.AnswersBy,
     judged_by: Annotated[str, Option(metavar="MODEL", help="whose verdicts")],
-    votes: _Votes = 1,
+    votes: options.Votes = 1,
 ) -> None:
     """Print the accuracies of answers that were judged, as Table 2, for each context mode."""
-    with slots.opened() as (folder, chosen):
-        parts = accuracy_parts(folder, chosen, answers_by, Judge(judged_by, folder.verdicts, votes=votes))
+    with slots.opened(answers_by) as (folder, chosen):
+        judge = Judge(plain_name(judged_by), folder.verdicts, votes=votes)
+        parts = accuracy_parts(folder, chosen, plain_name(answers_by), judge)
     _finish(Report("Preference following, answered and judged", parts), slots.out, "accuracy")
 
 
 def export_prompts(
     slots: Slots,
     file: Annotated[str, Argument(metavar="FILE", help="the JSON lines to write")],
-    model: _Named,
-    stage: Annotated[Stage, Option()] = Stage.answers,
+    model: options.Named,
+    stage: Annotated[Stage, Option()] = "answers",
     shards: Annotated[int, Option(metavar="N", help="into N files, FILE_1 and so on")] = 1,
     answers_by: Annotated[str | None, Option(metavar="MODEL", help="for the stage judge: whose answers")] = None,
-    votes: _Votes = 1,
-    scenes: _Scenes = 40,
+    votes: options.Votes = 1,
+    scenes: options.Scenes = 40,
 ) -> None:
     """Write what a model should answer as JSON lines, so that any model can answer elsewhere."""
-    with slots.opened() as (folder, chosen):
-        if stage is Stage.answers:
+    model = plain_name(model)
+    with slots.opened(answers_by or model) as (folder, chosen):
+        if stage == "answers":
             journal, requests = folder.answers, [slot.request for slot in chosen]
         else:
             if answers_by is None:
                 raise InvalidInputError("--answers-by MODEL says whose answers are to be judged.")
-            judgements = folder.judgements(chosen, answers_by)
+            judgements = folder.judgements(chosen, plain_name(answers_by))
             judgements += [each.judgement for each in labelled_set(scenes)]
             journal, requests = folder.verdicts, Judge(model, folder.verdicts, votes=votes).missing(judgements)
         written = export_requests(requests, model, journal, Path(file), shards=shards)
     for name, count in written.items():
-        _show(f"{name}: {count} prompts")
-    _show('Answer each with a line {"key": ..., "answer": ...}.')
-    if requests and stage is Stage.judge:
-        _show("Export again when these are imported: whether a preference is made up is asked after its quote.")
+        show(f"{name}: {count} prompts")
+    show('Answer each with a line {"key": ..., "answer": ...}.')
+    if requests and stage == "judge":
+        show("Export again when these are imported: whether a preference is made up is asked after its quote.")
 
 
 def import_answers(
     out: Annotated[str, Argument(metavar="FOLDER", help="the folder of `epic eval run`")],
     files: Annotated[list[str], Argument(metavar="FILE", help="JSON lines with `key` and `answer`")],
-    model: _Named,
-    stage: Annotated[Stage, Option()] = Stage.answers,
+    model: options.Named,
+    stage: Annotated[Stage, Option()] = "answers",
 ) -> None:
     """Take back answers to what export-prompts wrote."""
     with closing(Folder(out)) as folder:
-        journal = folder.answers if stage is Stage.answers else folder.verdicts
-        count = sum(take_answers(Path(file), model, journal) for file in files)
-    _show(f"{count} new answers of {model}")
+        journal = folder.answers if stage == "answers" else folder.verdicts
+        count = sum(take_answers(Path(file), plain_name(model), journal) for file in files)
+    show(f"{count} new answers of {model}")
 
 
 def experiments(
-    data: _DataFolder,
-    out: _Out,
+    data: options.DataFolder,
+    out: options.Out,
     which: Annotated[
-        str, Option(help="preferences, bytes, dilution, surface, contradictions, injected, unrelated, stream")
+        str, Option(help="preferences, bytes, dilution, surface, contradictions, injected, unrelated")
     ] = "",
     of: Annotated[str, Option("--set", help="of personas")] = "PrefEval",
     personas: Annotated[int, Option(help="the first ones; 0 for all")] = 3,
     passages: Annotated[int, Option(help="of the haystack; 0 for all")] = 1500,
     encoder: Annotated[str, Option()] = "static",
-    seed: _Seed = 0,
+    seed: options.Seed = 0,
 ) -> None:
-    """Run our own experiments: preferences, bytes, dilution, noise, contradictions, others' questions, streams."""
+    """Run our own experiments: preferences, bytes, dilution, noise, contradictions, others' questions."""
     from epic_eval.experiments.ours import Experiments
 
     started = time.perf_counter()
     given: Any = {"sets": [of], "passages": passages or None, "seed": seed}
     read = read_data(data, personas=personas or None, **given)
     pool = read_data(data, personas=None, **given)
-    known = Experiments(read, pool, encoder_of(encoder), Path(out), seed=seed, say=_say).all()
-    chosen = _names(which) or list(known)
+    known = Experiments(read, pool, encoder_of(encoder), Path(out), seed=seed, say=say).all()
+    chosen = names_in(which) or list(known)
     if unknown := [name for name in chosen if name not in known]:
         raise InvalidInputError(f"There is no experiment {unknown[0]!r}. There are {', '.join(known)}.")
     header = Text(_header(read, encoder, 5, seed))
     parts: list[Part] = [header, *(part for name in chosen for part in known[name]())]
     _finish(Report("Experiments of ours, tier 0", parts), out, "experiments")
-    _show(f"{time.perf_counter() - started:.0f} s")
+    show(f"{time.perf_counter() - started:.0f} s")
 
 
 def prompts(
@@ -321,7 +225,7 @@ def prompts(
     if lm is not None:
         journal = None if out is None else Journal(Path(out) / "verdicts.jsonl")
         verifier = LMVerifier(lm)
-        said[name] = scored.ask(verifier, notes, encoder, journal=journal, seconds=seconds or None, say=_say)
+        said[name] = scored.ask(verifier, notes, encoder, journal=journal, seconds=seconds or None, say=say)
         if journal is not None:
             journal.close()
     parts = [scored.table(said, notes), *scored.shortcomings(notes, said[name])]
@@ -329,7 +233,7 @@ def prompts(
 
 
 @dataclass(kw_only=True)
-class Making(Model):
+class MadeData(Model):
     """Options of commands that have a model make data."""
 
     source: Annotated[str, Argument(metavar="FILE", help="one text a line; for make-personas what the others wrote")]
@@ -337,7 +241,7 @@ class Making(Model):
 
     def maker(self) -> Maker:
         """Return the maker."""
-        return Maker(self.needed(), Journal(f"{self.to}.journal"), _say)
+        return Maker(self.needed(), Journal(f"{self.to}.journal"), say)
 
     def lines(self) -> list[str]:
         """Return the texts."""
@@ -349,31 +253,43 @@ class Making(Model):
     def write(self, made: Made) -> None:
         """Write what was made."""
         write_pairs(made.pairs, Path(self.to))
-        _show(f"{self.to}: {len(made.pairs)} preferences with questions; {len(made.dropped)} dropped")
+        show(f"{self.to}: {len(made.pairs)} preferences with questions; {len(made.dropped)} dropped")
 
 
-def make_questions(making: Making) -> None:
+def make_questions(making: MadeData) -> None:
     """Have a model write questions for preferences."""
     preferences = making.lines()
     making.write(making.maker().questions(preferences))
 
 
 def make_preferences(
-    making: Making, conditions: Annotated[str, Option(help="which make a pair invalid")] = "1,2,3"
+    making: MadeData, conditions: Annotated[str, Option(help="which make a pair invalid")] = "1,2,3"
 ) -> None:
     """Have a model write preferences for questions."""
-    questions, chosen = making.lines(), [int(one) for one in _names(conditions)]
+    questions, chosen = making.lines(), [int(one) for one in names_in(conditions)]
     if not set(chosen) <= set(CONDITIONS):
         raise InvalidInputError(f"--conditions takes numbers out of {CONDITIONS}.")
     making.write(making.maker().preferences(questions, conditions=chosen))
 
 
-def make_personas(making: Making, seed: _Seed = 0) -> None:
+def make_personas(making: MadeData, seed: options.Seed = 0) -> None:
     """Draw personas whose preferences do not conflict, as a model sees it."""
     pairs = read_pairs(Path(making.source))
     made = making.maker().personas(pairs, seed=seed)
     Path(making.to).write_text(json.dumps(made, ensure_ascii=False, indent=1), encoding="utf-8")
-    _show(f"{making.to}: {len(made)} personas of {SIZE} preferences")
+    show(f"{making.to}: {len(made)} personas of {SIZE} preferences")
+
+
+def make_corpus(
+    kind: Annotated[str, Argument(metavar="KIND", help=", ".join(SIZES))],
+    to: Annotated[str, Argument(metavar="TO", help="the file to write, NAME_passages.jsonl in the data folder")],
+    sources: Annotated[list[str], Argument(metavar="FILE", help="JSON lines, or folders of them (docs/data.md)")],
+    count: Annotated[int | None, Option(metavar="N", help="how many; default: as in the papers")] = None,
+    seed: options.Seed = 0,
+) -> None:
+    """Make a corpus of Wikipedia, ELI5's documents, or windows of LMSYS's conversations, of files that you have."""
+    made = write_corpus(kind, sources, Path(to), count=count, seed=seed)
+    show(f"{to}: {made} lines")
 
 
 def own(
@@ -383,8 +299,8 @@ def own(
     out: Annotated[str | None, Option(metavar="FOLDER", help="for the report, and for a model's answers")] = None,
     encoder: Annotated[str | None, Option(help="the memory's; default: the bundled one that made it")] = None,
     namespace: Annotated[str, Option(help="whose memory, in a file of several users")] = "default",
-    k: _K = 5,
-    votes: _Votes = 1,
+    k: options.K = 5,
+    votes: options.Votes = 1,
     agreement: Annotated[bool, Option("--agreement", help="also measure the judge, by our labelled answers")] = False,
 ) -> None:
     """Look at a memory of your own: what its questions find, what is never used, what answers follow."""
@@ -404,8 +320,8 @@ def own(
 
 
 def peers(
-    data: _DataFolder,
-    out: _Out,
+    data: options.DataFolder,
+    out: options.Out,
     sizes: Annotated[str, Option(help="numbers of texts")] = "1000,10000",
     only: Annotated[str, Option(help="names of peers, with ; between")] = "",
     seconds: Annotated[float, Option(help="how long each may take")] = 600.0,
@@ -419,8 +335,8 @@ def peers(
         raise InvalidInputError(f"There is no peer {unknown[0]!r}. There are: {'; '.join(PEERS)}.")
     if not (Path(data) / "personas").is_dir():
         raise InvalidInputError(f"{data} is no folder with data (docs/data.md says what it holds).")
-    counts, work = [int(size) for size in _names(sizes)], Path(out) / "peers"
-    made = measure_all(Path(data), work, counts, names=names, seconds=seconds, say=_say)
+    counts, work = [int(size) for size in names_in(sizes)], Path(out) / "peers"
+    made = measure_all(Path(data), work, counts, names=names, seconds=seconds, say=say)
     shutil.rmtree(work, ignore_errors=True)
     _finish(Report("Peers", peers_report(made)), out, "peers")
 
@@ -428,8 +344,8 @@ def peers(
 def _finish(report: Report, out: str | None, name: str) -> None:
     for part in report.parts:
         if isinstance(part, Table):
-            _show(aligned(part))
+            show(aligned(part))
         elif isinstance(part, Text):
-            _show(f"\n{part.text}")
+            show(f"\n{part.text}")
     if out is not None:
-        _show("\n" + ", ".join(map(str, report.write(out, name))))
+        show("\n" + ", ".join(map(str, report.write(out, name))))

@@ -109,7 +109,7 @@ def read_passages(path: str | Path) -> Iterator[tuple[str, str]]:
     """Yield the chunks of a corpus with their document's id: JSON lines with `text`, and `id` and `title` if they have.
 
     Documents are cut as in the papers, into chunks of whole sentences and about 100 words; a title stands before the
-    first chunk.
+    first chunk. A line that is `whole` is one chunk.
     """
     chunker = WordChunker()
     for number, record in enumerate(read_lines(path)):
@@ -117,7 +117,7 @@ def read_passages(path: str | Path) -> Iterator[tuple[str, str]]:
         # The title of an answer is the question it was given to: what a user asks is no part of the corpus.
         title = f"{record['title']}. " if record.get("title") and "topic" not in record else ""
         name = str(record.get("id", f"{Path(path).stem}-{number}"))
-        for chunk in chunker.chunks(title + text):
+        for chunk in (text,) if record.get("whole") else chunker.chunks(title + text):
             yield name, chunk
 
 

@@ -22,27 +22,32 @@ def key_of(*parts: object) -> str:
 
 
 def read_lines(path: str | Path) -> list[Record]:
-    """Return the objects of a file of JSON lines.
+    """Return the objects of a file of JSON lines, as `iter_lines`."""
+    return list(iter_lines(path))
+
+
+def iter_lines(path: str | Path) -> Iterator[Record]:
+    """Yield the objects of a file of JSON lines.
 
     Raises:
         InvalidInputError: naming the line that holds no object, or if the file cannot be read.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")  # a text may hold other line ends
+        with Path(path).open(encoding="utf-8", newline="\n") as file:  # a text may hold other line ends
+            for number, line in enumerate(file, start=1):
+                if not line.strip():
+                    continue
+                try:
+                    record = json.loads(line)
+                except ValueError:
+                    record = None
+                if not isinstance(record, dict):
+                    raise InvalidInputError(f"{path}, line {number}: each line must be a JSON object.")
+                yield record
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
-    records = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except ValueError:
-            record = None
-        if not isinstance(record, dict):
-            raise InvalidInputError(f"{path}, line {number}: each line must be a JSON object.")
-        records.append(record)
-    return records
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"{path} is no text in UTF-8.") from None
 
 
 class Journal:
@@ -62,6 +67,7 @@ class Journal:
         for record in read_lines(self.path) if self.path.exists() else ():
             if not isinstance(record.get("key"), str):
                 raise InvalidInputError(f"{self.path} holds a line without a key: it is no file of this program.")
+            self._records.pop(record["key"], None)
             self._records[record["key"]] = record
         self._file = self.path.open("a", encoding="utf-8")
         weakref.finalize(self, self._file.close)
@@ -81,6 +87,7 @@ class Journal:
         with self._lock:
             self._file.write(json.dumps(made, ensure_ascii=False) + "\n")
             self._file.flush()
+            self._records.pop(key, None)  # the records are in the order in which they were last written
             self._records[key] = made
         return made
 

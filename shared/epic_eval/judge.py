@@ -215,8 +215,7 @@ class Judge:
         second = ask(lm, self.missing(judgements) if not first.failed else [], self.journal)
         first.asked += second.asked
         first.failures |= second.failures
-        for name, value in vars(second.usage).items():
-            setattr(first.usage, name, getattr(first.usage, name) + value)
+        first.usage.add(second.usage)
         return first
 
     def asked(self, judgement: Judgement) -> bool:

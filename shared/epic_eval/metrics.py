@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,7 @@ from epic_memory import Item
 from epic_memory.encoders import Encoder, embed
 
 MEASURES: dict[str, str] = {
+    "accuracy": "a model's answers that a judge found to follow the preference and to help, in %",
     "choice": "the option that follows the question's preference comes before those that break it (chance 0.25;"
     " none of the four among the first hundred is a failure)",
     "breaking": "how many of the options that break it are among the five passages",
@@ -25,7 +28,7 @@ MEASURES: dict[str, str] = {
     "named": "the question's own preference is in what a model is told: among the preferences the arm puts first, or in"
     " its guidance",
 }
-"""The proxies of tier 0 by name; none of them is an accuracy."""
+"""The measures by name; all but the first need no model, and none of those is an accuracy."""
 WORTH = {"supports": 1.0, "mixed": 0.5}
 NEAR = 0.3
 """The cosine from which `coverage` counts a passage as near: the papers' tau."""
@@ -162,3 +165,36 @@ def _means(values: Iterable[tuple[object, float]]) -> dict[object, float]:
     for persona, value in values:
         groups[persona].append(value)
     return {persona: float(np.mean(group)) for persona, group in groups.items()}
+
+
+def overlaps(answer: str, reference: str) -> dict[str, float]:
+    """Return how far an answer has the words of a reference.
+
+    ROUGE-1, -2 and -L are F1; BLEU is of up to four words in a row, from two on with one added to both counts; EM is 1
+    if the texts are the same but for case, spaces and punctuation.
+    """
+    one, other = (re.findall(r"\w+", text.casefold()) for text in (answer, reference))
+    longest = np.zeros((len(one) + 1, len(other) + 1), dtype=int)
+    for row, word in enumerate(one, start=1):
+        for column, another in enumerate(other, start=1):
+            same = longest[row - 1, column - 1] + 1
+            longest[row, column] = same if word == another else max(longest[row - 1, column], longest[row, column - 1])
+    logs = []
+    for size in range(1, 5):
+        both, added = _shared(one, other, size), int(size > 1)
+        logs.append(math.log(max(both + added, 1e-9) / max(len(one) - size + 1 + added, 1)))
+    brevity = min(0.0, 1.0 - len(other) / max(len(one), 1))
+    rouge = {n: 2 * _shared(one, other, n) / max(len(one) + len(other) - 2 * n + 2, 1) for n in (1, 2)}
+    return {
+        "R-1": rouge[1],
+        "R-2": rouge[2],
+        "R-L": 2 * float(longest[-1, -1]) / max(len(one) + len(other), 1),
+        "BLEU": math.exp(brevity + sum(logs) / 4) if one else 0.0,
+        "EM": float(one == other),
+    }
+
+
+def _shared(one: Sequence[str], other: Sequence[str], size: int) -> int:
+    """Return how many runs of `size` words two texts share."""
+    first, second = (Counter(zip(*(words[n:] for n in range(size)), strict=False)) for words in (one, other))
+    return (first & second).total()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,11 +11,13 @@ from epic_eval.answering import Context, answer_request
 from epic_eval.asking import Request, answer_to, ask
 from epic_eval.journal import Journal, read_lines
 from epic_eval.judge import Judge, Judged, Judgement, accuracy, agreement, labelled_set
+from epic_eval.metrics import overlaps
 from epic_eval.report import Part, Table, Text
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, SearchOptions
 from epic_memory.context import those_that_matter
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
+from epic_rerank import Adaptive
 
 K = 5
 _LIKELY = 0.1
@@ -23,10 +25,18 @@ _LIKELY = 0.1
 
 @dataclass(frozen=True)
 class OwnQuestion:
-    """A question of the user's, and the preference its answer has to follow, if they say which."""
+    """A question of the user's, and what is known of its answer.
+
+    Attributes:
+        preference: The one it has to follow, if they say which.
+        answer: The right answer, if they give one.
+        task: "qa", or the name of a task with one right value, such as "form" or "reminder".
+    """
 
     text: str
     preference: str = ""
+    answer: str = ""
+    task: str = "qa"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +45,7 @@ class Found:
 
     Attributes:
         passages: As in `retrieved.jsonl`, with `text` and `guidance`.
+        needed: Those of them that adaptive selection takes (`epic_rerank.Adaptive`).
         tiers: Of each passage.
         opening: The preferences that the context opens with.
         used: The preferences that open the context or belong to a passage.
@@ -43,6 +54,7 @@ class Found:
 
     question: OwnQuestion
     passages: tuple[dict[str, object], ...]
+    needed: tuple[dict[str, object], ...]
     tiers: tuple[str, ...]
     opening: tuple[str, ...]
     used: frozenset[str]
@@ -99,7 +111,7 @@ class OwnReport:
 
 
 def read_questions(path: str | Path, preferences: Sequence[str]) -> list[OwnQuestion]:
-    """Read questions: JSON lines with `question`, and `preference` if it is known which one an answer has to follow.
+    """Read questions: JSON lines with `question`, and if known the `preference` to follow, `answer` and `task`.
 
     Args:
         path: The file.
@@ -115,7 +127,7 @@ def read_questions(path: str | Path, preferences: Sequence[str]) -> list[OwnQues
             raise InvalidInputError(f'{path}, line {number}: {{"question": "..."}} is needed.')
         if preference and preference not in preferences:
             raise InvalidInputError(f"{path}, line {number}: the memory holds no preference {preference!r}.")
-        made.append(OwnQuestion(text, preference))
+        made.append(OwnQuestion(text, preference, str(record.get("answer") or ""), str(record.get("task") or "qa")))
     if not made:
         raise InvalidInputError(f"{path} holds no questions.")
     return made
@@ -130,6 +142,7 @@ def look(memory: EpicMemory, questions: Sequence[OwnQuestion], k: int = K) -> Ow
                 report.items[preference] += 1
     for question in questions:
         hits = memory.search(question.text, k)
+        few = memory.search(question.text, k, options=SearchOptions(chooser=Adaptive()))
         opening = tuple(preference.text for preference in those_that_matter(hits.matters))
         kept_for = {preference for hit in hits for preference in hit.preferences}
         likely = hits.matters[0] if hits.matters else None
@@ -137,6 +150,7 @@ def look(memory: EpicMemory, questions: Sequence[OwnQuestion], k: int = K) -> Ow
             Found(
                 question=question,
                 passages=tuple({"text": hit.text, "guidance": hit.instructions} for hit in hits),
+                needed=tuple({"text": hit.text, "guidance": hit.instructions} for hit in few),
                 tiers=tuple(hit.tier for hit in hits),
                 opening=opening,
                 used=frozenset({*opening, *kept_for}),
@@ -156,19 +170,22 @@ def follow(report: OwnReport, lm: LanguageModel, folder: Path, *, votes: int = 1
         votes: How often each check is asked, odd.
         measured: Whether the judge also judges our 200 labelled answers, which takes some 700 calls.
     """
-    ways = {"with the memory": "guided", "texts alone": "content", "without it": "nothing"}
-    rows = []
+    ways = ("with the memory", "texts alone", "those it needs", "without it")
+    rows, right = [], list[tuple[str, ...]]()
     with Journal(folder / "answers.jsonl") as answers, Journal(folder / "judged.jsonl") as verdicts:
         judge = Judge(lm.name, verdicts, votes=votes)
-        wanted = {way: [_request(found, way_of) for found in report.found] for way, way_of in ways.items()}
+        wanted = {way: [_request(found, way) for found in report.found] for way in ways}
         done = ask(lm, [request for requests in wanted.values() for request in requests], answers)
         judgements: dict[str, list[Judgement | None]] = {}
         for way, requests in wanted.items():
-            judgements[way] = []
-            for found, request in zip(report.found, requests, strict=True):
-                text = answer_to(request, lm.name, answers)
-                judged = Judgement(found.preference, found.question.text, text) if text and text.strip() else None
-                judgements[way].append(judged if found.preference else None)
+            texts = [answer_to(request, lm.name, answers) for request in requests]
+            right += _rightly(way, report.found, texts)
+            judgements[way] = [
+                Judgement(found.preference, found.question.text, text)
+                if found.preference and text and text.strip()
+                else None
+                for found, text in zip(report.found, texts, strict=True)
+            ]
         every = [judgement for of in judgements.values() for judgement in of if judgement is not None]
         labelled = [each.judgement for each in labelled_set()] if measured else []
         judging = judge.run(lm, [*every, *labelled])
@@ -187,11 +204,28 @@ def follow(report: OwnReport, lm: LanguageModel, folder: Path, *, votes: int = 1
         "Of questions without a stated preference, the likeliest one is judged; those without either are left out."
         " The interval is over questions.",
     )
-    return [Table("Following", ("context", "questions", "%", "outcomes"), tuple(rows), notes)]
+    head = ("context", "questions", "texts", "R-1", "R-2", "R-L", "BLEU", "EM")
+    note = ("ROUGE (F1), BLEU and exact match against the answers given; an answer that failed counts 0.",)
+    known = [Table("Right answers", head, tuple(right), note)] if right else []
+    return [Table("Following", ("context", "questions", "%", "outcomes"), tuple(rows), notes), *known]
+
+
+def _rightly(way: str, found: Sequence[Found], texts: Sequence[str | None]) -> Iterator[tuple[str, ...]]:
+    """Yield, for each task, the means of the measures of the answers whose right one is known."""
+    pairs = [(each, text or "") for each, text in zip(found, texts, strict=True) if each.question.answer]
+    for task in dict.fromkeys(each.question.task for each, _ in pairs):
+        of = [(each, text) for each, text in pairs if each.question.task == task]
+        passages = sum(len(_passages(each, way)) for each, _ in of) / len(of)
+        measured = [overlaps(text, each.question.answer) for each, text in of]
+        means = (f"{sum(values[name] for values in measured) / len(of):.3f}" for name in measured[0])
+        yield (f"{way}, {task}", f"{len(of)}", f"{passages:.2f}", *means)
+
+
+def _passages(found: Found, way: str) -> tuple[dict[str, object], ...]:
+    return {"without it": (), "those it needs": found.needed}.get(way, found.passages)
 
 
 def _request(found: Found, way: str) -> Request:
-    if way == "nothing":
-        return answer_request(found.question.text, (), "content")
-    mode: Context = "guided" if way == "guided" else "content"
-    return answer_request(found.question.text, found.passages, mode, opening=found.opening)
+    mode: Context = "guided" if way in ("with the memory", "those it needs") else "content"
+    opening = () if way == "without it" else found.opening
+    return answer_request(found.question.text, _passages(found, way), mode, opening=opening)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from epic_eval.answering import CONTEXTS, MAX_TOKENS, Context, request_of
 from epic_eval.asking import Request, answer_to, sent_tokens
-from epic_eval.experiments.tables import footnotes, letter, paper_figures, paper_row
+from epic_eval.experiments.tables import accuracies, footnotes, letter
 from epic_eval.journal import Journal, Record
 from epic_eval.judge import OUTCOMES, Accuracy, Judge, Judged, Judgement, accuracy, agreement, correct
 from epic_eval.metrics import paired
@@ -21,8 +21,9 @@ from epic_memory.errors import InvalidInputError
 
 DEVIATIONS = (
     "Unlike the papers' code: a check that cannot be read is undecided, not passed (counted as wrong here; left out in"
-    " brackets where that changes it); answers that failed are shown; a hallucination is asked after its quote is"
-    " there; the answer is fenced as untrusted text; the prompts are worded anew.",
+    " brackets where that changes it); answers that failed are shown.",
+    "Unlike the papers' code, too: a hallucination is asked after its quote is there; the answer is fenced as untrusted"
+    " text; the prompts are worded anew.",
     "content: the texts alone; guided: with what the arm says beside them, as the paper's EPIC; told: the texts and all"
     " of the user's preferences, for all arms alike.",
 )
@@ -66,6 +67,8 @@ class Folder:
         if not (self.folder / "retrieved.jsonl").exists():
             raise InvalidInputError(f"{folder} holds no retrieved.jsonl: `epic eval run DATA --out {folder}` makes it.")
         self.retrieved = Journal(self.folder / "retrieved.jsonl")
+        with Journal(self.folder / "runs.jsonl") as runs:
+            self.runs = {record["run"]: record["about"] for record in runs}
         self.answers = Journal(self.folder / "answers.jsonl")
         self.verdicts = Journal(self.folder / "judged.jsonl")
 
@@ -79,8 +82,10 @@ class Folder:
         seed: int = 0,
         words: int | None = None,
         max_tokens: int = MAX_TOKENS,
+        run: str = "",
+        lm: str = "",
     ) -> list[Slot]:
-        """Return the answers that are wanted, of the latest run in the folder.
+        """Return the answers that are wanted, of one run in the folder.
 
         Args:
             arms: Which, empty for all; "dense:told" is an arm in one mode.
@@ -90,12 +95,25 @@ class Folder:
             seed: Of the sample.
             words: How long an answer is asked to be at most.
             max_tokens: How long it can be, thinking included.
+            run: The beginning of the run's key; by default the latest one.
+            lm: The model that arms asked; of arms that did not ask this one, the records of their latest are taken.
 
         Raises:
-            InvalidInputError: for an arm that has retrieved nothing, or a mode that does not exist.
+            InvalidInputError: for a run that is not there, an arm that has retrieved nothing, or a mode that does not
+                exist.
         """
         records = list(self.retrieved)
-        latest = records[-1]["run"] if records else ""
+        keys = list(dict.fromkeys([*(record["run"] for record in records), *self.runs]))
+        if not (named := [key for key in keys if key.startswith(run)]):
+            there = "; ".join(f"{key[:8]}: {self.runs.get(key, '')}" for key in keys)
+            raise InvalidInputError(f"There is no run {run!r} in {self.folder}. There are {there}.")
+        # Those in `runs.jsonl` are in the order in which they were last begun.
+        records = [record for record in records if record["run"] == named[-1]]
+        models: dict[str, str | None] = {}
+        for record in records:
+            if models.get(record["arm"]) != lm or not lm:
+                models[record["arm"]] = record.get("lm")
+        records = [record for record in records if record.get("lm") == models[record["arm"]]]
         known = list(dict.fromkeys(record["arm"] for record in records))
         wanted: dict[str, Sequence[str]] = {}
         for each in arms or known:
@@ -105,11 +123,7 @@ class Folder:
             wanted[arm] = [*wanted.get(arm, ()), *([mode] if mode else modes)]
         if wrong := [mode for chosen in wanted.values() for mode in chosen if mode not in CONTEXTS]:
             raise InvalidInputError(f"There is no context mode {wrong[0]!r}. There are {', '.join(CONTEXTS)}.")
-        chosen = [
-            record
-            for record in records
-            if record["run"] == latest and record["arm"] in wanted and (not sets or record["set"] in sets)
-        ]
+        chosen = [record for record in records if record["arm"] in wanted and (not sets or record["set"] in sets)]
         if sample is not None:
             questions = sorted({_question(record) for record in chosen})
             random.Random(seed).shuffle(questions)
@@ -162,59 +176,46 @@ def _in_turn(questions: Iterable[_Question], group: Callable[[_Question], object
 
 
 def accuracy_parts(folder: Folder, slots: Sequence[Slot], model: str, judge: Judge) -> list[Part]:
-    """Build Table 2 for each context mode, the error types, and how far the judge can be trusted."""
+    """Build Table 2 with its context modes, the error types, and how far the judge can be trusted."""
     verdicts: dict[tuple[str, str, str], list[tuple[object, Judged | None]]] = {}
     for slot, answer in folder.answered(slots, model):
         found = None if not answer or not answer.strip() else judge.judged(slot.judgement(answer))
         place = (slot.record["arm"], slot.mode, slot.record["set"])
         verdicts.setdefault(place, []).append(((slot.record["set"], slot.record["persona"]), found))
-    arms = list(dict.fromkeys(arm for arm, _, _ in verdicts))
-    modes = list(dict.fromkeys(mode for _, mode, _ in verdicts))
     sets = list(dict.fromkeys(name for _, _, name in verdicts))
     trusted = agreement(judge)
     said = ", ".join(f"{name} {found}" for name, found in trusted.items())
     known = trusted["correct or not"].questions if trusted else 0
-    parts: list[Part] = [
-        Text(
-            f"Answers by {model}; judged by {judge.model}, {judge.votes} vote(s) a check. Agreement of the judge with"
-            f" {known} of our 200 labelled answers: {said or 'not measured, so read nothing into the figures'}."
-        )
-    ]
-    for mode in modes:
-        rows = []
-        for arm in arms:
-            cells = [_shown(verdicts.get((arm, mode, name), ())) for name in sets]
-            if len(sets) > 1:
-                cells.append(_shown([pair for name in sets for pair in verdicts.get((arm, mode, name), ())]))
-            if set(cells) == {"-"}:
-                continue
-            paper = paper_row("table2", arm)
-            theirs = dict(zip(paper_figures()["table2"]["columns"], paper or (), strict=False))
-            cells += [f"{theirs[key]:.2f}" if (key := f"Llama-8B {letter(n)}") in theirs else "-" for n in sets]
-            rows.append((arm, *cells))
-        every_set = ("all %",) * (len(sets) > 1)
-        header = ("arm", *(f"{letter(n)} %" for n in sets), *every_set, *(f"paper {letter(n)}" for n in sets))
-        parts.append(Table(f"Table 2: accuracy, context mode {mode}", header, tuple(rows)))
-    rows, base = [], [pair for name in sets for pair in verdicts.get((*_BASE, name), ())]
-    for arm in arms:
-        for mode in modes:
-            every = [pair for name in sets for pair in verdicts.get((arm, mode, name), ())]
-            if not every:
-                continue
-            overall, less = accuracy(every), paired(correct(every), correct(base))
-            requests = [slot.request for slot in slots if slot.record["arm"] == arm and slot.mode == mode]
-            tokens = sent_tokens(requests, model, folder.answers)
-            counts = (str(overall.outcomes[kind]) for kind in OUTCOMES)
-            size = "-" if tokens is None else f"{tokens:.0f}"
-            more = "-" if less is None else "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * value for value in less))
-            rows.append((f"{arm}, {mode}", f"{len(every)}", *counts, str(overall.failed), size, more))
-    header = ("arm, mode", "answers", *OUTCOMES, "failed", "prompt tokens", f"accuracy minus {', '.join(_BASE)}")
+    figures, outcomes, base = [], [], [pair for name in sets for pair in verdicts.get((*_BASE, name), ())]
+    for arm, mode in dict.fromkeys((arm, mode) for arm, mode, _ in verdicts):
+        of = {name: verdicts.get((arm, mode, name), []) for name in sets}
+        every = [pair for pairs in of.values() for pair in pairs]
+        cells = [*map(_shown, of.values()), *([_shown(every)] if len(sets) > 1 else [])]
+        figures.append((f"{arm}, {mode}", *cells, *accuracies(arm, sets)))
+        overall, less = accuracy(every), paired(correct(every), correct(base))
+        requests = [slot.request for slot in slots if slot.record["arm"] == arm and slot.mode == mode]
+        tokens = sent_tokens(requests, model, folder.answers)
+        counts = (str(overall.outcomes[kind]) for kind in OUTCOMES)
+        size = "-" if tokens is None else f"{tokens:.0f}"
+        more = "-" if less is None else "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * value for value in less))
+        outcomes.append((f"{arm}, {mode}", f"{len(every)}", *counts, str(overall.failed), size, more))
+    every_set = ("all %",) * (len(sets) > 1)
+    header = ("arm, mode", *(f"{letter(n)} %" for n in sets), *every_set, *(f"paper {letter(n)}" for n in sets))
+    kinds = ("arm, mode", "answers", *OUTCOMES, "failed", "prompt tokens", f"accuracy minus {', '.join(_BASE)}")
     note = (
         "Prompt tokens: the mean of an answer's prompt, by the server's count, or a quarter of its characters."
         " Differences are paired over personas."
     )
-    parts.append(Table("Outcomes", header, tuple(rows), (note,)))
-    return [*parts, *map(Text, DEVIATIONS), *footnotes()]
+    return [
+        Text(
+            f"Answers by {model}; judged by {judge.model}, {judge.votes} vote(s) a check. Agreement of the judge with"
+            f" {known} of our 200 labelled answers: {said or 'not measured, so read nothing into the figures'}."
+        ),
+        Table("Table 2: accuracy", header, tuple(figures)),
+        Table("Outcomes", kinds, tuple(outcomes), (note,)),
+        *map(Text, DEVIATIONS),
+        *footnotes(),
+    ]
 
 
 def _shown(verdicts: Iterable[tuple[object, Judged | None]]) -> str:

@@ -1,5 +1,7 @@
 """Forms: how many fields are filled in, and how many rightly, without a language model.
 
+    python tests/benchmarks/bench_forms.py [--show]
+
 Six memories of our own with a form of eight fields each (`shared/tools/written/forms.jsonl`); of ten fields nothing is
 known. Three of the forms were looked at while the rules were written, three were only run. A value is right if it is
 the one expected; for a text, case and the full stop at its end do not count. `--show` prints what is wrong in those

@@ -136,7 +136,7 @@ def main() -> None:
     if options.model:
         measure(options.folder / UNSEEN, ReplayedModel(options.folder / f"answers_{UNSEEN}"), show=options.show)
         return
-    for name in options.turns or [f"turns_{name}.jsonl" for name in ("a", "b", "c", "d", "f", "own", "e", "g", "h")]:
+    for name in options.turns or sorted(file.name for file in options.folder.glob("turns_*.jsonl")):
         if options.left_out:
             leave_out(name)
         measure(options.folder / name, None, show=options.show)

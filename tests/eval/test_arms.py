@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +13,11 @@ import pytest
 from epic_eval import ARMS, arm_of
 from epic_eval.arms import WITHOUT_MODEL, CorpusEncoder
 from epic_eval.arms.dense import cluster, remembered
+from epic_eval.asking import JournalledLM
+from epic_eval.journal import Journal
 from epic_memory import Item
 from epic_memory.encoders import default_encoder, embed
-from epic_memory.errors import InvalidInputError, MissingExtraError
+from epic_memory.errors import InvalidInputError, LMError, MissingExtraError
 from epic_memory.lm import Message
 from evaluation_data import OPTIONS, QUIET, TRAINS, VEGAN
 from scripted import Own, Scripted
@@ -120,20 +124,61 @@ def test_arms_with_a_model_ask_it(tmp_path: Path) -> None:
     def answer(messages: Sequence[Message]) -> str:
         return "Take the night train to Vienna."
 
-    for name in ("Pref-QR", "PBR", "RAPTOR", "MemoryBank"):
+    for name in ("Pref-QR-lite", "PBR-lite", "raptor-lite lm", "MemoryBank-lite lm"):
         lm = Own(answer)
         arm = arm_of(name, default_encoder(), lm=lm)
         (tmp_path / name).mkdir()
-        cost = arm.build(CORPUS, PREFERENCES, tmp_path / name)
-        assert cost.calls == len(lm.sent)  # before anything is asked
+        arm.build(CORPUS, PREFERENCES, tmp_path / name)
         found = arm.retrieve("How do I get to Austria?", 3)
         assert lm.sent
         assert arm.bytes()["total"] == sum(path.stat().st_size for path in (tmp_path / name).iterdir())
         assert any("train" in passage.text for passage in found.passages)
-    arm = arm_of("EPIC lm", default_encoder(), lm=Scripted())
-    (tmp_path / "epic").mkdir()
-    assert arm.build(CORPUS, PREFERENCES, tmp_path / "epic").calls > 0
-    arm.close()
+    for name in ("EPIC lm", "F lm", "EPIC ours lm", "EPIC lm tau=0.2", "EPIC+graph lm"):
+        scripted = Scripted()
+        arm = arm_of(name, default_encoder(), lm=scripted)
+        (tmp_path / name).mkdir()
+        cost = arm.build(CORPUS, PREFERENCES, tmp_path / name)
+        assert len(scripted.sent) > 0
+        assert cost.two_calls > cost.held > 0
+        arm.close()
+
+
+def test_what_a_model_failed_to_judge_makes_no_table(tmp_path: Path) -> None:
+    def fails(messages: Sequence[Message]) -> str:
+        raise LMError("The server is gone.")
+
+    with pytest.raises(LMError, match="could not be judged: The server is gone"):
+        arm_of("EPIC lm", default_encoder(), lm=Own(fails)).build(CORPUS, PREFERENCES, tmp_path)
+
+
+def test_the_work_is_measured_beside_the_model_and_a_replay_says_what_was_asked(tmp_path: Path) -> None:
+    costs = []
+    for turn in range(2):
+        with Journal(tmp_path / "asked.jsonl") as journal:
+            lm = JournalledLM(Own(lambda messages: "Night trains.", seconds=0.05), journal)
+            arm = arm_of("raptor-lite lm", default_encoder(), lm=lm)
+            (tmp_path / str(turn)).mkdir()
+            began = time.perf_counter()
+            work = sum(arm.build(CORPUS, PREFERENCES, tmp_path / str(turn)).seconds.values())
+            costs.append(lm.take_cost())
+            assert work + costs[-1].asked_seconds < time.perf_counter() - began
+    asked, replayed = costs
+    assert asked.asked == replayed.replayed > 1
+    assert (asked.replayed, replayed.asked, replayed.asked_seconds) == (0, 0, 0.0)
+    assert replayed.seconds == pytest.approx(asked.seconds)
+    assert asked.seconds >= 0.05 * asked.asked
+
+
+def test_a_latency_leaves_out_the_turn_in_the_queue_and_equal_questions_are_asked_once(tmp_path: Path) -> None:
+    with Journal(tmp_path / "asked.jsonl") as journal, ThreadPoolExecutor(4) as pool:
+        lm = JournalledLM(Own(lambda messages: messages[0].content, seconds=0.03), journal)
+        began = time.perf_counter()
+        answers = list(pool.map(lambda n: lm.complete([Message("user", f"{n % 4}")]).text, range(8)))
+        wall, cost = time.perf_counter() - began, lm.take_cost()
+    assert answers == [f"{n % 4}" for n in range(8)]
+    assert (cost.asked, cost.replayed) == (4, 4)
+    assert 4 * 0.03 <= cost.asked_seconds <= wall  # one after the other
+    assert cost.replayed_seconds == pytest.approx(cost.asked_seconds)
 
 
 def test_the_corpus_is_encoded_once_and_questions_when_they_come() -> None:
@@ -160,7 +205,9 @@ def test_unknown_arms_and_missing_parts_are_told(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InvalidInputError, match="no arm"):
         arm_of("nothing", default_encoder())
     with pytest.raises(InvalidInputError, match="--llm"):
-        arm_of("PBR", default_encoder())
+        arm_of("PBR-lite", default_encoder())
+    with pytest.raises(InvalidInputError, match="verifies nothing"):
+        arm_of("dense lm", default_encoder(), lm=Scripted())
     monkeypatch.setitem(__import__("sys").modules, "bm25s", None)
     with pytest.raises(MissingExtraError, match=r"epic-memory\[eval\]"):
         arm_of("BM25", default_encoder())

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from command_line import Epic, jsonl, refused
+from epic_eval.metrics import overlaps
 from epic_eval.own import look, read_questions
-from epic_memory import EpicMemory
+from epic_graph import GraphMemory
+from epic_memory import EpicMemory, SearchOptions, Settings
 from epic_memory.lm import Message
+from epic_rerank import Adaptive
+from epic_rerank.selection import GraphSelection
 from evaluation_data import OPTIONS, TRAINS, VEGAN
 from lm_servers import LMServer
 
@@ -97,6 +101,64 @@ def test_a_model_is_judged_with_the_memory_and_without(
             line for line in done.out.splitlines() if line.startswith("with the memory")
         ]
     refused(epic("eval", str(memory), str(questions), "--llm", "openai:tiny"), "address")
+
+
+BOSS, FLIGHT = "My boss is Ines Brandt.", "The flight of Ines Brandt to Amsterdam leaves at 01:40."
+FLIES = "What time is my boss's flight to Amsterdam?"
+
+
+def test_a_graph_takes_the_notes_that_a_question_needs() -> None:
+    others = ["Tea is brewed.", "The flight to Oslo was late.", "I booked a hotel in Amsterdam for May."]
+    with GraphMemory([VEGAN], settings=Settings(coarse=False, fine=False)) as graph:
+        graph.add([BOSS, FLIGHT, "Ines Brandt likes tulips.", *others])
+        found = graph.search(FLIES, 8, options=SearchOptions(chooser=Adaptive(policy=GraphSelection.shipped())))
+    assert {hit.text for hit in found} == {BOSS, FLIGHT}
+
+
+def test_right_answers_are_measured_task_by_task(path: Path, tmp_path: Path, epic: Epic) -> None:
+    with EpicMemory.open(path, [VEGAN], settings=Settings(coarse=False, fine=False)) as made:
+        made.add(
+            ["My boss is Ines Brandt.", "The flight of Ines Brandt to Amsterdam leaves at 01:40.", "Tea is brewed."]
+        )
+    asked = jsonl(
+        tmp_path / "q.jsonl",
+        {"question": FLIES, "answer": "It leaves at 01:40."},
+        {"question": "Who is my boss?", "answer": "Ines Brandt", "task": "form"},
+    )
+
+    def reply(request: dict[str, object]) -> str:
+        text = [Message(**message) for message in request["messages"]][-1].content  # type: ignore[attr-defined]
+        if "01:40" in text and "flight to Amsterdam?" in text:
+            return "It leaves at 01:40."
+        return "ines brandt." if "My boss is" in text and "Who" in text else "It never leaves."
+
+    with LMServer(reply) as server:
+        done = epic(
+            "eval", str(path), str(asked), "--llm", f"openai:tiny@{server.base_url}", "--out", str(tmp_path / "o")
+        )
+    assert done.code == 0, done.err
+    rows = {line.split("  ")[0]: line.split()[-7:] for line in done.out.splitlines()}
+    assert rows["with the memory, qa"][2:] == ["1.000"] * 5
+    assert rows["with the memory, form"][-1] == "1.000"
+    assert rows["without it, qa"][-1] == "0.000" and 0.3 < float(rows["without it, qa"][2]) < 0.6
+    assert 1 <= float(rows["those it needs, qa"][1]) <= float(rows["with the memory, qa"][1])
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "expected"),
+    [
+        ("a b c d", "a b c d", (1, 1, 1, 1, 1)),
+        ("A, b!", "a b", (1, 1, 1, None, 1)),
+        ("d c b a", "a b c d", (1, 0, 0.25, None, 0)),
+        ("a b", "a b c d", (2 / 3, 0.5, 2 / 3, None, 0)),
+        ("", "a", (0, 0, 0, 0, 0)),
+    ],
+)
+def test_overlaps_are_those_of_rouge_and_bleu(answer: str, reference: str, expected: tuple[float | None, ...]) -> None:
+    for (name, value), right in zip(overlaps(answer, reference).items(), expected, strict=True):
+        assert right is None or value == pytest.approx(right), name
+    assert overlaps("a b c d", "a b c e")["BLEU"] == pytest.approx((3 / 4 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+    assert overlaps("a b c d e", "a b c d e f g")["BLEU"] == pytest.approx(2.718281828 ** (1 - 7 / 5))
 
 
 def test_wrong_questions_are_named(tmp_path: Path) -> None:

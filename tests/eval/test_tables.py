@@ -68,6 +68,13 @@ def test_the_papers_figures_add_up_where_they_should() -> None:
     means = {name: sum(row) / len(row) for name, row in rows.items()}
     gains = [round(means["EPIC"] - means[name], 2) for name in ("NV-Embed-v2", "Contriever")]
     assert all(f"{gain:.2f}" in figures["footnotes"][0] for gain in gains)
+    second, llama = figures["second_version"], slice(4, 8)
+    assert (sum(rows["EPIC"][llama]) - sum(rows["NV-Embed-v2"][llama])) / 4 == pytest.approx(
+        second["points"], abs=0.0051
+    )
+    latency = figures["table7_means"]["NV-Embed-v2"] / figures["table7_means"]["EPIC"]
+    assert latency == pytest.approx(second["times_less_latency"], abs=0.0051)
+    assert second["platforms"] == figures["table9"]["columns"]
     for parts in figures["table6"].values():
         if len(parts) > 2:
             assert sum(size for part, size in parts.items() if part != "total") == pytest.approx(

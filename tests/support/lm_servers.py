@@ -14,6 +14,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -112,6 +113,7 @@ class LMServer:
     Attributes:
         elsewhere: Where requests for embeddings are sent on to, if they are.
         requests: Every request, in the order of arrival.
+        served: Each chat's request, and the seconds from its arrival until the response was written.
         connections: How many connections were made.
         most_at_once: The largest number of chats that were under way at the same time.
     """
@@ -132,6 +134,7 @@ class LMServer:
         self.api_key = api_key
         self.elsewhere = ""
         self.requests: list[Request] = []
+        self.served: list[tuple[Json, float]] = []
         self.connections = 0
         self.most_at_once = 0
         self._under_way = 0
@@ -304,7 +307,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif not models.has(request["model"]):
             self._whole(protocol.error(protocol.unknown(request["model"])), 404)
         else:
+            began = time.perf_counter()
             self._chat(protocol, request)
+            models.served.append((request, time.perf_counter() - began))
 
     def _embed(self, embed: Embed, request: Json) -> None:
         if self.server.models.elsewhere:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from epic_eval.arms.base import Arm, BuildCost, CorpusEncoder, Nothing, Passage, Retrieved, Within
+from epic_eval.arms.base import Arm, BaseArm, BuildCost, CorpusEncoder, Nothing, Passage, Retrieved, Within
 from epic_eval.arms.dense import (
     Dense,
     at_random,
@@ -15,12 +15,13 @@ from epic_eval.arms.dense import (
     nearest_appended,
     remembered,
 )
-from epic_eval.arms.epic import PAPER, Epic
+from epic_eval.arms.epic import PAPER, Epic, verified
 from epic_eval.arms.hippo import HippoRAG
 from epic_eval.arms.lexical import BM25
 from epic_eval.arms.tree import Tree
 from epic_eval.arms.writing import PBR, MemoryBank, Writer, rewritten
-from epic_memory import SearchOptions, Settings
+from epic_eval.asking import JournalledLM
+from epic_memory import SearchOptions
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
@@ -79,18 +80,19 @@ _WITHOUT_MODEL: dict[str, Make] = {
     "EPIC+graph signed": _graph(coarse=True, fine=True, steering="signed"),
 }
 _WITH_MODEL: dict[str, MakeWithModel] = {
-    "Pref-QR": lambda name, encoder, seed, lm: Dense(name, encoder, queries=rewritten(Writer(lm))),
-    "PBR": lambda name, encoder, seed, lm: PBR(name, encoder, Writer(lm)),
-    "RAPTOR": lambda name, encoder, seed, lm: Tree(name, encoder, writer=Writer(lm), seed=seed),
-    "MemoryBank": lambda name, encoder, seed, lm: MemoryBank(name, encoder, Writer(lm), seed),
+    "Pref-QR-lite": lambda name, encoder, seed, lm: Dense(name, encoder, queries=rewritten(Writer(lm))),
+    "PBR-lite": lambda name, encoder, seed, lm: PBR(name, encoder, Writer(lm)),
+    "raptor-lite lm": lambda name, encoder, seed, lm: Tree(name, encoder, writer=Writer(lm), seed=seed),
+    "MemoryBank-lite lm": lambda name, encoder, seed, lm: MemoryBank(name, encoder, Writer(lm), seed),
     "HippoRAG 2": lambda name, encoder, seed, lm: HippoRAG(name, encoder, lm),
     "HippoRAG 2+F": lambda name, encoder, seed, lm: HippoRAG(name, encoder, lm, fine=True),
     "HippoRAG 2+C+F": lambda name, encoder, seed, lm: HippoRAG(name, encoder, lm, coarse=True, fine=True),
     "EPIC+HippoRAG 2": lambda name, encoder, seed, lm: HippoRAG(
         name, encoder, lm, coarse=True, fine=True, steering="paper"
     ),
-    "EPIC lm": lambda name, encoder, seed, lm: Epic(name, encoder, settings=_verified(lm)),
 }
+BY_MODEL = " lm"
+"""Behind the name of an arm with fine verification: a language model verifies."""
 
 ARMS: dict[str, str] = {
     "none": "no passages",
@@ -117,15 +119,15 @@ ARMS: dict[str, str] = {
     "graph+C+F": "GraphMemory behind coarse filter and fine verification",
     "EPIC+graph": "GraphMemory with C+F+S",
     "EPIC+graph signed": "the same with signed steering",
-    "Pref-QR": "dense, a model rewrites the question with all preferences",
-    "PBR": "dense, with a model's pseudo utterance and reasoning, and an anchor by a walk over neighbours",
-    "RAPTOR": "tree of clusters with a model's summaries",
-    "MemoryBank": "dense over what Ebbinghaus' curve leaves and summaries of days, behind a portrait of the user",
+    "Pref-QR-lite": "dense, a model rewrites the question with all preferences, by a prompt of ours",
+    "PBR-lite": "dense, with a model's pseudo utterance and reasoning, and an anchor by a walk over neighbours",
+    "raptor-lite lm": "tree of k-means clusters, two levels, with a model's summaries",
+    "MemoryBank-lite lm": "dense over what Ebbinghaus' curve leaves and summaries of days, behind a portrait",
     "HippoRAG 2": "HippoRAG's own package, with a model",
-    "HippoRAG 2+F": "the same behind fine verification",
-    "HippoRAG 2+C+F": "the same behind coarse filter and fine verification",
+    "HippoRAG 2+F": "the same behind fine verification by the model",
+    "HippoRAG 2+C+F": "the same behind coarse filter and fine verification by the model",
     "EPIC+HippoRAG 2": "the same with the paper's steering",
-    "EPIC lm": "C+F+S as in the paper, verified by a model",
+    "EPIC lm": "C+F+S as in the paper, verified by a model; `F lm`, `EPIC ours lm` and others likewise",
 }
 """All arms, with what they are; those behind `EPIC+graph signed` need a language model."""
 
@@ -134,12 +136,19 @@ _VARIANT = re.compile(r"(?P<arm>.+) (?P<option>tau|budget)=(?P<value>\d+(\.\d+)?
 WITHOUT_MODEL: tuple[str, ...] = tuple(_WITHOUT_MODEL)
 
 
+def asks_model(name: str) -> bool:
+    """Tell whether an arm asks a language model."""
+    varied = _VARIANT.fullmatch(name)
+    base = name if varied is None else varied["arm"]
+    return base in _WITH_MODEL or base.endswith(BY_MODEL)
+
+
 def arm_of(name: str, encoder: Encoder, *, seed: int = 0, lm: LanguageModel | None = None) -> Arm:
     """Return an arm.
 
     Args:
-        name: One of `ARMS`; with " tau=0.2" behind it, one of EPIC's with that threshold; with " budget=0.27", any arm
-            within that many MiB.
+        name: One of `ARMS`; with " lm" behind it, one of EPIC's verified by the model; with " tau=0.2" behind that, one
+            with that threshold; with " budget=0.27", any arm within that many MiB.
         encoder: Encodes passages and questions.
         seed: Of whatever the arm draws.
         lm: The model that an arm with a language model asks.
@@ -160,21 +169,26 @@ def arm_of(name: str, encoder: Encoder, *, seed: int = 0, lm: LanguageModel | No
             return Within(name, arm, round(value * 2**20))
     if name in _WITHOUT_MODEL:
         return _WITHOUT_MODEL[name](name, encoder, seed)
-    if name not in _WITH_MODEL:
+    base = name.removesuffix(BY_MODEL)
+    if name not in _WITH_MODEL and (base == name or base not in _WITHOUT_MODEL):
         raise InvalidInputError(f"There is no arm {name!r}. Arms: {', '.join(ARMS)}.")
     if lm is None:
         raise InvalidInputError(f"The arm {name!r} asks a language model: say which with --llm.")
-    return _WITH_MODEL[name](name, encoder, seed, lm)
-
-
-def _verified(lm: LanguageModel) -> Settings:
-    from epic_memory.verification import LMVerifier
-
-    return replace(PAPER, steering="paper", verifier=LMVerifier(lm))
+    if name in _WITH_MODEL:
+        made = _WITH_MODEL[name](name, encoder, seed, lm)
+    else:
+        made = _WITHOUT_MODEL[base](name, encoder, seed)
+        if not isinstance(made, Epic) or not made.settings.fine:
+            raise InvalidInputError(f"The arm {base!r} verifies nothing, so there is no {name!r}.")
+        made.settings = verified(made.settings, lm)
+    if isinstance(made, BaseArm) and isinstance(lm, JournalledLM):
+        made.clock = lm.clock
+    return made
 
 
 __all__ = [
     "ARMS",
+    "BY_MODEL",
     "WITHOUT_MODEL",
     "Arm",
     "BuildCost",
@@ -184,4 +198,5 @@ __all__ = [
     "Retrieved",
     "Within",
     "arm_of",
+    "asks_model",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from epic_memory import Item
 from epic_memory.encoders import Encoder, embed
+from epic_memory.errors import LMError
+from epic_memory.types import BuildReport
 
 Vectors = NDArray[np.float32]
 
@@ -55,16 +57,16 @@ class BuildCost:
     """Cost of building.
 
     Attributes:
-        seconds: By part; the embedding of the corpus is not in it (`CorpusEncoder.seconds`).
-        calls, prompt_tokens, completion_tokens: Of a language model.
-        held: How many items the arm holds.
+        seconds: By part, by a clock that stands while a language model is asked; the embedding of the corpus is not in
+            it (`CorpusEncoder.seconds`).
+        held, undecided: How many items the arm holds, and of how many the model's answers could not be understood.
+        two_calls: Calls of the papers' way: a decision for each item that passed, an instruction for each that is kept.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
     held: int = 0
+    undecided: int = 0
+    two_calls: int = 0
 
 
 class Arm(Protocol):
@@ -100,9 +102,14 @@ class Arm(Protocol):
 
 
 class BaseArm(Arm):
-    """Base of most arms: they know no preferences, and leave nothing open."""
+    """Base of most arms: they know no preferences, and leave nothing open.
+
+    Attributes:
+        clock: Measures the work; that of a `JournalledLM` leaves out what the model takes.
+    """
 
     personal = False
+    clock: Callable[[], float] = staticmethod(time.perf_counter)
 
     def prefer(self, preferences: Sequence[str]) -> None:
         """Ignore preferences."""
@@ -189,8 +196,10 @@ class Within:
     def __init__(self, name: str, arm: Arm, budget: int) -> None:
         self.name = name
         self.arm = arm
-        self.personal = arm.personal
         self.budget = budget
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.arm, name)
 
     def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
         """Build with ever fewer passages until the state fits."""
@@ -205,32 +214,36 @@ class Within:
                 path.unlink()
             held = max(1, min(held - 1, int(held * self.budget / size * 0.99)))
 
-    def prefer(self, preferences: Sequence[str]) -> None:
-        """Take the preferences of the persona that asks."""
-        self.arm.prefer(preferences)
-
-    def retrieve(self, question: str, k: int) -> Retrieved:
-        """Return at most k of the passages that fitted."""
-        return self.arm.retrieve(question, k)
-
-    def bytes(self) -> dict[str, int]:
-        """Return the bytes of the state by part."""
-        return self.arm.bytes()
-
-    def close(self) -> None:
-        """Close the arm."""
-        self.arm.close()
-
 
 def write_documents(folder: Path, items: Iterable[Item]) -> int:
     """Write texts with their ids as JSON lines, and return the bytes."""
     path = folder / "documents.jsonl"
-    with path.open("w", encoding="utf-8") as file:
-        for item in items:
-            file.write(json.dumps({"id": item.id, "text": item.text}, ensure_ascii=False) + "\n")
+    lines = (json.dumps({"id": item.id, "text": item.text}, ensure_ascii=False) + "\n" for item in items)
+    path.write_text("".join(lines), encoding="utf-8")
     return path.stat().st_size
 
 
 def with_total(**parts: int) -> dict[str, int]:
     """Return the parts with their sum."""
     return {**parts, "total": sum(parts.values())}
+
+
+def build_cost(report: BuildReport, work: float, held: int) -> BuildCost:
+    """Return what a build cost of which a memory reports a part; the rest of the work is "structure".
+
+    Raises:
+        LMError: if the model failed: a table of items that nobody judged would be false.
+    """
+    failed = [reason for item, reason in report.failures.items() if item not in report.answers]
+    if failed:
+        raise LMError(f"{report.undecided} items could not be judged: {failed[0]} Run it again to go on from here.")
+    parts = dict(report.timings)
+    if "verification" in parts:
+        parts["verification"] = max(0.0, parts["verification"] - report.usage.seconds)
+    parts["structure"] = max(0.0, work - sum(parts.values()))
+    return BuildCost(
+        seconds={part: used for part, used in parts.items() if part != "embedding"},
+        held=held,
+        undecided=report.undecided,
+        two_calls=report.passed + report.kept,
+    )

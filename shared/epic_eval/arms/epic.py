@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from epic_eval.arms.base import BuildCost, Passage, Retrieved
+from epic_eval.arms.base import BaseArm, BuildCost, Passage, Retrieved, build_cost
 from epic_graph import GraphMemory
 from epic_memory import EpicMemory, Hit, Item, SearchOptions, Settings
 from epic_memory.context import those_that_matter
 from epic_memory.encoders import Encoder, embed
-from epic_memory.types import BuildReport
+from epic_memory.lm import LanguageModel
 
-PAPER = Settings(reserve=0, expansions="off", aspects="parser")
+PAPER = Settings(reserve=0, expansions="off", aspects="parser", coarse_recall=None)
 """Settings of a memory that holds nothing but what was kept, and knows of a preference nothing but its text."""
 PAPER_SEARCH = replace(SearchOptions.paper(), steering=None)
 """The paper's search, steered as the memory is."""
 
 
-class Epic:
+class Epic(BaseArm):
     """A memory of the product.
 
     Args:
@@ -56,11 +55,11 @@ class Epic:
         self.opens = opens
         self.settings = settings
         self.search = replace(search, keys="both") if kind == "graph" else search
-        self.report = BuildReport()
 
     def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
         """Offer the corpus to a new memory in the folder."""
         make: Any = GraphMemory if self.kind == "graph" else EpicMemory
+        started = self.clock()
         self._memory: Any = make.open(
             folder / "memory.epic",
             list(preferences) if self.personal else (),
@@ -68,22 +67,12 @@ class Epic:
             settings=self.settings,
         )
         self._told: tuple[str, ...] = tuple(preferences) if self.personal else ()
-        started = time.perf_counter()
         made = self._memory.add(corpus)
-        taken = time.perf_counter() - started
-        self.report = made.memory if self.kind == "graph" else made
-        usage = self.report.usage
-        seconds = {part: used for part, used in self.report.timings.items() if part != "embedding"}
-        seconds["structure"] = max(0.0, taken - self.report.seconds)
+        report = made.memory if self.kind == "graph" else made
+        cost = build_cost(report, self.clock() - started, self._epic.stats().counts["items"])
         if not self.personal and self.steers:
             self.prefer(preferences)
-        return BuildCost(
-            seconds=seconds,
-            calls=usage.calls,
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=usage.completion_tokens,
-            held=self._epic.stats().counts["items"],
-        )
+        return cost
 
     @property
     def _epic(self) -> EpicMemory:
@@ -102,15 +91,15 @@ class Epic:
 
     def retrieve(self, question: str, k: int) -> Retrieved:
         """Search; the query's encoding is timed apart, and then again as a part of the search."""
-        started = time.perf_counter()
+        started = self.clock()
         embed(self.encoder, [question])
-        encoding = time.perf_counter() - started
-        started = time.perf_counter()
+        encoding = self.clock() - started
+        started = self.clock()
         hits = self._memory.search(question, k, options=self.search)
-        taken = time.perf_counter() - started
+        taken = self.clock() - started
         opening = those_that_matter(hits.matters) if self.opens else []
         return Retrieved(
-            passages=tuple(Passage(hit.item.id, hit.text, tuple(_guidance(hit))) for hit in hits),
+            passages=tuple(Passage(hit.item.id, hit.text, _guidance(hit)) for hit in hits),
             opening=tuple(preference.text for preference in opening),
             encoding=encoding,
             search=max(0.0, taken - hits.timings.get("embedding", 0.0)),
@@ -126,5 +115,12 @@ class Epic:
         self._memory.close()
 
 
-def _guidance(hit: Hit) -> list[str]:
-    return [" ".join(entry.instruction.split()) for entry in hit.entries if entry.instruction]
+def _guidance(hit: Hit) -> tuple[str, ...]:
+    return tuple(" ".join(entry.instruction.split()) for entry in hit.entries if entry.instruction)
+
+
+def verified(settings: Settings, lm: LanguageModel) -> Settings:
+    """Return settings of a memory that a model verifies for; it is asked about nothing while questions are."""
+    from epic_memory.verification import LMVerifier
+
+    return replace(settings, verifier=LMVerifier(lm), on_demand="off")

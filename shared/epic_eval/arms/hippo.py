@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,8 +12,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from epic_eval.arms.base import BaseArm, BuildCost, Passage, Retrieved, Vectors
-from epic_eval.arms.epic import PAPER
+from epic_eval.arms.base import BaseArm, BuildCost, Passage, Retrieved, Vectors, build_cost
+from epic_eval.arms.epic import PAPER, verified
 from epic_eval.arms.writing import Writer
 from epic_graph.hipporag import EpicHippoRAG
 from epic_memory import EpicMemory, Item
@@ -31,7 +30,7 @@ class HippoRAG(BaseArm):
         name: As tables show it.
         encoder: In the place of its embedding model.
         lm: In the place of its language model, for extraction and for the choice of facts.
-        coarse, fine, steering: EPIC's stages.
+        coarse, fine, steering: EPIC's stages; the model verifies.
     """
 
     def __init__(
@@ -49,30 +48,26 @@ class HippoRAG(BaseArm):
         self.personal = coarse or fine
         self._model = _Model(lm)
         self._settings = replace(PAPER, coarse=coarse, fine=fine, steering=steering)
+        if fine:
+            self._settings = verified(self._settings, lm)
 
     def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
         """Offer the corpus to a memory, and let HippoRAG index what it keeps."""
         self._folder = folder
-        memory = EpicMemory.open(
-            folder / "memory.epic",
-            preferences if self.personal else (),
-            encoder=self.encoder,
-            settings=self._settings,
-        )
-        self._rag = EpicHippoRAG(_instance(folder / "hipporag", self._model, self.encoder), memory)
-        started = time.perf_counter()
+        graph = _instance(folder / "hipporag", self._model, self.encoder)
+        known = preferences if self.personal else ()
+        memory = EpicMemory.open(folder / "memory.epic", known, encoder=self.encoder, settings=self._settings)
+        self._rag = EpicHippoRAG(graph, memory)
+        started = self.clock()
         report = self._rag.index(corpus)
-        taken = time.perf_counter() - started
-        seconds = {part: used for part, used in report.memory.timings.items() if part != "embedding"}
-        seconds["structure"] = max(0.0, taken - report.memory.seconds)
-        return self._model.counted(BuildCost(seconds=seconds, held=report.passages))
+        return build_cost(report.memory, self.clock() - started, report.passages)
 
     def retrieve(self, question: str, k: int) -> Retrieved:
         """Search as HippoRAG does; the query's encoding is a part of it."""
-        started = time.perf_counter()
+        started = self.clock()
         hits = self._rag.search(question, k)
         passages = tuple(Passage(hit.item.id, hit.text, tuple(hit.instructions)) for hit in hits)
-        return Retrieved(passages=passages, search=time.perf_counter() - started)
+        return Retrieved(passages=passages, search=self.clock() - started)
 
     def bytes(self) -> dict[str, int]:
         """Return the bytes of the memory's file, of the embeddings, and of the rest of HippoRAG's folder."""
@@ -111,14 +106,22 @@ class _Embedding:
         return np.asarray(embed(self.encoder, [texts] if isinstance(texts, str) else list(texts)))
 
 
-def _instance(folder: Path, model: _Model, encoder: Encoder) -> Any:
+def why_missing() -> str:
+    """Return why HippoRAG's package cannot be used, or an empty text."""
     try:
-        module = importlib.import_module("hipporag.HippoRAG")
+        importlib.import_module("hipporag.HippoRAG")
     except ImportError as error:
-        raise InvalidInputError(
+        return (
             f"HippoRAG cannot be imported ({error}). docs/graph_rag.md says how it is installed; the arms named after"
             " `graph` need no package."
-        ) from None
+        )
+    return ""
+
+
+def _instance(folder: Path, model: _Model, encoder: Encoder) -> Any:
+    if reason := why_missing():
+        raise InvalidInputError(reason)
+    module = importlib.import_module("hipporag.HippoRAG")
     settings = module.BaseConfig(save_dir=str(folder), llm_name="model", embedding_model_name="encoder")
     with ExitStack() as stack:
         # Its constructor knows only the models of its own list.

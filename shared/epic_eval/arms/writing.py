@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,14 +41,10 @@ class Writer:
 
     Args:
         lm: The model.
-
-    Attributes:
-        usage: Calls, tokens and seconds so far.
     """
 
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
-        self.usage = Usage()
         self._client = StructuredClient(lm, RetryPolicy())
 
     def write(self, task: str, materials: Sequence[str]) -> list[str]:
@@ -67,17 +62,10 @@ class Writer:
 
         def work(place: int) -> Effects[tuple[int, Completion]]:
             complete = Complete(lm=self.lm, messages=list(prompts[place]), max_tokens=max_tokens)
-            return place, (yield from self._client.answer(complete, self.usage))
+            return place, (yield from self._client.answer(complete, Usage()))
 
         answers = dict(self._client.stream(work, range(len(prompts))))
         return [answers[place] for place in range(len(prompts))]
-
-    def counted(self, cost: BuildCost) -> BuildCost:
-        """Return what building cost, with the model's calls so far."""
-        usage = self.usage
-        return replace(
-            cost, calls=usage.calls, prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens
-        )
 
 
 def summaries(writer: Writer, groups: Sequence[Sequence[str]]) -> list[str]:
@@ -123,7 +111,7 @@ class PBR(Dense):
     def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
         """Build the index, and the graph over it."""
         cost = super().build(corpus, preferences, folder)
-        started = time.perf_counter()
+        started = self.clock()
         self._vectors = embed(self.encoder, [item.text for item in corpus])
         near, rows = self._index.search(self._vectors, min(self._NEIGHBOURS + 1, len(corpus)))
         # The nearest one is the passage itself, or a copy.
@@ -133,7 +121,7 @@ class PBR(Dense):
         np.savez(folder / "graph.npz", near=self._near, weights=self._weights)
         size = (folder / "graph.npz").stat().st_size
         self._bytes = {**self._bytes, "graph": size, "total": self._bytes["total"] + size}
-        cost.seconds["graph"] = time.perf_counter() - started
+        cost.seconds["graph"] = self.clock() - started
         return cost
 
     def _query(self, question: str) -> Vectors:
@@ -174,7 +162,7 @@ class MemoryBank(Dense):
 
     def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
         """Forget, summarise each day, describe the user from the last days, and index what is left and summaries."""
-        started = time.perf_counter()
+        started = self.clock()
         vectors = embed(self.encoder, [item.text for item in corpus])
         kept = [corpus[int(row)] for row in remembered(0.5, self.seed)(vectors, vectors[:0], 0)]
         days = [[item.text for item in kept[start : start + self._A_DAY]] for start in range(0, len(kept), self._A_DAY)]
@@ -182,11 +170,11 @@ class MemoryBank(Dense):
         recent = "\n".join(section(text, "summary") for text in texts[-self._DAYS :])
         self._portrait = self.writer.write(_PORTRAIT, [recent])[0]
         written = [Item(text=text, id=f"summary-{key_of(text)}") for text in texts]
-        taken = time.perf_counter() - started
+        taken = self.clock() - started
         cost = super().build([*kept, *written], preferences, folder)
         cost.seconds["summaries"] = taken
         cost.held = len(kept)
-        return self.writer.counted(cost)
+        return cost
 
     def retrieve(self, question: str, k: int) -> Retrieved:
         """Return the nearest passages and summaries, behind the portrait."""

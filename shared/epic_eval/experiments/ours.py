@@ -8,7 +8,6 @@ from pathlib import Path
 from epic_eval.datasets import Data
 from epic_eval.experiments.retrieval import Retrieval, Say
 from epic_eval.experiments.scores import Scores
-from epic_eval.experiments.streaming import stream
 from epic_eval.experiments.variants import (
     asked_by_others,
     contradicted,
@@ -140,13 +139,9 @@ class Experiments:
         variants = {"own questions": self.data, "others' questions": asked_by_others(self.data)}
         return [self._series("Unrelated questions", variants, ARMS, ("told", "named", "tokens"))[0]]
 
-    def stream(self) -> list[Part]:
-        """Stream and drift: batches of passages under changing preferences."""
-        return stream(self.data, self.encoder, self.folder, seed=self.seed, say=self.say)
-
     def all(self) -> dict[str, Callable[[], list[Part]]]:
         """Return the experiments by name."""
-        names = ("preferences", "bytes", "dilution", "surface", "contradictions", "injected", "unrelated", "stream")
+        names = ("preferences", "bytes", "dilution", "surface", "contradictions", "injected", "unrelated")
         return {name: getattr(self, name) for name in names}
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from statistics import mean, median
 
 from epic_eval.answering import request_of
+from epic_eval.asking import ModelCost
 from epic_eval.datasets import Data, Persona
-from epic_eval.experiments.retrieval import Retrieval
+from epic_eval.experiments.retrieval import Asked, Retrieval
 from epic_eval.journal import Record
 from epic_eval.metrics import Estimate, Nearness, estimate, proxies
 
@@ -27,8 +28,8 @@ class Scores:
         self.retrieval = retrieval
         self.arms = list(arms)
         self._values: dict[tuple[str, str, str], list[tuple[object, float]]] = {}
-        self._seconds: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
         results = {arm: retrieval.results(arm) for arm in self.arms}
+        self._records = {arm: [record for _, record in answered] for arm, answered in results.items()}
         if nearness is not None:
             nearness.know(
                 text
@@ -51,14 +52,29 @@ class Scores:
                 prompt = request_of(record, "guided").messages
                 found["tokens"] = sum(len(message.content) for message in prompt) / 4
                 for measure, value in found.items():
-                    self._values.setdefault((arm, asked.set, measure), []).append((asked.persona, value))
-                taken = (record["encoding"], record["search"], record.get("steering", 0.0))
-                self._seconds.setdefault((arm, asked.set), []).append(taken)
+                    self.add(arm, asked, measure, value)
 
     @property
     def data(self) -> Data:
         """The run's data."""
         return self.retrieval.data
+
+    def add(self, arm: str, asked: Asked, measure: str, value: float) -> None:
+        """Add a measure of a question that is known from elsewhere."""
+        self._values.setdefault((arm, asked.set, measure), []).append((asked.persona, value))
+
+    def knows(self, measure: str) -> bool:
+        """Tell whether a measure is known of any question."""
+        return any(known == measure for _, _, known in self._values)
+
+    def model_cost(self, arm: str) -> tuple[ModelCost, ModelCost]:
+        """Return what the model's calls of an arm took, in building and in asking."""
+        costs = ModelCost(), ModelCost()
+        builds = {record["key"]: record for each in self.data.datasets for record in self.builds(arm, each.name)}
+        for cost, records in zip(costs, (builds.values(), self._records[arm]), strict=True):
+            for record in records:
+                cost.add(ModelCost(**record.get("model", {})))
+        return costs
 
     def values(self, arm: str, dataset: str, measure: str) -> list[tuple[object, float]]:
         """Return (persona, value) for each question."""
@@ -85,7 +101,8 @@ class Scores:
 
     def milliseconds(self, arm: str, dataset: str) -> tuple[float, float, float, float] | None:
         """Return mean encoding, mean search, median search and mean steering of a question; None for no questions."""
-        taken = self._seconds.get((arm, dataset))
+        parts = ("encoding", "search", "steering")
+        taken = [tuple(record[part] for part in parts) for record in self._records[arm] if record["set"] == dataset]
         if not taken:
             return None
         encoding, search, steering = (1000 * mean(part) for part in zip(*taken, strict=True))

@@ -5,20 +5,24 @@ from __future__ import annotations
 import random
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from epic_eval.arms.base import CorpusEncoder
+from epic_eval.arms import BY_MODEL
+from epic_eval.arms.base import CorpusEncoder, build_cost
 from epic_eval.arms.dense import Dense
+from epic_eval.arms.epic import PAPER, PAPER_SEARCH, verified
+from epic_eval.asking import JournalledLM, ModelCost
 from epic_eval.datasets import Data, Persona, Question
+from epic_eval.experiments.retrieval import Say
 from epic_eval.experiments.scores import MIB
 from epic_eval.metrics import case_for, estimate
 from epic_eval.report import Part, Table, plot_lines
-from epic_memory import EpicMemory, Item, Settings
+from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.encoders import Encoder
 
 BATCHES = 10
@@ -29,12 +33,13 @@ _DEPTH = 100
 
 @dataclass
 class Point:
-    """Measurements after a batch: items so far, MiB, (persona, followed) and seconds of the update, by store."""
+    """Measurements after a batch: items so far, MiB, (persona, followed), seconds and calls of the update, by store."""
 
     seen: int
     size: dict[str, list[float]] = field(default_factory=dict)
     followed: dict[str, list[tuple[object, float]]] = field(default_factory=dict)
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    calls: dict[str, ModelCost] = field(default_factory=dict)
     late: list[float] = field(default_factory=list)
 
 
@@ -55,10 +60,10 @@ def drift(preferences: Sequence[str], batches: int, seed: int) -> list[list[str]
     return trace
 
 
-def stream(
-    data: Data, encoder: Encoder, folder: Path, *, seed: int = 0, say: Callable[[str], object] = lambda line: None
-) -> list[Part]:
+def stream(data: Data, encoder: Encoder, folder: Path, seed: int, lm: JournalledLM | None, say: Say) -> list[Part]:
     """Take the corpus in, in batches, and ask after each the questions whose preference is active.
+
+    With a model there are two more stores, which it verifies: the paper's and ours.
 
     Returns:
         A table over items, and the plots of bytes and of following.
@@ -69,7 +74,7 @@ def stream(
     points = [Point(end) for end in ends]
     for persona in dataset.personas:
         started = time.perf_counter()
-        _one(data, persona, fast, points, seed)
+        _one(data, persona, fast, points, seed, lm)
         say(f"stream: persona {persona.index}, {time.perf_counter() - started:.0f} s")
     stores = list(points[0].size)
     rows = []
@@ -87,34 +92,47 @@ def stream(
         f" {MOST}, one comes or goes with probability {CHANGE} before a batch. Only questions are asked whose"
         " preference is active and whose options have all come; s: the update by the batch.",
         "too early: share of the asked questions whose following option came before its preference was active.",
+        *(_calls(store, points) for store in stores if store.endswith(BY_MODEL)),
     )
     bytes_of = {s: [(float(p.seen), float(np.mean(p.size[s]))) for p in points] for s in stores}
-    follow = {
-        store: [
-            (float(point.seen), found.mean) for point in points if (found := estimate(point.followed.get(store, ())))
-        ]
-        for store in stores
-    }
+    follow = {s: [(float(p.seen), f.mean) for p in points if (f := estimate(p.followed.get(s, ())))] for s in stores}
     return [
         Table("Stream under changing preferences", header, tuple(rows), notes),
         plot_lines(bytes_of, folder / "stream_bytes.svg", xlabel="items", ylabel="MiB", title="bytes over the stream"),
         plot_lines(
-            follow, folder / "stream_choice.svg", xlabel="items", ylabel="following first", title="over the stream"
+            follow, folder / "stream_choice.svg", xlabel="items", ylabel="choice", title="choice over the stream"
         ),
     ]
 
 
-def _one(data: Data, persona: Persona, encoder: Any, points: Sequence[Point], seed: int) -> None:
+def _calls(store: str, points: Sequence[Point]) -> str:
+    cost = ModelCost()
+    for point in points:
+        cost.add(point.calls[store])
+    return f"{store}: {cost.asked} calls asked, {cost.replayed} replayed, {cost.seconds:.3f} s when they were asked."
+
+
+def _one(
+    data: Data, persona: Persona, encoder: Any, points: Sequence[Point], seed: int, lm: JournalledLM | None
+) -> None:
     trace = drift(persona.preferences, len(points), seed + persona.index)
     came: dict[str, int] = {}
     since: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        settings = {"EPIC": Settings(), "EPIC 0.27 MiB": Settings(budget=round(0.27 * MIB))}
-        memories = {
-            store: EpicMemory.open(root / f"{number}.epic", trace[0], encoder=encoder, settings=given)
-            for number, (store, given) in enumerate(settings.items())
+        stores: dict[str, tuple[Settings, SearchOptions]] = {
+            "EPIC": (Settings(), SearchOptions()),
+            "EPIC 0.27 MiB": (Settings(budget=round(0.27 * MIB)), SearchOptions()),
+            "the paper's": (replace(PAPER, steering="paper"), PAPER_SEARCH),
         }
+        if lm is not None:
+            by_model = {store: stores[store] for store in ("EPIC", "the paper's")}
+            stores |= {store + BY_MODEL: (verified(given, lm), how) for store, (given, how) in by_model.items()}
+        memories = {
+            store: EpicMemory.open(root / f"{number}.epic", trace[0], encoder=encoder, settings=settings)
+            for number, (store, (settings, _)) in enumerate(stores.items())
+        }
+        clock = time.perf_counter if lm is None else lm.clock
         dense = Dense("everything, dense", encoder)
         start = 0
         for batch, (point, active) in enumerate(zip(points, trace, strict=True)):
@@ -123,13 +141,15 @@ def _one(data: Data, persona: Persona, encoder: Any, points: Sequence[Point], se
             came |= dict.fromkeys((item.id for item in items), batch)
             since |= {preference: batch for preference in active if preference not in trace[max(0, batch - 1)]}
             for store, memory in memories.items():
-                began = time.perf_counter()
+                began = clock()
                 for preference in set(memory.preferences.aspects()) - set(active):
                     memory.preferences.remove(preference)
                 for preference in [each for each in active if each not in memory.preferences.aspects()]:
                     memory.preferences.add(preference)
-                memory.add(items)
-                _note(point, store, memory.stats().bytes["total"], time.perf_counter() - began)
+                build_cost(memory.add(items), 0.0, 0)
+                cost = ModelCost() if lm is None else lm.take_cost()
+                point.calls.setdefault(store, ModelCost()).add(cost)
+                _note(point, store, memory.stats().bytes["total"], clock() - began + cost.seconds)
             began = time.perf_counter()
             (root / "dense").mkdir(exist_ok=True)
             dense.build(data.corpus[: point.seen], active, root / "dense")
@@ -140,7 +160,7 @@ def _one(data: Data, persona: Persona, encoder: Any, points: Sequence[Point], se
                     continue
                 point.late.append(float(came[options_of[0]] < since.get(question.preference, 0)))
                 for store, memory in memories.items():
-                    order = [hit.item.id for hit in memory.search(question.text, _DEPTH)]
+                    order = [hit.item.id for hit in memory.search(question.text, _DEPTH, options=stores[store][1])]
                     _followed(point, store, persona, order, options_of)
                 order = [passage.id for passage in dense.retrieve(question.text, _DEPTH).passages]
                 _followed(point, dense.name, persona, order, options_of)

@@ -9,15 +9,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from epic_eval.arms import BY_MODEL
+from epic_eval.asking import ModelCost
 from epic_eval.experiments.scores import MIB, Scores
 from epic_eval.metrics import MEASURES, paired
 from epic_eval.report import Part, Table, Text, plot_frontier
 
 LETTERS = {"PrefWiki": "W", "PrefRQ": "R", "PrefELI5": "L", "PrefEval": "E"}
 ABLATION = ("dense", "C", "F", "S", "C+F", "EPIC", "EPIC signed", "EPIC light", "EPIC ours")
+_BACKBONES = {"qwen": "Qwen3-4B", "gpt-oss": "gpt-oss"}
 _ABLATION_ROWS = {"dense": "none", "C": "C", "C+F": "C+F", "EPIC": "C+F+S"}
-TAUS = (0.0, 0.1, 0.2, 0.3, 0.4)
-TAU_ARMS = tuple(f"EPIC tau={tau}" for tau in TAUS)
+TAU_ARMS = tuple(f"EPIC tau={tau}" for tau in (0.0, 0.1, 0.2, 0.3, 0.4))
 
 
 @cache
@@ -29,7 +31,19 @@ def paper_figures() -> dict[str, Any]:
 
 def paper_row(table: str, arm: str) -> Any:
     """Return the papers' row for an arm of ours, or None."""
-    return paper_figures()[table].get(paper_figures()["same_as"].get(arm))
+    return paper_figures()[table].get(paper_figures()["same_as"].get(_base(arm)))
+
+
+def _base(arm: str) -> str:
+    """Return an arm's name without the mark of one that a model verifies."""
+    return arm.removesuffix(BY_MODEL)
+
+
+def backbone(scores: Scores) -> str:
+    """Return the papers' model whose figures stand beside ours: the one of the same name, else Llama-3.1-8B."""
+    lm = scores.retrieval.lm
+    known = (theirs for part, theirs in _BACKBONES.items() if lm is not None and part in lm.name.lower())
+    return next(known, "Llama-8B")
 
 
 def papers_tables(scores: Scores, taus: Scores | None, folder: Path) -> list[Part]:
@@ -45,8 +59,8 @@ def papers_tables(scores: Scores, taus: Scores | None, folder: Path) -> list[Par
     parts.append(table4(scores))
     parts += [] if taus is None else [table5(taus)]
     parts += [table6(scores), table7(scores), table8(scores)]
-    parts += [table9(scores)] * ("EPIC" in scores.arms)
-    parts.append(table12(scores))
+    parts += [table9(scores)] if {"EPIC", "EPIC lm"} & set(scores.arms) else []
+    parts += [table12(scores), *model_table(scores)]
     first = scores.data.datasets[0].name
     for measure in ("choice", "coverage"):
         points = {
@@ -68,27 +82,24 @@ def table2(scores: Scores) -> list[Part]:
     """Build Table 2 once for each measure that takes the place of accuracy; the papers' accuracy stands beside it."""
     tables: list[Part] = []
     sets = [dataset.name for dataset in scores.data.datasets]
-    for measure, about in MEASURES.items():
+    judged = {name: about for name, about in MEASURES.items() if name == "accuracy" and scores.knows(name)}
+    for measure, about in (judged or MEASURES).items():
         known = [name for name in sets if any(scores.values(arm, name, measure) for arm in scores.arms)]
         if not known:
             continue
         rows = []
         for arm in scores.arms:
-            cells = [_cell(scores, arm, name, measure) for name in known]
-            rows.append((arm, *cells, *_accuracies(arm, known)))
+            cells = [str(scores.of(arm, name, measure) or "-") for name in known]
+            rows.append((arm, *cells, *accuracies(arm, known, backbone(scores))))
         size = {name: max(len(scores.values(arm, name, measure)) for arm in scores.arms) for name in known}
         header = ("arm", *(f"{letter(name)} ({size[name]})" for name in known), *(f"paper {letter(n)}" for n in known))
-        tables.append(
-            Table(
-                f"Table 2 by proxy: {measure}",
-                header,
-                tuple(rows),
-                (
-                    f"{measure}: {about}. A proxy, not accuracy. In brackets: questions; 95 % interval over personas.",
-                    "paper: accuracy in %, Llama-3.1-8B, judged by Llama-3.3-70B, on the papers' corpora.",
-                ),
-            )
+        proxy = "" if judged else " A proxy, not accuracy."
+        notes = (
+            f"{measure}: {about}.{proxy} In brackets: questions; 95 % interval over personas.",
+            f"paper: accuracy in %, {backbone(scores)}, judged by Llama-3.3-70B, on the papers' corpora.",
         )
+        title = f"Table 2: {measure}" if judged else f"Table 2 by proxy: {measure}"
+        tables.append(Table(title, header, tuple(rows), notes))
     return tables
 
 
@@ -97,25 +108,16 @@ def letter(name: str) -> str:
     return LETTERS.get(name, name)
 
 
-def _cell(scores: Scores, arm: str, name: str, measure: str) -> str:
-    found = scores.of(arm, name, measure)
-    return "-" if found is None else str(found)
-
-
-def _accuracies(arm: str, sets: Sequence[str]) -> list[str]:
-    row, columns = paper_row("table2", arm), paper_figures()["table2"]["columns"]
-    if row is None:
-        return ["-"] * len(sets)
-    known = dict(zip(columns, row, strict=True))
-    return [f"{known[key]:.2f}" if (key := f"Llama-8B {letter(name)}") in known else "-" for name in sets]
+def accuracies(arm: str, sets: Sequence[str], model: str = "Llama-8B") -> list[str]:
+    """Return the papers' accuracies of an arm with a model, in the order of the sets."""
+    known = dict(zip(paper_figures()["table2"]["columns"], paper_row("table2", arm) or (), strict=False))
+    return [f"{known[key]:.2f}" if (key := f"{model} {letter(name)}") in known else "-" for name in sets]
 
 
 def _proxy(scores: Scores, name: str) -> str:
-    """Return the measure that a set's questions are best judged by: choices, else labels, else coverage."""
-    return next(
-        (m for m in ("choice", "label", "coverage", "named") if any(scores.values(a, name, m) for a in scores.arms)),
-        "named",
-    )
+    """Return the measure of a set's questions: accuracy if a model judged, else choices, labels, or coverage."""
+    best = ("accuracy", "choice", "label", "coverage", "named")
+    return next((m for m in best if any(scores.values(a, name, m) for a in scores.arms)), "named")
 
 
 def differences(scores: Scores, base: str = "dense") -> Table:
@@ -135,39 +137,42 @@ def differences(scores: Scores, base: str = "dense") -> Table:
 
 
 def table4(scores: Scores) -> Table:
-    """Build Table 4, the ablation: proxy / MB for each set, the paper's accuracy / MB beside it."""
+    """Build Table 4, the ablation: accuracy or proxy / MB / s for each set, the paper's accuracy / MB beside it."""
     sets = [dataset.name for dataset in scores.data.datasets]
     proxy = {name: _proxy(scores, name) for name in sets}
     rows = []
-    for arm in [arm for arm in ABLATION if arm in scores.arms]:
-        paper = paper_figures()["table4"].get(_ABLATION_ROWS.get(arm), {})
+    for arm in [arm for arm in scores.arms if _base(arm) in ABLATION]:
+        paper = paper_figures()["table4"].get(_ABLATION_ROWS.get(_base(arm)), {})
         cells = []
         for name in sets:
-            cells.append(_joined(scores.mean(arm, name, proxy[name]), scores.mib(arm, name)))
+            seconds = scores.build_seconds(arm, name)
+            cells.append(_joined(scores.mean(arm, name, proxy[name]), scores.mib(arm, name), seconds))
             theirs = paper.get(letter(name))
             cells.append("-" if theirs is None else f"{theirs[0]:.2f} / {theirs[1]:.2f}")
         rows.append((arm, *cells))
-    header = ("arm", *(text for n in sets for text in (f"{letter(n)} {proxy[n]} / MB", f"paper {letter(n)}")))
-    return Table("Table 4: stages alone and together", header, tuple(rows), ("paper: accuracy in % / MB, Llama-8B.",))
+    header = ("arm", *(text for n in sets for text in (f"{letter(n)} {proxy[n]} / MB / s", f"paper {letter(n)}")))
+    notes = ("paper: accuracy in % / MB, Llama-8B.", *replays(scores))
+    return Table("Table 4: stages alone and together", header, tuple(rows), notes)
 
 
 def table5(scores: Scores) -> Table:
     """Build Table 5, tau: proxy / seconds of verification / MB."""
     sets = [dataset.name for dataset in scores.data.datasets]
     rows = []
-    for arm, tau in zip(TAU_ARMS, TAUS, strict=True):
+    for arm in [arm for arm in scores.arms if " tau=" in arm]:
+        tau = arm.rpartition("=")[2]
         cells = []
         for name in sets:
             proxy = scores.mean(arm, name, _proxy(scores, name))
             cells.append(_joined(proxy, scores.build_seconds(arm, name), scores.mib(arm, name)))
-            theirs = paper_figures()["table5"].get(f"{tau:.1f}", {}).get(letter(name))
+            theirs = paper_figures()["table5"].get(tau, {}).get(letter(name))
             cells.append("-" if theirs is None else " / ".join(f"{value:.2f}" for value in theirs))
-        rows.append((f"tau {tau:.1f}", *cells))
-    proxies = ", ".join(f"{letter(name)} {_proxy(scores, name)}" for name in sets)
-    header = ("", *(text for n in sets for text in (f"{letter(n)} proxy / s / MB", f"paper {letter(n)}")))
+        rows.append((f"tau {tau}", *cells))
+    header = ("", *(text for n in sets for text in (f"{letter(n)} {_proxy(scores, n)} / s / MB", f"paper {letter(n)}")))
     notes = (
-        f"Proxies: {proxies}. Seconds of the whole build without the corpus's embedding; paper: accuracy / s / MB.",
+        "Seconds of the whole build without the corpus's embedding; paper: accuracy / s / MB.",
         "The paper prints no row for 0.1: it equals that of 0.0.",
+        *replays(scores),
     )
     return Table("Table 5: the coarse filter's threshold", header, tuple(rows), notes)
 
@@ -204,8 +209,8 @@ def table7(scores: Scores) -> Table:
             cells.append("-" if taken is None else f"{taken[0]:.2f} + {taken[1]:.2f} ({taken[2]:.2f})")
         rows.append((arm, *cells, *("-" if paper is None else f"{paper.get(letter(n), '-')}" for n in sets)))
     header = ("arm", *(f"{letter(name)} ms" for name in sets), *(f"paper {letter(name)}" for name in sets))
-    note = "Mean encoding + mean search (median search) of a question, generation not included."
-    return Table("Table 7: retrieval latency", header, tuple(rows), (note,))
+    note = "Mean encoding + mean search (median search) of a question, with the model's calls, without its answer."
+    return Table("Table 7: retrieval latency", header, tuple(rows), (note, *replays(scores)))
 
 
 def table8(scores: Scores) -> Table:
@@ -220,27 +225,56 @@ def table8(scores: Scores) -> Table:
         parts = dict.fromkeys(part for record in builds for part in record["seconds"])
         means = {part: sum(record["seconds"].get(part, 0.0) for record in builds) / len(builds) for part in parts}
         shown = ", ".join(f"{part} {seconds:.2f}" for part, seconds in means.items() if seconds >= 0.005)
-        calls = sum(record["calls"] for record in builds) / len(builds)
         held = sum(record["held"] for record in builds) / len(builds)
+        models = [ModelCost(**record.get("model", {})) for record in builds]
+        asked, replayed = (sum(getattr(cost, name) for cost in models) / len(models) for name in ("asked", "replayed"))
+        undecided = sum(record.get("undecided", 0) for record in builds)
         paper = paper_row("table8", arm)
-        rows.append(
-            (
-                arm,
-                f"{sum(means.values()):.2f}",
-                shown or "-",
-                f"{held:.0f}",
-                f"{calls:.0f}",
-                "-" if paper is None else f"{paper:.2f}",
-            )
-        )
-    notes = (f"To each arm with embeddings the corpus's own comes: {encoding:.2f} s, once.",)
-    return Table(
-        "Table 8: indexing", ("arm", "seconds", "parts", "items held", "model calls", "paper s"), tuple(rows), notes
+        cells = (f"{held:.0f}" + f", {undecided} undecided" * bool(undecided), f"{asked:.0f} + {replayed:.0f}")
+        theirs = "-" if paper is None else f"{paper:.2f}"
+        rows.append((arm, f"{sum(means.values()):.2f}", shown or "-", *cells, theirs))
+    notes = (
+        f"Means of a build. To each arm with embeddings the corpus's own comes: {encoding:.2f} s, once. model: the sum"
+        " of the latencies of its calls; all other parts are the work around them.",
+        *replays(scores),
     )
+    header = ("arm", "seconds", "parts", "items held", "calls asked + replayed", "paper s")
+    return Table("Table 8: indexing", header, tuple(rows), notes)
 
 
-def table9(scores: Scores, arm: str = "EPIC") -> Table:
+def replays(scores: Scores) -> tuple[str, ...]:
+    """Return a note if calls of the model were replayed: what they took is not what this run waited."""
+    costs = [cost for arm in scores.arms for cost in scores.model_cost(arm)]
+    asked, replayed = sum(cost.asked for cost in costs), sum(cost.replayed for cost in costs)
+    if not replayed:
+        return ()
+    of = f"Of the model's {asked + replayed} calls {replayed} were replayed" if asked else "Made of replays"
+    return (f"{of}: an equal question had been asked before, and its seconds are those that the model took then.",)
+
+
+def model_table(scores: Scores) -> list[Part]:
+    """Build the table of the model's calls; none if no arm asks it."""
+    rows = []
+    for arm in scores.arms:
+        for what, cost in zip(("built", "asked"), scores.model_cost(arm), strict=True):
+            if cost.asked + cost.replayed:
+                sent = (f"{cost.asked}", f"{cost.asked_seconds:.3f}")
+                known = (f"{cost.replayed}", f"{cost.replayed_seconds:.3f}")
+                tokens = f"{cost.prompt_tokens} + {cost.completion_tokens}"
+                rows.append((f"{arm}, {what}", *sent, *known, f"{cost.seconds:.3f}", tokens))
+    if not rows or scores.retrieval.lm is None:
+        return []
+    lm = scores.retrieval.lm
+    once = [record for record in lm.journal if record.get("model") == lm.name and "seconds" in record]
+    seconds = f"{sum(record['seconds'] for record in once):.3f}"
+    rows.append(("every call once (asked.jsonl)", f"{len(once)}", seconds, "-", "-", seconds, "-"))
+    header = ("arm", "asked", "s", "replayed", "s then", "s in all", "tokens")
+    return [Table(f"Calls of {lm.name}, all personas", header, tuple(rows), replays(scores))]
+
+
+def table9(scores: Scores) -> Table:
     """Build Tables 3 and 9: milliseconds of a query and of an item by part, on the papers' devices and here."""
+    arm = next(arm for arm in ("EPIC lm", "EPIC") if arm in scores.arms)
     sets = [dataset.name for dataset in scores.data.datasets]
     taken = [found for name in sets if (found := scores.milliseconds(arm, name)) is not None]
     builds = [record for name in sets for record in scores.builds(arm, name)]
@@ -251,11 +285,15 @@ def table9(scores: Scores, arm: str = "EPIC") -> Table:
         ours = {"query: embedding": encoding, "query: steering": steering, "query: index": search - steering}
         ours["query: total"] = encoding + search
         ours["item: embedding"] = 1000 * scores.retrieval.encoding_seconds() / len(scores.data.corpus)
-        for part in ("coarse filter", "verification", "embedding instructions"):
-            ours[f"item: {part}"] = 1000 * sum(record["seconds"].get(part, 0.0) for record in builds) / items
+        parts = {"coarse filter": (), "verification": ("model",), "embedding instructions": ()}
+        for part, more in parts.items():
+            taken_by = sum(record["seconds"].get(each, 0.0) for record in builds for each in (part, *more))
+            ours[f"item: {part}"] = 1000 * taken_by / items
         every = sum(sum(record["seconds"].values()) for record in builds)
         ours["item: total"] = ours["item: embedding"] + 1000 * every / items
-        ours["item: model calls"] = sum(record["calls"] for record in builds) / items
+        calls = [ModelCost(**record.get("model", {})) for record in builds]
+        ours["item: model calls"] = sum(cost.asked + cost.replayed for cost in calls) / items
+        ours["item: calls in the paper's way"] = sum(record["two_calls"] for record in builds) / items
     paper = paper_figures()["table9"]
     rows = [
         (
@@ -265,13 +303,17 @@ def table9(scores: Scores, arm: str = "EPIC") -> Table:
         )
         for part, theirs in paper["rows"].items()
     ]
-    note = f"{arm}: means over its memories ({len(builds)}) and their questions; an item is a passage offered."
-    return Table("Tables 3 and 9: ms by part", ("", "here", *paper["columns"]), tuple(rows), (note,))
+    notes = (
+        f"{arm}: means over its memories ({len(builds)}) and their questions; an item is a passage offered. Ours asks"
+        " about up to eight items in a call; the paper's way is a decision for each that passed the coarse filter and"
+        " an instruction for each that is kept.",
+        *replays(scores),
+    )
+    return Table("Tables 3 and 9: ms by part", ("", f"here, {arm}", *paper["columns"]), tuple(rows), notes)
 
 
 _OTHERS = (
     ("MemoryBank-lite", "PrefEval", "table12", "MemoryBank"),
-    ("MemoryBank", "PrefEval", "table12", "MemoryBank"),
     ("EPIC", "PrefEval", "table12", "EPIC"),
     ("BPR-lite", "PrefWiki", "table13", "BPR"),
     ("RaBitQ", "PrefWiki", "table13", "RaBitQ"),
@@ -287,12 +329,12 @@ _OTHERS = (
 )
 
 
-def table12(scores: Scores) -> Table:
-    """Build Tables 12 to 14: proxy / indexing s / ms a query / MB, the papers' accuracy in the place of the proxy."""
+def table12(scores: Scores, numbers: Sequence[str] = ("12", "13", "14")) -> Table:
+    """Build Tables 12 to 14: accuracy or proxy / indexing s / ms a query / MB, the papers' beside it."""
     sets = [dataset.name for dataset in scores.data.datasets]
     rows = []
-    for arm, name, table, theirs in _OTHERS:
-        if arm not in scores.arms or name not in sets:
+    for arm, (_, name, table, theirs) in [(a, row) for row in _OTHERS for a in scores.arms if _base(a) == row[0]]:
+        if name not in sets or table.removeprefix("table") not in numbers:
             continue
         found, asked = scores.mean(arm, name, _proxy(scores, name)), scores.milliseconds(arm, name)
         taken = scores.build_seconds(arm, name)
@@ -300,8 +342,10 @@ def table12(scores: Scores) -> Table:
         paper = paper_figures()[table][theirs]
         shown = " / ".join(f"{value:.2f}" for value in (paper if isinstance(paper, list) else paper[letter(name)]))
         rows.append((f"{arm} ({theirs})", name, table.removeprefix("table"), ours, shown))
-    header = ("arm (theirs)", "set", "table", "proxy / s / ms / MB", "paper: % / s / ms / MB")
-    return Table("Tables 12 to 14: MemoryBank, binary codes, graphs", header, tuple(rows))
+    measure = "accuracy" if scores.knows("accuracy") else "proxy"
+    header = ("arm (theirs)", "set", "table", f"{measure} / s / ms / MB", "paper: % / s / ms / MB")
+    title = "Tables 12 to 14: MemoryBank, binary codes, graphs" if len(numbers) > 1 else f"Table {numbers[0]}"
+    return Table(title, header, tuple(rows), replays(scores))
 
 
 def footnotes() -> list[Part]:
