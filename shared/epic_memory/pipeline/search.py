@@ -210,7 +210,7 @@ def _found(
         shown += [place for place in order if place not in known][: chooser.candidates - len(shown)]
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in shown]
-    groups = [space.rows_of.get(item, []) for item, _ in best]
+    groups = [space.rows_of.get(item, ()) for item, _ in best]
     found = made_hits(space, steered.vector, best, groups, allowed, earlier=candidates.earlier)
     vectors, how = list(candidates.vectors[shown]), None
     matters = _matters(steering, steered, chosen)
@@ -401,11 +401,10 @@ def made_hits(
     if allowed is not None:
         allowed_rows = set(allowed.tolist())
         groups = [[row for row in rows if row in allowed_rows] for rows in groups]
-    scores = {
-        row: cosines[row] if row in cosines else float(space.index.vector(row) @ vector)
-        for rows in groups
-        for row in rows
-    }
+    entry_rows = [row for rows in groups for row in rows]
+    unknown = [row for row in entry_rows if row not in cosines]
+    near = (space.instructions(unknown) @ vector).tolist() if unknown else []
+    scores = {**dict(zip(unknown, near, strict=True)), **{row: cosines[row] for row in entry_rows if row in cosines}}
     held = space.held([row for item, _ in best for row in (item, *earlier.get(item, ()))])
     entries = space.entries(scores, held)
     hits = []

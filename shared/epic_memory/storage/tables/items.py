@@ -205,19 +205,15 @@ class Items(Repository):
     def texts(
         self, namespace: str, dimension: int, rows: Sequence[int] | None = None
     ) -> tuple[dict[int, int], FloatArray]:
-        """Return row to checksum of items, and their embeddings E(x), shape `(n, d)`.
-
-        All whose E(x) is stored, by row, or the given ones, in their order.
-        """
-        if rows is None:
-            stored = "WHERE namespace = ? AND embedding IS NOT NULL ORDER BY row"
-            found = self.db.rows(ITEMS, stored, namespace, texts=False)
-        else:
-            at = {row["row"]: row for row in self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False)}
-            found = [at[row] for row in rows]
+        """Return row to checksum of the items whose E(x) is stored, all or some, and their E(x), shape `(n, d)`."""
+        names, stored = ("row", "crc", "embedding"), "WHERE namespace = ? AND embedding IS NOT NULL"
+        items, crcs, codes = (
+            self.db.columns(ITEMS, names, stored, namespace)
+            if rows is None
+            else self.db.columns(ITEMS, names, "WHERE row IN", among=rows)
+        )
         with decoding(self.path):
-            vectors = unpacked([row["embedding"] for row in found], dimension)
-        return {row["row"]: row["crc"] for row in found}, vectors
+            return dict(zip(items, crcs, strict=True)), unpacked(codes, dimension)
 
     # chunks of documents
 
