@@ -207,14 +207,19 @@ class Embed(Effect):
     query: bool = False
     saves: ClassVar[bool] = True
 
+    @property
+    def _has_own_way(self) -> bool:
+        """True if the encoder encodes queries in another way than texts."""
+        return hasattr(self.encoder, "encode_query") or hasattr(self.encoder, "aencode_query")
+
     def run(self, stopped: threading.Event | None) -> FloatArray:
         """Encode the texts."""
-        if self.query:
+        if self.query and self._has_own_way:
             return np.stack([embed_query(self.encoder, text) for text in self.texts])
         return embed(self.encoder, self.texts)
 
     async def arun(self) -> FloatArray:
         """Encode the texts without blocking the event loop."""
-        if self.query:
+        if self.query and self._has_own_way:
             return np.stack([await aembed_query(self.encoder, text) for text in self.texts])
         return await aembed(self.encoder, self.texts)

@@ -317,9 +317,8 @@ def highest_two(cosines: NDArray[F]) -> NDArray[F]:
     if width < 2:
         found: NDArray[F] = cosines.sum(axis=-1)
         return found
-    highest = cosines.copy()
-    highest.partition(width - 2, axis=-1)
-    mean: NDArray[F] = highest[..., -2:].mean(axis=-1)
+    highest = np.partition(cosines, width - 2, axis=-1)
+    mean: NDArray[F] = (highest[..., -2] + highest[..., -1]) / cosines.dtype.type(2.0)
     return mean
 
 

@@ -309,9 +309,8 @@ class Signed:
         every = features(query, self.vectors, self._samples, self._nearness, known, kind)
         if names is not None:
             apart = [bool(own) and own.isdisjoint(names.words) for own in self._names]
-            near = nearness(
-                names.left_out_of(query), self._nearness, None if known is None else names.left_out_of(known)
-            )
+            left = names.left_out_of(np.stack([query, *(() if known is None else known)]))
+            near = nearness(left[0], self._nearness, left[1:])
             every[0] = np.where(apart, near, every[0])
         if votes is not None:
             every[0] = every[0] + np.float32(weights.vote) * votes
