@@ -90,10 +90,18 @@ class Items(Repository):
             ITEMS, **_columns(namespace, item, code, version_of(item) if version is None else version)
         )
 
-    def put_all(self, namespace: str, items: Sequence[Item], vectors: FloatArray) -> TextRows:
-        """Write items of which no other version is held, with E(x) of each, shape `(n, d)`."""
+    def put_all(
+        self, namespace: str, items: Sequence[Item], vectors: FloatArray, versions: Mapping[str, bytes] = {}
+    ) -> TextRows:
+        """Write items of which no other version is held, with E(x) of each, shape `(n, d)`.
+
+        `versions` has their digests, by id, where they are known already.
+        """
         codes = packed(vectors, small=True)
-        columns = [_columns(namespace, item, code, version_of(item)) for item, code in zip(items, codes, strict=True)]
+        columns = [
+            _columns(namespace, item, code, versions.get(item.id) or version_of(item))
+            for item, code in zip(items, codes, strict=True)
+        ]
         rows, crcs = self.db.insert_all(ITEMS, columns)
         return TextRows(
             rows=rows,
