@@ -81,31 +81,28 @@ async def aembed(encoder: Encoder, texts: Sequence[str]) -> FloatArray:
     return checked(encoder, texts, await encoder.aencode(texts))
 
 
-def embed_queries(encoder: Encoder, texts: Sequence[str]) -> FloatArray:
-    """Encode users' queries as `embed` does, with the encoder's `encode_query` if it has one."""
-    encode: Callable[[str], FloatArray] | None = getattr(encoder, "encode_query", None)
-    return embed(encoder, texts) if encode is None else checked(encoder, texts, [encode(text) for text in texts])
-
-
-async def aembed_queries(encoder: Encoder, texts: Sequence[str]) -> FloatArray:
-    """Encode queries as `embed_queries` does, without blocking the event loop."""
-    encode: Callable[[str], Awaitable[FloatArray]] | None = getattr(encoder, "aencode_query", None)
-    if encode is not None:
-        return checked(encoder, texts, [await encode(text) for text in texts])
-    if hasattr(encoder, "encode_query"):
-        return await in_thread(embed_queries, encoder, texts)
-    return await aembed(encoder, texts)
-
-
 def embed_query(encoder: Encoder, text: str) -> FloatArray:
-    """Encode a query as `embed_queries` does; return a vector of shape `(d,)`."""
-    vector: FloatArray = embed_queries(encoder, [text])[0]
+    """Encode a user's query, with the encoder's `encode_query` if it has one, and check the result.
+
+    Returns:
+        A float32 unit vector, shape `(d,)`.
+
+    Raises:
+        EncoderError: as `embed`.
+    """
+    encode: Callable[[str], FloatArray] | None = getattr(encoder, "encode_query", None)
+    vectors = embed(encoder, [text]) if encode is None else checked(encoder, [text], [encode(text)])
+    vector: FloatArray = vectors[0]
     return vector
 
 
 async def aembed_query(encoder: Encoder, text: str) -> FloatArray:
     """Encode a query as `embed_query` does, without blocking the event loop."""
-    vector: FloatArray = (await aembed_queries(encoder, [text]))[0]
+    encode: Callable[[str], Awaitable[FloatArray]] | None = getattr(encoder, "aencode_query", None)
+    if encode is None and hasattr(encoder, "encode_query"):
+        return await in_thread(embed_query, encoder, text)
+    vectors = await aembed(encoder, [text]) if encode is None else checked(encoder, [text], [await encode(text)])
+    vector: FloatArray = vectors[0]
     return vector
 
 
@@ -212,8 +209,12 @@ class Embed(Effect):
 
     def run(self, stopped: threading.Event | None) -> FloatArray:
         """Encode the texts."""
-        return (embed_queries if self.query else embed)(self.encoder, self.texts)
+        if self.query:
+            return np.stack([embed_query(self.encoder, text) for text in self.texts])
+        return embed(self.encoder, self.texts)
 
     async def arun(self) -> FloatArray:
         """Encode the texts without blocking the event loop."""
-        return await (aembed_queries if self.query else aembed)(self.encoder, self.texts)
+        if self.query:
+            return np.stack([await aembed_query(self.encoder, text) for text in self.texts])
+        return await aembed(self.encoder, self.texts)

@@ -224,8 +224,7 @@ def settle(
 ) -> Effects[set[str]]:
     """Verify candidates, and write the verdicts as they come; what is discarded goes to the light tier if it may.
 
-    With `queued`, items stay in the retry queue for their other preferences. `versions` has the items' digests, by id,
-    where they are known already.
+    With `queued`, items stay in the retry queue for their other preferences. `versions` are digests by id, where known.
 
     Returns:
         Ids of the items that the memory holds now, in either tier.

@@ -159,10 +159,7 @@ def _put_in_force(
     """Write a preference with all that it holds, in place of another's: at once, or under a budget piece by piece.
 
     In pieces the old preference goes last. Whatever happens in between, nothing that is held is lost: until the end
-    the old preference is in force too.
-
-    Returns:
-        The versions of the items when it came into force.
+    the old preference is in force too. Return the versions of the items when the new one came into force.
     """
     started, replacing = time.perf_counter(), new.replacing
     # Two of one id cannot stand side by side.

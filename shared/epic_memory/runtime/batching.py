@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from epic_memory.errors import DuplicatePreferenceError, InvalidInputError
 from epic_memory.runtime.threads import in_thread
 from epic_memory.types import Item, Preference
 from epic_memory.types.metadata import dumped_metadata
-from epic_memory.types.validation import checked_text
 
 Items: TypeAlias = str | Item | Iterable[str | Item]
-
-T = TypeVar("T")
 
 _BATCH = 512
 _MADE_ONCE = 8 * _BATCH
@@ -29,29 +26,15 @@ def coerced(items: Iterable[Any], first: int = 0) -> list[Item]:
     Raises:
         InvalidInputError: naming the position, counted from `first`, of a value that cannot be an item.
     """
-    return list(_each(_made, items, first))
-
-
-def _each(made: Callable[[Any], T], items: Iterable[Any], first: int) -> Iterator[T]:
-    """Yield what is made of each item; an error names its position, counted from `first`."""
+    made = []
     for position, item in enumerate(items, start=first):
         try:
-            yield made(item)
+            coerced_item = Item.of(item)
+            dumped_metadata(coerced_item.metadata, coerced_item.id)
+            made.append(coerced_item)
         except InvalidInputError as error:
             raise InvalidInputError(f"Item {position}: {error}") from None
-
-
-def _made(value: Any) -> Item:
-    item = Item.of(value)
-    dumped_metadata(item.metadata, item.id)
-    return item
-
-
-def _check(value: Any) -> None:
-    if isinstance(value, str):
-        checked_text(value, "An item")
-    else:
-        _made(value)
+    return made
 
 
 def batches(items: Any, size: int | None = None) -> Iterator[list[Item]]:
@@ -73,8 +56,10 @@ def batches(items: Any, size: int | None = None) -> Iterator[list[Item]]:
             made = coerced(given)
             yield from (made[start : start + size] for start in starts)
             return
-        for _ in _each(_check, given, 0):
-            pass  # a million texts take far less memory than a million items: those are made for a batch
+        for position, item in enumerate(given):
+            # A million texts take far less memory than a million items, which are made for a batch.
+            if not isinstance(item, str) or not item.isascii() or not item.strip() or "\x00" in item:
+                coerced([item], position)
         yield from (coerced(given[start : start + size], start) for start in starts)
         return
     taken, began = 0, 0.0

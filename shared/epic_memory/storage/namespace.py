@@ -107,9 +107,12 @@ class Namespace:
         """Read the rows of the file that have changed. Call it inside a transaction or `Store.reading`."""
         tables = self._store.contents()
         now = time.time()
-        if self._is_changed(tables) or now >= self._expiry:
+        if now >= self._expiry or any(self._tables.get(name) != tables[name] for name in tables.keys() - APART):
             self._read_preferences(now)
-            self._read_marks(now)
+            self.facts, ends = self._store.items.marks(self.namespace)
+            self.expired_items = {row for row, end in ends.items() if end <= now}
+            self.facts -= self.expired_items
+            self._expiry = min([self._expiry, *(end for end in ends.values() if end > now)])
             self._read_entries()
             self._read_texts()
             self.light_rows = self._text_crc_of.keys() - self.rows_of.keys() - self.facts
@@ -123,10 +126,6 @@ class Namespace:
         self.texts.forget_words()
         self._bare = None
         self.stale = False
-
-    def _is_changed(self, tables: Contents) -> bool:
-        """Tell whether a table on which searches depend has other contents than when it was read."""
-        return any(self._tables.get(name) != found for name, found in tables.items() if name not in APART)
 
     def has_rows(self, table: str) -> bool:
         """Tell whether a table of the file held rows when it was last read."""
@@ -148,12 +147,6 @@ class Namespace:
         self.vectors = vectors[live]
         self._expiry = min((ends[position] for position in live), default=math.inf)
         self._stances.clear()
-
-    def _read_marks(self, now: float) -> None:
-        self.facts, ends = self._store.items.marks(self.namespace)
-        self.expired_items = {row for row, end in ends.items() if end <= now}
-        self.facts -= self.expired_items
-        self._expiry = min([self._expiry, *(end for end in ends.values() if end > now)])
 
     def _read_entries(self) -> None:
         live = {-1, *self.preference_rows}
@@ -266,17 +259,20 @@ class Namespace:
     def index(self) -> EntryIndex:
         """The entries' embeddings, by entry row; made when a search first goes by all of them."""
         if self._index is None:
+            self._index = EntryIndex(self._encoder.dimension)
+        if self._codes:
             rows, lost = list(self._codes), penalties()
-            index = EntryIndex(self._encoder.dimension)
-            index.add(rows, self.instructions(rows), [lost[self.stance_of[row]] for row in rows])
-            self._index, self._codes = index, {}
+            vectors = unpacked(list(self._codes.values()), self._encoder.dimension)
+            self._index.add(rows, vectors, [lost[self.stance_of[row]] for row in rows])
+            self._codes = {}
         return self._index
 
     def instructions(self, rows: Sequence[int]) -> FloatArray:
-        """Return the embeddings of some entries' instructions, shape `(n, d)`."""
+        """Return the embeddings of the instructions of entries, shape `(n, d)`."""
         if self._index is None:
             return unpacked([self._codes[row] for row in rows], self._encoder.dimension)
-        return np.stack([self._index.vector(row) for row in rows])
+        found = np.array([self.index.vector(row) for row in rows], dtype=np.float32)
+        return found.reshape(len(rows), self._encoder.dimension)
 
     def _leave(self, rows: Sequence[int]) -> None:
         if self._index is not None:
@@ -294,12 +290,7 @@ class Namespace:
             self.neutral_by.pop(row, None)
 
     def _enter(self, found: EntryRows) -> None:
-        if self._index is None:
-            self._codes.update(zip(found.rows, found.codes, strict=True))
-        else:
-            lost = penalties()
-            of_stances = [lost[stance] for stance in found.stances]
-            self._index.add(found.rows, unpacked(found.codes, self._encoder.dimension), of_stances)
+        self._codes.update(zip(found.rows, found.codes, strict=True))
         self.item_of.update(zip(found.rows, found.items, strict=True))
         for row, item in zip(found.rows, found.items, strict=True):
             self.rows_of[item] = (*self.rows_of.get(item, ()), row)

@@ -160,12 +160,11 @@ class VectorTable:
 
     def cosines(self, vector: FloatArray) -> FloatArray:
         """Return the cosine of each row with a unit vector, shape `(n,)`, to the bit the same at any place."""
-        if len(self) <= _MANY:
-            # In this thread: on a busy machine a second one is waited for longer than the product takes.
-            alone: FloatArray = np.einsum("ij,j->i", self.vectors, vector)
-            return alone
-        whole = -(-len(self) // _ROWS) * _ROWS
-        cosines: FloatArray = (self._vectors[:whole] @ vector)[: len(self)]
+        if len(self) > _MANY:
+            whole = -(-len(self) // _ROWS) * _ROWS
+            cosines: FloatArray = (self._vectors[:whole] @ vector)[: len(self)]
+        else:  # in this thread: on a busy machine a second one is waited for longer than the product takes
+            cosines = np.einsum("ij,j->i", self.vectors, vector)
         return cosines
 
     def add(self, rows: Sequence[int], vectors: FloatArray) -> None:

@@ -97,12 +97,7 @@ class Table:
         return (*row, *checked, checksum(*checked), *((*texts, checksum(*texts)) if texts else ()))
 
     def check(self, path: Path | None, columns: Sequence[Sequence[Any]], *, texts: bool = True) -> None:
-        """Compare rows, with or without their texts, with their checksums and the types of their columns.
-
-        Args:
-            path: Of the file.
-            columns: The values of the rows, column by column; none without rows.
-            texts: Whether the texts are among them.
+        """Compare rows, given column by column with or without texts, with their checksums and the types of columns.
 
         Raises:
             DamagedError: if one is not as it was written.

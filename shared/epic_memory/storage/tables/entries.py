@@ -79,14 +79,9 @@ class PlacedEntry(NamedTuple):
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class EntryRows:
-    """The entries of one namespace as columns, for its index.
-
-    Attributes:
-        rows, crcs, items, preferences, stances, verifiers: One for each entry: its row, its checksum, its item's row,
-            its preference's row (-1 without one), its stance, and the number of the verifier that decided.
-        codes: The codes of their vectors.
+class EntryRows(NamedTuple):
+    """The entries of one namespace as columns, for its index: of each its row, its checksum, its item's row, its
+    preference's row (-1 without one), its stance, the number of the verifier that decided, and its vector's code.
     """
 
     rows: list[int]
@@ -142,15 +137,9 @@ class Entries(Repository):
         codes = packed(np.stack([one.entry.vector for one in placed]))
         columns = [one.columns(code) for one, code in zip(placed, codes, strict=True)]
         rows, crcs = self.db.insert_all(ENTRIES, columns)
-        return EntryRows(
-            rows=rows,
-            crcs=crcs,
-            items=[one.item for one in placed],
-            preferences=[-1 if one.preference is None else one.preference for one in placed],
-            stances=[one.entry.stance for one in placed],
-            verifiers=[one.entry.verifier for one in placed],
-            codes=codes,
-        )
+        items, stances = [one.item for one in placed], [one.entry.stance for one in placed]
+        preferences = [-1 if one.preference is None else one.preference for one in placed]
+        return EntryRows(rows, crcs, items, preferences, stances, [one.entry.verifier for one in placed], codes)
 
     def _texts_of(self, item_row: int, preference_row: int | None) -> tuple[str, str]:
         """Return the texts by which an entry's own texts are compressed: its item's, and its preference's."""
@@ -251,27 +240,16 @@ class Entries(Repository):
     ) -> EntryRows:
         """Return the entries of a namespace, oldest first: all, or some, under some preferences (-1: none)."""
         names = ("row", "crc", "item", "preference", "stance", "verifier", "vector")
-        found = (
-            self.db.columns(ENTRIES, names, _HERE, namespace)
-            if rows is None
-            else self.db.columns(ENTRIES, names, "WHERE row IN", among=rows)
-        )
+        where, values = (_HERE, (namespace,)) if rows is None else ("WHERE row IN", ())
+        found = self.db.columns(ENTRIES, names, where, *values, among=rows)
         found[3] = [-1 if row is None else row for row in found[3]]
         if under is not None and not under >= set(found[3]):
             keep = [preference in under for preference in found[3]]
             found = [list(compress(column, keep)) for column in found]
-        entries, crcs, items, preferences, stances, verifiers, codes = found
         with decoding(self.path):
-            is_small(codes, dimension)
-            return EntryRows(
-                rows=entries,
-                crcs=crcs,
-                items=items,
-                preferences=preferences,
-                stances=[_STANCES.get(stance) or Stance(stance) for stance in stances],
-                verifiers=verifiers,
-                codes=codes,
-            )
+            is_small(found[6], dimension)
+            found[4] = [_STANCES.get(stance) or Stance(stance) for stance in found[4]]
+        return EntryRows(*found)
 
     def lines(self, item_row: int) -> list[dict[str, Any]]:
         """Return an item's entries as columns without vectors, oldest first."""

@@ -93,10 +93,7 @@ class Items(Repository):
     def put_all(
         self, namespace: str, items: Sequence[Item], vectors: FloatArray, versions: Mapping[str, bytes] = {}
     ) -> TextRows:
-        """Write items of which no other version is held, with E(x) of each, shape `(n, d)`.
-
-        `versions` has their digests, by id, where they are known already.
-        """
+        """Write items of which no other version is held, with E(x), shape `(n, d)`, and digests by id, where known."""
         codes = packed(vectors, small=True)
         columns = [
             _columns(namespace, item, code, versions.get(item.id) or version_of(item))
@@ -214,12 +211,9 @@ class Items(Repository):
         self, namespace: str, dimension: int, rows: Sequence[int] | None = None
     ) -> tuple[dict[int, int], FloatArray]:
         """Return row to checksum of the items whose E(x) is stored, all or some, and their E(x), shape `(n, d)`."""
-        names, stored = ("row", "crc", "embedding"), "WHERE namespace = ? AND embedding IS NOT NULL"
-        items, crcs, codes = (
-            self.db.columns(ITEMS, names, stored, namespace)
-            if rows is None
-            else self.db.columns(ITEMS, names, "WHERE row IN", among=rows)
-        )
+        stored = ("WHERE namespace = ? AND embedding IS NOT NULL", namespace)
+        where = stored if rows is None else ("WHERE row IN",)
+        items, crcs, codes = self.db.columns(ITEMS, ("row", "crc", "embedding"), *where, among=rows)
         with decoding(self.path):
             return dict(zip(items, crcs, strict=True)), unpacked(codes, dimension)
 
@@ -267,10 +261,6 @@ class Items(Repository):
         """Return about how many bytes of the file items take, without their entries."""
         size = f"{ITEM_BYTES} + coalesce(length(embedding), 0) + 160"
         return dict(self.db.among(f"SELECT row, {size} FROM items WHERE row IN", rows))
-
-    def light_bytes(self, namespace: str) -> int:
-        """Return about how many bytes of the file the light tier takes."""
-        return sum(self.light_sizes(self.light_rows(namespace)).values())
 
     def raw_bytes(self) -> int:
         """Return about how many bytes of the file all items and entries take, in every namespace."""
