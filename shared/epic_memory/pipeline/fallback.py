@@ -38,8 +38,12 @@ def _method(fallback: Any, prefix: str = "") -> FallbackCall | None:
     for name in ("search", "invoke", "retrieve"):
         method = getattr(fallback, prefix + name, None)
         if callable(method):
-            return method if name == "search" else lambda query, _, method=method: method(query)
+            return method if name == "search" else _without_k(method)
     return None
+
+
+def _without_k(method: Callable[[str], Any]) -> FallbackCall:
+    return lambda query, _: method(query)
 
 
 @dataclass

@@ -143,11 +143,10 @@ class Verdicts:
         place[None] = last = len(preferences)
         stances = {stance: np.zeros((len(texts), last + 1), dtype=bool) for stance in Stance}
         judged = np.zeros(len(texts), dtype=bool)
-        pairs = [(row, place[one], of[one]) for row, of in enumerate(texts) for one in of if one in place]
-        judged[[row for row, _, _ in pairs]] = True
-        for wanted, found in stances.items():
-            if some := [(row, column) for row, column, stance in pairs if stance is wanted]:
-                found[tuple(zip(*some, strict=True))] = True
+        for row, of in enumerate(texts):
+            for one, stance in of.items():
+                if one in place:
+                    judged[row] = stances[stance][row, place[one]] = True
         if only is not None:
             for found in stances.values():
                 found[:, np.setdiff1d(np.arange(last), list(only))] = False
