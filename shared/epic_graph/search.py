@@ -251,7 +251,7 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
     best = [(row, score) for row, score in best if row in space.item_of]
     best = _yielding(space, asked, visited, best)[: _fetched(asked)]
     hits = hits_at(space, steered.vector, best, visited.cosines, visited.allowed)
-    vectors, shown = [space.index.vector(row) for row, _ in best], None
+    vectors, shown = list(space.instructions([row for row, _ in best])), None
     if asked.options.chooser is not None:
         shown = asked.options.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
         best, hits, vectors = shown.chosen(best, hits, vectors)
@@ -347,5 +347,5 @@ def _spoken_for(space: Namespace, rows: Sequence[int], vector: FloatArray, cosin
     """Return the best-scoring entry of an item, as a memory's search does."""
     for row in rows:
         if row not in cosines:
-            cosines[row] = float(space.index.vector(row) @ vector)
+            cosines[row] = float(space.instructions([row])[0] @ vector)
     return max(rows, key=lambda row: (cosines[row] - penalties()[space.stance_of[row]], row))

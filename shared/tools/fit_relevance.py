@@ -24,8 +24,9 @@ import numpy as np
 from epic_memory.encoders import MiniLMEncoder, default_encoder, embed
 from epic_memory.encoders.base import Encoder
 from epic_memory.preferences.evidence import AspectEmbeddings, embed_aspects
+from epic_memory.runtime.effects import run
 from epic_memory.steering.question_kind import question_kind
-from epic_memory.steering.relevance import FEATURES, Nearness, RelevanceWeights, features, samples_of
+from epic_memory.steering.relevance import FEATURES, Nearness, RelevanceWeights, encoding_samples, features
 from epic_memory.types import FloatArray
 from fitting import Array, Linear, logistic, write_weights, written
 
@@ -96,7 +97,7 @@ class Known:
         self._sides: dict[str, AspectEmbeddings] = dict(
             zip(preferences, embed_aspects(encoder, preferences), strict=True)
         )
-        self._samples = samples_of(encoder)
+        self._samples = run(encoding_samples(encoder))
         self._everything = self.of(everything)
 
     def of(self, texts: Sequence[str]) -> FloatArray:

@@ -40,6 +40,7 @@ from epic_memory.steering.relevance import default_relevant
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex
 from epic_memory.types import FloatArray
+from epic_memory.types.items import questions_of
 from epic_memory.types.verdicts import Stances
 from epic_memory.types.weights import StageWeights
 
@@ -204,7 +205,11 @@ def _with_facts(shelf: Shelf, query: str, topics: FloatArray, allowed: AbstractS
     said = dict(zip(facts, shelf.texts.contents(facts), strict=True))
     places = shelf.texts.places(facts)
     # A fact answers what the questions answer that it is said to answer.
-    asked = [(place, text) for place, row in enumerate(facts) for text in (said[row], *shelf.texts.questions(row))]
+    asked = [
+        (place, text)
+        for place, (row, metadata) in enumerate(zip(facts, shelf.texts.metadata(facts), strict=True))
+        for text in (said[row], *questions_of(metadata))
+    ]
     scores = np.full(len(facts), -np.inf, dtype=np.float32)
     np.maximum.at(scores, [place for place, _ in asked], answer_scores(query, [text for _, text in asked]))
     topics[places] += np.float32(CandidateWeights.shipped().asked) * answering(scores)

@@ -247,7 +247,8 @@ def _put(
     new = [(item, vector) for item, vector in new if item.id not in held]
     at = {key: (row, one.item.text) for key, (row, one) in held.items()}
     if new:
-        rows.texts.append(store.items.put_all(namespace, [item for item, _ in new], np.stack([e for _, e in new])))
+        items, vectors = [item for item, _ in new], np.stack([vector for _, vector in new])
+        rows.texts.append(store.items.put_all(namespace, items, vectors, batch.versions))
         numbered = zip(new, rows.texts[-1].rows, strict=True)
         at.update((item.id, (row, item.text)) for (item, _), row in numbered)
     for kept, entries in alive:

@@ -142,7 +142,7 @@ def _turn_down(session: Session, part: WriteBatch, octets: int, report: BuildRep
             " memory.retry(), then add the same items again."
         )
     with session.lock:
-        empty = not len(session.space().index)
+        empty = not session.space().item_of
     if octets <= session.budget.largest_item and empty:
         raise BudgetError(
             f"The budget of {session.budget.total} bytes has no room for item {item.id!r} ({len(item.text)}"

@@ -99,7 +99,7 @@ def add_batch(
         placed |= rest.placed
 
     # Eq. 3-5, fine verification, and Eq. 6, the entries, as the verdicts come.
-    placed |= yield from settle(session, encoder, candidates, report, clock, progress, light=light)
+    placed |= yield from settle(session, encoder, candidates, report, clock, progress, light=light, versions=versions)
     yield from _catch_up(session, encoder, fresh, embeddings, preferences, placed, report, clock, light=light)
     with session.lock:
         if session.reserve and session.space(look=False).light_rows and session.store.writable:
@@ -220,10 +220,11 @@ def settle(
     retried: bool = False,
     queued: bool = False,
     light: bool = True,
+    versions: Mapping[str, bytes] = {},
 ) -> Effects[set[str]]:
     """Verify candidates, and write the verdicts as they come; what is discarded goes to the light tier if it may.
 
-    With `queued`, items stay in the retry queue for their other preferences.
+    With `queued`, items stay in the retry queue for their other preferences. `versions` are digests by id, where known.
 
     Returns:
         Ids of the items that the memory holds now, in either tier.
@@ -234,7 +235,7 @@ def settle(
         verdicts = VerdictBatches(session, candidates, report)
         while (decided := (yield from verdicts.next_batch())) is not None:
             batch = yield from batch_of(session, encoder, verdicts.verifier, decided, report, retried=retried)
-            batch.queued = queued
+            batch.queued, batch.versions = queued, versions
             if not light:
                 batch.rejected, batch.unjudged = [], []
             yield from written(session, batch, report, clock)

@@ -123,7 +123,8 @@ def shrink(session: Session) -> None:
     store.limit_pages(0)
     parts = sizes(store)
     with session.lock, store.reading():
-        mine = int(weigh(session).sizes.sum()) + store.items.light_bytes(session.namespace)
+        light = store.items.light_sizes(store.items.light_rows(session.namespace))
+        mine = int(weigh(session).sizes.sum()) + sum(light.values())
         share = mine / max(mine, store.items.raw_bytes())
     content = parts["documents"] + parts["index"] + parts["instructions"] + parts["graph"]
     least = (count - free) * page - int(share * content) - parts["verdicts"] - parts["ledger"]

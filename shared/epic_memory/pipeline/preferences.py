@@ -94,10 +94,8 @@ def add_preference(
         batch.undecided += part.undecided
         progress.advance(len(decided.decided))
     new = _New(preference, vectors[0], unread, replacing, also)
-    yield from _put_in_force(session, new, batch, versions, report, clock)
+    now = yield from _put_in_force(session, new, batch, versions, report, clock)
     # Items that came while the others were being verified.
-    with session.lock:
-        now = session.store.items.versions(session.namespace)
     late = {row: version for row, version in now.items() if versions.get(row) != version}
     candidates = yield from _matching(session, encoder, late, preference, vectors, expanded, clock)
     uncounted = BuildReport(usage=report.usage)
@@ -157,11 +155,11 @@ def _put_in_force(
     versions: Mapping[int, int],
     report: BuildReport,
     clock: Clock,
-) -> Effects[None]:
+) -> Effects[dict[int, int]]:
     """Write a preference with all that it holds, in place of another's: at once, or under a budget piece by piece.
 
     In pieces the old preference goes last. Whatever happens in between, nothing that is held is lost: until the end
-    the old preference is in force too.
+    the old preference is in force too. Return the versions of the items when the new one came into force.
     """
     started, replacing = time.perf_counter(), new.replacing
     # Two of one id cannot stand side by side.
@@ -178,12 +176,12 @@ def _put_in_force(
                 f" {batch.undecided[-1][1][:300]} Mend it, and do it again: what was decided is remembered."
             )
         if at_once:
-            _write(session, space, new, batch, versions, rows)
+            now = _write(session, space, new, batch, versions, rows)
             report.kept += len({row for entries in rows.entries for row in entries.items})
             report.entries += sum(len(entries.rows) for entries in rows.entries)
         else:
             first = new._replace(replacing=None, also=None)
-            _write(session, space, first, WriteBatch(encoder=batch.encoder), versions, rows)
+            now = _write(session, space, first, WriteBatch(encoder=batch.encoder), versions, rows)
             if replacing is not None:
                 order = [held.id for held in space.preferences]
                 order.insert(space.find(replacing) + 1, new.preference.id)
@@ -193,7 +191,7 @@ def _put_in_force(
     if at_once:
         if replacing is not None:
             session.store.give_back()
-        return
+        return now
     # What waits under other preferences goes on waiting for them.
     batch.retried = batch.queued = True
     try:
@@ -208,6 +206,7 @@ def _put_in_force(
     elif new.also is not None:
         with session.lock, session.store.transaction():
             new.also()
+    return now
 
 
 def _matching(
@@ -230,7 +229,7 @@ def _matching(
         space, rows = session.space(look=False), np.fromiter(versions, dtype=np.int64)
         if session.settings.coarse and not broken_by(preference.expansion):
             places = space.texts.places(rows)
-            near = similarity(space.texts.vectors[places], vectors, expanded)[:, 0]
+            near = similarity(space.texts.vectors, vectors, expanded)[places, 0]
             rows = rows[(places < 0) | (near >= tau - _CODED / np.sqrt(encoder.dimension))]
         items = list(session.store.items.at(rows.tolist()).values())
     embeddings: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
@@ -248,8 +247,8 @@ def _write(
     batch: WriteBatch,
     versions: Mapping[int, int],
     rows: CommittedRows,
-) -> None:
-    """Write a preference and what it holds, and take out the one it replaces."""
+) -> dict[int, int]:
+    """Write a preference and what it holds, and take out the one it replaces; return the versions of the items."""
     store, namespace = session.store, session.namespace
     position: int | None = None
     left: list[int] = []
@@ -260,7 +259,7 @@ def _write(
     # What was discarded was discarded under the others.
     store.seen.clear(namespace)
     # What has gone, or has another text by now, is left out.
-    now = store.items.versions(namespace) if batch.kept else {}
+    now = store.items.versions(namespace)
     row_of = store.items.rows_of(namespace, [kept.item.id for kept in batch.kept])
     placed = [
         PlacedEntry(entry, row, preference, (kept.item.text, new.preference.text))
@@ -276,6 +275,7 @@ def _write(
     store.drop_orphans(left, keep_texts=session.reserve > 0)
     if new.also is not None:
         new.also()
+    return now
 
 
 def _check_new(space: Namespace, preference: Preference, replacing: Preference | None) -> None:

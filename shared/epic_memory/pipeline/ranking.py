@@ -127,7 +127,7 @@ def distinct(shelf: Shelf, found: Candidates, order: Sequence[int], k: int) -> l
                 same.append(place)
                 continue
         if not bare[place]:
-            repeats |= (found.vectors @ found.vectors[place] >= weights.same) & ~bare
+            repeats |= (np.einsum("ij,j->i", found.vectors, found.vectors[place]) >= weights.same) & ~bare
         chosen.append(place)
         if len(chosen) == k:
             break

@@ -181,7 +181,7 @@ def _found(
     if options.keys == "instruction":
         return _by_instruction(session, space, asked, steering, steered, positions, allowed), ()
     query, min_score = asked.words, options.min_score
-    items_allowed = _items_allowed(space, asked, positions, allowed)
+    items_allowed = None if allowed is None else _items_allowed(space, asked, positions, allowed)
     # Asked for by a month and no topic.
     if names_month(query) and (of_months := space.texts.turns().of_months(query)):
         items_allowed, min_score = of_months if items_allowed is None else of_months & items_allowed, None
@@ -210,14 +210,14 @@ def _found(
         shown += [place for place in order if place not in known][: chooser.candidates - len(shown)]
     # Beyond a cosine's range differences say nothing any more; the order is decided.
     best = [(candidates.rows[place], min(1.0, max(-1.0, float(scores[place])))) for place in shown]
-    groups = [space.rows_of.get(item, []) for item, _ in best]
+    groups = [space.rows_of.get(item, ()) for item, _ in best]
     found = made_hits(space, steered.vector, best, groups, allowed, earlier=candidates.earlier)
     vectors, how = list(candidates.vectors[shown]), None
     matters = _matters(steering, steered, chosen)
     if chooser is not None:
         how = chooser.choose(asked.query, steered.query, found, vectors, asked.k, matters)
         found, vectors = how.chosen(found, vectors)
-    facts = finding.facts_among(space, candidates, encoder)
+    facts = finding.facts_among(space, candidates, encoder) if space.facts else []
     hits = Hits(
         found,
         vector=steered.vector,
@@ -226,7 +226,7 @@ def _found(
         steered_by=[(one.preference.text, one.similarity, one.weight) for one in steered.preferences],
         matters=matters,
         relevant=relevant,
-        facts=fact_hits(space, steered.vector, facts, candidates.earlier),
+        facts=fact_hits(space, steered.vector, facts, candidates.earlier) if facts else [],
         ranking=how,
     )
     if session.on_demand is None or asked.mode != "signed" or not stances_count or asked.namespace != session.namespace:
@@ -285,11 +285,9 @@ def _kind_of(session: Session, asked: Search, vector: FloatArray) -> QuestionKin
 
 
 def _items_allowed(
-    space: Namespace, asked: Search, positions: NDArray[np.intp] | None, allowed: NDArray[np.int64] | None
+    space: Namespace, asked: Search, positions: NDArray[np.intp] | None, allowed: NDArray[np.int64]
 ) -> frozenset[int] | None:
-    """Return the rows of the items that a search may find; None for all."""
-    if allowed is None:
-        return None
+    """Return the rows of the items that a search may find, beside the entries that it may; None for all."""
     matching = None if asked.filter is None else space.items_matching(asked.filter)
     if positions is None and asked.options.stance_policy != "only_supports":
         return matching
@@ -401,11 +399,10 @@ def made_hits(
     if allowed is not None:
         allowed_rows = set(allowed.tolist())
         groups = [[row for row in rows if row in allowed_rows] for rows in groups]
-    scores = {
-        row: cosines[row] if row in cosines else float(space.index.vector(row) @ vector)
-        for rows in groups
-        for row in rows
-    }
+    entry_rows = [row for rows in groups for row in rows]
+    unknown = [row for row in entry_rows if row not in cosines]
+    near = (space.instructions(unknown) @ vector).tolist() if unknown else []
+    scores = {**dict(zip(unknown, near, strict=True)), **{row: cosines[row] for row in entry_rows if row in cosines}}
     held = space.held([row for item, _ in best for row in (item, *earlier.get(item, ()))])
     entries = space.entries(scores, held)
     hits = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.pipeline.session import Session
@@ -50,7 +49,10 @@ def tagged(session: Session, tagger: Tagger, items: Sequence[Item], report: Buil
         store, namespace = session.store, session.namespace
         rows = [store.items.row(namespace, item.id) for item in items]
         held = store.items.at([row for row in rows if row is not None])
-    known = {item.id: (item.text, _tags_in(item)) for item in held.values()}
+    known = {
+        item.id: (item.text, {key: value for key, value in item.metadata.items() if key.startswith(PREFIX)})
+        for item in held.values()
+    }
     fresh = [item for item in items if not known.get(item.id, ("", {}))[1] or known[item.id][0] != item.text]
     answers: list[Tags | None] = yield _Tag(tagger, [item.text for item in fresh])
     if (without := sum(tags is None for tags in answers)) > 0:
@@ -58,7 +60,3 @@ def tagged(session: Session, tagger: Tagger, items: Sequence[Item], report: Buil
     tags_of = {key: tags for key, (_, tags) in known.items()}
     tags_of |= {item.id: tag_metadata(tags or {}) for item, tags in zip(fresh, answers, strict=True)}
     return [replace(item, metadata={**tags, **item.metadata}) if (tags := tags_of[item.id]) else item for item in items]
-
-
-def _tags_in(item: Item) -> dict[str, Any]:
-    return {key: value for key, value in item.metadata.items() if key.startswith(PREFIX)}

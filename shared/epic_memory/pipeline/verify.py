@@ -54,7 +54,9 @@ class VerdictBatches:
         self._recalled: Recalled | None = None
         self._waiting = set[int]()
         if not session.settings.fine:
-            self._known = [(candidate, _unverified(candidate)) for candidate in candidates]
+            kept = [[Alignment(preference_id=p.id, instruction="") for p in one.preferences] for one in candidates]
+            verdicts = [Verdict(decision=Decision.KEEP, alignments=tuple(each)) for each in kept]
+            self._known = list(zip(candidates, verdicts, strict=True))
             return
         remembers = session.base.cached
         caching = remembers and session.store.verdicts.kept > 0
@@ -108,11 +110,6 @@ class VerdictBatches:
     def _for_all(self, decided: Decided) -> Decided:
         """Give every candidate with the same text and preferences the same verdict."""
         return [(same, verdict) for candidate, verdict in decided for same in self._alike[_asked_as(candidate)]]
-
-
-def _unverified(candidate: Candidate) -> Verdict:
-    alignments = [Alignment(preference_id=one.id, instruction="") for one in candidate.preferences]
-    return Verdict(decision=Decision.KEEP, alignments=tuple(alignments))
 
 
 def _asked_as(candidate: Candidate) -> Hashable:

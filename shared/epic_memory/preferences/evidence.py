@@ -143,18 +143,14 @@ def embedding_aspects(
     encoder: Encoder, preferences: Sequence[str | Preference], *, borrow: bool = True
 ) -> Effects[list[AspectEmbeddings]]:
     """Embed aspects as `embed_aspects` does, in an effect."""
-    read = _read_all(encoder, preferences, borrow)
-    vectors = yield Embed(encoder, [text for one in read for text in one.texts], "steering")
-    return _embedded(read, vectors)
-
-
-def _read_all(encoder: Encoder, preferences: Sequence[str | Preference], borrow: bool) -> list[_Unembedded]:
     given = [Preference.of(preference) for preference in preferences]
     borrow = borrow and borrows(encoder)
     wanting = [preference for preference in given if preference.expansion is None] if borrow else []
     # The library takes a while to load, so it is left alone if no preference borrows.
     lent = iter(borrowed(wanting) if wanting else ())
-    return [_read(preference, preference.expansion or (next(lent) if borrow else None)) for preference in given]
+    read = [_read(preference, preference.expansion or (next(lent) if borrow else None)) for preference in given]
+    vectors = yield Embed(encoder, [text for one in read for text in one.texts], "steering")
+    return _embedded(read, vectors)
 
 
 def _read(preference: Preference, expansion: Expansion | None) -> _Unembedded:
@@ -317,9 +313,8 @@ def highest_two(cosines: NDArray[F]) -> NDArray[F]:
     if width < 2:
         found: NDArray[F] = cosines.sum(axis=-1)
         return found
-    highest = cosines.copy()
-    highest.partition(width - 2, axis=-1)
-    mean: NDArray[F] = highest[..., -2:].mean(axis=-1)
+    highest = np.partition(cosines, width - 2, axis=-1)
+    mean: NDArray[F] = (highest[..., -2] + highest[..., -1]) / cosines.dtype.type(2.0)
     return mean
 
 

@@ -56,9 +56,10 @@ def batches(items: Any, size: int | None = None) -> Iterator[list[Item]]:
             made = coerced(given)
             yield from (made[start : start + size] for start in starts)
             return
-        for start in starts:
-            # A million texts take far less memory than a million items: those are made for a batch, and again later.
-            coerced(given[start : start + size], start)
+        for position, item in enumerate(given):
+            # A million texts take far less memory than a million items, which are made for a batch.
+            if not isinstance(item, str) or not item.isascii() or not item.strip() or "\x00" in item:
+                coerced([item], position)
         yield from (coerced(given[start : start + size], start) for start in starts)
         return
     taken, began = 0, 0.0

@@ -96,7 +96,8 @@ class QuerySteering:
     ) -> None:
         self.encoder = encoder
         self.borrow = borrow
-        self.preferences = _given(preferences)
+        given = [preferences] if isinstance(preferences, (str, Preference)) else preferences
+        self.preferences = tuple(map(Preference.of, given))
         self.mode: Mode = checked_mode(mode)
         self.floor = None if floor is None else checked_tau(floor, "floor")
         self.vectors = embed(encoder, [one.text for one in self.preferences]) if vectors is None else vectors
@@ -108,12 +109,8 @@ class QuerySteering:
         """True if everything that the mode needs is encoded."""
         return self._signed is None or self._signed.ready
 
-    def prepare(self) -> None:
-        """Encode everything that the mode needs, so that no query has to wait for it."""
-        run(self.preparing())
-
     def preparing(self) -> Effects[None]:
-        """Encode as `prepare` does, in effects."""
+        """Encode everything that the mode needs, so that no query has to wait for it."""
         if self._signed is not None:
             yield from self._signed.preparing()
 
@@ -318,8 +315,3 @@ class Steerings:
             while len(self._made) > self.size:
                 self._made.popitem(last=False)
         return made
-
-
-def _given(preferences: Sequence[str | Preference]) -> tuple[Preference, ...]:
-    given = [preferences] if isinstance(preferences, (str, Preference)) else preferences
-    return tuple(Preference.of(preference) for preference in given)

@@ -92,7 +92,8 @@ def features_of(question: str) -> list[str]:
 
 
 class _Model(NamedTuple):
-    words: Mapping[str, FloatArray]
+    rows: Mapping[str, int]
+    words: FloatArray
     embedding: FloatArray
     bias: FloatArray
 
@@ -101,7 +102,8 @@ class _Model(NamedTuple):
 def _model() -> _Model:
     shipped = json.loads((files("epic_memory") / "data" / "question_kind.json").read_text(encoding="utf-8"))
     return _Model(
-        words={word: np.array(cents, dtype=np.float32) / _CENTS for word, cents in shipped["words"].items()},
+        rows={word: row for row, word in enumerate(shipped["words"])},
+        words=np.array(list(shipped["words"].values()), dtype=np.float32) / _CENTS,
         embedding=np.array(shipped["embedding"], dtype=np.float32) / _CENTS,
         bias=np.array(shipped["bias"], dtype=np.float32),
     )
@@ -125,13 +127,11 @@ def _kind_of(question: str) -> QuestionKind | None:
 def _likely(question: str, vector: FloatArray | None) -> QuestionKind | None:
     model, found = _model(), features_of(question)
     single = [word for word in found if " " not in word and word[0] not in "^#?!"]
-    if not single or sum(word in model.words for word in single) < QuestionWeights.shipped().least_known * len(single):
+    if not single or sum(word in model.rows for word in single) < QuestionWeights.shipped().least_known * len(single):
         return None
     if vector is None:
         vector = default_encoder().encode([question[:_READ]])[0]
-    odds = model.bias + vector @ model.embedding
-    for word in found:
-        if word in model.words:
-            odds = odds + model.words[word]
+    rows = [model.rows[word] for word in found if word in model.rows]
+    odds = model.bias + vector @ model.embedding + model.words[rows].sum(axis=0)
     chances = np.exp(odds - odds.max())
     return QuestionKind(*(chances / chances.sum()).tolist())

@@ -139,17 +139,17 @@ class Verdicts:
             decide: Whether stances change the order.
             only: Positions of the preferences that count in this search; None for all.
         """
-        counting = set(range(len(preferences)) if only is None else only)
-        place = {one.text: number for number, one in enumerate(preferences)}
-        columns = len(preferences) + 1
+        place: dict[str | None, int] = {one.text: number for number, one in enumerate(preferences)}
+        place[None] = last = len(preferences)
+        stances = {stance: np.zeros((len(texts), last + 1), dtype=bool) for stance in Stance}
         judged = np.zeros(len(texts), dtype=bool)
-        stances = {stance: np.zeros((len(texts), columns), dtype=bool) for stance in Stance}
-        for row, of_text in enumerate(texts):
-            for preference, stance in of_text.items():
-                column = columns - 1 if preference is None else place.get(preference)
-                if column is not None:
-                    judged[row] = True
-                    stances[stance][row, column] = column in counting or preference is None
+        for row, of in enumerate(texts):
+            for one, stance in of.items():
+                if one in place:
+                    judged[row] = stances[stance][row, place[one]] = True
+        if only is not None:
+            for found in stances.values():
+                found[:, np.setdiff1d(np.arange(last), list(only))] = False
         return cls(
             stances=stances,
             judged=judged,

@@ -31,7 +31,7 @@ import numpy as np
 from epic_memory.encoders.base import Calibration, Embed, Encoder
 from epic_memory.encoders.static import BUNDLED_NAME
 from epic_memory.preferences.evidence import AspectEmbeddings, highest_two
-from epic_memory.runtime.effects import Effects, run
+from epic_memory.runtime.effects import Effects
 from epic_memory.steering.question_kind import QuestionKind
 from epic_memory.text.phrases import sections
 from epic_memory.types import FloatArray
@@ -89,13 +89,8 @@ def known_samples(encoder: Encoder) -> Samples | None:
     return found[1] if found is not None and found[0]() is encoder else None
 
 
-def samples_of(encoder: Encoder) -> Samples:
-    """Return an encoder's samples, encoded once for as long as it lives."""
-    return run(encoding_samples(encoder))
-
-
 def encoding_samples(encoder: Encoder) -> Effects[Samples]:
-    """Encode an encoder's samples as `samples_of` does, in effects."""
+    """Return an encoder's samples, encoded once for as long as it lives."""
     known = known_samples(encoder)
     if known is not None:
         return known

@@ -63,7 +63,7 @@ from epic_memory.preferences.evidence import (
     stance_scores,
 )
 from epic_memory.preferences.parser import aspects_of
-from epic_memory.runtime.effects import Effects
+from epic_memory.runtime.effects import Effects, run
 from epic_memory.steering.question_kind import QuestionKind, by_preference
 from epic_memory.steering.relevance import (
     Nearness,
@@ -73,7 +73,6 @@ from epic_memory.steering.relevance import (
     features,
     nearness,
     relevance,
-    samples_of,
 )
 from epic_memory.text.statements import statement_of
 from epic_memory.text.stems import Words, words_of
@@ -160,7 +159,7 @@ class Signed:
 
     @cached_property
     def _samples(self) -> Samples:
-        return samples_of(self.encoder)
+        return run(encoding_samples(self.encoder))
 
     @cached_property
     def _sides(self) -> list[AspectEmbeddings]:
@@ -309,9 +308,8 @@ class Signed:
         every = features(query, self.vectors, self._samples, self._nearness, known, kind)
         if names is not None:
             apart = [bool(own) and own.isdisjoint(names.words) for own in self._names]
-            near = nearness(
-                names.left_out_of(query), self._nearness, None if known is None else names.left_out_of(known)
-            )
+            left = names.left_out_of(np.stack([query, *(() if known is None else known)]))
+            near = nearness(left[0], self._nearness, left[1:])
             every[0] = np.where(apart, near, every[0])
         if votes is not None:
             every[0] = every[0] + np.float32(weights.vote) * votes
@@ -333,12 +331,10 @@ class Signed:
                     loses = other
                     if relevances[one] - relevances[other] <= SteeringWeights.shipped().tie:
                         # Both are about equally near: the firmer one wins, then the later.
-                        loses = min(one, other, key=lambda place: (self._firmness(rows[place]), rows[place]))
+                        firm = {place: aspects_of(self.preferences[rows[place]]).firmness for place in (one, other)}
+                        loses = min(one, other, key=lambda place: (firm[place], rows[place]))
                     overruled.add(loses)
         return [place for place in places if place not in overruled]
-
-    def _firmness(self, row: int) -> float:
-        return aspects_of(self.preferences[row]).firmness
 
     def score_texts(
         self,
@@ -392,16 +388,12 @@ class Signed:
                 if bounds is not None:
                     evidence = np.clip(evidence, *bounds(row))
                 speaks = 1.0 / (1.0 + np.exp(np.float32(-weights.step) * (about - np.float32(middle))))
-                gained = np.float32(weights.about) * about + np.float32(self._says(row)) * evidence * speaks
+                written = len(self._sides[row].expanded) and not self._sides[row].borrowed
+                says = weights.says_written if written else weights.says_found
+                gained = np.float32(weights.about) * about + np.float32(says) * evidence * speaks
                 scores += np.float32(chosen.strength * weight) * gained
         scores /= np.float32(1.0 + chosen.strength * (weights.about + weights.says_written))
         return scores
-
-    def _says(self, row: int) -> float:
-        """Return the weight of a text's evidence: larger if the expansion was written for the preference."""
-        weights = SteeringWeights.shipped()
-        sides = self._sides[row]
-        return weights.says_written if len(sides.expanded) and not sides.borrowed else weights.says_found
 
     def _evidence(
         self,

@@ -60,7 +60,7 @@ def checksums(columns: Sequence[Sequence[Any]]) -> list[int]:
             parts.append(column)
         elif kinds == {str}:
             forms.append(b"s%b")
-            parts.append([value.encode() for value in column])
+            parts.append(list(map(str.encode, column)))
         else:
             forms.append(b"%b")
             parts.append([_tagged(value) for value in column])
@@ -180,16 +180,26 @@ def _packed_small(vectors: FloatArray) -> list[bytes]:
     return [flat[start : start + length] for start in range(0, count * length, length)]
 
 
+def is_small(codes: Sequence[bytes], dimension: int) -> bool:
+    """Tell whether codes, all of one kind, have four bits a component; none has ten.
+
+    Raises:
+        ValueError: for a code of another length.
+    """
+    small = bool(codes) and isinstance(codes[0], bytes) and len(codes[0]) == code_length(dimension, small=True)
+    if not set(map(type, codes)) <= {bytes} or not set(map(len, codes)) <= {code_length(dimension, small=small)}:
+        raise ValueError(f"a vector has not the length {dimension}")
+    return small
+
+
 def unpacked(codes: Sequence[bytes], dimension: int) -> FloatArray:
     """Return the unit vectors `(n, d)` of codes, all of one kind.
 
     Raises:
         ValueError: for a code of another length.
     """
-    small = bool(codes) and isinstance(codes[0], bytes) and len(codes[0]) == code_length(dimension, small=True)
+    small = is_small(codes, dimension)
     length = code_length(dimension, small=small)
-    if not set(map(type, codes)) <= {bytes} or not set(map(len, codes)) <= {length}:
-        raise ValueError(f"a vector has not the length {dimension}")
     octets = np.frombuffer(b"".join(codes), dtype=np.uint8).reshape(len(codes), length)
     unit = np.empty((len(codes), dimension), dtype=np.float32)
     # In blocks that stay in the processor's cache.

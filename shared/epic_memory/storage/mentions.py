@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from epic_memory.text.chunking import sentences
-from epic_memory.text.stems import content_stems
+from epic_memory.text.stems import content_stems, words_with_stems
 
 # Words that any instruction may use, whatever its preference says.
 _COMMON = frozenset(
@@ -32,12 +32,12 @@ class Mentions:
     def __init__(self, removed: str, staying: Iterable[str]) -> None:
         staying = list(staying)
         self._whole = _plain(removed)
+        self._longest = max(self._whole.split(), key=len, default="")
         # Texts that hold the whole of the removed one, as "wine and cheese" holds "wine", do not mention it.
         self._longer = [plain for plain in map(_plain, staying) if self._whole in plain]
         known = {word for text in staying for word in content_stems(text)}
         self._words = set(content_stems(removed)) - known - _COMMON
-        # A stem is hardly ever longer than the words it stands for.
-        self._beginnings = tuple(word[: max(3, len(word) - 1)] for word in self._words)
+        self._written = words_with_stems(self._words)
 
     def without(self, text: str, item: str) -> str:
         """Return the text without the sentences that mention the preference.
@@ -46,14 +46,14 @@ class Mentions:
             text: The text that a model wrote.
             item: The text of the item that it wrote about.
         """
-        plain = _plain(text)
-        whole = self._is_quoted_in(plain)
-        if not whole and not any(beginning in plain for beginning in self._beginnings):
+        written = self._written.findall(text.lower())
+        if not written and self._longest not in text.casefold():
             return text
-        # The item is the longer text: it is read only if a word is there.
-        named = self._words.intersection(content_stems(text))
+        whole = self._is_quoted_in(_plain(text))
+        named = self._words.intersection(content_stems(" ".join(written)))
         if not whole and not named:
             return text
+        # The item is the longer text: it is read only if a word is there.
         words = self._words.difference(content_stems(item))
         if not whole and words.isdisjoint(named):
             return text

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from epic_memory.encoders.base import Encoder
 from epic_memory.errors import InvalidInputError, UnknownPreferenceError
 from epic_memory.filters import Filter
+from epic_memory.storage.codecs import unpacked
 from epic_memory.storage.store import APART, Contents, Store
 from epic_memory.storage.tables.entries import EntryRows
 from epic_memory.storage.tables.items import HeldItem, TextRows
@@ -61,7 +62,6 @@ class Namespace:
         preferences: The live preferences in the user's order.
         expired: The expired preferences.
         vectors: E(p) of the live ones, shape `(m, d)`.
-        index: The entries' embeddings, by entry row.
         texts: E(x) of the items of both tiers, by item row.
         item_of, preference_of, stance_of: Item row, preference row and stance, by entry row.
         rows_of: Entry rows, by item row.
@@ -81,13 +81,14 @@ class Namespace:
         self.refresh()
 
     def _clear(self) -> None:
-        self.index = EntryIndex(self._encoder.dimension)
+        self._index: EntryIndex | None = None
+        self._codes: dict[int, bytes] = {}
         self.texts = Texts(self._encoder.dimension, self._items)
         self._held: dict[int, HeldItem] = {}
         self._entries: dict[int, MemoryEntry] = {}
         self._text_crc_of: dict[int, int] = {}
         self.item_of: dict[int, int] = {}
-        self.rows_of: dict[int, list[int]] = {}
+        self.rows_of: dict[int, tuple[int, ...]] = {}
         self.preference_of: dict[int, int] = {}
         self.stance_of: dict[int, Stance] = {}
         self.neutral_by: dict[int, int] = {}
@@ -106,9 +107,12 @@ class Namespace:
         """Read the rows of the file that have changed. Call it inside a transaction or `Store.reading`."""
         tables = self._store.contents()
         now = time.time()
-        if self._is_changed(tables) or now >= self._expiry:
+        if now >= self._expiry or any(self._tables.get(name) != tables[name] for name in tables.keys() - APART):
             self._read_preferences(now)
-            self._read_marks(now)
+            self.facts, ends = self._store.items.marks(self.namespace)
+            self.expired_items = {row for row, end in ends.items() if end <= now}
+            self.facts -= self.expired_items
+            self._expiry = min([self._expiry, *(end for end in ends.values() if end > now)])
             self._read_entries()
             self._read_texts()
             self.light_rows = self._text_crc_of.keys() - self.rows_of.keys() - self.facts
@@ -122,10 +126,6 @@ class Namespace:
         self.texts.forget_words()
         self._bare = None
         self.stale = False
-
-    def _is_changed(self, tables: Contents) -> bool:
-        """Tell whether a table on which searches depend has other contents than when it was read."""
-        return any(self._tables.get(name) != found for name, found in tables.items() if name not in APART)
 
     def has_rows(self, table: str) -> bool:
         """Tell whether a table of the file held rows when it was last read."""
@@ -147,12 +147,6 @@ class Namespace:
         self.vectors = vectors[live]
         self._expiry = min((ends[position] for position in live), default=math.inf)
         self._stances.clear()
-
-    def _read_marks(self, now: float) -> None:
-        self.facts, ends = self._store.items.marks(self.namespace)
-        self.expired_items = {row for row, end in ends.items() if end <= now}
-        self.facts -= self.expired_items
-        self._expiry = min([self._expiry, *(end for end in ends.values() if end > now)])
 
     def _read_entries(self) -> None:
         live = {-1, *self.preference_rows}
@@ -184,7 +178,8 @@ class Namespace:
         current = {row: crc for row, crc in self._store.items.text_crcs(self.namespace).items() if row not in hidden}
         self._leave_texts([row for row, crc in self._text_crc_of.items() if current.get(row) != crc])
         new = [row for row in current if row not in self._text_crc_of]
-        self.texts.add(new, self._store.items.texts(self.namespace, dimension, new)[1])
+        added, vectors = self._store.items.texts(self.namespace, dimension, new)
+        self.texts.add(list(added), vectors)
         self._text_crc_of = current
 
     def _leave_texts(self, rows: Sequence[int]) -> None:
@@ -244,7 +239,8 @@ class Namespace:
     def bare_entries(self) -> NDArray[np.int64]:
         """Return the rows of the entries whose items have no E(x)."""
         if self._bare is None:
-            self._bare = np.array([row for row, item in self.item_of.items() if item not in self.texts], dtype=np.int64)
+            items = self.rows_of.keys() - self._text_crc_of.keys()
+            self._bare = np.array(sorted(row for item in items for row in self.rows_of[item]), dtype=np.int64)
         return self._bare
 
     def light(self, row: int) -> bool:
@@ -259,31 +255,45 @@ class Namespace:
             self._waiting = self._tables["pending"], self._store.retry_queue.rows(self.namespace)
         return row in self._waiting[1]
 
+    @property
+    def index(self) -> EntryIndex:
+        """The entries' embeddings, by entry row; made when a search first goes by all of them."""
+        if self._index is None:
+            self._index = EntryIndex(self._encoder.dimension)
+        if self._codes:
+            rows, lost = list(self._codes), penalties()
+            vectors = unpacked(list(self._codes.values()), self._encoder.dimension)
+            self._index.add(rows, vectors, [lost[self.stance_of[row]] for row in rows])
+            self._codes = {}
+        return self._index
+
+    def instructions(self, rows: Sequence[int]) -> FloatArray:
+        """Return the embeddings of the instructions of entries, shape `(n, d)`."""
+        if self._index is None:
+            return unpacked([self._codes[row] for row in rows], self._encoder.dimension)
+        found = np.array([self.index.vector(row) for row in rows], dtype=np.float32)
+        return found.reshape(len(rows), self._encoder.dimension)
+
     def _leave(self, rows: Sequence[int]) -> None:
-        self.index.remove(rows)
+        if self._index is not None:
+            self._index.remove(rows)
         for row in rows:
+            self._codes.pop(row, None)
             item = self.item_of.pop(row)
             self._stances.pop(item, None)
-            others = self.rows_of[item]
-            others.remove(row)
-            if not others:
-                del self.rows_of[item]
-                if item in self._text_crc_of and item not in self.facts:
-                    self.light_rows.add(item)
+            others = self.rows_of.pop(item)
+            if len(others) > 1:
+                self.rows_of[item] = tuple(other for other in others if other != row)
+            elif item in self._text_crc_of and item not in self.facts:
+                self.light_rows.add(item)
             del self.preference_of[row], self.stance_of[row], self._crc_of[row]
             self.neutral_by.pop(row, None)
 
     def _enter(self, found: EntryRows) -> None:
-        of_stances = np.zeros(len(found.rows), dtype=np.float32)
-        for stance, penalty in penalties().items():
-            of_stances[[other is stance for other in found.stances]] = penalty
-        self.index.add(found.rows, found.vectors, of_stances)
+        self._codes.update(zip(found.rows, found.codes, strict=True))
         self.item_of.update(zip(found.rows, found.items, strict=True))
         for row, item in zip(found.rows, found.items, strict=True):
-            if item in self.rows_of:
-                self.rows_of[item].append(row)
-            else:
-                self.rows_of[item] = [row]
+            self.rows_of[item] = (*self.rows_of.get(item, ()), row)
         if self._stances:
             for item in found.items:
                 self._stances.pop(item, None)

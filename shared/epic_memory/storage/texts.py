@@ -121,10 +121,6 @@ class Texts(VectorTable):
         texts = self._read(rows)
         return [texts[row].metadata for row in rows]
 
-    def questions(self, row: int) -> list[str]:
-        """Return the questions that a text answers, if a language model said any."""
-        return questions_of(self.metadata([row])[0])
-
     def worded(self, rows: Sequence[int], preference: Preference, sides: AspectEmbeddings) -> FloatArray:
         """Return the weights of texts' words under a preference, each computed once; shape `(n,)`.
 

@@ -16,6 +16,7 @@ _LARGE = 10_000
 _FIRST = 0.6
 _LEAST = 64
 _SPARE = 4
+_MANY = 30_000
 # The number of rows is padded to a multiple of this, so that a product computes all rows in the same way.
 _ROWS = 16
 
@@ -159,8 +160,11 @@ class VectorTable:
 
     def cosines(self, vector: FloatArray) -> FloatArray:
         """Return the cosine of each row with a unit vector, shape `(n,)`, to the bit the same at any place."""
-        whole = -(-len(self) // _ROWS) * _ROWS
-        cosines: FloatArray = (self._vectors[:whole] @ vector)[: len(self)]
+        if len(self) > _MANY:
+            whole = -(-len(self) // _ROWS) * _ROWS
+            cosines: FloatArray = (self._vectors[:whole] @ vector)[: len(self)]
+        else:  # in this thread: on a busy machine a second one is waited for longer than the product takes
+            cosines = np.einsum("ij,j->i", self.vectors, vector)
         return cosines
 
     def add(self, rows: Sequence[int], vectors: FloatArray) -> None:
@@ -173,7 +177,11 @@ class VectorTable:
             grown, rows_grown = np.zeros((size, self.dimension), np.float32), np.zeros(size, np.int64)
             grown[: len(self)], rows_grown[: len(self)] = self.vectors, self.rows
             self._vectors, self._rows = grown, rows_grown
-        places = [self._place.setdefault(row, len(self._place)) for row in rows]
+        if self._place.keys().isdisjoint(rows):
+            places: slice | list[int] = slice(len(self), needed)
+            self._place.update(zip(rows, range(len(self), needed), strict=True))
+        else:
+            places = [self._place.setdefault(row, len(self._place)) for row in rows]
         self._vectors[places] = vectors
         self._rows[places] = rows
 

@@ -55,6 +55,8 @@ _FOREIGN = frozenset(word for words in _OTHERS.values() for word in words if not
 # Signs other than letters become spaces, except the apostrophe, which gets one form.
 _PLAIN = str.maketrans(dict.fromkeys('.,;:!?()[]"/–—…“”„«»¿¡', " ") | dict.fromkeys("’‘ʼ", "'"))
 
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())
+
 _lock = threading.Lock()
 _model: Any = None
 
@@ -164,6 +166,9 @@ def _by_signs(text: str) -> tuple[str | None, bool]:
 
 def _script(text: str) -> str | None:
     """Return the language of a text that is mostly in letters other than Latin ones, or None."""
+    plain = text.encode("ascii", "ignore")
+    if 3 * (len(text) - len(plain)) <= len(plain.translate(None, _NO_LETTERS)):
+        return None  # whatever the other signs are
     found: Counter[str] = Counter()
     latin = 0
     for character in text:

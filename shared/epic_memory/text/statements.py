@@ -181,7 +181,7 @@ def _timed(lower: str) -> tuple[str, set[str]]:
 
     lower = _DATED.sub(lambda match: taken(f"{match[1]} {match[2]}"), lower)
     lower = _DATED_FIRST.sub(lambda match: taken(f"{match[2]} {match[1]}"), lower)
-    lower = _CLOCK.sub(lambda match: taken(_clock(match[1], match[2])), lower)
+    lower = _CLOCK.sub(lambda match: taken(f"{int(match[1])}:{match[2]}"), lower)
     lower = _ON_THE_HOUR.sub(lambda match: taken(f"{_number(match[1] or match[2])}:00"), lower)
     for name in re.findall(r"[a-z]+", lower):
         if name in _DAY:
@@ -198,10 +198,6 @@ def _spoken(match: re.Match[str]) -> str:
     if match[2] == "to":
         hour, minutes = hour - 1 or 12, 60 - minutes
     return f"{hour}:{minutes:02}"
-
-
-def _clock(hour: str, minute: str) -> str:
-    return f"{int(hour)}:{minute}"
 
 
 def _number(word: str) -> str:

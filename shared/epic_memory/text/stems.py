@@ -104,6 +104,15 @@ def content_stems(text: str) -> list[str]:
     return [stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP and word not in _NEGATIONS]
 
 
+def words_with_stems(some: AbstractSet[str]) -> re.Pattern[str]:
+    """Return a pattern for the words of a lower-case text with these stems; it finds some others, too."""
+    # Endings only cut a word, but for "y" and "e", which may stand for other letters.
+    beginnings = {word[:-1] if word[-1:] in ("y", "e") else word for word in some}
+    irregular = (word for word in _IRREGULAR if stem(word) in some)
+    found = "|".join(sorted(map(re.escape, {*beginnings, *irregular})))
+    return re.compile(rf"(?<![^\W_])(?:{found})[^\W_]*" if some else "(?!)")
+
+
 def words_of(text: str, *, beginnings: AbstractSet[str] | None = None) -> Words:
     """Return the runs of stems of a text.
 

@@ -62,7 +62,8 @@ class Turns:
         number = (
             (_text(metadata.get(SOURCE)), _text(metadata.get(CONVERSATION)), turn) if isinstance(turn, int) else None
         )
-        names = _speakers(metadata.get(SPEAKER))
+        speaker = metadata.get(SPEAKER)
+        names = set(_WORD.findall(speaker.lower())) if isinstance(speaker, str) else set()
         if number is None and not names:
             return
         self._rows = None
@@ -128,10 +129,6 @@ def names_month(query: str) -> bool:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _speakers(speaker: object) -> set[str]:
-    return set(_WORD.findall(speaker.lower())) if isinstance(speaker, str) else set()
 
 
 def _months_and_years(time: object) -> set[str]:

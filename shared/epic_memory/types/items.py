@@ -104,7 +104,7 @@ def content_of(text: str, metadata: Mapping[str, Any]) -> str:
     The file is that of `file_name`, `filename`, `file_path` or `source`, unless the source is no path. A turn of a
     conversation has no title, and neither has a text that begins with it.
     """
-    if "speaker" in metadata or "turn" in metadata:
+    if not metadata or "speaker" in metadata or "turn" in metadata:
         return text
     for key in (*_TITLES, *_FILES):
         value = metadata.get(key)

@@ -15,10 +15,10 @@ from epic_memory import EpicMemory, Preference, QuerySteering, Settings
 from epic_memory.encoders import StaticEncoder, default_encoder
 from epic_memory.preferences.evidence import embed_aspects
 from epic_memory.preferences.library import borrowed
-from epic_memory.runtime.effects import arun
+from epic_memory.runtime.effects import arun, run
 from epic_memory.steering.query_steering import SteeredQuery, Steerings
 from epic_memory.steering.question_kind import question_kind
-from epic_memory.steering.relevance import Nearness, default_relevant, known_samples, sample_texts, samples_of
+from epic_memory.steering.relevance import Nearness, default_relevant, encoding_samples, known_samples, sample_texts
 from epic_memory.steering.signed import Chosen
 from epic_memory.types import FloatArray
 from epic_memory.types.modes import Mode
@@ -91,7 +91,7 @@ def assert_same(one: SteeredQuery, other: SteeredQuery) -> None:
 
 def test_nearness_is_how_much_nearer_than_everyday_texts_a_direction_is(encoder: StaticEncoder) -> None:
     vectors = encoder.encode([Preference.of(wish).text for wish in WISHES])
-    background = samples_of(encoder).background
+    background = run(encoding_samples(encoder)).background
     whole = Nearness(vectors, embed_aspects(encoder, WISHES), background)
     np.testing.assert_allclose(whole.of(background).mean(axis=0), 0.0, atol=1e-6)
     z = encoder.encode(QUERIES)
@@ -416,7 +416,7 @@ def test_other_modes_and_no_preferences_ask_nothing_of_an_encoder() -> None:
     for mode, preferences in cases:
         encoder = HashEncoder()
         steering = QuerySteering(encoder, preferences, mode)
-        steering.prepare()
+        run(steering.preparing())
         steering.steer("hotels")
         steering.score("hotels", ["a casino"])
         assert set(encoder.texts) == {*preferences, "hotels", "a casino"}

@@ -16,6 +16,7 @@ from epic_memory.encoders import StaticEncoder, default_encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import AspectEmbeddings, worded
 from epic_memory.preferences.parser import parse_aspects
+from epic_memory.runtime.effects import run
 from epic_memory.steering.query_steering import SteeredQuery, Steerings
 from epic_memory.steering.question_kind import QuestionKind, question_kind
 from epic_memory.text.stems import words_of
@@ -171,7 +172,7 @@ def test_a_users_query_is_encoded_as_a_query() -> None:
 def test_without_preferences_a_query_is_left_as_it_is(mode: Mode) -> None:
     encoder = HashEncoder()
     steering = QuerySteering(encoder, [], mode)
-    steering.prepare()
+    run(steering.preparing())
     steered = steering.steer("red wine")
     np.testing.assert_array_equal(steered.vector, encoder.vector("red wine"))
     assert steered.nearest is None and steered.preferences == ()

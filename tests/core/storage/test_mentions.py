@@ -114,3 +114,7 @@ def test_only_what_can_come_from_nowhere_else_is_a_mention(text: str, item: str,
 )
 def test_a_longer_preference_that_stays_does_not_mention_the_shorter_one(text: str, left: str) -> None:
     assert Mentions("Wine", ["Wine and cheese"]).without(text, "A shop.") == left
+
+
+def test_a_word_is_found_in_its_other_forms() -> None:
+    assert Mentions("I fly kites.", []).without("Nothing for one who flies.", "A field.") == ""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
-from epic_memory.storage.codecs import code_length, deflated
+from epic_memory.storage.codecs import code_length, deflated, unpacked
 from epic_memory.storage.memory_schema import MEMORY, PASSAGES
 from epic_memory.storage.sizes import sizes
 from epic_memory.storage.store import Store
@@ -77,7 +77,7 @@ def test_what_is_written_is_read_back_after_reopening(path: Path) -> None:
     (stored,) = store.entries.of_item(NAMESPACE, item)
     assert (stored.instruction, stored.stance, stored.confidence) == ("Use it.", Stance.MIXED, 0.25)
     assert (stored.rationale, stored.similarity, stored.preference) == ("near", 0.5, "p")
-    assert store.entries.rows(NAMESPACE, 2).vectors.tolist() == [[1.0, 0.0]]
+    assert unpacked(store.entries.rows(NAMESPACE, 2).codes, 2).tolist() == [[1.0, 0.0]]
     assert store.retry_queue.waiting(NAMESPACE) == [(Item(text="later", id="b"), "no answer", ["x"])]
     assert store.meta() == {"tau": 0.3, "encoder": ENCODER}
     store.close()

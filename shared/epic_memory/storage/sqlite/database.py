@@ -95,19 +95,16 @@ class Database(Connection):
                 self._upgrade()
             with self.reading():
                 self._check()
-            self._end_interrupted()
+            if self.writable and Path(f"{self.place}-journal").exists():
+                # SQLite leaves it if a change is interrupted before it changed anything. If another process is writing
+                # now, it belongs to that.
+                with suppress(StoreError), self.transaction(wait=False):
+                    db.execute(f"PRAGMA user_version = {self.schema.version}")
             if self.writable and self.scalar("PRAGMA journal_mode") != "delete":
                 # Another program chose another mode, which would leave side files and defeat a byte budget.
                 with suppress(sqlite3.Error):
                     db.execute("PRAGMA journal_mode = DELETE")
         self.schema.keep_sums(db)
-
-    def _end_interrupted(self) -> None:
-        """Remove the journal that SQLite leaves behind when a change is interrupted before it changed anything."""
-        if self.writable and Path(f"{self.place}-journal").exists():
-            # If another process is writing now, the journal belongs to it.
-            with suppress(StoreError), self.transaction(wait=False):
-                self.connection.execute(f"PRAGMA user_version = {self.schema.version}")
 
     def _upgrade(self) -> None:
         if not self.writable:
@@ -167,17 +164,14 @@ class Database(Connection):
         with self._lock:
             if self._connection is not None:
                 with suppress(sqlite3.Error, StoreError):
-                    self._tidy()
+                    count, _, size = self.pages()
+                    if self._written and self.path is not None and self.writable and count * size <= _TIDIED:
+                        self.check_place()
+                        # Do not wait for readers: if there are any, the file is not compacted now.
+                        self.connection.execute("PRAGMA busy_timeout = 0")
+                        self.connection.execute("VACUUM")
                 self._connection.close()
                 self._connection = None
-
-    def _tidy(self) -> None:
-        count, _, size = self.pages()
-        if self._written and self.path is not None and self.writable and count * size <= _TIDIED:
-            self.check_place()
-            # Do not wait for readers: if there are any, the file is not compacted now.
-            self.connection.execute("PRAGMA busy_timeout = 0")
-            self.connection.execute("VACUUM")
 
     def discard_if_new(self, *, whatever: bool = False) -> None:
         """Close, and remove the file if this object made it and it is empty; with `whatever`, even if it is not."""

@@ -96,13 +96,12 @@ class Table:
         row = (columns.get("row"),) if self.numbered else ()
         return (*row, *checked, checksum(*checked), *((*texts, checksum(*texts)) if texts else ()))
 
-    def check(self, path: Path | None, rows: Sequence[Sequence[Any]], *, texts: bool = True) -> None:
-        """Compare rows, with or without their texts, with their checksums and the types of their columns.
+    def check(self, path: Path | None, columns: Sequence[Sequence[Any]], *, texts: bool = True) -> None:
+        """Compare rows, given column by column with or without texts, with their checksums and the types of columns.
 
         Raises:
             DamagedError: if one is not as it was written.
         """
-        columns = list(zip(*rows, strict=True))
         first = int(self.numbered)
         for names in (self.checked, self.texts if texts else ()):
             if not columns or not names:
@@ -238,7 +237,7 @@ class Schema:
         for name in self.tables if names is None else names:
             cursor = db.execute(f"SELECT {self.tables[name].select} FROM {name}")
             while rows := cursor.fetchmany(_CHECKED_AT_ONCE):
-                self.tables[name].check(path, rows)
+                self.tables[name].check(path, list(zip(*rows, strict=True)))
                 count += len(rows)
         return count
 

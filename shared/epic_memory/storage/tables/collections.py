@@ -114,15 +114,13 @@ class Records(Repository):
 
     def keys(self, dimension: int) -> tuple[list[int], list[int], list[Stance | None], FloatArray]:
         """Return the rows, rows of the records, stances and vectors `(n, d)` of all keys."""
-        mine = "WHERE record IN (SELECT row FROM records WHERE namespace = ?) ORDER BY row"
-        found = self.db.rows(KEYS, mine, self.namespace)
+        mine = "WHERE record IN (SELECT row FROM records WHERE namespace = ?)"
+        rows, records, stances, codes = self.db.columns(
+            KEYS, ("row", "record", "stance", "vector"), mine, self.namespace
+        )
         with decoding(self.path):
-            return (
-                [row["row"] for row in found],
-                [row["record"] for row in found],
-                [None if row["stance"] is None else Stance(row["stance"]) for row in found],
-                unpacked([row["vector"] for row in found], dimension),
-            )
+            read = [None if stance is None else Stance(stance) for stance in stances]
+            return rows, records, read, unpacked(codes, dimension)
 
     def at(self, rows: Sequence[int]) -> dict[int, Record]:
         """Return the records in these rows, by row."""

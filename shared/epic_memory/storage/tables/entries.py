@@ -7,12 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from epic_memory.errors import decoding
-from epic_memory.storage.codecs import deflated_by, inflated, packed, unpacked
+from epic_memory.storage.codecs import deflated_by, inflated, is_small, packed
 from epic_memory.storage.memory_schema import ENTRIES
 from epic_memory.storage.mentions import Mentions
 from epic_memory.storage.sqlite.database import Database, Repository
@@ -78,14 +79,9 @@ class PlacedEntry(NamedTuple):
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class EntryRows:
-    """The entries of one namespace as columns, for its index.
-
-    Attributes:
-        rows, crcs, items, preferences, stances, verifiers: One for each entry: its row, its checksum, its item's row,
-            its preference's row (-1 without one), its stance, and the number of the verifier that decided.
-        vectors: Shape `(n, d)`.
+class EntryRows(NamedTuple):
+    """The entries of one namespace as columns, for its index: of each its row, its checksum, its item's row, its
+    preference's row (-1 without one), its stance, the number of the verifier that decided, and its vector's code.
     """
 
     rows: list[int]
@@ -94,7 +90,7 @@ class EntryRows:
     preferences: list[int]
     stances: list[Stance]
     verifiers: list[int]
-    vectors: FloatArray
+    codes: list[bytes]
 
 
 def verifier_number(name: str) -> int:
@@ -138,19 +134,12 @@ class Entries(Repository):
 
     def put_all(self, placed: Sequence[PlacedEntry]) -> EntryRows:
         """Write entries of items under preferences."""
-        vectors = np.stack([one.entry.vector for one in placed])
-        codes = packed(vectors)
+        codes = packed(np.stack([one.entry.vector for one in placed]))
         columns = [one.columns(code) for one, code in zip(placed, codes, strict=True)]
         rows, crcs = self.db.insert_all(ENTRIES, columns)
-        return EntryRows(
-            rows=rows,
-            crcs=crcs,
-            items=[one.item for one in placed],
-            preferences=[-1 if one.preference is None else one.preference for one in placed],
-            stances=[one.entry.stance for one in placed],
-            verifiers=[one.entry.verifier for one in placed],
-            vectors=unpacked(codes, vectors.shape[1]),
-        )
+        items, stances = [one.item for one in placed], [one.entry.stance for one in placed]
+        preferences = [-1 if one.preference is None else one.preference for one in placed]
+        return EntryRows(rows, crcs, items, preferences, stances, [one.entry.verifier for one in placed], codes)
 
     def _texts_of(self, item_row: int, preference_row: int | None) -> tuple[str, str]:
         """Return the texts by which an entry's own texts are compressed: its item's, and its preference's."""
@@ -181,17 +170,20 @@ class Entries(Repository):
     def forget_mentions(self, namespace: str, mentions: Mentions) -> None:
         """Remove sentences that mention a removed preference from texts of entries; their embeddings stay."""
         preferences = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
-        rows = [row for (row,) in self.db.read(f"SELECT entries.row FROM entries {_HERE}", (namespace,))]
+        rows = sorted(row for (row,) in self.db.read(f"SELECT entries.row FROM entries {_HERE}", (namespace,)))
         tail, also = "JOIN items ON items.row = entries.item WHERE entries.row IN", "items.text AS item_text"
         for start in range(0, len(rows), _AT_ONCE):
-            for entry in self.db.rows(ENTRIES, tail, among=rows[start : start + _AT_ONCE], also=also):
-                with decoding(self.path):
+            changed: dict[int, dict[str, str | bytes]] = {}
+            with decoding(self.path):
+                for entry in self.db.rows(ENTRIES, tail, among=rows[start : start + _AT_ONCE], also=also):
                     known = (inflated(entry["item_text"]), preferences.get(entry["preference"], ""))
-                    texts = {name: inflated(entry[name], *known) for name in ENTRIES.texts}
-                left = {name: mentions.without(text, known[0]) for name, text in texts.items()}
-                if left != texts:
-                    stored = {name: deflated_by(text, *known) for name, text in left.items()}
-                    self.db.update(ENTRIES, entry["row"], **stored)
+                    texts = [inflated(entry[name], *known) for name in ENTRIES.texts]
+                    left = [mentions.without(text, known[0]) for text in texts]
+                    if left != texts:
+                        stored = (deflated_by(text, *known) for text in left)
+                        changed[entry["row"]] = dict(zip(ENTRIES.texts, stored, strict=True))
+            for row, columns in changed.items():
+                self.db.update(ENTRIES, row, **columns)
 
     def at(
         self,
@@ -247,24 +239,17 @@ class Entries(Repository):
         rows: Sequence[int] | None = None,
     ) -> EntryRows:
         """Return the entries of a namespace, oldest first: all, or some, under some preferences (-1: none)."""
-        if rows is None:
-            found = self.db.rows(ENTRIES, f"{_HERE} ORDER BY entries.row", namespace, texts=False)
-        else:
-            found = self.db.rows(ENTRIES, "WHERE row IN", among=sorted(rows), texts=False)
-        preferences = [-1 if row["preference"] is None else row["preference"] for row in found]
-        if under is not None and not under >= set(preferences):
-            found = [row for row, preference in zip(found, preferences, strict=True) if preference in under]
-            preferences = [preference for preference in preferences if preference in under]
+        names = ("row", "crc", "item", "preference", "stance", "verifier", "vector")
+        where, values = (_HERE, (namespace,)) if rows is None else ("WHERE row IN", ())
+        found = self.db.columns(ENTRIES, names, where, *values, among=rows)
+        found[3] = [-1 if row is None else row for row in found[3]]
+        if under is not None and not under >= set(found[3]):
+            keep = [preference in under for preference in found[3]]
+            found = [list(compress(column, keep)) for column in found]
         with decoding(self.path):
-            return EntryRows(
-                rows=[row["row"] for row in found],
-                crcs=[row["crc"] for row in found],
-                items=[row["item"] for row in found],
-                preferences=preferences,
-                stances=[_STANCES.get(row["stance"]) or Stance(row["stance"]) for row in found],
-                verifiers=[row["verifier"] for row in found],
-                vectors=unpacked([row["vector"] for row in found], dimension),
-            )
+            is_small(found[6], dimension)
+            found[4] = [_STANCES.get(stance) or Stance(stance) for stance in found[4]]
+        return EntryRows(*found)
 
     def lines(self, item_row: int) -> list[dict[str, Any]]:
         """Return an item's entries as columns without vectors, oldest first."""

@@ -128,7 +128,7 @@ class Graph(Repository):
             key=_stored_key(entity.name, entity.key),
             passages=0,
             spelt=0,
-            near=_packed_near(entity.near),
+            near=np.array([(row, round(255 * cosine)) for row, cosine in entity.near], dtype=_NEAR).tobytes(),
             vector=packed(entity.vector.reshape(1, -1))[0],
         )
 
@@ -305,10 +305,6 @@ def _stored_key(name: str, key: str) -> str | None:
 
 def _key(name: str, stored: str | None) -> str:
     return name.casefold() if stored is None else stored
-
-
-def _packed_near(near: Synonyms) -> bytes:
-    return np.array([(row, round(255 * cosine)) for row, cosine in near], dtype=_NEAR).tobytes()
 
 
 def _joined(blobs: Sequence[bytes], kind: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:

@@ -90,10 +90,15 @@ class Items(Repository):
             ITEMS, **_columns(namespace, item, code, version_of(item) if version is None else version)
         )
 
-    def put_all(self, namespace: str, items: Sequence[Item], vectors: FloatArray) -> TextRows:
-        """Write items of which no other version is held, with E(x) of each, shape `(n, d)`."""
+    def put_all(
+        self, namespace: str, items: Sequence[Item], vectors: FloatArray, versions: Mapping[str, bytes] = {}
+    ) -> TextRows:
+        """Write items of which no other version is held, with E(x), shape `(n, d)`, and digests by id, where known."""
         codes = packed(vectors, small=True)
-        columns = [_columns(namespace, item, code, version_of(item)) for item, code in zip(items, codes, strict=True)]
+        columns = [
+            _columns(namespace, item, code, versions.get(item.id) or version_of(item))
+            for item, code in zip(items, codes, strict=True)
+        ]
         rows, crcs = self.db.insert_all(ITEMS, columns)
         return TextRows(
             rows=rows,
@@ -205,19 +210,12 @@ class Items(Repository):
     def texts(
         self, namespace: str, dimension: int, rows: Sequence[int] | None = None
     ) -> tuple[dict[int, int], FloatArray]:
-        """Return row to checksum of items, and their embeddings E(x), shape `(n, d)`.
-
-        All whose E(x) is stored, by row, or the given ones, in their order.
-        """
-        if rows is None:
-            stored = "WHERE namespace = ? AND embedding IS NOT NULL ORDER BY row"
-            found = self.db.rows(ITEMS, stored, namespace, texts=False)
-        else:
-            at = {row["row"]: row for row in self.db.rows(ITEMS, "WHERE row IN", among=rows, texts=False)}
-            found = [at[row] for row in rows]
+        """Return row to checksum of the items whose E(x) is stored, all or some, and their E(x), shape `(n, d)`."""
+        stored = ("WHERE namespace = ? AND embedding IS NOT NULL", namespace)
+        where = stored if rows is None else ("WHERE row IN",)
+        items, crcs, codes = self.db.columns(ITEMS, ("row", "crc", "embedding"), *where, among=rows)
         with decoding(self.path):
-            vectors = unpacked([row["embedding"] for row in found], dimension)
-        return {row["row"]: row["crc"] for row in found}, vectors
+            return dict(zip(items, crcs, strict=True)), unpacked(codes, dimension)
 
     # chunks of documents
 
@@ -263,10 +261,6 @@ class Items(Repository):
         """Return about how many bytes of the file items take, without their entries."""
         size = f"{ITEM_BYTES} + coalesce(length(embedding), 0) + 160"
         return dict(self.db.among(f"SELECT row, {size} FROM items WHERE row IN", rows))
-
-    def light_bytes(self, namespace: str) -> int:
-        """Return about how many bytes of the file the light tier takes."""
-        return sum(self.light_sizes(self.light_rows(namespace)).values())
 
     def raw_bytes(self) -> int:
         """Return about how many bytes of the file all items and entries take, in every namespace."""
