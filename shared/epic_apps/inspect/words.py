@@ -115,6 +115,14 @@ def change_of(proposal: Proposal) -> str:
     return _CHANGES[proposal.kind]
 
 
+def said_of(proposal: Proposal) -> str:
+    """Return who said what a proposal is made of, and where."""
+    by = {"agent": "an assistant wrote it", "page": "written on this page", "onboarding": "your answer to a question"}
+    who = by.get(proposal.source, proposal.speaker)
+    where = f"in \N{LEFT DOUBLE QUOTATION MARK}{proposal.conversation}\N{RIGHT DOUBLE QUOTATION MARK}"
+    return ", ".join(filter(None, (who, where if proposal.conversation else "")))
+
+
 def chance(share: float) -> str:
     """Return how much a preference matters to a query."""
     return "matters" if share >= 0.5 else "may matter" if share >= 0.1 else "hardly matters"
