@@ -28,6 +28,7 @@ from epic_apps import local
 from epic_apps.client_model import ClientLM
 from epic_apps.mcp_sdk import Caller, RefusedError, ResourceError, Server, ToolError
 from epic_learn.credentials import holds_credential
+from epic_learn.origins import ORIGIN, SAID, written_by
 from epic_memory import EpicMemory, Hit, Item, Settings
 from epic_memory.context import without_tags
 from epic_memory.encoders import Encoder
@@ -279,7 +280,8 @@ class _Tools:
         async with self._used(user_id) as memory:
             waiting = await anyio.to_thread.run_sync(lambda: list(memory.proposals))
             proposals = [
-                {"id": each.id, "change": _shown(str(each)), "kind": each.kind, "said": _shown(each.origin)}
+                {"id": each.id, "change": _shown(str(each)), "kind": each.kind, ORIGIN: written_by(each)}
+                | {SAID: _shown(each.origin)}
                 for each in waiting
             ]
             return {"user_id": memory.namespace, "proposals": proposals}
@@ -295,7 +297,7 @@ class _Tools:
         if holds_credential(text):
             raise ToolError("It says a password, a PIN, a key or a card's number, which is not kept. Save it without.")
         async with self._used(user_id) as memory:
-            item = Item(text=text, metadata={"title": title} if title else {})
+            item = Item(text=text, metadata={**({"title": title} if title else {}), ORIGIN: "assistant"})
             report = await memory.aadd([item])
         if report.duplicates == report.seen:
             return {"status": "known", "id": item.id, "note": "It was saved before."}
@@ -428,7 +430,8 @@ def _preferences(memory: EpicMemory) -> list[dict[str, str]]:
 
 def _fact(held: Item) -> dict[str, str]:
     until = {} if held.expires_at is None else {"until": held.expires_at.isoformat()}
-    return {"id": held.id, "text": _shown(held.text), **until}
+    place = {SAID: _shown(str(held.metadata[SAID]))} if SAID in held.metadata else {}
+    return {"id": held.id, "text": _shown(held.text), ORIGIN: held.metadata.get(ORIGIN, "user"), **place, **until}
 
 
 def _deciding(memory: EpicMemory, proposal: str, verb: str) -> str:
@@ -447,7 +450,7 @@ def _result(hit: Hit) -> dict[str, Any]:
         "memory": _shown(hit.content),
         "score": round(hit.score, 3),
         "guidance": _shown(" ".join(dict.fromkeys(hit.instructions))),
-        "origin": str(metadata.get("origin", "user" if hit.tier == "fact" else "unknown")),
+        ORIGIN: str(metadata.get(ORIGIN, "user" if hit.tier == "fact" else "unknown")),
         "metadata": metadata,
     }
 

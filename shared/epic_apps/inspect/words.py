@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from markupsafe import Markup, escape
 
 from epic_apps.cli import reasons
+from epic_learn.origins import place_of, written_by
 from epic_memory import MemoryEntry, NotKept, Stance
 from epic_memory.types.proposals import Proposal
 
@@ -117,10 +118,10 @@ def change_of(proposal: Proposal) -> str:
 
 def said_of(proposal: Proposal) -> str:
     """Return who said what a proposal is made of, and where."""
-    by = {"agent": "an assistant wrote it", "page": "written on this page", "onboarding": "your answer to a question"}
-    who = by.get(proposal.source, proposal.speaker)
-    where = f"in \N{LEFT DOUBLE QUOTATION MARK}{proposal.conversation}\N{RIGHT DOUBLE QUOTATION MARK}"
-    return ", ".join(filter(None, (who, where if proposal.conversation else "")))
+    by = {"page": "written on this page", "onboarding": "your answer to a question"}
+    worded = "worded by an assistant" if written_by(proposal) == "assistant" else ""
+    place = place_of(proposal)
+    return ", ".join(filter(None, (by.get(proposal.source, proposal.speaker), place, worded)))
 
 
 def chance(share: float) -> str:
