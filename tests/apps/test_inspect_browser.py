@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 pytest.importorskip("playwright")
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -24,6 +21,7 @@ from epic_apps.inspect import inspect_app
 from epic_apps.local import listening_socket
 from epic_memory import EpicMemory, Item
 from epic_memory.types.proposals import Proposal
+from lm_servers import serving
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TOKEN = "a-token-that-is-long-enough"
@@ -50,11 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         memory.proposals.add(
             [
                 Proposal(
-                    kind="add_preference",
-                    text="I prefer night trains to planes.",
-                    quote="rather a night train",
-                    sentence="If I can choose, rather a night train than a plane.",
-                    conversation="A trip to Vienna",
+                    kind="add_preference", text="I prefer night trains.", quote="night train", conversation="A trip"
                 ),
                 Proposal(kind="add_fact", text="My sister lives in Braga.", quote="my sister lives in Braga"),
             ]
@@ -72,15 +66,8 @@ def memory(made: Path, tmp_path: Path) -> Iterator[EpicMemory]:
 def address(memory: EpicMemory) -> Iterator[str]:
     with listening_socket(None) as listening:
         port = listening.getsockname()[1]
-        app = inspect_app(memory, token=TOKEN, port=port, write=True)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
-        serving = threading.Thread(target=server.run, args=([listening],))
-        serving.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{port}/"
-        server.should_exit = True
-        serving.join()
+        with serving(inspect_app(memory, token=TOKEN, port=port, write=True), listening):
+            yield f"http://127.0.0.1:{port}/"
 
 
 @pytest.fixture(scope="module")
@@ -274,8 +261,7 @@ def test_axe_finds_no_barrier(open_page: Callable[..., Page], address: str, sche
     for path in PATHS:
         page.goto(address + path)
         page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-        found = axe.run(page).response["violations"]
-        assert [(each["id"], each["nodes"][0]["target"]) for each in found] == [], path
+        assert [(each["id"], each["nodes"]) for each in axe.run(page).response["violations"]] == [], path
 
 
 def test_a_file_is_dropped_looked_at_and_imported(open_page: Callable[..., Page], memory: EpicMemory) -> None:

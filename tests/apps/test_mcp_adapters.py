@@ -5,8 +5,6 @@ langchain-mcp-adapters needs version 1 of the MCP SDK and llama-index-tools-mcp 
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,12 +12,12 @@ from typing import Any, TypeAlias
 import pytest
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
-import uvicorn
 
 from epic_apps.local import listening_socket
 from epic_apps.mcp import PATH, UserMemory, http_app, memory_server
 from epic_memory import EpicMemory, Item
 from epic_memory.types.proposals import Proposal
+from lm_servers import serving
 
 Call: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[tuple[str, bool]]]
 
@@ -63,15 +61,8 @@ def address(tmp_path: Path) -> Iterator[str]:
         memory.proposals.add([DOG, CAT])
     with listening_socket(None) as listening, UserMemory(path, access="write") as served:
         port = listening.getsockname()[1]
-        app = http_app(memory_server(served), port=port, token=TOKEN)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
-        serving = threading.Thread(target=server.run, args=([listening],))
-        serving.start()
-        while serving.is_alive() and not server.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{port}{PATH}"
-        server.should_exit = True
-        serving.join()
+        with serving(http_app(memory_server(served), port=port, token=TOKEN), listening):
+            yield f"http://127.0.0.1:{port}{PATH}"
 
 
 async def check(names: set[str], call: Call) -> None:

@@ -10,17 +10,11 @@ from epic_learn.conversations import conversation_items, read_conversation
 from epic_learn.origins import ORIGIN, SAID, least_trusted, written_by
 from epic_memory import EpicMemory, SearchOptions
 from epic_memory.types.proposals import Proposal
-from epic_plugins.tools import memory_tools
-
-CHAT = [{"role": "user", "content": "I live in Porto.", "time": "2026-03-01T10:00:00Z"}]
 
 
-@pytest.mark.parametrize(
-    ("said", "least"),
-    [((), "user"), (("user", "page"), "page"), (("assistant", "other"), "assistant"), (("user", "system"), "tool")],
-)
-def test_what_is_made_of_several_has_the_least_trusted_origin(said: tuple[str, ...], least: str) -> None:
-    assert least_trusted(said) == least
+def test_what_is_made_of_several_has_the_least_trusted_origin() -> None:
+    made = [(), ("user", "page"), ("assistant", "other"), ("user", "system")]
+    assert list(map(least_trusted, made)) == ["user", "page", "assistant", "tool"]
 
 
 @pytest.mark.parametrize(
@@ -44,19 +38,15 @@ def test_a_fact_keeps_who_worded_it(given: Any, origin: str) -> None:
     ) and "I live in Porto." in told
 
 
-def test_what_the_user_rewords_is_the_users() -> None:
-    memory = EpicMemory()
-    (remember,) = (tool for tool in memory_tools(memory) if tool.name == "remember")
-    remember(text="Lives in Porto.")
-    memory.proposals.accept(memory.proposals[0], "I live in Porto.")
-    assert memory.facts[0].metadata == {ORIGIN: "user"}
-
-
 def test_a_fact_of_a_chat_knows_where_and_when_it_was_said() -> None:
     memory = EpicMemory()
-    (made,) = memory.proposals.propose([{"title": "Moving house", "messages": CHAT}])
+    said = {"role": "user", "content": "I live in Porto.", "time": "2026-03-01T10:00:00Z"}
+    (made,) = memory.proposals.propose([{"title": "Moving house", "messages": [said]}])
     memory.proposals.accept(made)
     assert memory.facts[0].metadata == {ORIGIN: "user", SAID: "2026-03-01, Moving house"}
+    memory.proposals.add([Proposal(kind="add_fact", text="Is a nurse.", quote="nurse", source="agent")])
+    memory.proposals.accept(memory.proposals[0], "I am a nurse.")
+    assert memory.facts[1].metadata == {ORIGIN: "user"}, "what the user has reworded is the user's"
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,6 @@ def test_build_reads_notes_corpora_and_chat_logs_and_reports(epic: Epic) -> None
     assert written == {"corpus.jsonl": "page", "notes/a.md": "user", "chat.jsonl": "user"}
 
 
-
 def test_a_terminal_gets_a_progress_bar_unless_it_shall_be_quiet(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
     build = ("build", "--preferences", "prefs.txt", "corpus.jsonl", "--out")
     add = ("preferences", "a.epic", "add")

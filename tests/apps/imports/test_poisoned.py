@@ -98,10 +98,8 @@ def test_recall_and_offering_again_grow_nothing(tmp_path: Path, rounds: int) -> 
         sizes = []
         for turn in range(rounds):
             question = questions[turn % len(questions)]
-            chat = [
-                {"role": "user", "content": question},
-                {"role": "assistant", "content": memory.context(question, 5)},
-            ]
+            told = memory.context(question, 5)
+            chat = [{"role": "user", "content": question}, {"role": "assistant", "content": told}]
             memory.proposals.propose(chat)
             (tmp_path / "chat.json").write_text(json.dumps(chat), encoding="utf-8")
             if turn < 30:
@@ -109,9 +107,8 @@ def test_recall_and_offering_again_grow_nothing(tmp_path: Path, rounds: int) -> 
             for found in json.loads(tools["search_memory"](query=question))["results"]:
                 tools["remember"](text=found["text"])
                 memory.add([found["text"]])
-            sizes.append(
-                (*map(len, (memory.items(), memory.facts, memory.proposals)), (tmp_path / "me.epic").stat().st_size)
-            )
+            counts = map(len, (memory.items(), memory.facts, memory.proposals))
+            sizes.append((*counts, (tmp_path / "me.epic").stat().st_size))
         # What an agent offers waits once, marked as an agent's; after one round of the questions nothing comes.
         assert sizes[-1] == sizes[8] and sizes[-1][1] == 1
         assert {written_by(each) for each in memory.proposals} <= {"assistant"}
