@@ -28,7 +28,7 @@ from epic_apps import local
 from epic_apps.client_model import ClientLM
 from epic_apps.mcp_sdk import Caller, RefusedError, ResourceError, Server, ToolError
 from epic_learn.credentials import holds_credential
-from epic_learn.origins import ORIGIN, SAID, written_by
+from epic_learn.origins import ORIGIN, SAID, origins_of_preferences, written_by
 from epic_memory import EpicMemory, Hit, Item, Settings
 from epic_memory.context import without_tags
 from epic_memory.encoders import Encoder
@@ -36,6 +36,7 @@ from epic_memory.errors import EpicError, InvalidInputError
 from epic_memory.lm.base import SECONDS
 from epic_memory.lm.http import check_model
 from epic_memory.text.chunking import WordChunker
+from epic_memory.types.proposals import plain
 from epic_plugins.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
 
 Access: TypeAlias = Literal["read", "propose", "write"]
@@ -267,7 +268,7 @@ class _Tools:
     async def list_preferences(self, user_id: UserId = "") -> dict[str, Any]:
         """List the user's preferences."""
         async with self._used(user_id) as memory:
-            return {"user_id": memory.namespace, "preferences": _preferences(memory)}
+            return {"user_id": memory.namespace, "preferences": await anyio.to_thread.run_sync(_preferences, memory)}
 
     async def list_facts(self, user_id: UserId = "") -> dict[str, Any]:
         """List the facts about the user, such as "I work night shifts"."""
@@ -425,7 +426,11 @@ async def _consent(message: str) -> str:
 
 
 def _preferences(memory: EpicMemory) -> list[dict[str, str]]:
-    return [{"id": each.id, "text": _shown(each.text)} for each in memory.preferences]
+    origins = origins_of_preferences(memory.proposals.accepted())
+    return [
+        {"id": each.id, "text": _shown(each.text), ORIGIN: origins.get(plain(each.text), "user")}
+        for each in memory.preferences
+    ]
 
 
 def _fact(held: Item) -> dict[str, str]:

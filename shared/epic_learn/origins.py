@@ -17,8 +17,10 @@ SAID = "said"
 
 AGENT = "agent"
 """Source of a proposal that an assistant has worded."""
+REWORDED = "user"
+"""Source of a proposal that the user has worded anew."""
 # Sources whose proposals are in the user's words. Any other one is the name of a language model.
-_OWN = frozenset({"cues", "onboarding", "facts", "page", "preferences.md"})
+_OWN = frozenset({REWORDED, "cues", "onboarding", "facts", "page", "preferences.md"})
 
 
 def least_trusted(origins: Iterable[str]) -> Origin:
@@ -42,7 +44,12 @@ def place_of(proposal: Proposal) -> str:
     return ", ".join(filter(None, (day, proposal.conversation)))
 
 
-def fact_metadata(proposal: Proposal, *, reworded: bool) -> dict[str, Any]:
-    """Return the metadata of the fact that an accepted proposal makes; what the user has reworded is the user's."""
+def fact_metadata(proposal: Proposal) -> dict[str, Any]:
+    """Return the metadata of the fact that an accepted proposal makes."""
     place = place_of(proposal)
-    return {ORIGIN: "user" if reworded else written_by(proposal), **({SAID: place} if place else {})}
+    return {ORIGIN: written_by(proposal), **({SAID: place} if place else {})}
+
+
+def origins_of_preferences(accepted: Iterable[Proposal]) -> dict[str, Origin]:
+    """Return who worded the preferences that accepted proposals made, by their words in small letters."""
+    return {plain(each.text): written_by(each) for each in accepted if each.about_preference and each.text}

@@ -32,6 +32,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("list_proposals", {}, "I have a dog."),
     ("remember", {"text": "I live in Porto."}, "remembered"),
     ("save_note", {"text": "Bake the bread at 200 degrees.", "title": "Bread"}, "saved"),
+    ("get_context", {"query": "How hot is the oven for bread?"}, "Written by: an assistant, not by the user"),
     ("add_preference", {"text": "I prefer trains to planes."}, "remembered"),
     ("replace_preference", {"preference": "I prefer trains to planes.", "text": "I prefer buses."}, "in place of"),
     ("remove_preference", {"preference": "I prefer buses."}, "forgotten"),

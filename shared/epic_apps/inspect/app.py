@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlencode
 
 import jinja2
+import python_multipart  # noqa: F401 - request.form needs it: it is missed here, not when a file is dropped
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
