@@ -286,16 +286,9 @@ class _Sync:
             )
         by_content = {self._files[name].content: name for name in reversed(gone) if self._files[name].digest}
         batch: list[tuple[str, Path, _File, list[Item]]] = []
-        touched: list[str] = []
-        for name, (_, now) in found.items():
-            known = self._files.get(name)
-            if known is None or known.size != now.st_size or known.modified != now.st_mtime_ns or self._is_due(known):
-                touched.append(name)
-            elif known.digest[-1] == _NO_ROOM:
-                self.report.no_room.append(name)
+        touched = [(name, Path(entry.path), entry.stat()) for name, entry in found.items() if entry is not None]
         self.report.unchanged = len(found) - len(touched) - len(self.report.no_room)
-        for name in tqdm(touched, unit=" files", disable=not progress or not touched):
-            path, status = Path(found[name][0]), found[name][1]
+        for name, path, status in tqdm(touched, unit=" files", disable=not progress or not touched):
             read = self._read(name, path, status)
             if read is None:
                 continue
@@ -340,11 +333,18 @@ class _Sync:
             folders[self._name]["room"] = room
             self._memory.file.set_state(**{_FOLDERS: folders})
 
-    def _is_due(self, known: _File) -> bool:
-        """Tell whether a file that is as it was is offered again."""
-        if known.digest.isalnum():
+    def _is_as_it_was(self, name: str, status: os.stat_result) -> bool:
+        """Tell whether a file is as it was and not to be offered again; one without room is reported."""
+        known = self._files.get(name)
+        if known is None or known.size != status.st_size or known.modified != status.st_mtime_ns:
             return False
-        return self._offers_again if known.digest.endswith(_NO_ROOM) else not known.digest.endswith(self._ruled_out)
+        if known.digest.isalnum():
+            return True
+        if not known.digest.endswith(_NO_ROOM):
+            return known.digest.endswith(self._ruled_out)
+        if not self._offers_again:
+            self.report.no_room.append(name)
+        return not self._offers_again
 
     # --- the folder
 
@@ -367,9 +367,9 @@ class _Sync:
                 return name
         return None
 
-    def _walk(self) -> dict[str, tuple[str, os.stat_result]]:
-        """Return the files that are read, by their names."""
-        found: dict[str, tuple[str, os.stat_result]] = {}
+    def _walk(self) -> dict[str, os.DirEntry[str] | None]:
+        """Return the files by their names, with their entries in the folder if they have to be read."""
+        found: dict[str, os.DirEntry[str] | None] = {}
         links: list[str] = []
         inner = {str(path): name for path, name in self._roots.inner(self._top).items()}
 
@@ -385,7 +385,9 @@ class _Sync:
                     continue
                 if entry.is_file(follow_symlinks=False):
                     if name[name.rfind(".") :].lower() in _READABLE and not ignores(f"{within}{name}"):
-                        found[f"{prefix}/{name}"] = (entry.path, entry.stat())
+                        full = f"{prefix}/{name}"
+                        # What else there is to keep of ten thousand files takes time.
+                        found[full] = None if self._is_as_it_was(full, entry.stat()) else entry
                 elif entry.is_symlink():
                     # What one inside leads to is read where it is.
                     if not Path(os.path.realpath(entry.path)).is_relative_to(self._top):
