@@ -24,7 +24,7 @@ _EXTRAS = {
     "imports": ("icalendar", "ijson", "pathspec"),
     "watch": ("watchfiles",),
     "mcp": ("mcp",),
-    "inspect": ("jinja2", "starlette", "uvicorn"),
+    "inspect": ("jinja2", "python_multipart", "starlette", "uvicorn"),
     "minilm": ("epic_minilm",),
 }
 

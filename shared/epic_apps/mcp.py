@@ -28,6 +28,7 @@ from epic_apps import local
 from epic_apps.client_model import ClientLM
 from epic_apps.mcp_sdk import Caller, RefusedError, ResourceError, Server, ToolError
 from epic_learn.credentials import holds_credential
+from epic_learn.origins import ORIGIN, SAID, origins_of_preferences, written_by
 from epic_memory import EpicMemory, Hit, Item, Settings
 from epic_memory.context import without_tags
 from epic_memory.encoders import Encoder
@@ -35,6 +36,7 @@ from epic_memory.errors import EpicError, InvalidInputError
 from epic_memory.lm.base import SECONDS
 from epic_memory.lm.http import check_model
 from epic_memory.text.chunking import WordChunker
+from epic_memory.types.proposals import plain
 from epic_plugins.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
 
 Access: TypeAlias = Literal["read", "propose", "write"]
@@ -266,7 +268,7 @@ class _Tools:
     async def list_preferences(self, user_id: UserId = "") -> dict[str, Any]:
         """List the user's preferences."""
         async with self._used(user_id) as memory:
-            return {"user_id": memory.namespace, "preferences": _preferences(memory)}
+            return {"user_id": memory.namespace, "preferences": await anyio.to_thread.run_sync(_preferences, memory)}
 
     async def list_facts(self, user_id: UserId = "") -> dict[str, Any]:
         """List the facts about the user, such as "I work night shifts"."""
@@ -279,7 +281,8 @@ class _Tools:
         async with self._used(user_id) as memory:
             waiting = await anyio.to_thread.run_sync(lambda: list(memory.proposals))
             proposals = [
-                {"id": each.id, "change": _shown(str(each)), "kind": each.kind, "said": _shown(each.origin)}
+                {"id": each.id, "change": _shown(str(each)), "kind": each.kind, ORIGIN: written_by(each)}
+                | {SAID: _shown(each.origin)}
                 for each in waiting
             ]
             return {"user_id": memory.namespace, "proposals": proposals}
@@ -295,7 +298,7 @@ class _Tools:
         if holds_credential(text):
             raise ToolError("It says a password, a PIN, a key or a card's number, which is not kept. Save it without.")
         async with self._used(user_id) as memory:
-            item = Item(text=text, metadata={"title": title} if title else {})
+            item = Item(text=text, metadata={**({"title": title} if title else {}), ORIGIN: "assistant"})
             report = await memory.aadd([item])
         if report.duplicates == report.seen:
             return {"status": "known", "id": item.id, "note": "It was saved before."}
@@ -423,12 +426,17 @@ async def _consent(message: str) -> str:
 
 
 def _preferences(memory: EpicMemory) -> list[dict[str, str]]:
-    return [{"id": each.id, "text": _shown(each.text)} for each in memory.preferences]
+    origins = origins_of_preferences(memory.proposals.accepted())
+    return [
+        {"id": each.id, "text": _shown(each.text), ORIGIN: origins.get(plain(each.text), "user")}
+        for each in memory.preferences
+    ]
 
 
 def _fact(held: Item) -> dict[str, str]:
     until = {} if held.expires_at is None else {"until": held.expires_at.isoformat()}
-    return {"id": held.id, "text": _shown(held.text), **until}
+    place = {SAID: _shown(str(held.metadata[SAID]))} if SAID in held.metadata else {}
+    return {"id": held.id, "text": _shown(held.text), ORIGIN: held.metadata.get(ORIGIN, "user"), **place, **until}
 
 
 def _deciding(memory: EpicMemory, proposal: str, verb: str) -> str:
@@ -447,7 +455,7 @@ def _result(hit: Hit) -> dict[str, Any]:
         "memory": _shown(hit.content),
         "score": round(hit.score, 3),
         "guidance": _shown(" ".join(dict.fromkeys(hit.instructions))),
-        "origin": str(metadata.get("origin", "user" if hit.tier == "fact" else "unknown")),
+        ORIGIN: str(metadata.get(ORIGIN, "user" if hit.tier == "fact" else "unknown")),
         "metadata": metadata,
     }
 

@@ -8,16 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from email.utils import getaddresses
 from pathlib import PurePosixPath
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from epic_learn.credentials import CREDENTIALS, holds_credential, redacted
+from epic_learn.origins import ORIGIN, Origin
 from epic_memory.types import Item
-
-Origin: TypeAlias = Literal["user", "other", "page", "assistant", "tool"]
-"""Who wrote a text: the user, another person, a page or book, an assistant, or a tool."""
-
-ORIGIN = "origin"
-"""Key of the metadata of items that says who wrote them."""
 
 NEVER = "texts with metadata about a topic that is never kept"
 """Reason under which such texts are counted."""
@@ -43,12 +38,19 @@ def origin_of(item: Item, user: Collection[str] = ()) -> Origin:
         origin: Origin = given
         return origin
     suffix = PurePosixPath(str(metadata.get("source", ""))).suffix.lower()
+    if given == "user" and "turn" in metadata:  # of a chat log
+        return "user"
     if suffix in _MAILS:
         senders = {address.casefold() for _, address in getaddresses([str(metadata.get("from", ""))])}
         # The name of a sender is whatever the sender likes: only the address tells.
         mine = {each.strip().casefold() for each in user if "@" in each}
         return "user" if senders and senders <= mine and not _QUOTED.search(item.text) else "other"
     return "user" if suffix in _OWN else "page"
+
+
+def attributed(item: Item) -> Item:
+    """Return an item that was read from a file with who wrote it."""
+    return replace(item, metadata={**item.metadata, ORIGIN: origin_of(item)})
 
 
 def with_origin(

@@ -35,6 +35,8 @@ _GRAIN = 2_000_000_000
 _DIRTY = -1
 # What follows the digest of a file that is offered again: some of it had no room, or was ruled out by these topics.
 _NO_ROOM, _RULED_OUT = "-", "!"
+# What found no room is offered again once so many bytes were freed, or anything else of what decides has changed.
+_FREED = 4_096
 _MORE_ROOM = 'what helps: epic sync FILE --reserve "10 MB" (and a larger budget, if it has one)'
 
 
@@ -248,8 +250,11 @@ class _Sync:
         self._name = self._roots.begin(top)
         before = folders.get(self._name, {})
         given = before.get("ignore", []) if ignore is None else list(ignore)
-        described = {"path": str(top), "ignore": given}
+        described = {"path": str(top), "ignore": given, "room": before.get("room")}
         self._ignores = _ignoring(top, given)
+        self._room: tuple[str, int] = tuple(before.get("room") or ("", 0))
+        decides, used = self._decides()
+        self._offers_again = decides != self._room[0] or used + _FREED < self._room[1]
         if described != before:
             memory.file.set_state(**{_FOLDERS: {**folders, self._name: described}})
         self._key, self._going = f"sync/{self._name}", f"syncing/{self._name}"
@@ -281,11 +286,9 @@ class _Sync:
             )
         by_content = {self._files[name].content: name for name in reversed(gone) if self._files[name].digest}
         batch: list[tuple[str, Path, _File, list[Item]]] = []
-        known_as = {name: (known.size, known.modified) for name, known in self._files.items()}
-        touched = [name for name, (_, now) in found.items() if known_as.get(name) != (now.st_size, now.st_mtime_ns)]
-        self.report.unchanged = len(found) - len(touched)
-        for name in tqdm(touched, unit=" files", disable=not progress or not touched):
-            path, status = Path(found[name][0]), found[name][1]
+        touched = [(name, Path(entry.path), entry.stat()) for name, entry in found.items() if entry is not None]
+        self.report.unchanged = len(found) - len(touched) - len(self.report.no_room)
+        for name, path, status in tqdm(touched, unit=" files", disable=not progress or not touched):
             read = self._read(name, path, status)
             if read is None:
                 continue
@@ -307,9 +310,41 @@ class _Sync:
         self._forget_files(gone)
         self._mark_unplaced(self._files)  # also those that had to leave for others
         self._save()
+        self._note_room()
         self.report.added += [each for each in self._written if each in self._again and self._has_all(each)]
         moved = {old for old, _ in self.report.renamed}
         self.report.deleted = [name for name in gone if name not in moved]
+
+    def _decides(self) -> tuple[str, int]:
+        """Return what decides about texts besides themselves, as a digest, and the bytes of the file in use."""
+        memory, session = self._memory, self._memory._session
+        with session.lock, session.store.reading():
+            count, free, page = session.store.pages()
+        asked = [memory.encoder.name, session.verifier.name, session.tau, session.reserve, session.budget]
+        told = "\0".join(map(str, [*asked, *(each.id for each in memory.preferences)]))
+        return hashlib.blake2b(told.encode(), digest_size=8).hexdigest(), (count - free) * page
+
+    def _note_room(self) -> None:
+        """Write down what was the case when the texts that found no room were offered."""
+        decides, used = self._decides()
+        room = (decides, used if self._offers_again else max(used, self._room[1]))
+        if self.report.no_room and room != self._room:
+            folders = self._memory.file.state(_FOLDERS)
+            folders[self._name]["room"] = room
+            self._memory.file.set_state(**{_FOLDERS: folders})
+
+    def _is_as_it_was(self, name: str, status: os.stat_result) -> bool:
+        """Tell whether a file is as it was and not to be offered again; one without room is reported."""
+        known = self._files.get(name)
+        if known is None or known.size != status.st_size or known.modified != status.st_mtime_ns:
+            return False
+        if known.digest.isalnum():
+            return True
+        if not known.digest.endswith(_NO_ROOM):
+            return known.digest.endswith(self._ruled_out)
+        if not self._offers_again:
+            self.report.no_room.append(name)
+        return not self._offers_again
 
     # --- the folder
 
@@ -332,9 +367,9 @@ class _Sync:
                 return name
         return None
 
-    def _walk(self) -> dict[str, tuple[str, os.stat_result]]:
-        """Return the files that are read, by their names."""
-        found: dict[str, tuple[str, os.stat_result]] = {}
+    def _walk(self) -> dict[str, os.DirEntry[str] | None]:
+        """Return the files by their names, with their entries in the folder if they have to be read."""
+        found: dict[str, os.DirEntry[str] | None] = {}
         links: list[str] = []
         inner = {str(path): name for path, name in self._roots.inner(self._top).items()}
 
@@ -345,22 +380,22 @@ class _Sync:
             except OSError as error:
                 raise InvalidInputError(f"{folder} cannot be read: {error.strerror}. Nothing was changed.") from None
             for entry in listed:
-                way = f"{within}{entry.name}"
-                if entry.name.startswith("."):
+                name = entry.name
+                if name[0] == ".":
                     continue
-                if entry.is_symlink():
+                if entry.is_file(follow_symlinks=False):
+                    if name[name.rfind(".") :].lower() in _READABLE and not ignores(f"{within}{name}"):
+                        full = f"{prefix}/{name}"
+                        # What else there is to keep of ten thousand files takes time.
+                        found[full] = None if self._is_as_it_was(full, entry.stat()) else entry
+                elif entry.is_symlink():
                     # What one inside leads to is read where it is.
                     if not Path(os.path.realpath(entry.path)).is_relative_to(self._top):
-                        links.append(way)
-                elif entry.is_dir():
-                    if not self._ignores(f"{way}/") and entry.path not in never:
-                        enter(entry.path, inner.get(entry.path, f"{prefix}/{entry.name}"), f"{way}/")
-                elif f".{entry.name.rpartition('.')[2].lower()}" not in _READABLE or self._ignores(way):
-                    continue
-                elif entry.is_file():
-                    found[f"{prefix}/{entry.name}"] = (entry.path, entry.stat())
+                        links.append(f"{within}{name}")
+                elif entry.is_dir() and not ignores(f"{within}{name}/") and entry.path not in never:
+                    enter(entry.path, inner.get(entry.path, f"{prefix}/{name}"), f"{within}{name}/")
 
-        never = {str(path) for path in self._memory.never.folders}
+        ignores, never = self._ignores, {str(path) for path in self._memory.never.folders}
         if self._roots.is_ruled_out(self._top):
             out = [str(self._top)]
         else:
@@ -381,10 +416,14 @@ class _Sync:
         except OSError as error:
             self.report.failures.append(f"{path} cannot be read: {error.strerror}.")
             return None
-        if known is not None and known.digest in (digest, f"{digest}{self._ruled_out}") and name not in self._cut_off:
+        same = (digest, f"{digest}{self._ruled_out}", *(() if self._offers_again else (f"{digest}{_NO_ROOM}",)))
+        if known is not None and known.digest in same and name not in self._cut_off:
             self._touched = self._touched or (known.size, known.modified) != (status.st_size, modified)
-            known.size, known.modified = status.st_size, modified if known.digest == digest else _DIRTY
-            self.report.unchanged += 1
+            known.size, known.modified = status.st_size, modified
+            if known.digest.endswith(_NO_ROOM):
+                self.report.no_room.append(name)
+            else:
+                self.report.unchanged += 1
             return None
         if path.name == PREFERENCES and is_export(path):
             try:
@@ -397,7 +436,7 @@ class _Sync:
         before = self.report.kept_out[NEVER]
         items = list(with_origin(source, self._user, self.report.kept_out, topic_of))
         if self.report.kept_out[NEVER] > before:  # offered again when the topics have changed
-            digest, modified = f"{digest}{self._ruled_out}", _DIRTY
+            digest = f"{digest}{self._ruled_out}"
         self.report.skipped += source.skipped
         self.report.failures += source.failures
         if name not in source.whole:
@@ -453,23 +492,24 @@ class _Sync:
         seen = dict(zip((item.id for item in items), self._memory.file.has_seen(items), strict=True))
         for _, _, file, new in batch:
             if file.digest.isalnum() and any(item.id not in placed and not seen[item.id] for item in new):
-                file.digest, file.modified = f"{file.digest}{self._ruled_out}", _DIRTY
+                file.digest = f"{file.digest}{self._ruled_out}"
 
     def _mark_unplaced(self, names: Collection[str]) -> None:
         """Mark those files with texts that found no room, or lost theirs, and forget that these were seen."""
         before = self._held_before
         if before is None or not self._memory._session.reserve:  # nothing came, or room is for what is kept only
             return
-        placed = self._placed(each for name in names for each in self._files[name].ids)
+        wanted = {each for name in names for each in self._files[name].ids}
+        missing = wanted - self._placed(wanted)
         unplaced: list[bytes] = []
-        for name in names:
+        for name in names if missing else ():
             file = self._files[name]
-            lost = {each for each in file.ids if each not in placed and (name in self._written or each in before)}
+            lost = {each for each in file.ids if each in missing and (name in self._written or each in before)}
             if lost and file.digest.isalnum():
                 versions = zip(file.ids, _each(file.versions), strict=False)
                 unplaced += [version for item_id, version in versions if item_id in lost]
                 self.report.no_room.append(name)
-                file.digest, file.modified = f"{file.digest}{_NO_ROOM}", _DIRTY
+                file.digest = f"{file.digest}{_NO_ROOM}"
         if unplaced:
             self._memory.file.forget_versions(unplaced)
             self._touched = True
@@ -482,7 +522,9 @@ class _Sync:
         """Return those of some ids whose items are held, or wait for a verdict."""
         wanted = set(ids)
         waiting = {item.id for item in self._memory.items(waiting=True)} & wanted
-        return waiting | {item.id for item in self._memory.get(wanted)}
+        session = self._memory._session
+        with session.lock, session.store.reading():  # the ids alone: texts would take a second of ten thousand files
+            return waiting | wanted.intersection(session.store.items.ids(session.namespace).values())
 
     def _forget_files(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), _FILES_AT_ONCE):

@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
+from epic_learn.origins import ORIGIN, least_trusted
 from epic_memory.errors import InvalidInputError
 from epic_memory.text.chunking import ConversationChunker
 from epic_memory.text.times import iso_time
@@ -98,8 +99,8 @@ def conversation_items(
     """Return the windows of conversations as items, none over two days; what another memory exported, one by one.
 
     In their metadata are the `source` (the title, or a name made of the first turn), the number of the first `turn` in
-    it, its `time`, and the `speaker` where all of it is of one. What is given goes before these; with a `source` of the
-    caller's, `conversation` is the title or name.
+    it, its `time`, the `speaker` where all of it is of one, and the `origin`, that of the least trusted turn. What is
+    given goes before these; with a `source` of the caller's, `conversation` is the title or name.
 
     Raises:
         InvalidInputError: for metadata that an item cannot have, or a chunker that is none.
@@ -112,6 +113,7 @@ def conversation_items(
     chunker = chunker or ConversationChunker()
     items: list[Item] = []
     number = 0
+    roles = {turn.role for turn in conversation.turns}
     for title, group in groupby(conversation.turns, key=lambda turn: turn.source):
         number += 1  # so that the first turn of a conversation does not answer the last one of another
         of_source = list(group)
@@ -133,6 +135,8 @@ def conversation_items(
                             **({} if first.time is None else {TIME: first.time}),
                             **({SPEAKER: first.speaker} if len(speakers) == 1 and first.speaker != _MEMORY else {}),
                             TURN: number + places[0],
+                            # Where nobody is known to be the user, others are not known to be somebody else.
+                            **({} if roles == {"other"} else {ORIGIN: least_trusted(turns[n].role for n in places)}),
                             **of_all,
                             "kind": "conversation",
                             "window": len(items),

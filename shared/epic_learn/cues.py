@@ -95,6 +95,8 @@ _PLAIN = re.compile(
 _SUBJECT = re.compile(r"\b(?:i|we|im|ive|my|our)\b", re.I)
 _JOINED = re.compile(r"[.!?]|\b(?:so|and|but|also)\b", re.I)
 _JOINED_ANEW = re.compile(r"[.!?]|\b(?:and|but|also)\b", re.I)
+# What was once liked or done, and nothing of what is liked now.
+_PAST = re.compile(r"(?:I|we) used to\b(?!.*\b(?:but|now|nowadays|these days|any ?more)\b)", re.I | re.S)
 _HEDGED = re.compile(r"\b(?:i think|kind of|sort of|probably|sometimes|a bit|mostly|usually|often|tend to)\b", re.I)
 # A request for one text, and signs that what is wished beside it holds for good.
 _TASK = re.compile(r"(?:^|[.!?]\s)(?:please )?(?:write|draft|rewrite|compose|translate|summari[sz]e)\b", re.I)
@@ -276,7 +278,8 @@ def _timed(
     elif not left_out and until is not None and until <= now:
         left_out = "over already"
     elif not left_out and until is None and change == "none" and about == "preference":
-        left_out = "for a time of which the end is not known" if durations.OPEN_END.search(quote) else ""
+        was = "over already" if _PAST.match(quote) else ""
+        left_out = "for a time of which the end is not known" if durations.OPEN_END.search(quote) else was
     ends = until is not None or change != "none"
     most = weights.hedged if _HEDGED.search(quote) else weights.changing if ends else weights.lasting
     return Statement(

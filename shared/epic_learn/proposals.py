@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from epic_learn.conversations import Conversation, Turn
+from epic_learn.origins import REWORDED, fact_metadata
 from epic_learn.references import (
     Known,
     asks_the_same,
@@ -34,7 +35,7 @@ from epic_memory.runtime.progress import Progress
 from epic_memory.storage.tables.proposals import was_decided
 from epic_memory.text.plain_statements import ends, replaces
 from epic_memory.text.statements import statement_of
-from epic_memory.types import BuildReport, FloatArray, Preference
+from epic_memory.types import BuildReport, FloatArray, Item, Preference
 from epic_memory.types.proposals import Proposal, ProposalKind, ProposalReport, Proposals, plain
 
 if TYPE_CHECKING:
@@ -508,7 +509,7 @@ def accept(
 ) -> Effects[None]:
     """Put a proposal in force, with another text if one is given, and mark it as accepted in the same transaction."""
     store, namespace = session.store, session.namespace
-    accepted = proposal if text is None else replace(proposal, text=text)
+    accepted = proposal if text is None else replace(proposal, text=text, source=REWORDED)
 
     def mark() -> None:
         if proposal.id in store.proposals.decided(namespace):
@@ -517,7 +518,10 @@ def accept(
         store.proposals.put(namespace, accepted, "accepted")
 
     if not accepted.about_preference:
-        yield from change_fact(session, accepted.text, accepted.old, accepted.expires_at, mark)
+        ends, new_fact = accepted.expires_at, None
+        if accepted.text:
+            new_fact = Item(text=accepted.text, metadata=fact_metadata(accepted), fact=True, expires_at=ends)
+        yield from change_fact(session, new_fact, accepted.old, mark)
         return
     with session.lock:
         held = {plain(each.text): each for each in session.space().preferences}

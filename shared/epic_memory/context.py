@@ -227,16 +227,18 @@ def _to_the_point(hit: Hit, mattering: set[str]) -> Hit:
 
 def format_hit(number: int, hit: Hit) -> str:
     """Format one hit of a context under its number; under the heading of what is known of the user if that is 0."""
+    metadata = hit.item.metadata
+    written = _WRITTEN.get(str(metadata.get("origin")))
     if number == 0:
         before = "; ".join(_one_line(_quoted(item.text)).rstrip(".") for item in hit.earlier)
-        return f"{KNOWN}\n- {_one_line(_quoted(hit.text))}" + (f" (said earlier: {before})" if before else "")
+        told = f"said earlier: {before}" if before else "", f"written by {written}" if written else ""
+        return f"{KNOWN}\n- {_one_line(_quoted(hit.text))}" + "".join(f" ({each})" for each in told if each)
     guidance = [line for line in map(_guidance, hit.entries) if line]
-    head = [f"Document {number}:"]
-    if guidance:
-        head += ["Interpretation Guidance:", *guidance]
-    if (written := _WRITTEN.get(str(hit.item.metadata.get("origin")))) is not None:
-        head.append(f"Written by: {written}, not by the user")
-    return "\n".join([*head, "Content:", _quoted(hit.content)])
+    head = ["Interpretation Guidance:", *guidance] if guidance else []
+    # Several turns in one text say each who speaks.
+    part = "in part" if "turn" in metadata and "speaker" not in metadata else "not by the user"
+    head += [f"Written by: {written}, {part}"] if written else []
+    return "\n".join([f"Document {number}:", *head, "Content:", _quoted(hit.content)])
 
 
 def _quoted(text: str) -> str:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from epic_learn.credentials import holds_credential
+from epic_learn.origins import AGENT
 from epic_learn.references import means_the_same
 from epic_memory.errors import UnknownItemError
 from epic_memory.memory import EpicMemory
@@ -217,7 +218,7 @@ def _known(memory: EpicMemory, named: str) -> Known | None:
 def _change(allowed: bool, memory: EpicMemory, kind: ProposalKind, text: str, old: Known | None) -> dict[str, Any]:
     before = "" if old is None else old.text
     # Less sure than what a user says plainly: a model wrote it.
-    proposal = Proposal(kind=kind, text=text, old=before, quote=text or before, confidence=0.5, source="agent")
+    proposal = Proposal(kind=kind, text=text, old=before, quote=text or before, confidence=0.5, source=AGENT)
     made = memory.proposals.add([proposal])
     if not made:
         if made.report.failures:

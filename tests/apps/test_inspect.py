@@ -35,7 +35,8 @@ STEAM = "The steam engine was improved by James Watt."
 TOKEN = "a-token-that-is-long-enough"
 PORT = 8123
 HOME = f"http://127.0.0.1:{PORT}"
-VIEWS = ["/", "/preferences", "/held", "/held?tier=light", "/map", "/turned-away", "/facts", "/proposals", "/query"]
+VIEWS = ["/", "/preferences", "/held", "/held?tier=light", "/map", "/turned-away", "/facts", "/proposals"]
+VIEWS += ["/bring", "/why-not", "/query"]
 
 
 @pytest.fixture
@@ -107,6 +108,8 @@ def test_every_view_shows_what_is_held(memory: EpicMemory) -> None:
     assert "None of your preferences is about this" in shown["/turned-away"]
     assert "My sister is called Ines." in shown["/facts"]
     assert "I prefer night trains." in shown["/proposals"] and "rather a train" in shown["/proposals"]
+    for missed, stage in (("night trains", "proposed"), ("my violin teacher", "not known")):
+        assert stage in words_on(client.get("/why-not", params={"q": missed}).text)
     item = client.get("/item", params={"id": "golden"}).text
     assert f"<mark>{GOLDEN}</mark>" in item and "An assistant is told" in item
     # Reasons are words; figures such as cosines are for `explain`.
@@ -141,6 +144,8 @@ def test_every_change(memory: EpicMemory) -> None:
     send(client, "facts/add", text="I live in Porto.")
     send(client, "facts/undo", id=str(memory.facts.edits()[0].id))
     assert [each.text for each in memory.facts] == ["My sister is called Ines."]
+    send(client, "facts/replace", id=memory.facts[0].id, text="My sister is called Eva.")
+    assert [each.text for each in memory.facts] == ["My sister is called Eva."] and memory.facts.edits()[0].old
     send(client, "facts/forget", id=memory.facts[0].id)
     send(client, "items/forget", id="golden")
     assert memory.facts == [] and memory.get(["golden"]) == []
@@ -162,6 +167,9 @@ def test_every_change(memory: EpicMemory) -> None:
         ("facts/undo", {"id": "1e999"}),
         ("facts/undo", {"id": "nan"}),
         ("facts/add", {}),
+        ("facts/replace", {"id": "none", "text": "I live in Porto."}),
+        ("bring/import", {"id": ""}),
+        ("bring/sync", {"folder": "notes"}),
         ("none", {}),
     ],
 )
@@ -327,6 +335,79 @@ def test_an_untouched_form_changes_nothing(memory: EpicMemory) -> None:
         assert memory.preferences[-1].text == text
         assert (memory.preferences.aspects(text), memory.preferences.expansions(text)) == (aspects, expansion)
     assert text[:500].strip() in [each.text for each in memory.facts]
+    send(client, "facts/replace", **submitted(client.get("/facts").text, "facts/replace"))
+    assert text[:500].strip() in [each.text for each in memory.facts]
+
+
+def test_held_texts_are_searched_by_their_words(memory: EpicMemory) -> None:
+    client = visitor(memory)
+    found = words_on(client.get("/held", params={"q": "CASINO golden"}).text)
+    assert GOLDEN in found and PALMS not in found and "Both tiers 1" in found
+    none = words_on(client.get("/held", params={"q": "casino golden", "tier": "light"}).text)
+    assert GOLDEN not in none and "No text here has all of these words" in none
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_as_many_results_as_asked_for(memory: EpicMemory, k: int) -> None:
+    memory.add([Item(id="inn", text="The Inn is a quiet hotel near the sea.")])
+    page = visitor(memory).get("/query", params={"q": "Which hotel near the sea?", "k": k}).text
+    assert page.count('class="place"') == 2 * k and page.count("Document ") <= k
+
+
+def dropped(client: TestClient, *files: tuple[str, str], token: str | None = None) -> Any:
+    data = {"form_token": form_token(client) if token is None else token, "user": ""}
+    return client.post("/drop", data=data, files=[("files", each) for each in files], headers={"origin": HOME})
+
+
+def test_dropped_files_are_imported_after_a_confirmation(
+    memory: EpicMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ijson")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    client, chat = visitor(memory), '[{"role": "user", "content": "I hate loud bars."}]'
+    before = len(memory.items()), len(memory.proposals)
+    for _ in range(2):  # what is dropped again is the same
+        files = ("../chat.json", chat), ("inn.md", "The Inn is a hotel with a casino.")
+        page = dropped(client, *files).text
+        assert "your own turns" in page and (len(memory.items()), len(memory.proposals)) == before
+        (waiting,) = re.findall(r'name="id" value="(\w+)"', page)
+        assert "Imported." in send(client, "bring/import", id=waiting)
+        before = len(memory.items()), len(memory.proposals)
+        assert before == (5, 2) and memory.items()[-1].metadata["source"] == "dropped/inn.md"
+        assert list(tmp_path.glob("epic-*")) == []
+    dropped(client, ("note.md", "Left again."))
+    assert list(tmp_path.glob("epic-*")) and "note.md" in client.get("/bring").text
+    send(client, "bring/leave")
+    assert list(tmp_path.glob("epic-*")) == [] and len(memory.items()) == 5
+    assert dropped(client).status_code == dropped(client, ("a.json", "{")).status_code == 400
+    assert dropped(client, ("a.md", "a"), token="none").status_code == 403
+    monkeypatch.setattr("epic_apps.inspect.app.LARGEST", 100)
+    assert dropped(client, ("a.md", "a" * 100)).status_code == 413
+    assert list(tmp_path.glob("epic-*")) == []
+
+
+def test_folders_are_kept_in_step_from_the_page(memory: EpicMemory, tmp_path: Path) -> None:
+    (folder := tmp_path / "notes").mkdir()
+    (folder / "inn.md").write_text("The Inn is a hotel with a casino.", encoding="utf-8")
+    client = visitor(memory)
+    assert "1 added" in send(client, "bring/sync", folder=str(folder)) and len(memory.items()) == 5
+    assert str(folder) in words_on(client.get("/bring").text)
+    assert "1 files forgotten" in send(client, "bring/unsync", folder=str(folder)) and len(memory.items()) == 4
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_colours_do_not_repeat_and_are_seen_on_their_ground(scheme: int) -> None:
+    sheet = (Path(views.__file__).parent / "static" / "style.css").read_text(encoding="utf-8")
+    named = dict(re.findall(r"--(\w+): (#\w{6});", sheet.split("prefers-color-scheme: dark")[scheme]))
+    colours = [named[f"c{number}"] for number in range(views.COLOURS)]
+    assert len(set(colours)) == views.COLOURS >= 24 and all(f".c{n} " in sheet for n in range(views.COLOURS))
+    shades = [[int(each[n : n + 2], 16) / 255 for n in (1, 3, 5)] for each in (*colours, named["paper"], named["card"])]
+    linear = np.where(
+        np.array(shades) <= 0.04045, np.array(shades) / 12.92, ((np.array(shades) + 0.055) / 1.055) ** 2.4
+    )
+    luminance = linear @ [0.2126, 0.7152, 0.0722] + 0.05
+    ratios = luminance[:-2, None] / luminance[-2:]
+    assert np.maximum(ratios, 1 / ratios).min() >= 3.0  # AA for what is no text
 
 
 def test_a_view_bears_a_change_by_another_process_while_it_is_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 pytest.importorskip("playwright")
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -24,10 +21,13 @@ from epic_apps.inspect import inspect_app
 from epic_apps.local import listening_socket
 from epic_memory import EpicMemory, Item
 from epic_memory.types.proposals import Proposal
+from lm_servers import serving
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TOKEN = "a-token-that-is-long-enough"
 QUESTION = "Where should I stay in Lisbon?"
+PATHS = ["", "query", f"query?q={QUESTION}", "preferences", "held", "map", "turned-away", "facts", "proposals", "bring"]
+PATHS += ["why-not", "why-not?q=trains"]
 SCREENSHOTS = os.environ.get("EPIC_SCREENSHOTS")
 
 pytestmark = [
@@ -47,7 +47,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         memory.facts.add("I don't work night shifts any more, I work days.")
         memory.proposals.add(
             [
-                Proposal(kind="add_preference", text="I prefer night trains to planes.", quote="rather a night train"),
+                Proposal(
+                    kind="add_preference", text="I prefer night trains.", quote="night train", conversation="A trip"
+                ),
                 Proposal(kind="add_fact", text="My sister lives in Braga.", quote="my sister lives in Braga"),
             ]
         )
@@ -64,15 +66,8 @@ def memory(made: Path, tmp_path: Path) -> Iterator[EpicMemory]:
 def address(memory: EpicMemory) -> Iterator[str]:
     with listening_socket(None) as listening:
         port = listening.getsockname()[1]
-        app = inspect_app(memory, token=TOKEN, port=port, write=True)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
-        serving = threading.Thread(target=server.run, args=([listening],))
-        serving.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{port}/"
-        server.should_exit = True
-        serving.join()
+        with serving(inspect_app(memory, token=TOKEN, port=port, write=True), listening):
+            yield f"http://127.0.0.1:{port}/"
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +125,8 @@ def test_every_view(open_page: Callable[..., Page]) -> None:
         "Turned away": "Turned away",
         "Facts": "Facts about you",
         "Proposals": "Proposals",
+        "Bring in": "Bring in what you have",
+        "Why not": "Why is it not there?",
     }.items():
         view(page, name)
         expect(page.get_by_role("heading", level=1)).to_have_text(heading)
@@ -234,12 +231,62 @@ def test_proposals_are_decided(open_page: Callable[..., Page], memory: EpicMemor
     assert memory.proposals == []
 
 
+def test_every_view_and_every_form_is_reached_by_the_tab_key(open_page: Callable[..., Page], address: str) -> None:
+    page = open_page()
+    for path in PATHS:
+        page.goto(address + path)
+        wanted = page.evaluate(
+            """() => [...document.querySelectorAll('a[href], button, summary, select, textarea, input')]
+            .filter(each => each.checkVisibility() && each.tabIndex >= 0 && each.type !== 'hidden')
+            .map((each, n) => each.dataset.place = n).length"""
+        )
+        page.evaluate("scrollTo(0, 0); document.activeElement.blur()")
+        met: set[str] = set()
+        for _ in range(wanted + 60):  # texts that scroll are stations, too
+            page.keyboard.press("Tab")
+            place, ring = page.evaluate(
+                "[document.activeElement.dataset.place, getComputedStyle(document.activeElement).outlineStyle]"
+            )
+            assert place is None or ring != "none"
+            met |= set() if place is None else {str(place)}
+            if len(met) == wanted:
+                break
+        assert len(met) == wanted, path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_barrier(open_page: Callable[..., Page], address: str, scheme: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = open_page(color_scheme=scheme)
+    for path in PATHS:
+        page.goto(address + path)
+        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert [(each["id"], each["nodes"]) for each in axe.run(page).response["violations"]] == [], path
+
+
+def test_a_file_is_dropped_looked_at_and_imported(open_page: Callable[..., Page], memory: EpicMemory) -> None:
+    page, before = open_page(), len(memory.proposals)
+    view(page, "Held")
+    page.wait_for_load_state()
+    page.evaluate(
+        """() => { const carried = new DataTransfer();
+        carried.items.add(new File(['[{"role": "user", "content": "I hate loud bars."}]'], 'chat.json'));
+        const drop = new DragEvent('drop', {dataTransfer: carried, bubbles: true, cancelable: true});
+        document.body.dispatchEvent(drop) }"""
+    )
+    expect(page.get_by_role("heading", name="What is in it")).to_be_visible()
+    assert len(memory.proposals) == before
+    page.get_by_role("button", name="Import it").click()
+    done(page, "Imported")
+    assert len(memory.proposals) == before + 1
+
+
 @pytest.mark.parametrize("name", ["phone", "dark"])
 def test_phone_and_dark(open_page: Callable[..., Page], address: str, name: str) -> None:
     phone = name == "phone"
-    size = {"width": 390, "height": 780} if phone else {"width": 1100, "height": 800}
+    size = {"width": 360, "height": 740} if phone else {"width": 1100, "height": 800}
     page = open_page(viewport=size, color_scheme="light" if phone else "dark", has_touch=phone)
-    for path in ("", "preferences", "held", "map", "turned-away", "facts", "proposals"):
+    for path in PATHS:
         page.goto(address + path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
     page.goto(address + ("held?tier=kept" if phone else "map"))

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 
 from epic_memory import Settings
 
@@ -23,6 +20,7 @@ from epic_apps.local import listening_socket
 from epic_apps.mcp import PATH, UserMemory, http_app, memory_server
 from epic_memory import EpicMemory, __version__
 from epic_memory.types import Stance
+from lm_servers import serving
 from minds import Mind
 from scripted import instruction_for
 
@@ -83,24 +81,17 @@ def test_a_client_lists_and_calls_tools_over_standard_input_and_output(path: Pat
 def test_http_answers_a_client_of_this_machine_that_has_the_token(path: Path) -> None:
     with listening_socket(None) as listening, UserMemory(path) as memory:
         port = listening.getsockname()[1]
-        app = http_app(memory_server(memory), port=port, token=TOKEN)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
-        serving = threading.Thread(target=server.run, args=([listening],))
-        serving.start()
-        accepted = {"accept": "application/json, text/event-stream", "authorization": f"Bearer {TOKEN}"}
-        try:
-            while serving.is_alive() and not server.started:
-                time.sleep(0.01)
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=None) as client:
+        with (
+            serving(http_app(memory_server(memory), port=port, token=TOKEN), listening),
+            httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=None) as client,
+        ):
+            accepted = {"accept": "application/json, text/event-stream", "authorization": f"Bearer {TOKEN}"}
 
-                def status(**headers: str) -> int:
-                    return client.post(PATH, json=asked(1, "initialize", **HELLO), headers=headers).status_code
+            def status(**headers: str) -> int:
+                return client.post(PATH, json=asked(1, "initialize", **HELLO), headers=headers).status_code
 
-                assert [status(), status(**accepted), status(**accepted, host="evil.example")] == [401, 200, 421]
-                assert status(**accepted, origin="https://evil.example") == 403
-        finally:
-            server.should_exit = True
-            serving.join()
+            assert [status(), status(**accepted), status(**accepted, host="evil.example")] == [401, 200, 421]
+            assert status(**accepted, origin="https://evil.example") == 403
 
 
 class Speaking:

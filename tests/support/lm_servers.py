@@ -543,3 +543,20 @@ class _OpenAI(_Protocol):
 
 
 _PROTOCOLS: dict[str, type[_Protocol]] = {"/api/chat": _Ollama, "/v1/chat/completions": _OpenAI}
+
+
+@contextmanager
+def serving(app: Any, listening: socket.socket) -> Iterator[None]:
+    """Serves an ASGI application in a thread, on a socket."""
+    import uvicorn
+
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        while thread.is_alive() and not server.started:
+            time.sleep(0.01)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()

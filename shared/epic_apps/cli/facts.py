@@ -11,6 +11,7 @@ from epic_apps.cli.printing import table, warn
 from epic_memory.errors import UnknownItemError
 
 if TYPE_CHECKING:
+    from epic_memory.types import Item
     from epic_memory.types.edits import Edit
 
 
@@ -65,15 +66,20 @@ def facts(
                 raise UnknownItemError(f"No fact has the id {forget!r}: epic facts {file.memory}")
             memory.forget(forget)
         held, edits = list(memory.facts), memory.facts.edits() if history else []
-    rows = [
-        (fact.id, fact.text, "" if (end := fact.expires_at) is None else f"until {end.isoformat()}") for fact in held
-    ]
+    rows = [(fact.id, fact.text, _beside(fact)) for fact in held]
     file.show(
         {"facts": held, **({"history": edits} if history else {})},
         *([] if undone is None else [f"undone: {undone}"]),
         table(("id", "fact", ""), rows) if rows else "No facts of the user are held.",
         *(f"{edit.id:>6}  {edit}  [{', '.join(_ids(edit))}]" for edit in edits),
     )
+
+
+def _beside(fact: Item) -> str:
+    """Return until when a fact holds, when it was said, and whether an assistant has worded it."""
+    until = "" if fact.expires_at is None else f"until {fact.expires_at.isoformat()}"
+    worded = "worded by an assistant" if fact.metadata.get("origin") == "assistant" else ""
+    return ", ".join(filter(None, (until, str(fact.metadata.get("said", "")), worded)))
 
 
 def _ids(edit: Edit) -> list[str]:

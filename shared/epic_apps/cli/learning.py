@@ -138,7 +138,10 @@ def learn(
 
 
 def _lines(proposal: Proposal) -> str:
-    return f"{proposal.id[:8]}  {proposal}\n          {proposal.origin}"
+    from epic_learn.origins import written_by
+
+    worded = ", worded by an assistant" if written_by(proposal) == "assistant" else ""
+    return f"{proposal.id[:8]}  {proposal}\n          {proposal.origin}{worded}"
 
 
 def proposals(

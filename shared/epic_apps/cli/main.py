@@ -156,13 +156,14 @@ def build(
     """Build a memory, or add to it."""
     from epic_apps.cli.roots import Roots
     from epic_apps.cli.sources import Sources, read_preferences
+    from epic_apps.origins import attributed
     from epic_graph import PhraseTagger
     from epic_memory import EpicMemory, Settings
 
     if tau is not None and keep_rate is not None:
         raise InvalidInputError("--keep-rate is not allowed with --tau. Give one of them.")
     given = None if preferences is None else read_preferences(preferences)
-    read = Sources(sources)
+    read = Sources(sources, mark=attributed)
     read.files()  # a wrong path has to fail before anything is written
     new = not Path(out).exists()
     if given is None and new:

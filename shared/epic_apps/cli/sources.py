@@ -59,6 +59,7 @@ class Sources:
         failures: Filled while reading: what should have been readable, and was not, with the reason.
         roots: What names the files, with which the ids of their items begin.
         given: The files with their names, in place of the paths.
+        mark: What is done to each item before it is given out.
         whole: Filled while reading: the names of the files that were read without a failure.
         places: Filled while reading: item id to the file it was read from, and the line.
     """
@@ -70,6 +71,7 @@ class Sources:
     failures: list[str] = field(default_factory=list)
     roots: Roots = field(default_factory=Roots)
     given: list[tuple[Path, str]] | None = None
+    mark: Callable[[Item], Item] | None = None
     whole: set[str] = field(default_factory=set, repr=False)
     places: dict[str, str] = field(default_factory=dict, repr=False)
     # How many reasons of the file that is being read there are in each list.
@@ -139,7 +141,7 @@ class Sources:
             try:
                 for item in self._read(path, name):
                     self._made += 1
-                    yield item
+                    yield item if self.mark is None else self.mark(item)
             except (InvalidInputError, MissingExtraError) as error:
                 told = str(error)
                 self._fail(told if str(path) in told else f"{path}: {told}")

@@ -37,6 +37,7 @@ _DIGEST = 8
 _SECONDS = 5.0
 _STATE = "imported"
 _LONGEST_NAME = 200
+_COPIED = "dropped"
 
 
 @dataclass(kw_only=True)
@@ -104,6 +105,7 @@ def import_from(
     user: str | Collection[str] = (),
     dry_run: bool = False,
     progress: bool = False,
+    copied: bool = False,
 ) -> ImportReport:
     """Take in an export, a file, or a folder or zip archive of them; what each is, is recognised by what it holds.
 
@@ -121,12 +123,13 @@ def import_from(
         user: Names of the user in chats between people, and addresses in mails.
         dry_run: Only say what there is.
         progress: Show bars.
+        copied: Whether these are copies that will not stay: texts are then named by the names of the files alone.
 
     Raises:
         InvalidInputError: if there is no such file, or nothing in it could be read.
         MissingExtraError: if what reads a single file is not installed; in a folder that is a failure of the report.
     """
-    run = _Import(checked_memory(memory), [user] if isinstance(user, str) else list(user), dry_run, progress)
+    run = _Import(checked_memory(memory), [user] if isinstance(user, str) else list(user), dry_run, progress, copied)
     started = time.perf_counter()
     path = Path(source)
     with parts_of(path, run.report.failures) as parts, tempfile.TemporaryFile() as spool:
@@ -163,8 +166,9 @@ class _Spool:
 class _Import:
     """One import, and what it has found so far."""
 
-    def __init__(self, memory: EpicMemory, user: list[str], dry_run: bool, progress: bool) -> None:
+    def __init__(self, memory: EpicMemory, user: list[str], dry_run: bool, progress: bool, copied: bool) -> None:
         self._memory, self._user, self._dry_run, self._progress = memory, user, dry_run, progress
+        self._copied = copied
         self.report = ImportReport(dry_run=dry_run)
         packed = base64.b85decode(memory.file.state(_STATE) or "")
         self._before = {packed[start : start + _DIGEST] for start in range(0, len(packed), _DIGEST)}
@@ -302,6 +306,8 @@ class _Import:
                         given.append(_unpacked(part, unpacked / str(number), source.name))
                     except InvalidInputError as error:
                         self.report.failures.append(str(error))
+            elif self._copied:
+                given = [(part.path, f"{_COPIED}/{part.name}") for part in documents if part.path]
             else:
                 top = source if source.is_dir() else None
                 given = [(part.path, roots.name(part.path, top or part.path)) for part in documents if part.path]

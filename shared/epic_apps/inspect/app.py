@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlencode
 
 import jinja2
+import python_multipart  # noqa: F401 - request.form needs it: it is missed here, not when a file is dropped
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -24,11 +25,14 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from epic_apps.inspect import words
+from epic_apps.inspect.bringing import LARGEST, MOST_FILES, Bringing
 from epic_apps.inspect.guard import Guard, form_token, is_own_form
 from epic_apps.inspect.views import Tier, Views, known_preference
 from epic_apps.local import HOST, listening_socket
+from epic_apps.losses import why_not
 from epic_memory import Aspects, EpicMemory, Expansion, SearchOptions
-from epic_memory.errors import EpicError, InvalidInputError
+from epic_memory.errors import EpicError, InvalidInputError, UnknownItemError
+from epic_memory.types.proposals import Proposal
 from epic_memory.types.validation import moment
 
 Form: TypeAlias = dict[str, str]
@@ -39,7 +43,7 @@ _logger = logging.getLogger("epic_apps")
 _HERE = Path(__file__).parent
 _LONGEST_FORM = 1_000_000
 _LONGEST_QUERY = 10_000
-_MOST_CONTEXT = 20
+_MOST_RESULTS = 200
 _TABS = {
     "/": "Overview",
     "/query": "Ask",
@@ -49,6 +53,8 @@ _TABS = {
     "/turned-away": "Turned away",
     "/facts": "Facts",
     "/proposals": "Proposals",
+    "/bring": "Bring in",
+    "/why-not": "Why not",
 }
 
 
@@ -88,6 +94,22 @@ def _accept(memory: EpicMemory, form: Form) -> None:
     memory.proposals.accept(form["id"], text if text and text != was else None)
 
 
+def _edit_fact(memory: EpicMemory, form: Form) -> None:
+    was = next((each for each in memory.facts if each.id == form["id"]), None)
+    if was is None:
+        raise UnknownItemError("This fact is not held any more.")
+    text = _edited(form["text"], was.text).strip()
+    if text == was.text:
+        return
+    # By a proposal, so that the words in which the user says it are known, and that they were accepted.
+    change = Proposal(kind="update_fact", text=text, old=was.text, quote=text, source="page", expires_at=was.expires_at)
+    made = memory.proposals.add([change], again=True)
+    if not made:
+        left = [*made.report.failures, *(each.reason for each in made.report.left_out)]
+        raise InvalidInputError("; ".join(left) or "It cannot be changed.")
+    memory.proposals.accept(made[0])
+
+
 # For each form: what it does, where it leads, and what is said then.
 _CHANGES: dict[str, tuple[Change, str, str]] = {
     "preferences/add": (lambda memory, form: memory.preferences.add(form["text"]), "/preferences", "Added."),
@@ -101,6 +123,7 @@ _CHANGES: dict[str, tuple[Change, str, str]] = {
     "preferences/expansion": (_expansion, "/preferences", "Saved: it counts from the next question on."),
     "items/forget": (lambda memory, form: memory.forget(form["id"]), "/held", "Forgotten for good."),
     "facts/add": (lambda memory, form: memory.facts.add(form["text"]), "/facts", "Remembered."),
+    "facts/replace": (_edit_fact, "/facts", "Changed."),
     "facts/forget": (lambda memory, form: memory.forget(form["id"]), "/facts", "Forgotten for good."),
     "facts/undo": (lambda memory, form: memory.facts.undo(_whole(form["id"], 0)), "/facts", "Undone."),
     "proposals/accept": (
@@ -123,7 +146,14 @@ class _Page:
         self.memory = memory
         self.views = Views(memory)
         self._token = token
-        self._write = write
+        self.bringing = Bringing(memory)
+        self._changes: dict[str, tuple[Change, str, str]] = {
+            **_CHANGES,
+            "bring/import": (self.bringing.take, "/bring", "Imported."),
+            "bring/leave": (self.bringing.leave, "/bring", "Nothing was imported."),
+            "bring/sync": (self.bringing.sync, "/bring", "The memory holds what the folder holds."),
+            "bring/unsync": (self.bringing.unsync, "/bring", "No longer in step, and forgotten."),
+        }
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -145,6 +175,7 @@ class _Page:
             write=write,
             form_token=form_token(token),
             path=str(memory.file.path or ""),
+            most_results=_MOST_RESULTS,
         )
 
     def overview(self, request: Request) -> Response:
@@ -156,7 +187,8 @@ class _Page:
     def held(self, request: Request) -> Response:
         asked = request.query_params.get("tier")
         tier: Tier = "kept" if asked == "kept" else "light" if asked == "light" else "all"
-        return self._shown(request, "held.html", self.views.held(self._preference(request), tier, _page(request)))
+        held = self.views.held(self._preference(request), tier, _page(request), _asked(request))
+        return self._shown(request, "held.html", held)
 
     def item(self, request: Request) -> Response:
         return self._shown(request, "item.html", self.views.item(request.query_params.get("id", "") or "?"))
@@ -165,8 +197,8 @@ class _Page:
         return self._shown(request, "turned_away.html", self.views.turned_away(_page(request)))
 
     def query(self, request: Request) -> Response:
-        text = request.query_params.get("q", "").strip()[:_LONGEST_QUERY]
-        k = min(max(_whole(request.query_params.get("k", ""), 5), 1), _MOST_CONTEXT)
+        text = _asked(request)
+        k = min(max(_whole(request.query_params.get("k", ""), 5), 1), _MOST_RESULTS)
         view = self.views.query(text, k) if text else {"query": "", "k": k}
         return self._shown(request, "query.html", view)
 
@@ -178,6 +210,30 @@ class _Page:
 
     def proposals(self, request: Request) -> Response:
         return self._shown(request, "proposals.html", self.views.proposals())
+
+    def why_not(self, request: Request) -> Response:
+        text = _asked(request)
+        return self._shown(
+            request, "why_not.html", {"query": text, "found": why_not(self.memory, text) if text else None}
+        )
+
+    def bring(self, request: Request) -> Response:
+        return self._shown(request, "bring.html", self.bringing.view())
+
+    async def drop(self, request: Request) -> Response:
+        """Keep dropped files for a moment, and show what is in them."""
+        if _whole_size(request) > LARGEST:
+            return PlainTextResponse(f"At most {LARGEST // 10**9} GB at once: use epic import.", 413)
+        try:
+            async with request.form(max_files=MOST_FILES) as form:
+                fields = {name: value for name, value in form.items() if isinstance(value, str)}
+                if not is_own_form(fields, self._token):
+                    return PlainTextResponse("A change must come from a form of this page.", 403)
+                files = [each for each in form.getlist("files") if not isinstance(each, str)]
+                await run_in_threadpool(self.bringing.drop, files, fields.get("user", ""))
+        except ClientDisconnect:
+            return Response(status_code=400)
+        return RedirectResponse("/bring", 303)
 
     async def change(self, request: Request) -> Response:
         """Do what a form asks for, and lead to where it shows."""
@@ -198,9 +254,9 @@ class _Page:
         if not is_own_form(form, self._token):
             return PlainTextResponse("A change must come from a form of this page.", 403)
         name = request.path_params["name"]
-        if name not in _CHANGES:
+        if name not in self._changes:
             return PlainTextResponse("There is no such change.", 404)
-        do, leads_to, _ = _CHANGES[name]
+        do, leads_to, _ = self._changes[name]
         try:
             await run_in_threadpool(do, self.memory, form)
         except KeyError:
@@ -213,7 +269,7 @@ class _Page:
         return self._shown(request, "error.html", {"message": words.shown(error, 2_000)}, 404 if unknown else 400)
 
     def _shown(self, request: Request, name: str, view: Mapping[str, Any], status: int = 200) -> Response:
-        done = _CHANGES.get(request.query_params.get("done", ""))
+        done = self._changes.get(request.query_params.get("done", ""))
         around = {
             "tab": request.url.path,
             "done": done[2] if done else "",
@@ -253,10 +309,13 @@ def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = Fals
         "/turned-away": page.turned_away,
         "/facts": page.facts,
         "/proposals": page.proposals,
+        "/bring": page.bring,
+        "/why-not": page.why_not,
     }
     return Starlette(
         routes=[
             *(Route(path, view) for path, view in views.items()),
+            Route("/drop", page.drop, methods=["POST"]),
             Route("/do/{name:path}", page.change, methods=["POST"]),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
@@ -343,6 +402,16 @@ def _whole(text: str, otherwise: int) -> int:
 
 def _page(request: Request) -> int:
     return _whole(request.query_params.get("page", ""), 1)
+
+
+def _asked(request: Request) -> str:
+    return request.query_params.get("q", "").strip()[:_LONGEST_QUERY]
+
+
+def _whole_size(request: Request) -> int:
+    """Return the bytes that a request announces; more than is allowed if it announces none."""
+    told = request.headers.get("content-length", "")
+    return int(told) if told.isascii() and told.isdigit() else LARGEST + 1
 
 
 def _number(text: str) -> float:

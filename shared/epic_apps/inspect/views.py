@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from epic_memory import EpicMemory, Hit, Hits, MemoryEntry, Preference, SearchOptions
+from epic_memory import EpicMemory, Hit, MemoryEntry, Preference, SearchOptions
 from epic_memory.context import format_context
 from epic_memory.types import Outline, Stats
 from epic_memory.types.validation import moment
@@ -21,11 +21,10 @@ Tier: TypeAlias = Literal["all", "kept", "light"]
 
 PAGE = 20
 """Items on one page of a list."""
-COLOURS = 10
-"""Colours of preferences in the style sheet; the eleventh preference has the first one again."""
+COLOURS = 24
+"""Colours of preferences in the style sheet; the one after these has the first again."""
 MOST_POINTS = 1200
 """Most items on the map: more would hide each other, and make the page heavy."""
-_CANDIDATES = 8
 _PLAIN = SearchOptions(steering="off", stance_policy="any")
 _DAY = 86_400
 _MOST_STEPS = 120
@@ -133,14 +132,18 @@ class Views:
             ]
         }
 
-    def held(self, preference: str, tier: Tier, page: int) -> dict[str, Any]:
-        """Return one page of the held items: of a preference, or of all if its id is empty."""
+    def held(self, preference: str, tier: Tier, page: int, query: str = "") -> dict[str, Any]:
+        """Return one page of the held items that have all words of a query: of a preference, or of all."""
         snapshot = self.snapshot()
         if preference:
             kept, light = snapshot.kept.get(preference, []), snapshot.light.get(preference, [])
         else:
             kept = [each for each in snapshot.items if each in snapshot.with_entry]
             light = [each for each in snapshot.items if each not in snapshot.with_entry]
+        if wanted := query.casefold().split():
+            texts = {item.id: item.text.casefold() for item in self.memory.get([*kept, *light])}
+            having = {each for each, text in texts.items() if all(word in text for word in wanted)}
+            kept, light = ([each for each in ids if each in having] for ids in (kept, light))
         ids = {"all": [*kept, *light], "kept": kept, "light": light}[tier]
         pages = max(1, -(-len(ids) // PAGE))
         page = min(max(page, 1), pages)
@@ -150,6 +153,7 @@ class Views:
             "rows": [(item, _first(entries.get(item.id, []), preference)) for item in shown],
             "nearest": snapshot.nearest,
             "preference": preference,
+            "query": query,
             "tier": tier,
             "page": page,
             "pages": pages,
@@ -189,12 +193,11 @@ class Views:
     def query(self, text: str, k: int) -> dict[str, Any]:
         """Return the way of a query: what matters, what is found without and with it, and the context."""
         begun = time.perf_counter()
-        hits = self.memory.search(text, max(k, _CANDIDATES))
-        plain = self.memory.search(text, max(k, _CANDIDATES), options=_PLAIN)
+        hits = self.memory.search(text, k)
+        plain = self.memory.search(text, k, options=_PLAIN)
         seconds = time.perf_counter() - begun
         before = {hit.item.id: place for place, hit in enumerate(plain, start=1)}
         after = {hit.item.id: place for place, hit in enumerate(hits, start=1)}
-        told = Hits(hits[:k], matters=hits.matters, facts=hits.facts, relevant=hits.relevant)
         return {
             "query": text,
             "k": k,
@@ -202,7 +205,7 @@ class Views:
             "plain": [_found(hit, place, after) for place, hit in enumerate(plain, start=1)],
             "matters": hits.matters,
             "told_facts": hits.facts,
-            "context": format_context(told),
+            "context": format_context(hits),
             "milliseconds": 1000 * seconds,
         }
 

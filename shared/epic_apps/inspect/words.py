@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from markupsafe import Markup, escape
 
 from epic_apps.cli import reasons
+from epic_learn.origins import place_of, written_by
 from epic_memory import MemoryEntry, NotKept, Stance
 from epic_memory.types.proposals import Proposal
 
@@ -113,6 +114,14 @@ def note_in_words(note: str, held: bool) -> str:
 def change_of(proposal: Proposal) -> str:
     """Return what a proposal would do."""
     return _CHANGES[proposal.kind]
+
+
+def said_of(proposal: Proposal) -> str:
+    """Return who said what a proposal is made of, and where."""
+    by = {"page": "written on this page", "onboarding": "your answer to a question"}
+    worded = "worded by an assistant" if written_by(proposal) == "assistant" else ""
+    place = place_of(proposal)
+    return ", ".join(filter(None, (by.get(proposal.source, proposal.speaker), place, worded)))
 
 
 def chance(share: float) -> str:

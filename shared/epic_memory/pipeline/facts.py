@@ -147,18 +147,16 @@ def facts_of(session: Session) -> list[Item]:
         return [held.item for held in _facts(session, session.space())]
 
 
-def change_fact(
-    session: Session, text: str, old: str, expires_at: datetime | None, also: Callable[[], None]
-) -> Effects[None]:
-    """Write a fact in place of the one with the text `old`, or end that one if the text is empty.
+def change_fact(session: Session, fact: Item | None, old: str, also: Callable[[], None]) -> Effects[None]:
+    """Write a fact in place of the one with the text `old`, or end that one if there is no new one.
 
     `also` is called in the same transaction.
 
     Raises:
         InvalidInputError: for a text that is too long for a fact.
     """
+    new, text = ([], "") if fact is None else ([fact], fact.text)
     check_length(text)
-    new = [Item(text=text, fact=True, expires_at=expires_at)] if text else []
     vectors: FloatArray = yield Embed(session.encoder, [item.content for item in new], "embedding")
     with session.changing(session.encoder) as space:
         known = _facts(session, space)

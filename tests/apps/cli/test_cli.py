@@ -117,6 +117,9 @@ def test_build_reads_notes_corpora_and_chat_logs_and_reports(epic: Epic) -> None
     assert re.search(r"seen +5\b", result.out)
     assert "me.epic: 4 items" in result.out
     assert held() == {"casino", "vegan", "notes/a.md", "chat.jsonl#0"}
+    with EpicMemory.open("me.epic") as memory:
+        written = {item.metadata["source"]: item.metadata["origin"] for item in memory.items()}
+    assert written == {"corpus.jsonl": "page", "notes/a.md": "user", "chat.jsonl": "user"}
 
 
 def test_a_terminal_gets_a_progress_bar_unless_it_shall_be_quiet(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,7 +219,7 @@ def test_a_log_becomes_windows_of_turns(tmp_path: Path) -> None:
     assert [item.id for item in items] == ["chat.jsonl#0", "chat.jsonl#1"]
     assert items[0].text.split("\n")[:2] == ["assistant: Turn 0.", "user: Turn 1."]
     assert [len(item.text.split("\n")) for item in items] == [8, 6]
-    assert items[1].metadata == {"source": "chat.jsonl", "chunk": 1, "turn": 7}
+    assert items[1].metadata == {"source": "chat.jsonl", "chunk": 1, "turn": 7, "origin": "assistant"}
 
 
 def test_turns_that_cannot_be_used_are_counted_and_named(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_an_exported_conversation_is_read_if_it_is_named(tmp_path: Path) -> None
     (item,) = read(note(tmp_path / "chat.json", json.dumps(chat)))
 
     assert item.text == "user: hi"
-    who = {"speaker": "user", "turn": 1}
+    who = {"speaker": "user", "turn": 1, "origin": "user"}
     assert item.metadata == {"source": "chat.json", "chunk": 0, "time": "2026-05-03T10:00:00+00:00", **who}
     assert "Export it anew" in reported(note(tmp_path / "broken.json", "{"))
 

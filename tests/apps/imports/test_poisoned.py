@@ -9,8 +9,10 @@ import pytest
 from exports import archive, chatgpt, chatgpt_message, claude, claude_message
 
 from epic_apps import import_from, sync
-from epic_memory import EpicMemory
+from epic_learn.origins import written_by
+from epic_memory import EpicMemory, Item
 from epic_memory.context import format_hit
+from epic_plugins.tools import memory_tools
 
 pytest.importorskip("ijson")
 
@@ -86,12 +88,28 @@ def test_nothing_that_an_assistant_says_is_proposed(tmp_path: Path) -> None:
     assert not memory.proposals and not memory.facts and not memory.items()
 
 
-def test_recall_and_offering_again_grow_nothing(tmp_path: Path) -> None:
-    memory = EpicMemory([AVOIDS])
-    memory.add(["A hotel with a casino in Reno."])
-    for turn in range(30):
-        context = memory.context("Which hotel?", 5)
-        chat = [{"role": "user", "content": "Which hotel?"}, {"role": "assistant", "content": context}]
-        (tmp_path / f"{turn}.json").write_text(json.dumps(chat), encoding="utf-8")
-        import_from(memory, tmp_path / f"{turn}.json")
-    assert len(memory.items()) == 1 and not memory.proposals
+@pytest.mark.parametrize("rounds", [30, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_recall_and_offering_again_grow_nothing(tmp_path: Path, rounds: int) -> None:
+    questions = ("Which hotel?", "Where is the casino?", "Where do I live?")
+    with EpicMemory.open(tmp_path / "me.epic", [AVOIDS]) as memory:
+        memory.add([Item(id="ace", text="A hotel with a casino in Reno.", metadata={"title": "Ace", "origin": "page"})])
+        memory.facts.add("I live in Porto.")
+        tools = {tool.name: tool for tool in memory_tools(memory)}
+        sizes = []
+        for turn in range(rounds):
+            question = questions[turn % len(questions)]
+            told = memory.context(question, 5)
+            chat = [{"role": "user", "content": question}, {"role": "assistant", "content": told}]
+            memory.proposals.propose(chat)
+            (tmp_path / "chat.json").write_text(json.dumps(chat), encoding="utf-8")
+            if turn < 30:
+                import_from(memory, tmp_path / "chat.json")
+            for found in json.loads(tools["search_memory"](query=question))["results"]:
+                tools["remember"](text=found["text"])
+                memory.add([found["text"]])
+            counts = map(len, (memory.items(), memory.facts, memory.proposals))
+            sizes.append((*counts, (tmp_path / "me.epic").stat().st_size))
+        # What an agent offers waits once, marked as an agent's; after one round of the questions nothing comes.
+        assert sizes[-1] == sizes[8] and sizes[-1][1] == 1
+        assert {written_by(each) for each in memory.proposals} <= {"assistant"}
+        assert [each.text for each in memory.preferences] == [AVOIDS]

@@ -107,7 +107,7 @@ def test_turns_are_the_same_after_reopening(tmp_path: Path) -> None:
 async def test_windows_have_the_metadata_of_their_conversation() -> None:
     memory, other = memory_of(), memory_of()
     messages = [{"role": "user", "content": f"red wine {number}"} for number in range(12)]
-    ours = {"speaker": "user", "source": "mine", "session_id": "a", "kind": "conversation"}
+    ours = {"speaker": "user", "source": "mine", "session_id": "a", "kind": "conversation", "origin": "user"}
     add_conversation(memory, messages, metadata={"session_id": "a", "source": "mine", "kind": "x", "window": 7})
     await aadd_conversation(other, messages, metadata={"session_id": "a", "source": "mine", "kind": "x", "window": 7})
     items = [hit.item for hit in memory.search("red wine")]

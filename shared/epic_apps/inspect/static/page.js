@@ -28,3 +28,28 @@ addEventListener("pageshow", () => document.querySelectorAll("form").forEach((fo
 // Not scrollIntoView: the Tab key would go on from there.
 const current = document.querySelector("header nav [aria-current]");
 if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.clientWidth / 2 + current.offsetWidth / 2;
+
+// A file that is dropped anywhere on the page goes into the form for files. Nothing is imported before a confirmation.
+const files = document.querySelector("#files");
+const carries = (event) => files && event.dataTransfer && event.dataTransfer.types.includes("Files");
+addEventListener("dragover", (event) => {
+  if (!carries(event)) return;
+  event.preventDefault();
+  document.body.classList.add("dropping");
+});
+addEventListener("dragleave", (event) => {
+  if (!event.relatedTarget) document.body.classList.remove("dropping");
+});
+addEventListener("drop", (event) => {
+  if (!carries(event)) return;
+  event.preventDefault();
+  document.body.classList.remove("dropping");
+  const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry && item.webkitGetAsEntry());
+  if (entries.some((entry) => entry && entry.isDirectory)) {
+    // A browser does not say where a folder is.
+    location.assign("/bring?folder=1#folder");
+    return;
+  }
+  files.files = event.dataTransfer.files;
+  files.form.requestSubmit();
+});

@@ -1,0 +1,140 @@
+"""Files dropped on the page, described by a dry run and imported once the user agrees; folders to keep in step."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from epic_memory import EpicMemory
+from epic_memory.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from starlette.datastructures import UploadFile
+
+LARGEST = 4_000_000_000
+"""Most bytes of what is dropped at once."""
+MOST_FILES = 1_000
+_LONGEST_NAME = 200
+_MOST_SHOWN = 20
+
+
+class Bringing:
+    """What was dropped last and waits for the user to agree, and what was brought in last."""
+
+    def __init__(self, memory: EpicMemory) -> None:
+        self._memory = memory
+        self._turn = threading.RLock()  # two tabs of a browser may ask at once
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._source, self._id = Path(), ""
+        self._user: list[str] = []
+        self._report: Any = None
+        self._told: tuple[str, list[str]] = ("", [])
+
+    def view(self) -> dict[str, Any]:
+        """Return what waits, what was brought in last, and the folders that are kept in step."""
+        from epic_apps.syncing import synced_folders
+
+        waiting = {"id": self._id, "name": self._source.name, "report": self._report, "user": ", ".join(self._user)}
+        return {
+            "waiting": waiting if self._id else None,
+            "told": self._told[0],
+            "left": self._told[1],
+            "folders": [str(each) for each in synced_folders(self._memory)],
+        }
+
+    def drop(self, files: Sequence[UploadFile], user: str) -> None:
+        """Keep files for a moment, in place of those dropped before, and find out what is in them.
+
+        Raises:
+            InvalidInputError: if no file was given, or nothing in them can be read.
+        """
+        from epic_apps.imports.importing import import_from
+
+        given = [each for each in files if each.filename]
+        if not given:
+            raise InvalidInputError("Choose a file, or drop one on the page. A folder is named below.")
+        with self._turn:
+            self.discard()
+            self._folder = tempfile.TemporaryDirectory(prefix="epic-")
+            folder = Path(self._folder.name, "several files")
+            folder.mkdir()
+            for each in given:
+                with (folder / _free_name(folder, each.filename or "")).open("wb") as copy:
+                    shutil.copyfileobj(each.file, copy)
+            inside = list(folder.iterdir())
+            self._source = inside[0] if len(inside) == 1 else folder
+            self._user = [name.strip() for name in user.split(",") if name.strip()]
+            try:
+                self._report = import_from(self._memory, self._source, user=self._user, dry_run=True, copied=True)
+            except BaseException:
+                self.discard()
+                raise
+            self._id = secrets.token_hex(8)
+
+    def take(self, _: EpicMemory, form: Mapping[str, str]) -> None:
+        """Import what waits.
+
+        Raises:
+            InvalidInputError: if it does not wait any more.
+        """
+        from epic_apps.imports.importing import import_from
+
+        with self._turn:
+            if not self._id or form["id"] != self._id:
+                raise InvalidInputError("These files do not wait any more. Drop them again.")
+            report = import_from(self._memory, self._source, user=self._user, copied=True)
+            self._tell(str(report), [*report.failures, *report.skipped])
+            self.discard()
+
+    def leave(self, _: EpicMemory, __: Mapping[str, str]) -> None:
+        """Delete the copies of what waits."""
+        with self._turn:
+            self.discard()
+
+    def sync(self, _: EpicMemory, form: Mapping[str, str]) -> None:
+        """Sync with a folder of this machine.
+
+        Raises:
+            InvalidInputError: if it is not named by its whole path, or there is none.
+        """
+        from epic_apps.syncing import sync
+
+        folder = Path(form["folder"].strip()).expanduser()
+        if not folder.is_absolute():
+            raise InvalidInputError("Name the folder by its whole path, such as /home/me/notes.")
+        report = sync(self._memory, folder)
+        self._tell(f"{folder}: {report}", [*report.failures, *report.skipped])
+
+    def unsync(self, _: EpicMemory, form: Mapping[str, str]) -> None:
+        """Sync with a folder no longer, and forget what is held of it."""
+        from epic_apps.syncing import forget_folder
+
+        count = forget_folder(self._memory, form["folder"])
+        self._tell(f"{form['folder']}: no longer in step, {count} files forgotten", [])
+
+    def discard(self) -> None:
+        """Delete what was dropped."""
+        self._id, self._report = "", None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _tell(self, report: str, left: Collection[str]) -> None:
+        copies = "" if self._folder is None else f"{self._folder.name}/several files/"
+        shown = [each.replace(copies, "") if copies else each for each in list(left)[:_MOST_SHOWN]]
+        self._told = report, [*shown, *([f"{len(left) - len(shown)} more"] if len(left) > len(shown) else [])]
+
+
+def _free_name(folder: Path, given: str) -> str:
+    """Return a name for a file in a folder: as it was called, without the way to it."""
+    name = PurePosixPath(given.replace("\\", "/")).name.lstrip(".") or "file"
+    stem, dot, suffix = name.rpartition(".")
+    if len(name.encode()) > _LONGEST_NAME:
+        name = f"{(stem or suffix)[:50]}{dot}{suffix[:10]}"
+    tries = (name if n == 1 else f"{n}-{name}" for n in range(1, MOST_FILES + 2))
+    return next(each for each in tries if not (folder / each).exists())
