@@ -196,7 +196,7 @@ def _found(
     least_by_topic = finding.least_topic(encoder, candidates.topics, len(space.texts), "auto", kind)
     bonus = 0.0 if verdicts is None or min_score != "auto" else verdicts.fits(candidates.topics >= least_by_topic)
     fitting = candidates.topics + np.float32(bonus)
-    least = finding.least_topic(encoder, fitting, len(space.texts), min_score, kind, chosen.mattering)
+    least = finding.least_topic(encoder, fitting, len(space.texts), min_score, kind)
     relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
     keep = fitting >= least
     candidates, verdicts = candidates.only(keep), None if verdicts is None else verdicts.only(keep)
