@@ -22,8 +22,16 @@ from epic_memory.context import ContextWeights
 from epic_memory.encoders import default_encoder, embed
 from epic_memory.pipeline.candidates import RELEVANT, CandidateWeights, least_topic
 from epic_memory.preferences.evidence import embed_aspects
+from epic_memory.runtime.effects import run
 from epic_memory.steering.question_kind import QuestionKind
-from epic_memory.steering.relevance import MATTERS, Nearness, RelevanceWeights, default_relevant, nearness, samples_of
+from epic_memory.steering.relevance import (
+    MATTERS,
+    Nearness,
+    RelevanceWeights,
+    default_relevant,
+    encoding_samples,
+    nearness,
+)
 from epic_memory.types import FloatArray
 from epic_memory.types.weights import used
 from fit_question_kind import FITTED, chances, fit, lives_to_fit, turns_of
@@ -87,7 +95,7 @@ def with_preferences(lives: Sequence[dict[str, Any]], turns: Sequence[Turn]) -> 
         Nearness(
             embed(encoder, life["preferences"]),
             embed_aspects(encoder, life["preferences"]),
-            samples_of(encoder).background,
+            run(encoding_samples(encoder)).background,
         )
         for life in lives
     ]

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.pipeline.fact_matching import answer_scores, answering, held_back
-from epic_memory.steering.question_kind import ANY_KIND, QuestionKind
+from epic_memory.steering.question_kind import QuestionKind, any_kind
 from epic_memory.steering.relevance import default_relevant
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex
@@ -282,7 +282,7 @@ def least_topic(
     best = float(topics.max(initial=-np.inf))
     if best == -np.inf:
         return np.inf
-    of, odds = weights.relevant, (kind or ANY_KIND).odds
+    of, odds = weights.relevant, (kind or any_kind()).odds
     bound = default_relevant(encoder) + weights.by_chance * math.log(max(weights.least_few, count / weights.few))
     missing = weights.needed - of["bias"] - sum(of[name] * one for name, one in odds.items())
     # Where topic (t - bound) + behind (best - t) = missing.

@@ -40,6 +40,7 @@ class QuestionWeights(StageWeights):
     least_known: float  # share of known words below which a question is in another language
     rather: float  # lead of its chance over that of a choice from which a question is rather one that recalls
     unsure: float  # chance up to which a question may as well be of another kind
+    unknown: tuple[float, ...]  # chances of the kinds where nothing is known
     sure: float  # chance from which it is surely of a kind to which no preference matters
 
 
@@ -68,8 +69,9 @@ class QuestionKind(NamedTuple):
         }
 
 
-ANY_KIND = QuestionKind(choice=0.4, recall=0.3, general=0.1, chat=0.1, others=0.1)
-"""What is assumed of a question whose kind is unknown, as in another language."""
+def any_kind() -> QuestionKind:
+    """Return what is assumed of a question whose kind is unknown, as in another language."""
+    return QuestionKind(*QuestionWeights.shipped().unknown)
 
 
 def by_preference(kind: QuestionKind | None) -> float:

@@ -33,7 +33,7 @@ from epic_memory.encoders.base import Calibration, Embed, Encoder
 from epic_memory.encoders.static import BUNDLED_NAME
 from epic_memory.preferences.evidence import AspectEmbeddings, highest_two
 from epic_memory.runtime.effects import Effects
-from epic_memory.steering.question_kind import ANY_KIND, QuestionKind
+from epic_memory.steering.question_kind import QuestionKind, any_kind
 from epic_memory.text.phrases import sections
 from epic_memory.types import FloatArray
 from epic_memory.types.weights import StageWeights
@@ -248,7 +248,7 @@ def relevance(encoder: Encoder, found: Sequence[FloatArray], *, candidates: bool
 
 def chances_to_matter(encoder: Encoder, near: Sequence[float], kind: QuestionKind | None) -> list[float]:
     """Return the chance that each preference is needed for the answer, by near(p) of each and the question's kind."""
-    asked = kind or ANY_KIND
+    asked = kind or any_kind()
     of, odds = RelevanceWeights.shipped().matters, asked.odds
     common = of["bias"] + sum(of[name] * one for name, one in odds.items())
     # Another model's cosines lie higher or lower.
