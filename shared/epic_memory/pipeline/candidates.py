@@ -64,6 +64,7 @@ class CandidateWeights(StageWeights):
     named: float  # what being by a speaker or of a month that the query names lifts it
     relevant: Mapping[str, float]  # of `RELEVANT`, the log-odds that an item is needed, and their "bias"
     needed: float  # log-odds from which it is shown
+    options: float  # how much less suffices for a choice, as what is behind the best may suit the user better
     by_chance: float  # growth of the topic that is nearest by chance with the logarithm of the number of items
     few: float  # number of items beyond which it grows
     least_few: float  # least share of that number that counts
@@ -282,9 +283,11 @@ def least_topic(
     best = float(topics.max(initial=-np.inf))
     if best == -np.inf:
         return np.inf
-    of, odds = weights.relevant, (kind or any_kind()).odds
+    asked = kind or any_kind()
+    of, odds = weights.relevant, asked.odds
     bound = default_relevant(encoder) + weights.by_chance * math.log(max(weights.least_few, count / weights.few))
-    missing = weights.needed - of["bias"] - sum(of[name] * one for name, one in odds.items())
+    missing = weights.needed - weights.options * asked.choice - of["bias"]
+    missing -= sum(of[name] * one for name, one in odds.items())
     # Where topic (t - bound) + behind (best - t) = missing.
     least = (missing + of["topic"] * bound - of["behind"] * best) / (of["topic"] - of["behind"])
     return least if best >= least else float(np.inf)
