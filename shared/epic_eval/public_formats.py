@@ -1,0 +1,381 @@
+"""Public formats of benchmarks, read into histories with questions; nothing of their data is part of this project.
+
+The schemas are those of the benchmarks' own repositories, as of November 2026:
+
+- LongMemEval: github.com/xiaowu0162/LongMemEval, README, "Dataset Format".
+- LoCoMo: github.com/snap-research/locomo, data/locomo10.json; and the shape of it that docs/data.md describes.
+- LoCoMo-Plus: github.com/xjtuleeyf/Locomo-Plus, data/locomo_plus.json.
+- PrefEval: github.com/amazon-science/PrefEval, benchmark_dataset/mcq_options/TOPIC.json; and docs/data.md.
+- PersonaMem-v2: github.com/bowen-upenn/PersonaMem-v2, inference.py: benchmark.csv and the files that its column
+  `chat_history_32k_link` names, beside it or above.
+- MemBench: github.com/import-myself/Membench, README, its data and `data2test`.
+- ConvoMem: github.com/SalesforceAIResearch/ConvoMem, EvidenceItem of src/main/scala, files of evidence_questions.
+- PERMA: github.com/PolarisLiu1/PERMA, data/tasks/USER and data/evaluation/USER/meta/overall.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from epic_eval.journal import read_lines
+from epic_memory.errors import InvalidInputError
+
+Message: TypeAlias = dict[str, Any]
+Place: TypeAlias = tuple[str, int]
+"""A turn: its session's name, and its number there, from 1."""
+
+LOOKED_AT, UNSEEN = "looked at", "unseen"
+LOCOMO_LOOKED_AT = ("conv-26", "conv-41", "conv-43", "conv-47", "conv-49")
+"""Those of LoCoMo's conversations on which numbers were chosen (docs/data.md)."""
+_CHUNK = 1 << 24
+_OTHERS = 9
+
+
+@dataclass(frozen=True)
+class Session:
+    """A part of a history, of messages with `role`, `content` and perhaps `time`."""
+
+    name: str
+    messages: Sequence[Message]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A question about a history.
+
+    Attributes:
+        question: What is asked.
+        kind: Its type, as the benchmark names it.
+        after: How many sessions of the history come before it.
+        evidence: Names of the sessions that answer it.
+        turns: The turns that answer it, if the benchmark names turns.
+        options: What there is to choose from; none if it is no choice.
+        right: Place of the right option.
+        part: Whether it was looked at while this was built.
+    """
+
+    question: str
+    kind: str
+    after: int
+    evidence: frozenset[str] = frozenset()
+    turns: frozenset[Place] = frozenset()
+    options: tuple[str, ...] = ()
+    right: int = 0
+    part: str = UNSEEN
+
+
+@dataclass(frozen=True)
+class History:
+    """Sessions in their order, the questions about them, and preferences that are stated as such."""
+
+    sessions: Sequence[Session]
+    asked: Sequence[Asked]
+    preferences: tuple[str, ...] = field(default=())
+
+
+Read: TypeAlias = Callable[[Path], Iterator[History]]
+
+
+def read(name: str, path: Path) -> Iterator[History]:
+    """Read the histories of a benchmark.
+
+    Raises:
+        InvalidInputError: for a file that is not there, or is of another shape.
+    """
+    try:
+        yield from READERS[name](path)
+    except OSError as error:
+        raise InvalidInputError(f"{error.filename or path} cannot be read: {error.strerror}.") from None
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, SyntaxError) as error:
+        raise InvalidInputError(
+            f"{path} is not of the shape of {name} ({type(error).__name__}: {error}). Its public format:"
+            " docs/benchmarks.md, shared/epic_eval/public_formats.py."
+        ) from error
+
+
+def records(path: Path) -> Iterator[Any]:
+    """Yield the elements of a JSON list without holding all of it, which may be gigabytes."""
+    decoder, rest, begun = json.JSONDecoder(), "", False
+    with path.open(encoding="utf-8") as file:
+        while more := file.read(_CHUNK):
+            rest += more
+            if not begun:
+                if not rest.lstrip().startswith("["):
+                    raise ValueError("no list")
+                rest, begun = rest.lstrip()[1:], True
+            while rest := rest.lstrip(" \t\r\n,"):
+                try:
+                    element, end = decoder.raw_decode(rest)
+                except ValueError:
+                    break
+                yield element
+                rest = rest[end:]
+    if rest.strip() != "]":
+        raise ValueError("the list does not end")
+
+
+def _of_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _longmemeval(path: Path) -> Iterator[History]:
+    for record in records(path):
+        sessions = [
+            Session(str(name), [{"role": m["role"], "content": m["content"], "time": time} for m in messages])
+            for name, time, messages in zip(
+                record["haystack_session_ids"], record["haystack_dates"], record["haystack_sessions"], strict=True
+            )
+        ]
+        evidence = frozenset(map(str, record["answer_session_ids"]))
+        asked = Asked(question=record["question"], kind=record["question_type"], after=len(sessions), evidence=evidence)
+        yield History(sessions, [asked])
+
+
+def _locomo(path: Path) -> Iterator[History]:
+    for record in records(path):
+        turns = record["turns"] if "turns" in record else list(_locomo_turns(record["conversation"]))
+        by_session: dict[str, list[Message]] = {}
+        for turn in turns:
+            name, _, _ = turn["id"].partition(":")
+            said = {"role": turn["speaker"], "content": turn["text"], "time": turn["time"]}
+            by_session.setdefault(name, []).append(said)
+        sessions = [Session(name, messages) for name, messages in by_session.items()]
+        part = LOOKED_AT if record.get("id", record.get("sample_id")) in LOCOMO_LOOKED_AT else UNSEEN
+        asked = []
+        for each in record["questions"] if "questions" in record else record["qa"]:
+            # A few of its evidences are several ids in one text, or name a turn that is not there.
+            named = re.findall(r"D(\d+):(\d+)", " ".join(each.get("evidence") or []))
+            places = {(f"D{int(session)}", int(number)) for session, number in named}
+            there = frozenset(p for p in places if 0 < p[1] <= len(by_session.get(p[0], ())))
+            if each["category"] in _LOCOMO_KINDS and there:
+                kind, names = _LOCOMO_KINDS[each["category"]], frozenset(name for name, _ in there)
+                question = each["question"]
+                asked.append(
+                    Asked(question=question, kind=kind, after=len(sessions), evidence=names, turns=there, part=part)
+                )
+        yield History(sessions, asked)
+
+
+_LOCOMO_KINDS = {1: "several facts", 2: "time", 3: "inference", 4: "one fact"}
+
+
+def _locomo_turns(conversation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    numbers = sorted(int(found[1]) for key in conversation if (found := re.fullmatch(r"session_(\d+)", key)))
+    for number in numbers:
+        time = conversation[f"session_{number}_date_time"]
+        for turn in conversation[f"session_{number}"]:
+            yield {"id": turn["dia_id"], "speaker": turn["speaker"], "text": turn["text"], "time": time}
+
+
+def _locomo_plus(path: Path) -> Iterator[History]:
+    sessions, asked = [], []
+    for number, record in enumerate(records(path)):
+        messages = [{"role": speaker, "content": text} for speaker, text in _lines(record["cue_dialogue"])]
+        name = f"cue {number}"
+        sessions.append(Session(name, messages))
+        places = frozenset((name, place) for place in range(1, len(messages) + 1))
+        query = " ".join(text for _, text in _lines(record["trigger_query"]))
+        kind = str(record["relation_type"])
+        asked.append(Asked(question=query, kind=kind, after=0, evidence=frozenset([name]), turns=places))
+    whole = len(sessions)
+    yield History(sessions, [Asked(**{**vars(one), "after": whole}) for one in asked])
+
+
+def _lines(dialogue: str) -> list[tuple[str, str]]:
+    """Return speakers and words of a dialogue, whose lines are `A: ...` and `B: ...`."""
+    found: list[tuple[str, str]] = []
+    for line in filter(None, map(str.strip, dialogue.splitlines())):
+        speaker, colon, text = line.partition(":")
+        if not colon or len(speaker) > 20:
+            speaker, text = found[-1][0] if found else "A", line
+        found.append((speaker.strip(), text.strip()))
+    return found
+
+
+def _prefeval(path: Path) -> Iterator[History]:
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files:
+        raise ValueError("no TOPIC.json in the folder")
+    cases = [
+        (str(record.get("topic", file.stem)), record)
+        for file in files
+        for record in (read_lines(file) if file.suffix == ".jsonl" else records(file))
+    ]
+    every, draw = list(dict.fromkeys(record["preference"] for _, record in cases)), random.Random(0)
+    for topic, record in cases:
+        others = [one for one in every if one != record["preference"]]
+        persona = [record["preference"], *draw.sample(others, min(_OTHERS, len(others)))]
+        draw.shuffle(persona)
+        options = record["options"] if "options" in record else record["classification_task_options"]
+        asked = _choice(record["question"], options[0], options[1:], kind=topic, part=LOOKED_AT)
+        yield History([], [asked], tuple(persona))
+
+
+def _choice(question: str, right: str, wrong: Iterable[str], **more: Any) -> Asked:
+    """Return a choice whose options stand in an order that depends on the question only."""
+    options = [right, *wrong]
+    random.Random(question).shuffle(options)
+    given: dict[str, Any] = {"after": 0, "options": tuple(options), "right": options.index(right), **more}
+    return Asked(question=question, **given)
+
+
+def _personamem(path: Path) -> Iterator[History]:
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    if not rows:
+        raise ValueError("no rows")
+    by_history: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        by_history.setdefault(row["chat_history_32k_link"], []).append(row)
+    for link, asking in by_history.items():
+        known = [folder / link for folder in (path.parent, *path.parents) if (folder / link).exists()]
+        history = _of_json(known[0] if known else path.parent / link)
+        messages = history["chat_history"] if isinstance(history, dict) else history
+        asked = []
+        for row in asking:
+            query = ast.literal_eval(row["user_query"])
+            question = query["content"] if isinstance(query, dict) else str(query)
+            wrong = ast.literal_eval(row["incorrect_answers"])
+            asked.append(_choice(question, row["correct_answer"], wrong, kind=row["pref_type"], after=1))
+        # What the system is told of the user is no part of the conversation.
+        yield History([Session(Path(link).stem, [m for m in messages if m["role"] != "system"])], asked)
+
+
+def _place(letter: str, options: Sequence[str]) -> int:
+    """Return the place of an option by its letter, such as "(b)"."""
+    place = ord(letter.strip("() .").upper()) - ord("A")
+    if not 0 <= place < len(options):
+        raise ValueError(f"no option {letter}")
+    return place
+
+
+def _membench(path: Path) -> Iterator[History]:
+    for category, dialogues in _dialogues(_of_json(path)):
+        for dialogue in dialogues:
+            steps = dialogue["message_list"]
+            # Sessions are lists of turns; what is flat is one session.
+            nested = [steps] if not isinstance(steps[0], list) else steps
+            sessions = [Session(f"session {number}", _of_steps(each)) for number, each in enumerate(nested)]
+            asking = dialogue["QA"]
+            size = 2 if any(isinstance(step, dict) for each in nested for step in each) else 1
+            turns = {
+                (f"session {place}", size * step + said + 1)
+                for place, step in _steps(asking["target_step_id"], nested)
+                for said in range(size)
+            }
+            choices = asking["choices"]
+            options = [str(choices[key]) for key in sorted(choices)]
+            asked = Asked(
+                question=asking["question"],
+                kind=category,
+                after=len(sessions),
+                evidence=frozenset(name for name, _ in turns),
+                turns=frozenset(turns),
+                options=tuple(options),
+                right=sorted(choices).index(asking["ground_truth"]),
+            )
+            yield History(sessions, [asked])
+
+
+def _dialogues(found: Any, name: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """Yield the lists of dialogues, which lie in mappings by category and topic, by their category."""
+    if isinstance(found, list):
+        yield name, found
+    else:
+        for key, inner in found.items():
+            yield from _dialogues(inner, name or key)
+
+
+def _of_steps(steps: Sequence[Any]) -> list[Message]:
+    messages: list[Message] = []
+    for step in steps:
+        if isinstance(step, str):
+            messages.append({"role": "user", "content": step})
+            continue
+        for role, keys in (
+            ("user", ("user", "user_message", "message")),
+            ("assistant", ("agent", "assistant", "assistant_message")),
+        ):
+            text = next((step[key] for key in keys if key in step), None)
+            messages.append({"role": role, "content": text or "-"})
+    return messages
+
+
+def _steps(named: Sequence[Any], nested: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
+    """Yield session and step of what is named: a pair if there are sessions, else a number."""
+    for one in named:
+        place, step = (one[0], one[1]) if isinstance(one, list) and len(nested) > 1 else (0, one)
+        step = step[0] if isinstance(step, list) else step
+        if not 0 <= int(step) < len(nested[int(place)]):
+            raise ValueError(f"no step {one}")
+        yield int(place), int(step)
+
+
+def _convomem(path: Path) -> Iterator[History]:
+    files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+    if not files:
+        raise ValueError("no files of evidence in the folder")
+    for file in files:
+        found = _of_json(file)
+        kind = file.parent.parent.name if file.parent.name.endswith("_evidence") else file.stem
+        for item in found["evidence_items"] if isinstance(found, dict) else found:
+            named = {_plain(message["text"]) for message in item["message_evidences"]}
+            sessions, turns = [], set()
+            for number, conversation in enumerate(item["conversations"]):
+                name = str(conversation.get("id") or f"conversation {number}")
+                said = [{"role": m["speaker"].lower(), "content": m["text"]} for m in conversation["messages"]]
+                turns |= {(name, place) for place, m in enumerate(said, start=1) if _plain(m["content"]) in named}
+                sessions.append(Session(name, said))
+            evidence = frozenset(name for name, _ in turns)
+            asked = Asked(
+                question=item["question"], kind=kind, after=len(sessions), evidence=evidence, turns=frozenset(turns)
+            )
+            yield History(sessions, [asked])
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+def _perma(path: Path) -> Iterator[History]:
+    users = sorted((path / "tasks").iterdir())
+    for user in users:
+        dialogues = {
+            each["task_id"]: each for topic in _of_json(user / "raw_dialogues_c.json") for each in topic["dialogs"]
+        }
+        timeline = sorted(_of_json(user / "interleaved_timeline.json"), key=lambda each: each["date"])
+        sessions = [
+            Session(
+                each["task_id"], [{**m, "time": each["date"][:10]} for m in dialogues[each["task_id"]]["conversation"]]
+            )
+            for each in timeline
+        ]
+        asked = []
+        for file in sorted((path / "evaluation" / user.name / "meta" / "overall").glob("*.json")):
+            task = _of_json(file)
+            before = sum(each["date"][:10] <= task["question_date"][:10] for each in timeline)
+            options = [part.strip() for part in re.split(r"(?m)^[A-Z]:\s", task["options"])[1:]]
+            right = _place(task["gold_label"], options)
+            kind = f"{file.stem[:2]}, type {task['task_type']}"
+            asked.append(Asked(question=task["question"], kind=kind, after=before, options=tuple(options), right=right))
+        yield History(sessions, sorted(asked, key=lambda one: one.after))
+
+
+READERS: dict[str, Read] = {
+    "longmemeval": _longmemeval,
+    "locomo": _locomo,
+    "locomo-plus": _locomo_plus,
+    "prefeval": _prefeval,
+    "personamem": _personamem,
+    "membench": _membench,
+    "convomem": _convomem,
+    "perma": _perma,
+}
