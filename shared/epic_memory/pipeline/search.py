@@ -24,7 +24,7 @@ from epic_memory.preferences.foreign import is_foreign_to
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.telemetry import counts_of_search, span
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery
-from epic_memory.steering.question_kind import QuestionKind, question_kind
+from epic_memory.steering.question_kind import QuestionKind, needless, question_kind
 from epic_memory.steering.relevance import default_floor
 from epic_memory.steering.signed import Chosen, QueryNames
 from epic_memory.storage.namespace import Namespace
@@ -196,7 +196,8 @@ def _found(
     least_by_topic = finding.least_topic(encoder, candidates.topics, len(space.texts), "auto", kind)
     bonus = 0.0 if verdicts is None or min_score != "auto" else verdicts.fits(candidates.topics >= least_by_topic)
     fitting = candidates.topics + np.float32(bonus)
-    least = finding.least_topic(encoder, fitting, len(space.texts), min_score, kind, chosen.mattering)
+    mattering = chosen.mattering * (1.0 - needless(kind))
+    least = finding.least_topic(encoder, fitting, len(space.texts), min_score, kind, mattering)
     relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
     keep = fitting >= least
     candidates, verdicts = candidates.only(keep), None if verdicts is None else verdicts.only(keep)

@@ -40,6 +40,8 @@ class QuestionWeights(StageWeights):
     rather: float  # lead of its chance over that of a choice from which a question is rather one that recalls
     unsure: float  # chance up to which a question may as well be of another kind
     sure: float  # chance from which it is surely of a kind to which no preference matters
+    doubtful: float  # chance that it needs no memory from which preferences matter less
+    needless: float  # chance from which none matters, but those about explanations
 
 
 class QuestionKind(NamedTuple):
@@ -62,6 +64,12 @@ def by_preference(kind: QuestionKind | None) -> float:
     return 1.0 if kind is None else 1.0 - max(_surely(kind.recall), _surely(kind.chat))
 
 
+def needless(kind: QuestionKind | None) -> float:
+    """Return how surely a question is general knowledge, a task for somebody else or chat, in [0, 1]."""
+    weights = QuestionWeights.shipped()
+    return 0.0 if kind is None else _between(kind.general + kind.chat, weights.doubtful, weights.needless)
+
+
 def recalls(kind: QuestionKind | None) -> bool:
     """Tell whether a question rather asks for what stands in a note than for a choice."""
     return kind is not None and kind.recall - kind.choice > QuestionWeights.shipped().rather
@@ -70,7 +78,11 @@ def recalls(kind: QuestionKind | None) -> bool:
 def _surely(chance: float) -> float:
     """Return how much a chance counts: nothing while the question may as well be of another kind."""
     weights = QuestionWeights.shipped()
-    return max(0.0, min(1.0, (chance - weights.unsure) / (weights.sure - weights.unsure)))
+    return _between(chance, weights.unsure, weights.sure)
+
+
+def _between(chance: float, low: float, high: float) -> float:
+    return max(0.0, min(1.0, (chance - low) / (high - low)))
 
 
 def features_of(question: str) -> list[str]:

@@ -55,6 +55,7 @@ class RelevanceWeights(StageWeights):
     nearest: int  # how many of the nearest candidates determine what a query is about
     apart: float  # how much further than the nearest such a candidate may be
     choice: float  # share of the texts to choose from in near(p), the rest being the query's
+    explaining: float  # from which nearness to explanations on a preference is about these
     unknown: float  # the chance of a choice where the kind of a question is unknown
 
 

@@ -64,9 +64,10 @@ from epic_memory.preferences.evidence import (
 )
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.runtime.effects import Effects, run
-from epic_memory.steering.question_kind import QuestionKind, by_preference
+from epic_memory.steering.question_kind import QuestionKind, by_preference, needless
 from epic_memory.steering.relevance import (
     Nearness,
+    RelevanceWeights,
     Samples,
     default_relevant,
     encoding_samples,
@@ -262,7 +263,6 @@ class Signed:
             votes: For each preference the share, in [0, 1], of what was found that was judged to follow or break it.
         """
         weights = SteeringWeights.shipped()
-        decided = by_preference(kind)
         vectors = self.vectors if only is None else self.vectors[only]
         # Preferences are few: plain numbers are faster than short arrays.
         similarities: list[float] = (vectors @ query).tolist()
@@ -272,10 +272,11 @@ class Signed:
         rows: list[int] = list(range(len(similarities))) if only is None else only.tolist()
         near, odds, reached = self._weighed(query, candidates, rows, names, kind, votes)
         every = self._not_overruled(list(range(len(rows))), near, rows)
+        decided = self._decided(kind)
         # Most questions are about one preference: the nearest explains the others away.
         behind = [weights.competes * (near[every[0]] - near[place]) for place in every]
         matters = tuple(
-            (self.preferences[rows[place]], decided * _chance(odds[place] - less))
+            (self.preferences[rows[place]], decided[rows[place]] * _chance(odds[place] - less))
             for place, less in zip(every, behind, strict=True)
         )
         places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], near, rows)
@@ -288,10 +289,19 @@ class Signed:
             rows=[rows[place] for place in places],
             similarities=[similarities[place] for place in places],
             weights=[share / total for share in shares],
-            strength=decided * (_chance(best) if self.floor is None else 1.0),
+            strength=by_preference(kind) * (_chance(best) if self.floor is None else 1.0),
             nearest=nearest,
             matters=matters,
         )
+
+    def _decided(self, kind: QuestionKind | None) -> list[float]:
+        """Return for each preference the chance that a question of this kind is one that it can matter to."""
+        spare, most = needless(kind), by_preference(kind)
+        if not spare:
+            return [most] * len(self.preferences)
+        explains = self.vectors @ self._samples.explanation / np.float32(RelevanceWeights.shipped().explaining)
+        decided: list[float] = np.minimum(most, 1.0 - spare * (1.0 - np.clip(explains, 0.0, 1.0))).tolist()
+        return decided
 
     def _weighed(
         self,
