@@ -1,8 +1,8 @@
 """Benchmarks that everybody reads, on a memory as it comes: `epic bench NAME PATH`.
 
 Each history goes into a memory without settings: its sessions by `add_conversation`; where a benchmark is about
-preferences, what `memory.proposals` reads in them and is sure of is accepted. What a benchmark says answers a question is
-looked for among the first hits, beside BM25 and cosine over the same texts. Of options a model chooses by
+preferences, what `memory.proposals` reads in them and is sure of is accepted. What a benchmark says answers a question
+is looked for among the first hits, beside BM25 and cosine over the same texts. Of options a model chooses by
 `memory.context`, and without one `QuerySteering` does, if the preferences are stated.
 """
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 from typer import Argument, Option
@@ -43,6 +43,7 @@ from epic_memory.lm.prompting import section
 from epic_memory.steering import QuerySteering
 from epic_memory.text.chunking import ConversationChunker
 
+_Key = TypeVar("_Key")
 _DEEP = 100  # hits of which the sessions are counted
 _SURE = 0.9
 _TURNS = ConversationChunker(max_turns=1, overlap=0)
@@ -53,42 +54,38 @@ _SYSTEM = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bench:
+class Bench(NamedTuple):
     """How a benchmark is run.
 
     Attributes:
-        split: What of it was looked at while this was built.
         grains: What an item is: a window of a "conversation", as it comes, or a "turn".
         learns: Whether preferences are read from the conversations.
         recalls: Whether what answers a question is looked for.
+        split: What of it was looked at while this was built.
     """
 
-    split: str = "nothing of it was looked at"
     grains: tuple[str, ...] = ("conversation",)
     learns: bool = False
     recalls: bool = True
+    split: str = "nothing of it was looked at"
 
 
 BENCHES = {
     "longmemeval": Bench(),
-    "locomo": Bench(
-        split=f"looked at: {', '.join(LOCOMO_LOOKED_AT)}; the others were only run", grains=("turn", "conversation")
-    ),
-    "locomo-plus": Bench(grains=("turn",)),
-    "prefeval": Bench(split="looked at: all of it", recalls=False),
+    "locomo": Bench(("turn", "conversation"), split=f"looked at: {', '.join(LOCOMO_LOOKED_AT)}; the others only run"),
+    "locomo-plus": Bench(("turn",)),
+    "prefeval": Bench(recalls=False, split="looked at: all of it"),
     "personamem": Bench(learns=True, recalls=False),
-    "membench": Bench(grains=("turn",), learns=True),
-    "convomem": Bench(grains=("turn",)),
+    "membench": Bench(("turn",), learns=True),
+    "convomem": Bench(("turn",)),
     "perma": Bench(learns=True, recalls=False),
 }
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A question with options, its request to a model, and what is known of it without one."""
+class Choice(NamedTuple):
+    """A question with options: the request to a model, the right place, the context, and what steering chose."""
 
-    kind: str
+    kinds: tuple[str, ...]
     request: Request
     right: int
     context: str
@@ -98,11 +95,11 @@ class Choice:
 
 @dataclass
 class Found:
-    """Shares of evidence by way, grain and kind of question; choices by kind; how many preferences were read."""
+    """Shares of evidence by kind of question, grain and way; choices; how many preferences each memory held."""
 
     recalls: dict[tuple[str, str, str], list[list[float]]] = field(default_factory=dict)
     choices: list[Choice] = field(default_factory=list)
-    learnt: list[int] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
 
 
 class Ranked:
@@ -151,16 +148,12 @@ class Asking:
             hits = [hit.item for hit in memory.search(asked.question, _DEEP)]
             for way, items in {"epic-memory": hits, **self.ranked[grain].ways(asked.question)}.items():
                 places = [(str(item.metadata["source"]), int(str(item.metadata["turn"]))) for item in items]
-                named: list[tuple[str, Sequence[object], frozenset[Any]]] = [
-                    (f"sessions, by {grain}", list(dict.fromkeys(name for name, _ in places)), asked.evidence)
-                ]
+                sessions = list(dict.fromkeys(name for name, _ in places))
+                yield way, f"sessions, by {grain}", _shares(sessions, asked.evidence)
                 if grain == "turn" and asked.turns:
-                    named.insert(0, ("turns", places, asked.turns))
-                for what, found, wanted in named:
-                    shares = [len(wanted.intersection(found[:k])) / len(wanted) for k in (5, 10)]
-                    yield way, what, [*(float(share > 0) for share in shares), *shares]
+                    yield way, "turns", _shares(places, asked.turns)
 
-    def choice(self, asked: Asked, kind: str) -> Choice:
+    def choice(self, asked: Asked, kinds: tuple[str, ...]) -> Choice:
         """Return a choice by the context of a question."""
         started = time.perf_counter()
         context = next(iter(self.memories.values())).context(asked.question)
@@ -173,7 +166,12 @@ class Asking:
         if self.history.preferences:
             scores = QuerySteering(self.encoder, self.history.preferences).score(asked.question, list(asked.options))
             steered = bool(scores[asked.right] > np.delete(scores, asked.right).max())
-        return Choice(kind, request, asked.right, context, taken, steered)
+        return Choice(kinds, request, asked.right, context, taken, steered)
+
+
+def _shares(found: Sequence[_Key], wanted: frozenset[_Key]) -> list[float]:
+    shares = [len(wanted.intersection(found[:k])) / len(wanted) for k in (5, 10)]
+    return [*(float(share > 0) for share in shares), *shares]
 
 
 def run(bench: Bench, histories: Iterable[History], encoder: Encoder, looked_at: int = 0) -> Found:
@@ -192,9 +190,9 @@ def run(bench: Bench, histories: Iterable[History], encoder: Encoder, looked_at:
                     for kind in kinds:
                         found.recalls.setdefault((kind, grain, way), []).append(shares)
             if asked.options:
-                found.choices += [asking.choice(asked, kind) for kind in kinds]
+                found.choices.append(asking.choice(asked, kinds))
         for memory in asking.memories.values():
-            found.learnt.append(len(memory.preferences))
+            found.held.append(len(memory.preferences))
             memory.close()
     return found
 
@@ -218,7 +216,8 @@ def parts_of(found: Found, lm: LanguageModel | None, journal: Journal) -> Iterat
         return
     by_kind: dict[str, list[Choice]] = {}
     for choice in found.choices:
-        by_kind.setdefault(choice.kind, []).append(choice)
+        for kind in choice.kinds:
+            by_kind.setdefault(kind, []).append(choice)
     if lm is not None:
         yield Text(f"{lm.name}: {ask(lm, [choice.request for choice in found.choices], journal)}")
     table = []
@@ -235,7 +234,7 @@ def parts_of(found: Found, lm: LanguageModel | None, journal: Journal) -> Iterat
         table.append((kind, str(len(choices)), *known, f"{tokens:.0f}", f"{milliseconds:.1f}"))
     header = ("choices", "number", "right by the model", "right by steering", "context tokens, about", "search ms")
     yield Table("Multiple choice", header, tuple(table))
-    yield Text(f"Preferences that a memory held at the end: {np.mean(found.learnt):.1f} on average.")
+    yield Text(f"Preferences that a memory held at the end: {np.mean(found.held):.1f} on average.")
 
 
 def published(name: str) -> Table | Text:
@@ -276,32 +275,24 @@ def bench(
         raise InvalidInputError(f"{path} does not exist: it should be the data of {name}.")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     split = f"the first {looked_at} questions were looked at" if looked_at else chosen.split
-    report = Report(
-        f"{name}: {source.name}",
-        [
-            Text(
-                f"epic-memory {__version__}, encoder {encoder}, no settings. Data {source.name}, SHA-256 {hash_of(source)}."
-                f" {platform.system()} {platform.machine()}, {cores} cores, Python {platform.python_version()}. Split, named"
-                f" before the run: {split}."
-            )
-        ],
-    )
-    _print(report.parts[0])
+    report = Report(f"{name}: {source.name}")
+
+    def say(part: Table | Text) -> None:
+        report.parts.append(part)
+        sys.stdout.write((aligned(part) if isinstance(part, Table) else f"\n{part.text}") + "\n")
+        sys.stdout.flush()
+
+    machine = f"{platform.system()} {platform.machine()}, {cores} cores, Python {platform.python_version()}"
+    known = f"epic-memory {__version__}, encoder {encoder}, no settings; {source.name}, SHA-256 {hash_of(source)}"
+    say(Text(f"{known}; {machine}. Split, named before the run: {split}."))
     histories = islice(read(name, source), limit or None)
     found = run(chosen, histories, encoder_of(encoder), looked_at)
     with tempfile.TemporaryDirectory() as folder, closing(Journal(Path(out or folder) / f"{name}.jsonl")) as journal:
         for part in (*parts_of(found, model.lm(), journal), published(name)):
-            report.parts.append(part)
-            _print(part)
-    report.parts.append(Text(f"{time.perf_counter() - started:.0f} s in all."))
-    _print(report.parts[-1])
+            say(part)
+    say(Text(f"{time.perf_counter() - started:.0f} s in all."))
     if out is not None:
         report.write(out, name)
-
-
-def _print(part: Any) -> None:
-    sys.stdout.write((aligned(part) if isinstance(part, Table) else f"\n{part.text}") + "\n")
-    sys.stdout.flush()
 
 
 def add_commands(app: Any, command: Any) -> None:

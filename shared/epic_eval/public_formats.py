@@ -18,10 +18,11 @@ from __future__ import annotations
 import ast
 import csv
 import json
+import lzma
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -41,7 +42,7 @@ _OTHERS = 9
 
 @dataclass(frozen=True)
 class Session:
-    """A part of a history, of messages with `role`, `content` and perhaps `time`."""
+    """A part of a history: messages with `role`, `content` and perhaps `time`."""
 
     name: str
     messages: Sequence[Message]
@@ -49,22 +50,18 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A question about a history.
+    """A question about a history, asked `after` so many of its sessions.
 
     Attributes:
-        question: What is asked.
         kind: Its type, as the benchmark names it.
-        after: How many sessions of the history come before it.
-        evidence: Names of the sessions that answer it.
-        turns: The turns that answer it, if the benchmark names turns.
-        options: What there is to choose from; none if it is no choice.
-        right: Place of the right option.
+        evidence, turns: Names of the sessions that answer it, and the turns, if the benchmark names turns.
+        options, right: What there is to choose from, if it is a choice, and the place of the right one.
         part: Whether it was looked at while this was built.
     """
 
     question: str
     kind: str
-    after: int
+    after: int = 0
     evidence: frozenset[str] = frozenset()
     turns: frozenset[Place] = frozenset()
     options: tuple[str, ...] = ()
@@ -78,7 +75,7 @@ class History:
 
     sessions: Sequence[Session]
     asked: Sequence[Asked]
-    preferences: tuple[str, ...] = field(default=())
+    preferences: tuple[str, ...] = ()
 
 
 Read: TypeAlias = Callable[[Path], Iterator[History]]
@@ -102,15 +99,13 @@ def read(name: str, path: Path) -> Iterator[History]:
 
 
 def records(path: Path) -> Iterator[Any]:
-    """Yield the elements of a JSON list without holding all of it, which may be gigabytes."""
-    decoder, rest, begun = json.JSONDecoder(), "", False
-    with path.open(encoding="utf-8") as file:
+    """Yield the elements of a JSON list of perhaps gigabytes one by one; it may be compressed by xz."""
+    decoder, rest = json.JSONDecoder(), ""
+    with lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8") as file:
+        if file.read(1) != "[":
+            raise ValueError("no list")
         while more := file.read(_CHUNK):
             rest += more
-            if not begun:
-                if not rest.lstrip().startswith("["):
-                    raise ValueError("no list")
-                rest, begun = rest.lstrip()[1:], True
             while rest := rest.lstrip(" \t\r\n,"):
                 try:
                     element, end = decoder.raw_decode(rest)
@@ -135,8 +130,8 @@ def _longmemeval(path: Path) -> Iterator[History]:
             )
         ]
         evidence = frozenset(map(str, record["answer_session_ids"]))
-        asked = Asked(question=record["question"], kind=record["question_type"], after=len(sessions), evidence=evidence)
-        yield History(sessions, [asked])
+        kind, after = record["question_type"], len(sessions)
+        yield History(sessions, [Asked(question=record["question"], kind=kind, after=after, evidence=evidence)])
 
 
 def _locomo(path: Path) -> Iterator[History]:
@@ -156,11 +151,10 @@ def _locomo(path: Path) -> Iterator[History]:
             places = {(f"D{int(session)}", int(number)) for session, number in named}
             there = frozenset(p for p in places if 0 < p[1] <= len(by_session.get(p[0], ())))
             if each["category"] in _LOCOMO_KINDS and there:
-                kind, names = _LOCOMO_KINDS[each["category"]], frozenset(name for name, _ in there)
-                question = each["question"]
-                asked.append(
-                    Asked(question=question, kind=kind, after=len(sessions), evidence=names, turns=there, part=part)
+                one = Asked(
+                    question=each["question"], kind=_LOCOMO_KINDS[each["category"]], after=len(sessions), part=part
                 )
+                asked.append(replace(one, evidence=frozenset(name for name, _ in there), turns=there))
         yield History(sessions, asked)
 
 
@@ -184,9 +178,8 @@ def _locomo_plus(path: Path) -> Iterator[History]:
         places = frozenset((name, place) for place in range(1, len(messages) + 1))
         query = " ".join(text for _, text in _lines(record["trigger_query"]))
         kind = str(record["relation_type"])
-        asked.append(Asked(question=query, kind=kind, after=0, evidence=frozenset([name]), turns=places))
-    whole = len(sessions)
-    yield History(sessions, [Asked(**{**vars(one), "after": whole}) for one in asked])
+        asked.append(Asked(question=query, kind=kind, evidence=frozenset([name]), turns=places))
+    yield History(sessions, [replace(one, after=len(sessions)) for one in asked])
 
 
 def _lines(dialogue: str) -> list[tuple[str, str]]:
@@ -223,8 +216,7 @@ def _choice(question: str, right: str, wrong: Iterable[str], **more: Any) -> Ask
     """Return a choice whose options stand in an order that depends on the question only."""
     options = [right, *wrong]
     random.Random(question).shuffle(options)
-    given: dict[str, Any] = {"after": 0, "options": tuple(options), "right": options.index(right), **more}
-    return Asked(question=question, **given)
+    return Asked(question=question, options=tuple(options), right=options.index(right), **more)
 
 
 def _personamem(path: Path) -> Iterator[History]:
@@ -258,65 +250,39 @@ def _place(letter: str, options: Sequence[str]) -> int:
 
 
 def _membench(path: Path) -> Iterator[History]:
-    for category, dialogues in _dialogues(_of_json(path)):
-        for dialogue in dialogues:
-            steps = dialogue["message_list"]
-            # Sessions are lists of turns; what is flat is one session.
-            nested = [steps] if not isinstance(steps[0], list) else steps
-            sessions = [Session(f"session {number}", _of_steps(each)) for number, each in enumerate(nested)]
-            asking = dialogue["QA"]
-            size = 2 if any(isinstance(step, dict) for each in nested for step in each) else 1
-            turns = {
-                (f"session {place}", size * step + said + 1)
-                for place, step in _steps(asking["target_step_id"], nested)
-                for said in range(size)
-            }
-            choices = asking["choices"]
-            options = [str(choices[key]) for key in sorted(choices)]
-            asked = Asked(
-                question=asking["question"],
-                kind=category,
-                after=len(sessions),
-                evidence=frozenset(name for name, _ in turns),
-                turns=frozenset(turns),
-                options=tuple(options),
-                right=sorted(choices).index(asking["ground_truth"]),
-            )
-            yield History(sessions, [asked])
+    for kind, dialogue in _dialogues(_of_json(path)):
+        steps, asking = dialogue["message_list"], dialogue["QA"]
+        # A list of sessions, or of the steps of one: what both say, or what was seen.
+        nested = steps if isinstance(steps[0], list) else [steps]
+        said = [[_said(step) for step in each] for each in nested]
+        turns = set()
+        for named in asking["target_step_id"]:
+            place, step = named[:2] if isinstance(named, list) and len(nested) > 1 else (0, named)
+            step = step[0] if isinstance(step, list) else step
+            before = sum(map(len, said[place][:step]))
+            turns |= {(f"session {place}", before + number) for number in range(1, len(said[place][step]) + 1)}
+        sessions = [Session(f"session {n}", [m for step in each for m in step]) for n, each in enumerate(said)]
+        choices = asking["choices"]
+        one = Asked(question=asking["question"], kind=kind, after=len(sessions), turns=frozenset(turns))
+        options = tuple(str(choices[key]) for key in sorted(choices))
+        right, evidence = sorted(choices).index(asking["ground_truth"]), frozenset(name for name, _ in turns)
+        yield History(sessions, [replace(one, evidence=evidence, options=options, right=right)])
 
 
-def _dialogues(found: Any, name: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """Yield the lists of dialogues, which lie in mappings by category and topic, by their category."""
+def _said(step: Any) -> list[Message]:
+    if isinstance(step, str):
+        return [{"role": "user", "content": step}]
+    both = {"user": ("user", "user_message", "message"), "assistant": ("agent", "assistant", "assistant_message")}
+    return [{"role": role, "content": step[key]} for role, keys in both.items() for key in keys if key in step]
+
+
+def _dialogues(found: Any, kind: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dialogues, which lie in lists in mappings by category and topic, with their category."""
     if isinstance(found, list):
-        yield name, found
+        yield from ((kind, dialogue) for dialogue in found)
     else:
         for key, inner in found.items():
-            yield from _dialogues(inner, name or key)
-
-
-def _of_steps(steps: Sequence[Any]) -> list[Message]:
-    messages: list[Message] = []
-    for step in steps:
-        if isinstance(step, str):
-            messages.append({"role": "user", "content": step})
-            continue
-        for role, keys in (
-            ("user", ("user", "user_message", "message")),
-            ("assistant", ("agent", "assistant", "assistant_message")),
-        ):
-            text = next((step[key] for key in keys if key in step), None)
-            messages.append({"role": role, "content": text or "-"})
-    return messages
-
-
-def _steps(named: Sequence[Any], nested: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
-    """Yield session and step of what is named: a pair if there are sessions, else a number."""
-    for one in named:
-        place, step = (one[0], one[1]) if isinstance(one, list) and len(nested) > 1 else (0, one)
-        step = step[0] if isinstance(step, list) else step
-        if not 0 <= int(step) < len(nested[int(place)]):
-            raise ValueError(f"no step {one}")
-        yield int(place), int(step)
+            yield from _dialogues(inner, kind or key)
 
 
 def _convomem(path: Path) -> Iterator[History]:
@@ -335,10 +301,8 @@ def _convomem(path: Path) -> Iterator[History]:
                 turns |= {(name, place) for place, m in enumerate(said, start=1) if _plain(m["content"]) in named}
                 sessions.append(Session(name, said))
             evidence = frozenset(name for name, _ in turns)
-            asked = Asked(
-                question=item["question"], kind=kind, after=len(sessions), evidence=evidence, turns=frozenset(turns)
-            )
-            yield History(sessions, [asked])
+            one = Asked(question=item["question"], kind=kind, after=len(sessions), turns=frozenset(turns))
+            yield History(sessions, [replace(one, evidence=evidence)])
 
 
 def _plain(text: str) -> str:

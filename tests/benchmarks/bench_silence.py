@@ -176,12 +176,23 @@ def draw(made: dict[str, dict[str, float]], path: Path) -> None:
         x, y = found["silent turns with anything"], found["needed that come"]
         axes.plot(x, y, "o", color="#0b6e4f" if name.startswith("epic") else "#6c757d")
         left = x > 0.6
-        axes.annotate(name, (x, y), xytext=(-7 if left else 7, 0), textcoords="offset points", va="center",
-                      ha="right" if left else "left", fontsize=8)
+        axes.annotate(
+            name,
+            (x, y),
+            xytext=(-7 if left else 7, 0),
+            textcoords="offset points",
+            va="center",
+            ha="right" if left else "left",
+            fontsize=8,
+        )
     axes.plot(*AIM, "*", color="#d1495b", markersize=11)
     axes.annotate("aim", AIM, xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.set(xlabel="silent turns with anything injected", ylabel="needed notes and preferences that come",
-             xlim=(-0.02, 1.04), ylim=(0.0, 1.04))
+    axes.set(
+        xlabel="silent turns with anything injected",
+        ylabel="needed notes and preferences that come",
+        xlim=(-0.02, 1.04),
+        ylim=(0.0, 1.04),
+    )
     save_figure(figure, path)
 
 
@@ -195,7 +206,9 @@ def main() -> None:
     for looked_at in (True,) if options.looked_at else (True, False):
         some = [life for name, life in lives.items() if (name == LOOKED_AT) == looked_at]
         found = measured(some, options.ways, show=options.looked_at)
-        print(f"\n{'looked at' if looked_at else 'only run'}: {len(some)} lives, {sum(len(one['turns']) for one in some)} turns")
+        print(
+            f"\n{'looked at' if looked_at else 'only run'}: {len(some)} lives, {sum(len(one['turns']) for one in some)} turns"
+        )
         for row in next(iter(found.values())):
             print(f"{row:30}" + "".join(f"{each[row]:>10.3f}" for each in found.values()))
         print(f"{'':30}" + "; ".join(found))

@@ -193,11 +193,13 @@ def _found(
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
     stances_count = options.stance_policy != "any"
     verdicts = ranking.verdicts_on(candidates, steering, chosen, kind, only=positions) if stances_count else None
-    least_by_topic = finding.least_topic(encoder, candidates.topics, len(space.texts), "auto", kind)
+    # Who names a speaker asks what was said, in whatever words: "When did Tom move?"
+    needed = None if candidates.lifts[1].any() else kind
+    least_by_topic = finding.least_topic(encoder, candidates.topics, len(space.texts), "auto", needed)
     bonus = 0.0 if verdicts is None or min_score != "auto" else verdicts.fits(candidates.topics >= least_by_topic)
     fitting = candidates.topics + np.float32(bonus)
     mattering = chosen.mattering * (1.0 - needless(kind))
-    least = finding.least_topic(encoder, fitting, len(space.texts), min_score, kind, mattering)
+    least = finding.least_topic(encoder, fitting, len(space.texts), min_score, needed, mattering)
     relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
     keep = fitting >= least
     candidates, verdicts = candidates.only(keep), None if verdicts is None else verdicts.only(keep)

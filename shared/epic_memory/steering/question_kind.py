@@ -61,7 +61,9 @@ class QuestionKind(NamedTuple):
 
 def by_preference(kind: QuestionKind | None) -> float:
     """Return the chance that the answer depends on what the user prefers, in [0, 1]; 1 where the kind is unknown."""
-    return 1.0 if kind is None else 1.0 - max(_surely(kind.recall), _surely(kind.chat))
+    # What may as well be of another kind counts nothing.
+    weights = QuestionWeights.shipped()
+    return 1.0 if kind is None else 1.0 - _between(max(kind.recall, kind.chat), weights.unsure, weights.sure)
 
 
 def needless(kind: QuestionKind | None) -> float:
@@ -70,19 +72,13 @@ def needless(kind: QuestionKind | None) -> float:
     return 0.0 if kind is None else _between(kind.general + kind.chat, weights.doubtful, weights.needless)
 
 
+def _between(chance: float, low: float, high: float) -> float:
+    return max(0.0, min(1.0, (chance - low) / (high - low)))
+
+
 def recalls(kind: QuestionKind | None) -> bool:
     """Tell whether a question rather asks for what stands in a note than for a choice."""
     return kind is not None and kind.recall - kind.choice > QuestionWeights.shipped().rather
-
-
-def _surely(chance: float) -> float:
-    """Return how much a chance counts: nothing while the question may as well be of another kind."""
-    weights = QuestionWeights.shipped()
-    return _between(chance, weights.unsure, weights.sure)
-
-
-def _between(chance: float, low: float, high: float) -> float:
-    return max(0.0, min(1.0, (chance - low) / (high - low)))
 
 
 def features_of(question: str) -> list[str]:
@@ -90,17 +86,9 @@ def features_of(question: str) -> list[str]:
     words = ["0" if word.isdigit() else word.replace("’", "'") for word in _WORD.findall(question[:_READ].casefold())]
     if not words:
         return []
-    return list(
-        dict.fromkeys(
-            [
-                *words,
-                *map(" ".join, pairwise(words)),
-                f"^{words[0]}",
-                f"^{' '.join(words[:2])}",
-                f"#{min(4, len(words) // 3)}",
-            ]
-        )
-    )
+    pairs = map(" ".join, pairwise(words))
+    begins = f"^{words[0]}", f"^{' '.join(words[:2])}", f"#{min(4, len(words) // 3)}"
+    return list(dict.fromkeys([*words, *pairs, *begins]))
 
 
 class _Model(NamedTuple):

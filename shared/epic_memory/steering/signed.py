@@ -223,12 +223,8 @@ class Signed:
         vector = _unit(topic, query)
         if turns:
             turn = np.float32(chosen.strength) * (by @ self._directions[chosen.rows])
-            vector = _unit(
-                topic
-                + np.float32(SteeringWeights.shipped().turn)
-                * (turn - np.float32(min(float(turn @ vector), 0.0)) * vector),
-                query,
-            )
+            turn -= np.float32(min(float(turn @ vector), 0.0)) * vector
+            vector = _unit(topic + np.float32(SteeringWeights.shipped().turn) * turn, query)
         return vector
 
     @cached_property
@@ -295,12 +291,10 @@ class Signed:
         )
 
     def _decided(self, kind: QuestionKind | None) -> list[float]:
-        """Return for each preference the chance that a question of this kind is one that it can matter to."""
-        spare, most = needless(kind), by_preference(kind)
-        if not spare:
-            return [most] * len(self.preferences)
+        """Return for each preference the chance that it can matter to a question of this kind."""
         explains = self.vectors @ self._samples.explanation / np.float32(RelevanceWeights.shipped().explaining)
-        decided: list[float] = np.minimum(most, 1.0 - spare * (1.0 - np.clip(explains, 0.0, 1.0))).tolist()
+        apart = needless(kind) * (1.0 - np.clip(explains, 0.0, 1.0))
+        decided: list[float] = np.minimum(by_preference(kind), 1.0 - apart).tolist()
         return decided
 
     def _weighed(
