@@ -16,22 +16,22 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from typer import Argument, Option
 
 from epic_eval.arms.lexical import BM25
 from epic_eval.asking import Request, answer_to, ask
-from epic_eval.cli import Model
 from epic_eval.journal import Journal
-from epic_eval.public_formats import LOCOMO_LOOKED_AT, LOOKED_AT, READERS, Asked, History, Session, read
+from epic_eval.options import Model
+from epic_eval.public_formats import LOCOMO_LOOKED_AT, LOOKED_AT, Asked, History, Session, read
 from epic_eval.report import Report, Table, Text, aligned
 from epic_learn import add_conversation
 from epic_learn.conversations import conversation_items, read_conversation
@@ -42,8 +42,8 @@ from epic_memory.lm import LanguageModel, Message
 from epic_memory.lm.prompting import section
 from epic_memory.steering import QuerySteering
 from epic_memory.text.chunking import ConversationChunker
+from epic_memory.types import FloatArray
 
-_Key = TypeVar("_Key")
 _DEEP = 100  # hits of which the sessions are counted
 _SURE = 0.9
 _TURNS = ConversationChunker(max_turns=1, overlap=0)
@@ -55,18 +55,11 @@ _SYSTEM = (
 
 
 class Bench(NamedTuple):
-    """How a benchmark is run.
+    """How a benchmark is run."""
 
-    Attributes:
-        grains: What an item is: a window of a "conversation", as it comes, or a "turn".
-        learns: Whether preferences are read from the conversations.
-        recalls: Whether what answers a question is looked for.
-        split: What of it was looked at while this was built.
-    """
-
-    grains: tuple[str, ...] = ("conversation",)
-    learns: bool = False
-    recalls: bool = True
+    grains: tuple[str, ...] = ("conversation",)  # an item is a window of a conversation, as it comes, or a "turn"
+    learns: bool = False  # whether preferences are read from the conversations
+    recalls: bool = True  # whether what answers a question is looked for
     split: str = "nothing of it was looked at"
 
 
@@ -83,50 +76,32 @@ BENCHES = {
 
 
 class Choice(NamedTuple):
-    """A question with options: the request to a model, the right place, the context, and what steering chose."""
+    """A question with options: what is asked of a model, the right place, and whether steering chose it."""
 
     kinds: tuple[str, ...]
     request: Request
     right: int
-    context: str
+    tokens: float
     seconds: float
     steered: bool | None
 
 
-@dataclass
-class Found:
+class Found(NamedTuple):
     """Shares of evidence by kind of question, grain and way; choices; how many preferences each memory held."""
 
-    recalls: dict[tuple[str, str, str], list[list[float]]] = field(default_factory=dict)
-    choices: list[Choice] = field(default_factory=list)
-    held: list[int] = field(default_factory=list)
-
-
-class Ranked:
-    """Items in the order of BM25, and of cosine by the memory's own encoder."""
-
-    def __init__(self, items: Sequence[Item], encoder: Encoder) -> None:
-        self._items, self._encoder = items, encoder
-        self._vectors = embed(encoder, [item.text for item in items])
-        self._by_id, self._bm25 = {item.id: item for item in items}, BM25()
-        with tempfile.TemporaryDirectory() as folder:
-            self._bm25.build(items, (), Path(folder))
-
-    def ways(self, question: str) -> dict[str, list[Item]]:
-        """Return the items that each finds."""
-        nearest = np.argsort(-(self._vectors @ embed(self._encoder, [question])[0]), kind="stable")[:_DEEP]
-        words = [self._by_id[passage.id] for passage in self._bm25.retrieve(question, _DEEP).passages]
-        return {"cosine": [self._items[row] for row in nearest], "BM25": words}
+    recalls: dict[tuple[str, str, str], list[list[float]]]
+    choices: list[Choice]
+    held: list[int]
 
 
 class Asking:
     """The memories of one history, one for each grain, which grow with its sessions."""
 
     def __init__(self, bench: Bench, history: History, encoder: Encoder) -> None:
-        self.bench, self.history, self.encoder = bench, history, encoder
+        self.bench, self.preferences, self.encoder = bench, history.preferences, encoder
         self.memories = {grain: EpicMemory(history.preferences, encoder=encoder) for grain in bench.grains}
         self.items: dict[str, list[Item]] = {grain: [] for grain in bench.grains}
-        self.ranked: dict[str, Ranked] = {}
+        self.ranked: dict[str, tuple[FloatArray, BM25]] = {}
 
     def come(self, session: Session) -> None:
         """Add a session."""
@@ -140,18 +115,36 @@ class Asking:
             if self.bench.learns:
                 memory.proposals.propose(messages, auto=_SURE)
 
+    def _ways(self, grain: str, question: str) -> Iterator[tuple[str, list[Item]]]:
+        """Yield each way's name, and what it finds."""
+        items = self.items[grain]
+        if grain not in self.ranked:
+            self.ranked[grain] = embed(self.encoder, [item.text for item in items]), BM25()
+            with tempfile.TemporaryDirectory() as folder:
+                self.ranked[grain][1].build(items, (), Path(folder))
+        vectors, bm25 = self.ranked[grain]
+        yield "epic-memory", [hit.item for hit in self.memories[grain].search(question, _DEEP)]
+        nearest = np.argsort(-(vectors @ embed(self.encoder, [question])[0]), kind="stable")[:_DEEP]
+        yield "cosine", [items[row] for row in nearest]
+        by_id = {item.id: item for item in items}
+        yield "BM25", [by_id[passage.id] for passage in bm25.retrieve(question, _DEEP).passages]
+
     def recall(self, asked: Asked) -> Iterator[tuple[str, str, list[float]]]:
         """Yield way, grain, and whether any of the evidence is among the first 5 and 10, and what share."""
-        for grain, memory in self.memories.items():
-            if grain not in self.ranked:
-                self.ranked[grain] = Ranked(self.items[grain], self.encoder)
-            hits = [hit.item for hit in memory.search(asked.question, _DEEP)]
-            for way, items in {"epic-memory": hits, **self.ranked[grain].ways(asked.question)}.items():
-                places = [(str(item.metadata["source"]), int(str(item.metadata["turn"]))) for item in items]
+        for grain in self.memories:
+            for way, items in self._ways(grain, asked.question):
+                # What the memory learnt is no turn.
+                turns = [item.metadata for item in items if "source" in item.metadata]
+                places = [(str(one["source"]), int(str(one["turn"]))) for one in turns]
                 sessions = list(dict.fromkeys(name for name, _ in places))
-                yield way, f"sessions, by {grain}", _shares(sessions, asked.evidence)
+                wanted: dict[str, tuple[list[Any], frozenset[Any]]] = {
+                    f"sessions, by {grain}": (sessions, asked.evidence)
+                }
                 if grain == "turn" and asked.turns:
-                    yield way, "turns", _shares(places, asked.turns)
+                    wanted["turns"] = places, asked.turns
+                for what, (named, right) in wanted.items():
+                    shares = [len(right.intersection(named[:k])) / len(right) for k in (5, 10)]
+                    yield way, what, [*(float(share > 0) for share in shares), *shares]
 
     def choice(self, asked: Asked, kinds: tuple[str, ...]) -> Choice:
         """Return a choice by the context of a question."""
@@ -163,26 +156,22 @@ class Asking:
         parts += [section(asked.question, "message"), f"Replies:\n{options}\nWhich letter?"]
         request = Request((Message("system", _SYSTEM), Message("user", "\n\n".join(parts))), 512)
         steered = None
-        if self.history.preferences:
-            scores = QuerySteering(self.encoder, self.history.preferences).score(asked.question, list(asked.options))
+        if self.preferences:
+            scores = QuerySteering(self.encoder, self.preferences).score(asked.question, list(asked.options))
             steered = bool(scores[asked.right] > np.delete(scores, asked.right).max())
-        return Choice(kinds, request, asked.right, context, taken, steered)
-
-
-def _shares(found: Sequence[_Key], wanted: frozenset[_Key]) -> list[float]:
-    shares = [len(wanted.intersection(found[:k])) / len(wanted) for k in (5, 10)]
-    return [*(float(share > 0) for share in shares), *shares]
+        return Choice(kinds, request, asked.right, len(context) / _CHARACTERS_A_TOKEN, taken, steered)
 
 
 def run(bench: Bench, histories: Iterable[History], encoder: Encoder, looked_at: int = 0) -> Found:
     """Ask all questions; the first `looked_at` count as looked at, the others as their benchmark's split has it."""
-    found, number = Found(), 0
+    found, number = Found({}, [], []), 0
     for history in histories:
         asking, come = Asking(bench, history, encoder), 0
-        for asked in sorted(history.asked, key=lambda one: one.after):
-            for session in history.sessions[come : asked.after]:
+        whole = len(history.sessions)
+        for after, asked in sorted(((one.after or whole, one) for one in history.asked), key=lambda pair: pair[0]):
+            for session in history.sessions[come:after]:
                 asking.come(session)
-            come, number = max(come, asked.after), number + 1
+            come, number = after, number + 1
             part = LOOKED_AT if number <= looked_at else asked.part
             kinds = (part, f"{part}: {asked.kind}")
             if bench.recalls and asked.evidence:
@@ -197,43 +186,38 @@ def run(bench: Bench, histories: Iterable[History], encoder: Encoder, looked_at:
     return found
 
 
-def letter(answer: str, options: int = 26) -> int | None:
+def letter(answer: str) -> int | None:
     """Return the place of the option that an answer names, the last one if it thinks aloud; None if it names none."""
-    named = re.findall(rf"(?<![\w'])([A-{chr(64 + options)}])(?![\w'])", answer)
+    named = re.findall(r"(?<![\w'])([A-Z])(?![\w'])", answer)
     return ord(named[-1]) - 65 if named else None
 
 
 def parts_of(found: Found, lm: LanguageModel | None, journal: Journal) -> Iterator[Table | Text]:
     """Yield the tables of what was found; a model is asked what it has not been asked before."""
     if found.recalls:
-        rows = [
-            (*key, str(len(shares)), *(f"{mean:.3f}" for mean in np.mean(shares, axis=0)))
-            for key, shares in sorted(found.recalls.items())
+        shares = [
+            (*key, str(len(one)), *(f"{mean:.3f}" for mean in np.mean(one, axis=0)))
+            for key, one in sorted(found.recalls.items())
         ]
         header = ("questions", "found are", "way", "number", "any in 5", "any in 10", "share in 5", "share in 10")
-        yield Table("Evidence among the first 5 and 10", header, tuple(rows))
+        yield Table("Evidence among the first 5 and 10", header, tuple(shares))
     if not found.choices:
         return
-    by_kind: dict[str, list[Choice]] = {}
-    for choice in found.choices:
-        for kind in choice.kinds:
-            by_kind.setdefault(kind, []).append(choice)
     if lm is not None:
         yield Text(f"{lm.name}: {ask(lm, [choice.request for choice in found.choices], journal)}")
-    table = []
-    for kind, choices in sorted(by_kind.items()):
-        said = [None if lm is None else answer_to(choice.request, lm.name, journal) for choice in choices]
-        right = [letter(text or "") == choice.right for text, choice in zip(said, choices, strict=True)]
-        steered = [choice.steered for choice in choices if choice.steered is not None]
-        tokens = np.mean([len(choice.context) / _CHARACTERS_A_TOKEN for choice in choices])
-        milliseconds = 1000 * np.median([choice.seconds for choice in choices])
-        known = (
-            f"{np.mean(right):.3f}" if lm is not None else "needs --llm",
-            f"{np.mean(steered):.3f}" if steered else "-",
-        )
-        table.append((kind, str(len(choices)), *known, f"{tokens:.0f}", f"{milliseconds:.1f}"))
-    header = ("choices", "number", "right by the model", "right by steering", "context tokens, about", "search ms")
-    yield Table("Multiple choice", header, tuple(table))
+    rows = []
+    for kind in sorted({kind for choice in found.choices for kind in choice.kinds}):
+        choices = [choice for choice in found.choices if kind in choice.kinds]
+        model, steering = "needs --llm", "-"
+        if lm is not None:
+            said = [(letter(answer_to(one.request, lm.name, journal) or ""), one.right) for one in choices]
+            model = f"{np.mean([chosen == right for chosen, right in said]):.3f}"
+        if choices[0].steered is not None:
+            steering = f"{np.mean([one.steered for one in choices]):.3f}"
+        tokens, taken = np.mean([one.tokens for one in choices]), np.median([one.seconds for one in choices])
+        rows.append((kind, str(len(choices)), model, steering, f"{tokens:.0f}", f"{1000 * taken:.1f}"))
+    names = ("choices", "number", "right by the model", "right by steering", "context tokens, about", "search ms")
+    yield Table("Multiple choice", names, tuple(rows))
     yield Text(f"Preferences that a memory held at the end: {np.mean(found.held):.1f} on average.")
 
 
@@ -250,10 +234,9 @@ def hash_of(path: Path) -> str:
     """Return the beginning of the SHA-256 of a file, or of all files of a folder with their names."""
     digest = hashlib.sha256()
     for file in [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file()):
-        if file != path:
-            digest.update(str(file.relative_to(path)).encode())
-        with file.open("rb") as read_from:
-            while block := read_from.read(1 << 20):
+        digest.update(str(file.relative_to(path)).encode() if file != path else b"")
+        with file.open("rb") as content:
+            for block in iter(partial(content.read, 1 << 20), b""):
                 digest.update(block)
     return digest.hexdigest()[:16]
 
@@ -268,11 +251,9 @@ def bench(
     out: Annotated[str | None, Option(metavar="FOLDER", help="for the report and the model's answers")] = None,
 ) -> None:
     """Run a public benchmark on a memory as it comes, beside BM25, cosine and what others published."""
-    if name not in BENCHES:
-        raise InvalidInputError(f"There is no benchmark {name!r}. There are {', '.join(READERS)}.")
-    chosen, source, started = BENCHES[name], Path(path), time.perf_counter()
-    if not source.exists():
-        raise InvalidInputError(f"{path} does not exist: it should be the data of {name}.")
+    chosen, source, started = BENCHES.get(name), Path(path), time.perf_counter()
+    if chosen is None or not source.exists():
+        raise InvalidInputError(f"{path} does not exist, or there is no {name!r}: there are {', '.join(BENCHES)}.")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     split = f"the first {looked_at} questions were looked at" if looked_at else chosen.split
     report = Report(f"{name}: {source.name}")
@@ -287,6 +268,8 @@ def bench(
     say(Text(f"{known}; {machine}. Split, named before the run: {split}."))
     histories = islice(read(name, source), limit or None)
     found = run(chosen, histories, encoder_of(encoder), looked_at)
+    if not (found.recalls or found.choices):
+        raise InvalidInputError(f"{path} holds no question of {name} with an answer to look for.")
     with tempfile.TemporaryDirectory() as folder, closing(Journal(Path(out or folder) / f"{name}.jsonl")) as journal:
         for part in (*parts_of(found, model.lm(), journal), published(name)):
             say(part)

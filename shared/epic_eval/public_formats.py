@@ -21,10 +21,9 @@ import json
 import lzma
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from epic_eval.journal import read_lines
 from epic_memory.errors import InvalidInputError
@@ -40,37 +39,32 @@ _CHUNK = 1 << 24
 _OTHERS = 9
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(NamedTuple):
     """A part of a history: messages with `role`, `content` and perhaps `time`."""
 
     name: str
     messages: Sequence[Message]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """A question about a history, asked `after` so many of its sessions.
-
-    Attributes:
-        kind: Its type, as the benchmark names it.
-        evidence, turns: Names of the sessions that answer it, and the turns, if the benchmark names turns.
-        options, right: What there is to choose from, if it is a choice, and the place of the right one.
-        part: Whether it was looked at while this was built.
-    """
+class Asked(NamedTuple):
+    """A question about a history: what answers it, or what there is to choose from."""
 
     question: str
-    kind: str
-    after: int = 0
-    evidence: frozenset[str] = frozenset()
+    kind: str  # its type, as the benchmark names it
+    after: int | None = None  # how many of the sessions come before it; None for all
+    sessions: frozenset[str] = frozenset()  # those that answer it, if turns are not named
     turns: frozenset[Place] = frozenset()
-    options: tuple[str, ...] = ()
+    options: Sequence[str] = ()
     right: int = 0
     part: str = UNSEEN
 
+    @property
+    def evidence(self) -> frozenset[str]:
+        """Names of the sessions that answer it."""
+        return self.sessions or frozenset(name for name, _ in self.turns)
 
-@dataclass(frozen=True)
-class History:
+
+class History(NamedTuple):
     """Sessions in their order, the questions about them, and preferences that are stated as such."""
 
     sessions: Sequence[Session]
@@ -92,10 +86,8 @@ def read(name: str, path: Path) -> Iterator[History]:
     except OSError as error:
         raise InvalidInputError(f"{error.filename or path} cannot be read: {error.strerror}.") from None
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, SyntaxError) as error:
-        raise InvalidInputError(
-            f"{path} is not of the shape of {name} ({type(error).__name__}: {error}). Its public format:"
-            " docs/benchmarks.md, shared/epic_eval/public_formats.py."
-        ) from error
+        said = f"{type(error).__name__}: {error}"
+        raise InvalidInputError(f"{path} has not the public format of {name} ({said}): docs/benchmarks.md.") from error
 
 
 def records(path: Path) -> Iterator[Any]:
@@ -130,15 +122,13 @@ def _longmemeval(path: Path) -> Iterator[History]:
             )
         ]
         evidence = frozenset(map(str, record["answer_session_ids"]))
-        kind, after = record["question_type"], len(sessions)
-        yield History(sessions, [Asked(question=record["question"], kind=kind, after=after, evidence=evidence)])
+        yield History(sessions, [Asked(record["question"], record["question_type"], sessions=evidence)])
 
 
 def _locomo(path: Path) -> Iterator[History]:
     for record in records(path):
-        turns = record["turns"] if "turns" in record else list(_locomo_turns(record["conversation"]))
         by_session: dict[str, list[Message]] = {}
-        for turn in turns:
+        for turn in record["turns"] if "turns" in record else _locomo_turns(record["conversation"]):
             name, _, _ = turn["id"].partition(":")
             said = {"role": turn["speaker"], "content": turn["text"], "time": turn["time"]}
             by_session.setdefault(name, []).append(said)
@@ -150,11 +140,8 @@ def _locomo(path: Path) -> Iterator[History]:
             named = re.findall(r"D(\d+):(\d+)", " ".join(each.get("evidence") or []))
             places = {(f"D{int(session)}", int(number)) for session, number in named}
             there = frozenset(p for p in places if 0 < p[1] <= len(by_session.get(p[0], ())))
-            if each["category"] in _LOCOMO_KINDS and there:
-                one = Asked(
-                    question=each["question"], kind=_LOCOMO_KINDS[each["category"]], after=len(sessions), part=part
-                )
-                asked.append(replace(one, evidence=frozenset(name for name, _ in there), turns=there))
+            if there and (kind := _LOCOMO_KINDS.get(each["category"])):
+                asked.append(Asked(each["question"], kind, turns=there, part=part))
         yield History(sessions, asked)
 
 
@@ -177,29 +164,22 @@ def _locomo_plus(path: Path) -> Iterator[History]:
         sessions.append(Session(name, messages))
         places = frozenset((name, place) for place in range(1, len(messages) + 1))
         query = " ".join(text for _, text in _lines(record["trigger_query"]))
-        kind = str(record["relation_type"])
-        asked.append(Asked(question=query, kind=kind, evidence=frozenset([name]), turns=places))
-    yield History(sessions, [replace(one, after=len(sessions)) for one in asked])
+        asked.append(Asked(query, str(record["relation_type"]), turns=places))
+    yield History(sessions, asked)
 
 
 def _lines(dialogue: str) -> list[tuple[str, str]]:
-    """Return speakers and words of a dialogue, whose lines are `A: ...` and `B: ...`."""
-    found: list[tuple[str, str]] = []
-    for line in filter(None, map(str.strip, dialogue.splitlines())):
-        speaker, colon, text = line.partition(":")
-        if not colon or len(speaker) > 20:
-            speaker, text = found[-1][0] if found else "A", line
-        found.append((speaker.strip(), text.strip()))
-    return found
+    """Return speakers and words of a dialogue, whose lines begin with `A:` or `B:`."""
+    parts = re.split(
+        r"(?m)^\s*(\w{1,20})\s*:", dialogue if re.match(r"\s*\w{1,20}\s*:", dialogue) else f"A: {dialogue}"
+    )
+    return [(speaker, text.strip()) for speaker, text in zip(parts[1::2], parts[2::2], strict=True)]
 
 
 def _prefeval(path: Path) -> Iterator[History]:
-    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-    if not files:
-        raise ValueError("no TOPIC.json in the folder")
     cases = [
         (str(record.get("topic", file.stem)), record)
-        for file in files
+        for file in _files(path)
         for record in (read_lines(file) if file.suffix == ".jsonl" else records(file))
     ]
     every, draw = list(dict.fromkeys(record["preference"] for _, record in cases)), random.Random(0)
@@ -208,15 +188,20 @@ def _prefeval(path: Path) -> Iterator[History]:
         persona = [record["preference"], *draw.sample(others, min(_OTHERS, len(others)))]
         draw.shuffle(persona)
         options = record["options"] if "options" in record else record["classification_task_options"]
-        asked = _choice(record["question"], options[0], options[1:], kind=topic, part=LOOKED_AT)
-        yield History([], [asked], tuple(persona))
+        yield History([], [_choice(record["question"], options, topic, part=LOOKED_AT)], tuple(persona))
 
 
-def _choice(question: str, right: str, wrong: Iterable[str], **more: Any) -> Asked:
-    """Return a choice whose options stand in an order that depends on the question only."""
-    options = [right, *wrong]
-    random.Random(question).shuffle(options)
-    return Asked(question=question, options=tuple(options), right=options.index(right), **more)
+def _files(path: Path) -> list[Path]:
+    found = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+    if not found:
+        raise ValueError("no JSON in the folder")
+    return found
+
+
+def _choice(question: str, options: Sequence[str], kind: str, **more: Any) -> Asked:
+    """Return a choice, of whose options the first is right, in an order that depends on the question only."""
+    shuffled = random.Random(question).sample(options, len(options))
+    return Asked(question, kind, options=shuffled, right=shuffled.index(options[0]), **more)
 
 
 def _personamem(path: Path) -> Iterator[History]:
@@ -235,18 +220,10 @@ def _personamem(path: Path) -> Iterator[History]:
         for row in asking:
             query = ast.literal_eval(row["user_query"])
             question = query["content"] if isinstance(query, dict) else str(query)
-            wrong = ast.literal_eval(row["incorrect_answers"])
-            asked.append(_choice(question, row["correct_answer"], wrong, kind=row["pref_type"], after=1))
+            options = [row["correct_answer"], *ast.literal_eval(row["incorrect_answers"])]
+            asked.append(_choice(question, options, row["pref_type"]))
         # What the system is told of the user is no part of the conversation.
         yield History([Session(Path(link).stem, [m for m in messages if m["role"] != "system"])], asked)
-
-
-def _place(letter: str, options: Sequence[str]) -> int:
-    """Return the place of an option by its letter, such as "(b)"."""
-    place = ord(letter.strip("() .").upper()) - ord("A")
-    if not 0 <= place < len(options):
-        raise ValueError(f"no option {letter}")
-    return place
 
 
 def _membench(path: Path) -> Iterator[History]:
@@ -255,18 +232,17 @@ def _membench(path: Path) -> Iterator[History]:
         # A list of sessions, or of the steps of one: what both say, or what was seen.
         nested = steps if isinstance(steps[0], list) else [steps]
         said = [[_said(step) for step in each] for each in nested]
-        turns = set()
+        turns: set[Place] = set()
         for named in asking["target_step_id"]:
             place, step = named[:2] if isinstance(named, list) and len(nested) > 1 else (0, named)
             step = step[0] if isinstance(step, list) else step
             before = sum(map(len, said[place][:step]))
             turns |= {(f"session {place}", before + number) for number in range(1, len(said[place][step]) + 1)}
         sessions = [Session(f"session {n}", [m for step in each for m in step]) for n, each in enumerate(said)]
-        choices = asking["choices"]
-        one = Asked(question=asking["question"], kind=kind, after=len(sessions), turns=frozenset(turns))
-        options = tuple(str(choices[key]) for key in sorted(choices))
-        right, evidence = sorted(choices).index(asking["ground_truth"]), frozenset(name for name, _ in turns)
-        yield History(sessions, [replace(one, evidence=evidence, options=options, right=right)])
+        letters = sorted(asking["choices"])
+        options, right = [str(asking["choices"][one]) for one in letters], letters.index(asking["ground_truth"])
+        asked = Asked(asking["question"], kind, turns=frozenset(turns), options=options, right=right)
+        yield History(sessions, [asked])
 
 
 def _said(step: Any) -> list[Message]:
@@ -286,60 +262,37 @@ def _dialogues(found: Any, kind: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _convomem(path: Path) -> Iterator[History]:
-    files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
-    if not files:
-        raise ValueError("no files of evidence in the folder")
-    for file in files:
+    for file in _files(path):
         found = _of_json(file)
         kind = file.parent.parent.name if file.parent.name.endswith("_evidence") else file.stem
         for item in found["evidence_items"] if isinstance(found, dict) else found:
-            named = {_plain(message["text"]) for message in item["message_evidences"]}
+            named = {message["text"].strip().lower() for message in item["message_evidences"]}
             sessions, turns = [], set()
             for number, conversation in enumerate(item["conversations"]):
                 name = str(conversation.get("id") or f"conversation {number}")
                 said = [{"role": m["speaker"].lower(), "content": m["text"]} for m in conversation["messages"]]
-                turns |= {(name, place) for place, m in enumerate(said, start=1) if _plain(m["content"]) in named}
+                turns |= {
+                    (name, place) for place, m in enumerate(said, start=1) if m["content"].strip().lower() in named
+                }
                 sessions.append(Session(name, said))
-            evidence = frozenset(name for name, _ in turns)
-            one = Asked(question=item["question"], kind=kind, after=len(sessions), turns=frozenset(turns))
-            yield History(sessions, [replace(one, evidence=evidence)])
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.lower().split())
+            yield History(sessions, [Asked(item["question"], kind, turns=frozenset(turns))])
 
 
 def _perma(path: Path) -> Iterator[History]:
-    users = sorted((path / "tasks").iterdir())
-    for user in users:
-        dialogues = {
-            each["task_id"]: each for topic in _of_json(user / "raw_dialogues_c.json") for each in topic["dialogs"]
-        }
-        timeline = sorted(_of_json(user / "interleaved_timeline.json"), key=lambda each: each["date"])
-        sessions = [
-            Session(
-                each["task_id"], [{**m, "time": each["date"][:10]} for m in dialogues[each["task_id"]]["conversation"]]
-            )
-            for each in timeline
-        ]
+    for user in sorted((path / "tasks").iterdir()):
+        topics = _of_json(user / "raw_dialogues_c.json")
+        dialogues = {each["task_id"]: each["conversation"] for topic in topics for each in topic["dialogs"]}
+        timeline = sorted((each["date"][:10], each["task_id"]) for each in _of_json(user / "interleaved_timeline.json"))
+        sessions = [Session(task, [{**said, "time": day} for said in dialogues[task]]) for day, task in timeline]
         asked = []
         for file in sorted((path / "evaluation" / user.name / "meta" / "overall").glob("*.json")):
             task = _of_json(file)
-            before = sum(each["date"][:10] <= task["question_date"][:10] for each in timeline)
-            options = [part.strip() for part in re.split(r"(?m)^[A-Z]:\s", task["options"])[1:]]
-            right = _place(task["gold_label"], options)
-            kind = f"{file.stem[:2]}, type {task['task_type']}"
-            asked.append(Asked(question=task["question"], kind=kind, after=before, options=tuple(options), right=right))
-        yield History(sessions, sorted(asked, key=lambda one: one.after))
+            before = sum(day <= task["question_date"][:10] for day, _ in timeline)
+            options = dict(re.findall(r"(?ms)^([A-Z]):\s(.*?)(?=\n[A-Z]:\s|\Z)", task["options"]))
+            right, kind = list(options).index(task["gold_label"]), f"{file.stem[:2]}, type {task['task_type']}"
+            asked.append(Asked(task["question"], kind, before, options=list(options.values()), right=right))
+        yield History(sessions, asked)
 
 
-READERS: dict[str, Read] = {
-    "longmemeval": _longmemeval,
-    "locomo": _locomo,
-    "locomo-plus": _locomo_plus,
-    "prefeval": _prefeval,
-    "personamem": _personamem,
-    "membench": _membench,
-    "convomem": _convomem,
-    "perma": _perma,
-}
+_ALL = (_longmemeval, _locomo, _locomo_plus, _prefeval, _personamem, _membench, _convomem, _perma)
+READERS: dict[str, Read] = {reader.__name__[1:].replace("_", "-"): reader for reader in _ALL}
