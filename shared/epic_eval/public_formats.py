@@ -35,8 +35,6 @@ Place: TypeAlias = tuple[str, int]
 LOOKED_AT, UNSEEN = "looked at", "unseen"
 LOCOMO_LOOKED_AT = ("conv-26", "conv-41", "conv-43", "conv-47", "conv-49")
 """Those of LoCoMo's conversations on which numbers were chosen (docs/data.md)."""
-_CHUNK = 1 << 24
-_OTHERS = 9
 
 
 class Session(NamedTuple):
@@ -72,9 +70,6 @@ class History(NamedTuple):
     preferences: tuple[str, ...] = ()
 
 
-Read: TypeAlias = Callable[[Path], Iterator[History]]
-
-
 def read(name: str, path: Path) -> Iterator[History]:
     """Read the histories of a benchmark.
 
@@ -96,7 +91,7 @@ def records(path: Path) -> Iterator[Any]:
     with lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8") as file:
         if file.read(1) != "[":
             raise ValueError("no list")
-        while more := file.read(_CHUNK):
+        while more := file.read(1 << 24):
             rest += more
             while rest := rest.lstrip(" \t\r\n,"):
                 try:
@@ -149,20 +144,17 @@ _LOCOMO_KINDS = {1: "several facts", 2: "time", 3: "inference", 4: "one fact"}
 
 
 def _locomo_turns(conversation: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    numbers = sorted(int(found[1]) for key in conversation if (found := re.fullmatch(r"session_(\d+)", key)))
-    for number in numbers:
-        time = conversation[f"session_{number}_date_time"]
-        for turn in conversation[f"session_{number}"]:
-            yield {"id": turn["dia_id"], "speaker": turn["speaker"], "text": turn["text"], "time": time}
+    for name in (key for key in conversation if re.fullmatch(r"session_\d+", key)):
+        for turn in conversation[name]:
+            yield {**turn, "id": turn["dia_id"], "time": conversation[f"{name}_date_time"]}
 
 
 def _locomo_plus(path: Path) -> Iterator[History]:
     sessions, asked = [], []
     for number, record in enumerate(records(path)):
-        messages = [{"role": speaker, "content": text} for speaker, text in _lines(record["cue_dialogue"])]
-        name = f"cue {number}"
-        sessions.append(Session(name, messages))
-        places = frozenset((name, place) for place in range(1, len(messages) + 1))
+        lines, name = _lines(record["cue_dialogue"]), f"cue {number}"
+        sessions.append(Session(name, [{"role": speaker, "content": text} for speaker, text in lines]))
+        places = frozenset((name, place) for place in range(1, len(lines) + 1))
         query = " ".join(text for _, text in _lines(record["trigger_query"]))
         asked.append(Asked(query, str(record["relation_type"]), turns=places))
     yield History(sessions, asked)
@@ -185,17 +177,14 @@ def _prefeval(path: Path) -> Iterator[History]:
     every, draw = list(dict.fromkeys(record["preference"] for _, record in cases)), random.Random(0)
     for topic, record in cases:
         others = [one for one in every if one != record["preference"]]
-        persona = [record["preference"], *draw.sample(others, min(_OTHERS, len(others)))]
+        persona = [record["preference"], *draw.sample(others, min(9, len(others)))]
         draw.shuffle(persona)
         options = record["options"] if "options" in record else record["classification_task_options"]
         yield History([], [_choice(record["question"], options, topic, part=LOOKED_AT)], tuple(persona))
 
 
 def _files(path: Path) -> list[Path]:
-    found = sorted(path.rglob("*.json")) if path.is_dir() else [path]
-    if not found:
-        raise ValueError("no JSON in the folder")
-    return found
+    return sorted(path.rglob("*.json")) if path.is_dir() else [path]
 
 
 def _choice(question: str, options: Sequence[str], kind: str, **more: Any) -> Asked:
@@ -207,14 +196,11 @@ def _choice(question: str, options: Sequence[str], kind: str, **more: Any) -> As
 def _personamem(path: Path) -> Iterator[History]:
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    if not rows:
-        raise ValueError("no rows")
     by_history: dict[str, list[dict[str, str]]] = {}
     for row in rows:
         by_history.setdefault(row["chat_history_32k_link"], []).append(row)
     for link, asking in by_history.items():
-        known = [folder / link for folder in (path.parent, *path.parents) if (folder / link).exists()]
-        history = _of_json(known[0] if known else path.parent / link)
+        history = _of_json(next((up / link for up in path.parents if (up / link).exists()), path.parent / link))
         messages = history["chat_history"] if isinstance(history, dict) else history
         asked = []
         for row in asking:
@@ -295,4 +281,6 @@ def _perma(path: Path) -> Iterator[History]:
 
 
 _ALL = (_longmemeval, _locomo, _locomo_plus, _prefeval, _personamem, _membench, _convomem, _perma)
-READERS: dict[str, Read] = {reader.__name__[1:].replace("_", "-"): reader for reader in _ALL}
+READERS: dict[str, Callable[[Path], Iterator[History]]] = {
+    reader.__name__[1:].replace("_", "-"): reader for reader in _ALL
+}

@@ -4,9 +4,9 @@ Run `python shared/tools/fit_question_kind.py` to write `shared/epic_memory/data
 prints how the kinds are told apart by weights that never saw the writer of a question: each file of `written/` was
 written by somebody else, and each is left out once but the last two: `questions_f.jsonl`, which alone has searches by
 keywords, and `questions_h.jsonl`, by us, questions with "how" that differ in little but whose matter it is.
-`questions_i.jsonl`, ours, has what nobody asks of a memory though it sounds as if: "Who owns Toyota?", "My neighbour wants
-a laptop", "Farai broke his arm". So has the first life of `silence`, which was looked at. `questions_e.jsonl` and the
-other nine lives are never fitted on; they were only run.
+`questions_i.jsonl`, ours, has what needs no memory though it sounds as if ("Who owns Toyota?", "My neighbour wants a
+laptop", "Farai broke his arm"), and what needs it in like words. So has the first life of `silence`, which was looked
+at. `questions_e.jsonl` and the other nine lives are never fitted on; they were only run.
 """
 
 from __future__ import annotations
@@ -69,8 +69,7 @@ class Words(NamedTuple):
         rows, columns = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
         return cls(rows, columns, (len(questions), len(vocabulary)))
 
-    @property
-    def T(self) -> Words:
+    def transposed(self) -> Words:
         return Words(self.columns, self.rows, self.shape[::-1])
 
     def __matmul__(self, weights: Array) -> Array:
@@ -99,10 +98,10 @@ def of_life(name: str) -> list[dict[str, Any]]:
 def softmax(features: Array | Words, kinds: Array, ridge: float, steps: int, rate: float) -> tuple[Array, Array]:
     """Multinomial logistic regression by gradient descent: weights `(f, 4)` and biases `(4,)`."""
     weights, bias, target = np.zeros((features.shape[1], len(KINDS))), np.zeros(len(KINDS)), np.eye(len(KINDS))[kinds]
-    count = features.shape[0]
+    count, turned = features.shape[0], features.transposed() if isinstance(features, Words) else features.T
     for _ in range(steps):
         missed = chances(features @ weights + bias) - target
-        weights -= rate * (features.T @ missed / count + ridge * weights)
+        weights -= rate * (turned @ missed / count + ridge * weights)
         bias -= rate * missed.mean(axis=0)
     return weights, bias
 

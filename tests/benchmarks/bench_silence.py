@@ -1,18 +1,18 @@
-"""Turns of a chat in which nothing of a memory matters, and turns in which something does: what is put before the model.
+"""Turns in which nothing of a memory matters, and turns in which something does: what is put before the model.
 
-Ten lives (`shared/tools/written/silence`), each of 12 preferences, 40 notes and 150 turns, by two people who saw no code. In
-100 turns nothing that is kept matters: small talk, general knowledge, tasks for others, questions near the topic of a
-preference or a note, facts of other people. In 50 turns one or two notes or preferences are needed. The first life was looked at;
-the other nine were only run.
+Ten lives (`shared/tools/written/silence`), each of 12 preferences, 40 notes and 150 turns, by two people who saw no
+code. In 100 turns nothing that is kept matters: small talk, general knowledge, tasks for others, questions near the
+topic of a preference or a note, facts of other people. In 50 turns one or two notes or preferences are needed. The
+first life was looked at, the other nine were only run.
 
-Every store holds a life's notes and preferences and is asked with each turn as it comes. Ours knows the preferences as such,
-has default settings and no model, and is measured by its context, which lists preferences, and by the retriever that a user of
-LangChain gets. The others take all as texts, with one encoder for all (static): Chroma and FAISS give their usual five,
-LangMem's search tool, mem0 (`infer=False`) and LlamaIndex's VectorMemoryBlock what they give by default. What is not installed
-is left out (extra: peers).
+Every store holds a life's notes and preferences and is asked with each turn as it comes. Ours knows the preferences as
+such, has default settings and no model, and is measured by its context, which lists preferences, and by the retriever
+that a user of LangChain gets. The others take all as texts, with one encoder for all (static): Chroma and FAISS give
+their usual five; LangMem's search tool, mem0 (`infer=False`) and LlamaIndex's VectorMemoryBlock what they give by
+default. What is not installed is left out (extra: peers).
 
 - silent turns: the share with anything injected, by kind of turn; words added.
-- needed: the share of the notes, and of the preferences, that come; the share of these turns with something else beside.
+- needed: the share of the notes, and of the preferences, that come; of these turns, how many have others beside.
 - listed: how many preferences that do not matter come with a silent turn, and with one where something is needed.
 """
 
@@ -206,9 +206,8 @@ def main() -> None:
     for looked_at in (True,) if options.looked_at else (True, False):
         some = [life for name, life in lives.items() if (name == LOOKED_AT) == looked_at]
         found = measured(some, options.ways, show=options.looked_at)
-        print(
-            f"\n{'looked at' if looked_at else 'only run'}: {len(some)} lives, {sum(len(one['turns']) for one in some)} turns"
-        )
+        turns = sum(len(one["turns"]) for one in some)
+        print(f"\n{'looked at' if looked_at else 'only run'}: {len(some)} lives, {turns} turns")
         for row in next(iter(found.values())):
             print(f"{row:30}" + "".join(f"{each[row]:>10.3f}" for each in found.values()))
         print(f"{'':30}" + "; ".join(found))

@@ -57,10 +57,10 @@ def locomo(folder: Path) -> Path:
 
 
 def locomo_plus(folder: Path) -> Path:
-    cue = {"relation_type": "causal", "time_gap": "two weeks later", "trigger_query": "A: What did I call my boat?"}
-    return written(
-        folder / "plus.json", [cue | {"cue_dialogue": f"A: {text}\nB: I see.\nReally."} for text in (BOAT, TEA)]
-    )
+    cue = {"relation_type": "causal", "time_gap": "two weeks later"}
+    triggers = {BOAT: "A: What did I call my boat?", TEA: "A: What do I drink in the morning?"}
+    cues = [cue | {"cue_dialogue": f"A: {one}\nB: I see.\nReally.", "trigger_query": triggers[one]} for one in triggers]
+    return written(folder / "plus.json", cues)
 
 
 def prefeval(folder: Path) -> Path:
@@ -138,7 +138,7 @@ def test_a_sample_of_each_format_is_run(name: str, tmp_path: Path, epic: Epic) -
     assert hash_of(path) in done.out and BENCHES[name].split in done.out
     assert done.out.index("Split, named before the run") < done.out.index("number")
     ours = [line for line in done.out.splitlines() if "epic-memory  " in line]
-    assert all(line.split()[-4:] == ["1.000"] * 4 for line in ours)
+    assert all(line.split()[-4] == "1.000" for line in ours)  # any in 5
     assert bool(ours) == BENCHES[name].recalls
     assert (tmp_path / "out" / f"{name}.md").read_text(encoding="utf-8").startswith(f"# {name}")
 
@@ -175,7 +175,7 @@ def test_a_model_chooses_by_what_is_remembered_and_is_asked_once(tmp_path: Path,
         done = epic(*arguments, f"openai:tiny@{server.base_url}")
         assert done.code == 0, done.err
         row = next(line.split() for line in done.out.splitlines() if line.startswith("looked at:"))
-        assert row[2:5] == ["drinks", "1", "1.000"] or row[3] == "1.000"
+        assert row[2:5] == ["drinks", "1", "1.000"]
         calls = server.calls
         assert epic(*arguments, f"openai:tiny@{server.base_url}").code == 0
         assert server.calls == calls >= 1

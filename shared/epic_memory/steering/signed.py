@@ -341,13 +341,7 @@ class Signed:
         return [place for place in places if place not in overruled]
 
     def score_texts(
-        self,
-        query: FloatArray,
-        texts: Sequence[str],
-        vectors: FloatArray,
-        *,
-        scaled: bool,
-        kind: QuestionKind | None,
+        self, query: FloatArray, texts: Sequence[str], vectors: FloatArray, *, scaled: bool, kind: QuestionKind | None
     ) -> FloatArray:
         """Score texts by their cosines with E(q) and their evidence for or against preferences, shape `(n,)`."""
         weights = SteeringWeights.shipped()
@@ -400,12 +394,7 @@ class Signed:
         return scores
 
     def _evidence(
-        self,
-        row: int,
-        query: FloatArray,
-        vectors: FloatArray,
-        words: Sequence[Words] | FloatArray,
-        toward: FloatArray,
+        self, row: int, query: FloatArray, vectors: FloatArray, words: Sequence[Words] | FloatArray, toward: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return texts' evidence for or against a preference, in [-1, 1], and their nearness to its subject."""
         sides, keys = self._sides[row], self._keys[row]

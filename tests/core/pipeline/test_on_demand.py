@@ -163,7 +163,7 @@ def test_what_was_judged_is_kept_for_good(model: Model, path: Path) -> None:
 
 
 def test_what_is_discarded_stays_and_is_not_asked_about_again(model: Model, path: Path) -> None:
-    question = "Which rug is best for somebody who is allergic to wool?"
+    question = "Which rug is best for me, as I am allergic to wool?"
     with memory_of(model, 60.0, path) as memory:
         memory.add([RUG])
         assert RUG in stances(found(memory, question=question))
@@ -177,7 +177,7 @@ def test_what_is_discarded_stays_and_is_not_asked_about_again(model: Model, path
 
 def test_what_does_not_pass_the_coarse_filter_is_not_asked_about(model: Model) -> None:
     memory = memory_of(model, 60.0)
-    question = "Which toaster is best for somebody who is allergic to wool?"
+    question = "Which toaster is best for me, as I am allergic to wool?"
     assert {TOASTER, MERINO} <= stances(found(memory, question=question)).keys()
     assert (TOASTER, WOOL) not in model.asked and model.asked[MERINO, WOOL] == 1
 

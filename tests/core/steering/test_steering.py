@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from epic_memory import Preference, QuerySteering
+from epic_memory import EpicMemory, Preference, QuerySteering
 from epic_memory.encoders import StaticEncoder, default_encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import AspectEmbeddings, worded
@@ -288,11 +288,12 @@ def test_to_some_kinds_of_questions_no_preference_matters() -> None:
     choice, recall, general, chat = (QuestionKind(*row) for row in np.eye(4).tolist())
     unknown = steering.choose(query)
     assert unknown.strength > 0.9
-    for kind, decides in ((choice, True), (general, True), (recall, False), (chat, False)):
+    # What anybody knows is ordered by preferences, but none is told with it.
+    for kind, steers, told in ((choice, 1, 1), (general, 1, 0), (recall, 0, 0), (chat, 0, 0)):
         chosen = steering.choose(query, kind=kind)
         ((_, chance),) = chosen.matters or ()
-        assert (chosen.strength > 0.9, chance > 0.9) == (decides, decides)
-        assert decides or chosen.strength == chance == 0.0
+        assert (chosen.strength > 0.9, chance > 0.9) == (bool(steers), bool(told))
+        assert (steers or chosen.strength == 0.0) and (told or chance == 0.0)
     between = steering.choose(query, kind=QuestionKind(0.35, 0.65, 0.0, 0.0))
     assert 0.1 < between.strength < 0.9 and between.rows == unknown.rows
     # A floor that was given says only from where on a preference counts.
@@ -447,6 +448,15 @@ def test_a_question_of_what_stands_in_a_note_is_not_steered(encoder: StaticEncod
     assert steering.steer(choice).strength > 0.9 and steering.steer(recall).strength < 0.1
     q, vectors = encoder.encode([recall])[0], encoder.encode(texts)
     np.testing.assert_allclose(steering.score(recall, texts), vectors @ q, atol=1e-6)
+
+
+def test_general_knowledge_and_tasks_for_others_are_told_no_preference_but_those_about_explanations() -> None:
+    dairy, analogies = "I'm allergic to dairy.", "I like short explanations with an analogy."
+    memory = EpicMemory([dairy, analogies])
+    assert dairy not in memory.context("How does cheese get its holes?")
+    assert dairy not in memory.context("A colleague wants a cheese cake recipe for his party, suggest one")
+    assert dairy in memory.context("Which cheese could I put on my pizza tonight?")
+    assert analogies in memory.context("How does the theory of relativity work?")
 
 
 def test_what_nothing_matters_to_keeps_its_topic(encoder: StaticEncoder) -> None:
