@@ -136,9 +136,7 @@ class Asking:
                 turns = [item.metadata for item in items if "source" in item.metadata]
                 places = [(str(one["source"]), int(str(one["turn"]))) for one in turns]
                 sessions = list(dict.fromkeys(name for name, _ in places))
-                wanted: dict[str, tuple[list[Any], frozenset[Any]]] = {
-                    f"sessions, by {grain}": (sessions, asked.evidence)
-                }
+                wanted: dict[str, Any] = {f"sessions, by {grain}": (sessions, asked.evidence)}
                 if grain == "turn" and asked.turns:
                     wanted["turns"] = places, asked.turns
                 for what, (named, right) in wanted.items():
