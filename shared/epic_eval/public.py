@@ -128,8 +128,7 @@ class Asking:
         """Yield way, grain, and whether any of the evidence is among the first 5 and 10, and what share."""
         for grain in self.memories:
             for way, items in self._ways(grain, asked.question):
-                # What the memory learnt is no turn.
-                turns = [item.metadata for item in items if "source" in item.metadata]
+                turns = [item.metadata for item in items if "source" in item.metadata]  # what it learnt is no turn
                 places = [(str(one["source"]), int(str(one["turn"]))) for one in turns]
                 sessions = list(dict.fromkeys(name for name, _ in places))
                 wanted: dict[str, Any] = {f"sessions, by {grain}": (sessions, asked.evidence)}
