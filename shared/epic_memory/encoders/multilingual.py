@@ -54,6 +54,7 @@ class MultilingualEncoder(TokenTable):
             self.fingerprint = str(config["fingerprint"])
             self.languages = frozenset(config["languages"])
             self.tau, self.floor, self.relevant = (float(config[key]) for key in ("tau", "floor", "relevant"))
+            self.worded = float(config["worded"])
             self.recall_taus = recall_taus_in(config.get("recall_taus", {}))
         except Exception as error:
             raise EncoderError(

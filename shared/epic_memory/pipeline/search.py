@@ -187,7 +187,14 @@ def _found(
         items_allowed, min_score = of_months if items_allowed is None else of_months & items_allowed, None
     foreign = is_foreign_to(encoder, query, space.preferences)
     candidates = finding.candidates(
-        space, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed, foreign=foreign
+        space,
+        encoder,
+        query,
+        steered.vector,
+        asked.k,
+        entries_allowed=allowed,
+        items_allowed=items_allowed,
+        foreign=foreign,
     )
     kind = None if foreign else _kind_of(session, asked, steered.query)
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
