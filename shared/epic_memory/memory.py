@@ -79,8 +79,7 @@ class EpicMemory:
         preferences: The user's preferences, texts or `Preference`s.
         encoder: An encoder, or the name of one, as `encoder_of` takes it: "static", "minilm", "multilingual",
             "sentence-transformers/all-MiniLM-L6-v2", "ollama/nomic-embed-text". Default: a file keeps one of the first
-            three; a new one takes "multilingual" if it is installed and most preferences are not in English, else
-            "minilm" if that is installed, else "static".
+            three; a new one takes, if installed, "multilingual" for preferences in other languages, else "minilm".
         llm: A language model for all that one can do: it explains each preference once, judges what passes the coarse
             filter and what questions find, tells what a new fact changes, and reads conversations and forms. A name
             (`lm_of`): "ollama:qwen3:4b", "openai:MODEL@http://localhost:8000/v1", "llama.cpp:model.gguf", "auto" for
@@ -171,8 +170,7 @@ class EpicMemory:
         """
         how, make = checked_settings(settings), partial(Store, checked_path(path))
         check_no_file(how)
-        read = read_export(checked_path(export))
-        begin = partial(take_over, read=read)
+        begin = partial(take_over, read=(read := read_export(checked_path(export))))
         memory = cls.__new__(cls)
         memory._session = session_of(how, encoder_for(encoder, read.preferences), llm, make, begin, imports=True)
         return memory

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from epic_memory import Item, Preference
-from epic_memory.encoders import Encoder, MiniLMEncoder, MultilingualEncoder, default_encoder, embed
+from epic_memory.encoders import Encoder, MiniLMEncoder, default_encoder, embed
 from epic_memory.encoders.minilm import has_minilm
-from epic_memory.encoders.multilingual import has_multilingual
+from epic_memory.encoders.multilingual import MultilingualEncoder, installed_table
 from epic_memory.encoders.static import BUNDLED
 from epic_memory.pipeline.coarse_filter import Expanded, similarity
 from epic_memory.preferences.library import borrowed
@@ -98,7 +98,7 @@ def main() -> None:
     options = made.parse_args()
     encoders: list[Encoder] = [default_encoder()]
     encoders += [MiniLMEncoder()] if has_minilm() else []
-    encoders += [MultilingualEncoder()] if has_multilingual() else []
+    encoders += [MultilingualEncoder()] if installed_table() else []
     for encoder in encoders:
         taus: dict[str, list[float]] = {str(recall): [] for recall in RECALLS}
         for own in (True, False):

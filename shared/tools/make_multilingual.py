@@ -32,7 +32,8 @@ import wordfreq
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from epic_memory.encoders import MultilingualEncoder, default_encoder
+from epic_memory.encoders import default_encoder
+from epic_memory.encoders.multilingual import MultilingualEncoder
 from epic_memory.encoders.unigram import START, Unigram, units
 from multilingual_teacher import SPACE, Teacher
 from multilingual_texts import LANGUAGES, Text, sentences, translations
@@ -130,7 +131,7 @@ def _use(
     used = np.zeros(count)
     for words in ranked.values():
         total = sum(share for _, share in words)
-        for tokens, (_, share) in zip(map(tokenizer._pieces, (unit for unit, _ in words)), words, strict=True):
+        for tokens, (_, share) in zip(map(tokenizer.pieces_of, (unit for unit, _ in words)), words, strict=True):
             for token in tokens:
                 used[token] += (share / total) ** 0.75
     of_language = defaultdict(list)

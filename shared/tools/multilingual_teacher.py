@@ -107,7 +107,7 @@ class Teacher:
 
     def _ids(self, text: str) -> list[int]:
         words = unicodedata.normalize("NFKC", text).split()
-        return [self._numbers[token] for word in words for token in self._tokenizer._pieces(SPACE + word)]
+        return [self._numbers[token] for word in words for token in self._tokenizer.pieces_of(SPACE + word)]
 
     def encode(self, texts: Sequence[str]) -> Array:
         """Return unit vectors in half precision, shape `(len(texts), 384)`."""

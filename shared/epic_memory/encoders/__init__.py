@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from epic_memory.encoders.base import Encoder, aembed, embed
 from epic_memory.encoders.by_name import encoder_of
 from epic_memory.encoders.minilm import MiniLMEncoder
-from epic_memory.encoders.multilingual import MultilingualEncoder
 from epic_memory.encoders.sentence_transformers import SentenceTransformerEncoder
 from epic_memory.encoders.static import StaticEncoder, default_encoder
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Encoder",
     "MiniLMEncoder",
-    "MultilingualEncoder",
     "OllamaEncoder",
     "SentenceTransformerEncoder",
     "StaticEncoder",

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from epic_memory.encoders.base import Encoder
 from epic_memory.encoders.minilm import MINILM_NAME, has_minilm, shared_minilm
-from epic_memory.encoders.multilingual import MULTILINGUAL_NAME, has_multilingual, shared_multilingual
+from epic_memory.encoders.multilingual import MULTILINGUAL_NAME, installed_table, shared_table
 from epic_memory.encoders.sentence_transformers import SentenceTransformerEncoder
 from epic_memory.encoders.static import BUNDLED_NAME, default_encoder
 from epic_memory.errors import InvalidInputError
@@ -35,11 +35,8 @@ def _ollama(model: str) -> Encoder:
     return OllamaEncoder(model)
 
 
-_BUNDLED: dict[str, Callable[[], Encoder]] = {
-    "static": default_encoder,
-    "minilm": shared_minilm,
-    "multilingual": shared_multilingual,
-}
+_BUNDLED: dict[str, Callable[[], Encoder]] = {"static": default_encoder, "minilm": shared_minilm}
+_BUNDLED["multilingual"] = shared_table
 """Names of encoders whose weights come with a package."""
 _KINDS: dict[str, tuple[str, Callable[[str], Encoder]]] = {
     "sentence-transformers": ("NAME_OR_FOLDER", _transformer),
@@ -85,7 +82,7 @@ def encoder_of(encoder: Encoder | str | None) -> Encoder:
 
 def encoder_for(encoder: Encoder | str | None, preferences: Iterable[Preference] | None) -> Encoder:
     """Return what `encoder_of` does; for None "multilingual", if it is installed and most are not in English."""
-    if encoder is None and preferences and has_multilingual():
+    if encoder is None and preferences and installed_table() is not None:
         languages = languages_of([preference.text for preference in preferences])
         other = [language != ENGLISH for language in languages if language is not None]
         encoder = "multilingual" if 2 * sum(other) > len(other) else None

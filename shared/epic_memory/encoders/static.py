@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -29,61 +28,7 @@ _POOLED = 32
 _MAX_CHARACTERS = MAX_TOKENS * 16
 
 
-class TokenTable(ABC):
-    """A bag of weighted token vectors: what the encoders have in common that look each token up in a table."""
-
-    dimension: int
-    _tokenizer: _Tokenizer
-
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
-        out = np.empty((len(texts), self.dimension), dtype=np.float32)
-        for start in range(0, len(texts), _BLOCK):
-            block = [_shortened(text) for text in texts[start : start + _BLOCK]]
-            out[start : start + len(block)] = self._pool(block)
-        return out
-
-    def _pool(self, texts: list[str]) -> FloatArray:
-        lists = self._tokenizer.encode(texts, MAX_TOKENS)
-        tokens = np.fromiter(chain.from_iterable(lists), dtype=np.int64)
-        sums = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        unknown = self._tokenizer.unknown
-        known = np.ones(len(tokens), dtype=bool) if unknown is None else tokens != unknown
-        if len(texts) > 1:
-            owners = np.repeat(np.arange(len(texts)), [len(ids) for ids in lists])
-            self._add_up(tokens[known], owners[known], sums)
-        elif known.any():  # a query, which somebody waits for
-            np.add.reduceat(self._weighted(tokens[known]), [0], axis=0, out=sums)
-        norms = np.sqrt(np.einsum("ij,ij->i", sums, sums))
-        zero = norms < 1e-12
-        if zero.any():
-            # The last axis carries the least of the table's variance, so it is near no topic in particular.
-            sums[zero] = 0.0
-            sums[zero, -1] = 1.0
-            norms[zero] = 1.0
-        result: FloatArray = sums / norms[:, None]
-        return result
-
-    def _add_up(self, tokens: NDArray[np.int64], owners: NDArray[np.intp], sums: FloatArray) -> None:
-        """Add the vectors of tokens to the sums of the texts that own them."""
-        # A few texts at a time, so that their token vectors stay in the processor's cache.
-        edges = np.searchsorted(owners, np.arange(0, len(sums) + _POOLED, _POOLED))
-        for start, end in pairwise(edges):
-            if start < end:
-                part = owners[start:end]
-                starts = np.flatnonzero(np.diff(part, prepend=-1))
-                sums[part[starts]] = np.add.reduceat(self._weighted(tokens[start:end]), starts, axis=0)
-
-    @abstractmethod
-    def _weighted(self, tokens: NDArray[np.int64]) -> FloatArray:
-        """Return the vectors of tokens, times their weights, shape `(len(tokens), dimension)`."""
-
-    async def aencode(self, texts: Sequence[str]) -> FloatArray:
-        """Return embeddings as `encode` does, in a worker thread."""
-        return await asyncio.to_thread(self.encode, texts)
-
-
-class StaticEncoder(TokenTable):
+class StaticEncoder:
     """A bag of weighted token vectors in the model2vec format.
 
     The bundled table is a student of all-MiniLM-L6-v2 (`shared/tools/make_static_encoder.py` made it). Text beyond the
@@ -132,11 +77,55 @@ class StaticEncoder(TokenTable):
         digest.update(json.dumps(description, sort_keys=True).encode())
         return digest.hexdigest()[:32]
 
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        out = np.empty((len(texts), self.dimension), dtype=np.float32)
+        for start in range(0, len(texts), _BLOCK):
+            block = [_shortened(text) for text in texts[start : start + _BLOCK]]
+            out[start : start + len(block)] = self._pool(block)
+        return out
+
+    def _pool(self, texts: list[str]) -> FloatArray:
+        lists = self._tokenizer.encode(texts, MAX_TOKENS)
+        tokens = np.fromiter(chain.from_iterable(lists), dtype=np.int64)
+        sums = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        unknown = self._tokenizer.unknown
+        known = np.ones(len(tokens), dtype=bool) if unknown is None else tokens != unknown
+        if len(texts) > 1:
+            owners = np.repeat(np.arange(len(texts)), [len(ids) for ids in lists])
+            self._add_up(tokens[known], owners[known], sums)
+        elif known.any():  # a query, which somebody waits for
+            np.add.reduceat(self._weighted(tokens[known]), [0], axis=0, out=sums)
+        norms = np.sqrt(np.einsum("ij,ij->i", sums, sums))
+        zero = norms < 1e-12
+        if zero.any():
+            # The last axis carries the least of the table's variance, so it is near no topic in particular.
+            sums[zero] = 0.0
+            sums[zero, -1] = 1.0
+            norms[zero] = 1.0
+        result: FloatArray = sums / norms[:, None]
+        return result
+
+    def _add_up(self, tokens: NDArray[np.int64], owners: NDArray[np.intp], sums: FloatArray) -> None:
+        """Add the vectors of tokens to the sums of the texts that own them."""
+        # A few texts at a time, so that their token vectors stay in the processor's cache.
+        edges = np.searchsorted(owners, np.arange(0, len(sums) + _POOLED, _POOLED))
+        for start, end in pairwise(edges):
+            if start < end:
+                part = owners[start:end]
+                starts = np.flatnonzero(np.diff(part, prepend=-1))
+                sums[part[starts]] = np.add.reduceat(self._weighted(tokens[start:end]), starts, axis=0)
+
     def _weighted(self, tokens: NDArray[np.int64]) -> FloatArray:
+        """Return the vectors of tokens, times their weights, shape `(len(tokens), dimension)`."""
         vectors: FloatArray = self._table[tokens if self._rows is None else self._rows[tokens]].astype(np.float32)
         if self._weights is not None:
             vectors *= self._weights[tokens, None]
         return vectors
+
+    async def aencode(self, texts: Sequence[str]) -> FloatArray:
+        """Return embeddings as `encode` does, in a worker thread."""
+        return await asyncio.to_thread(self.encode, texts)
 
 
 class _Tokenizer(Protocol):

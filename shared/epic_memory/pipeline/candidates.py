@@ -160,8 +160,7 @@ def candidates(
         foreign = bool(exact.any())
     if foreign:
         topics *= np.float32(weights.foreign_near)
-    worded: float = weights.foreign_worded if foreign else getattr(encoder, "worded", weights.worded)
-    topics += np.float32(worded) * exact
+    topics += np.float32(weights.foreign_worded if foreign else getattr(encoder, "worded", weights.worded)) * exact
     earlier = _with_facts(shelf, query, topics, items_allowed) if shelf.facts and query else {}
     if items_allowed is not None:
         keep = np.isin(rows, np.fromiter(items_allowed, dtype=np.int64, count=len(items_allowed)))
