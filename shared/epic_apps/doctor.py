@@ -26,6 +26,7 @@ _EXTRAS = {
     "mcp": ("mcp",),
     "inspect": ("jinja2", "python_multipart", "starlette", "uvicorn"),
     "minilm": ("epic_minilm",),
+    "multilingual": ("epic_multilingual",),
 }
 
 
@@ -68,7 +69,7 @@ def _extras() -> Iterator[Check]:
     missing = {extra: [each for each in needed if not find_spec(each)] for extra, needed in _EXTRAS.items()}
     there = [extra for extra, names in missing.items() if not names]
     yield Check(about="extras", state="ok", found=", ".join(there) or "none")
-    gone = [extra for extra, names in missing.items() if names and extra != "minilm"]
+    gone = [extra for extra, names in missing.items() if names and extra not in ("minilm", "multilingual")]
     if gone:
         wanted = ",".join(gone)
         yield Check(

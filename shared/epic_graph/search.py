@@ -225,7 +225,14 @@ def _near(
     items = None if allowed is None else frozenset(space.item_of[row] for row in allowed.tolist())
     foreign = is_foreign_to(session.encoder, asked.words, space.preferences)
     found = finding.candidates(
-        space, asked.words, vector, asked.k, entries_allowed=allowed, items_allowed=items, foreign=foreign
+        space,
+        session.encoder,
+        asked.words,
+        vector,
+        asked.k,
+        entries_allowed=allowed,
+        items_allowed=items,
+        foreign=foreign,
     )
     rows_of = _allowed_rows(space, allowed)
     prefers = asked.options.stance_policy == "prefer"

@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from epic_memory.context import ALLOWANCE, context_of
-from epic_memory.encoders import Encoder, encoder_of
+from epic_memory.encoders import Encoder
 from epic_memory.encoders.base import checked_vector
-from epic_memory.encoders.by_name import bundled_encoder_of
+from epic_memory.encoders.by_name import bundled_encoder_of, encoder_for
 from epic_memory.errors import InvalidInputError, NotCopiedError
 from epic_memory.filters import Filter
 from epic_memory.groups.facts import MemoryFacts
@@ -77,9 +77,9 @@ class EpicMemory:
 
     Args:
         preferences: The user's preferences, texts or `Preference`s.
-        encoder: An encoder, or the name of one, as `encoder_of` takes it: "static", "minilm",
-            "sentence-transformers/all-MiniLM-L6-v2", "ollama/nomic-embed-text". Default: "minilm" if that is installed,
-            else "static"; a file that was made with one of these keeps it.
+        encoder: An encoder, or the name of one, as `encoder_of` takes it: "static", "minilm", "multilingual",
+            "sentence-transformers/all-MiniLM-L6-v2", "ollama/nomic-embed-text". Default: a file keeps one of the first
+            three; a new one takes, if installed, "multilingual" for preferences in other languages, else "minilm".
         llm: A language model for all that one can do: it explains each preference once, judges what passes the coarse
             filter and what questions find, tells what a new fact changes, and reads conversations and forms. A name
             (`lm_of`): "ollama:qwen3:4b", "openai:MODEL@http://localhost:8000/v1", "llama.cpp:model.gguf", "auto" for
@@ -107,7 +107,7 @@ class EpicMemory:
         settings = checked_settings(settings)
         check_no_file(settings)
         begin = partial(found_namespace, preferences=given)
-        self._session = session_of(settings, encoder_of(encoder), llm, partial(Store, None), begin)
+        self._session = session_of(settings, encoder_for(encoder, given), llm, partial(Store, None), begin)
 
     @classmethod
     def open(
@@ -144,7 +144,7 @@ class EpicMemory:
         begin = partial(take_up, given=given, sync=sync, reencode=how.reencode)
         encoder = bundled_encoder_of(encoder_in(Path(path))) if encoder is None else encoder
         memory = cls.__new__(cls)
-        memory._session = session_of(how, encoder_of(encoder), llm, make, begin)
+        memory._session = session_of(how, encoder_for(encoder, given), llm, make, begin)
         return memory
 
     @classmethod
@@ -170,9 +170,9 @@ class EpicMemory:
         """
         how, make = checked_settings(settings), partial(Store, checked_path(path))
         check_no_file(how)
-        begin = partial(take_over, read=read_export(checked_path(export)))
+        begin = partial(take_over, read=(read := read_export(checked_path(export))))
         memory = cls.__new__(cls)
-        memory._session = session_of(how, encoder_of(encoder), llm, make, begin, imports=True)
+        memory._session = session_of(how, encoder_for(encoder, read.preferences), llm, make, begin, imports=True)
         return memory
 
     # building

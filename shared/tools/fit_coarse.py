@@ -22,6 +22,7 @@ import numpy as np
 from epic_memory import Item, Preference
 from epic_memory.encoders import Encoder, MiniLMEncoder, default_encoder, embed
 from epic_memory.encoders.minilm import has_minilm
+from epic_memory.encoders.multilingual import MultilingualEncoder, installed_table
 from epic_memory.encoders.static import BUNDLED
 from epic_memory.pipeline.coarse_filter import Expanded, similarity
 from epic_memory.preferences.library import borrowed
@@ -31,9 +32,11 @@ from fitting import WRITTEN
 LIVES = WRITTEN / "everyday_lives"
 FITTED, JUDGED = ("a", "b", "c"), ("d", "e")
 RECALLS = (0.7, 0.8, 0.85, 0.9, 0.95)
+SHARED = Path(__file__).parents[1]
 CONFIGS = {
     "epic-static-v1": (BUNDLED / "config.json", "epic_recall_taus"),
-    "epic-minilm-v1": (Path(__file__).parents[1] / "epic_minilm" / "epic_minilm" / "config.json", "recall_taus"),
+    "epic-minilm-v1": (SHARED / "epic_minilm" / "epic_minilm" / "config.json", "recall_taus"),
+    "epic-multilingual-v1": (SHARED / "epic_multilingual" / "epic_multilingual" / "config.json", "recall_taus"),
 }
 
 
@@ -93,7 +96,9 @@ def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     made.add_argument("--write", action="store_true", help="write the thresholds into the encoders' configurations")
     options = made.parse_args()
-    encoders: list[Encoder] = [default_encoder(), *([MiniLMEncoder()] if has_minilm() else [])]
+    encoders: list[Encoder] = [default_encoder()]
+    encoders += [MiniLMEncoder()] if has_minilm() else []
+    encoders += [MultilingualEncoder()] if installed_table() else []
     for encoder in encoders:
         taus: dict[str, list[float]] = {str(recall): [] for recall in RECALLS}
         for own in (True, False):

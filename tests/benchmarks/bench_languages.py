@@ -15,15 +15,24 @@ Each memory holds the language's preferences and all of its notes, 120, with its
   to do what they do.
 
     python tests/benchmarks/bench_languages.py [--encoder NAME ...] [--llm NAME]
+    python tests/benchmarks/bench_languages.py --only parallel [--encoder NAME ...]
+    python tests/benchmarks/bench_languages.py --only speed [--encoder NAME ...]
+
+`parallel` asks for the English one of 150 everyday sentences by its translation into each of 20 languages, by the
+encoder alone. `speed` prints the median time of a question and how many notes are encoded in a second.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from common import encoders, with_encoders
 from epic_memory import EpicMemory, Item, Stance
@@ -86,13 +95,59 @@ def stances(
     return inverted, right
 
 
+def print_parallel(encoder: Encoder) -> None:
+    lines = (CASES / "parallel.jsonl").read_text(encoding="utf-8").splitlines()
+    parallel = [json.loads(line) for line in lines]
+    english = encoder.encode([one["en"] for one in parallel])
+    ranks = {}
+    for language in parallel[0]:
+        if language != "en":
+            cosines = encoder.encode([one[language] for one in parallel]) @ english.T
+            ranks[language] = (cosines > cosines.diagonal()[:, None]).sum(axis=1)
+    ten = {language: float((rank < 10).mean()) for language, rank in ranks.items()}
+    first = np.mean([rank < 1 for rank in ranks.values()])
+    worst, mean = min(ten, key=ten.__getitem__), np.mean(list(ten.values()))
+    print(
+        f"{encoder.name}: recall at 1 {first:.3f}, at 10 {mean:.3f}, of the worst language, {worst}, {ten[worst]:.3f}"
+    )
+
+
+def print_speed(encoder: Encoder, languages: Sequence[str]) -> None:
+    cases = [json.loads((CASES / f"{language}.json").read_text(encoding="utf-8")) for language in languages]
+    questions = [note["question"] for case in cases for note in case["notes"]]
+    notes = [note["note"] for case in cases for note in case["notes"]]
+    encoder.encode([*notes[:8], *questions[:8]])
+    taken, rates = [], []
+    for question in questions:
+        started = time.process_time()
+        encoder.encode([question])
+        taken.append(time.process_time() - started)
+    # Other words for each round: what a tokenizer remembers would count for more than among notes that one has.
+    for number in range(0, len(notes), 36):
+        started = time.process_time()
+        encoder.encode(notes[number : number + 36])
+        rates.append(len(notes[number : number + 36]) / (time.process_time() - started))
+    words = statistics.mean(len(note.split()) for note in notes)
+    print(
+        f"{encoder.name}: a question {statistics.median(taken) * 1e3:.2f} ms of the processor's time,"
+        f" {statistics.median(rates):.0f} notes of {words:.0f} words a second of it"
+    )
+
+
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     with_encoders(made)
     made.add_argument("--llm", help="a language model, such as ollama:qwen3:4b")
+    made.add_argument("--only", choices=("parallel", "speed"), help="the encoder by itself")
     made.add_argument("--languages", nargs="+", default=LANGUAGES)
     options = made.parse_args()
     for encoder in encoders(options):
+        if options.only == "parallel":
+            print_parallel(encoder)
+            continue
+        if options.only == "speed":
+            print_speed(encoder, options.languages)
+            continue
         print(f"\n{encoder.name}\n{'':10}notes of 20  among 3  English  choices of 40  found  inverted of 20  right")
         for language in options.languages:
             case = json.loads((CASES / f"{language}.json").read_text(encoding="utf-8"))

@@ -2,8 +2,8 @@
 
 Ten lives (`shared/tools/written/silence`), each of 12 preferences, 40 notes and 150 turns, by two people who saw no
 code. In 100 turns nothing that is kept matters: small talk, general knowledge, tasks for others, questions near the
-topic of a preference or a note, facts of other people. In 50 turns one or two notes or preferences are needed. The
-first life was looked at, the other nine were only run.
+topic of a preference or a note, facts of other people. In 50 turns one or two notes or preferences are needed. Lives
+1 and 6 were looked at, the other eight were only run.
 
 Every store holds a life's notes and preferences and is asked with each turn as it comes. Ours knows the preferences as
 such, has default settings and no model, and is measured by its context, which lists preferences, and by the retriever
@@ -34,7 +34,7 @@ from epic_memory import EpicMemory
 from fitting import WRITTEN
 
 LIVES = WRITTEN / "silence"
-LOOKED_AT = "life_1"
+LOOKED_AT = ("life_1", "life_6")
 SILENT = ("small_talk", "general_knowledge", "for_others", "near_topic", "others_facts")
 AIM = (0.02, 0.95)
 Search = Callable[[str], str]
@@ -202,9 +202,9 @@ def main() -> None:
     made.add_argument("--looked-at", action="store_true", help="only the life that was looked at, with its cases")
     made.add_argument("--plot", metavar="FILE", help="draw the lives that were only run")
     options = made.parse_args()
-    lives = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(LIVES.glob("*.json"))}
+    lives = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(LIVES.glob("life_*.json"))}
     for looked_at in (True,) if options.looked_at else (True, False):
-        some = [life for name, life in lives.items() if (name == LOOKED_AT) == looked_at]
+        some = [life for name, life in lives.items() if (name in LOOKED_AT) == looked_at]
         found = measured(some, options.ways, show=options.looked_at)
         turns = sum(len(one["turns"]) for one in some)
         print(f"\n{'looked at' if looked_at else 'only run'}: {len(some)} lives, {turns} turns")

@@ -70,7 +70,7 @@ def with_encoders(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--encoder",
         action="append",
-        help="one to measure with (repeatable): static, the default, minilm, sentence-transformers/FOLDER",
+        help="one to measure with (repeatable): static, the default, minilm, multilingual, ...",
     )
 
 

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:
     _Handler = logging.StreamHandler
 _Command = TypeVar("_Command", bound=Callable[..., None])
-ENCODERS = "static, minilm (the default if installed), sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
+ENCODERS = (
+    "static, minilm (the default if installed), multilingual (for other languages than English),"
+    " sentence-transformers/NAME_OR_FOLDER, or ollama/MODEL"
+)
 """As `epic_memory.encoders.by_name.NAMES`, which would take numpy to show the help."""
 _KEY = "EPIC_LLM_KEY"
 MODELS = "ollama:MODEL, openai:MODEL@URL, llama.cpp:FILE.gguf, or auto"

@@ -396,7 +396,7 @@ class Collection:
         kind = question_kind(query) if query and not foreign else None
         records, entries = shelf.allowed(only)
         found = finding.candidates(
-            shelf, query, vector, k, entries_allowed=entries, items_allowed=records, foreign=foreign
+            shelf, self.encoder, query, vector, k, entries_allowed=entries, items_allowed=records, foreign=foreign
         )
         if not found.rows:
             return Matches([], steered.vector)

@@ -27,6 +27,7 @@ class Encoder(Protocol):
             text from which the text answers it. Default: those of `default_tau`, `relevance.default_floor` and
             `relevance.default_relevant`.
         recall_taus: The coarse filter's thresholds by the share of what matters that passes (`taus_for_recall`).
+        worded: A float; what sharing all telling words adds to a text's cosine. Default: `CandidateWeights.worded`.
         languages: The ISO codes of the languages it knows, a set; a memory counts items in others. None, the default:
             not stated, as for a multilingual model.
         borrow: A bool; False if preferences are not to borrow expansions from the bundled library, some fifty phrases

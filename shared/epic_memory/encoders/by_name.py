@@ -1,16 +1,19 @@
-"""Encoders by name: "static", "minilm", "sentence-transformers/all-MiniLM-L6-v2" or "ollama/nomic-embed-text"."""
+"""Encoders by name: "static", "minilm", "multilingual", "sentence-transformers/MODEL" or "ollama/MODEL"."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from weakref import WeakValueDictionary
 
 from epic_memory.encoders.base import Encoder
 from epic_memory.encoders.minilm import MINILM_NAME, has_minilm, shared_minilm
+from epic_memory.encoders.multilingual import MULTILINGUAL_NAME, installed_table, shared_table
 from epic_memory.encoders.sentence_transformers import SentenceTransformerEncoder
 from epic_memory.encoders.static import BUNDLED_NAME, default_encoder
 from epic_memory.errors import InvalidInputError
+from epic_memory.text.language import ENGLISH, languages_of
+from epic_memory.types import Preference
 
 _loaded: WeakValueDictionary[str, SentenceTransformerEncoder] = WeakValueDictionary()
 _lock = threading.Lock()
@@ -33,13 +36,14 @@ def _ollama(model: str) -> Encoder:
 
 
 _BUNDLED: dict[str, Callable[[], Encoder]] = {"static": default_encoder, "minilm": shared_minilm}
+_BUNDLED["multilingual"] = shared_table
 """Names of encoders whose weights come with a package."""
 _KINDS: dict[str, tuple[str, Callable[[str], Encoder]]] = {
     "sentence-transformers": ("NAME_OR_FOLDER", _transformer),
     "ollama": ("MODEL", _ollama),
 }
 """Prefixes of names: what follows behind the slash, and the function that makes the encoder."""
-NAMES = "static, minilm (the default if installed), " + ", or ".join(
+NAMES = "static, minilm (the default if installed), multilingual (for other languages than English), " + ", or ".join(
     f"{kind}/{model}" for kind, (model, _) in _KINDS.items()
 )
 """The known names, for messages and for help."""
@@ -76,6 +80,15 @@ def encoder_of(encoder: Encoder | str | None) -> Encoder:
     return _KINDS[kind][1](model) if kind in _KINDS else _BUNDLED[kind]()
 
 
+def encoder_for(encoder: Encoder | str | None, preferences: Iterable[Preference] | None) -> Encoder:
+    """Return what `encoder_of` does; for None "multilingual", if it is installed and most are not in English."""
+    if encoder is None and preferences and installed_table() is not None:
+        languages = languages_of([preference.text for preference in preferences])
+        other = [language != ENGLISH for language in languages if language is not None]
+        encoder = "multilingual" if 2 * sum(other) > len(other) else None
+    return encoder_of(encoder)
+
+
 def is_encoder_name(name: object) -> bool:
     """Tell whether a value is the name of an encoder, whether or not its model can be loaded."""
     if not isinstance(name, str):
@@ -87,4 +100,4 @@ def is_encoder_name(name: object) -> bool:
 def bundled_encoder_of(described: object) -> str | None:
     """Return the name of the bundled encoder that a file was made with, by its description there; None for another."""
     name = described.get("name") if isinstance(described, Mapping) else None
-    return {BUNDLED_NAME: "static", MINILM_NAME: "minilm"}.get(name)  # type: ignore[arg-type]
+    return {BUNDLED_NAME: "static", MINILM_NAME: "minilm", MULTILINGUAL_NAME: "multilingual"}.get(name)  # type: ignore[arg-type]

@@ -55,7 +55,7 @@ _LEAST_CANDIDATES = 40
 class CandidateWeights(StageWeights):
     """Numbers that find candidates, and tell which are relevant."""
 
-    worded: float  # what sharing all telling words adds to a topic
+    worded: float  # what sharing all telling words adds to a topic, unless the encoder says otherwise
     foreign_near: float  # what the cosine counts for a query in a language that the encoder does not know
     foreign_worded: float  # what sharing all telling words adds to a topic there
     asked: float  # what a fact gains that surely answers the question: "We moved to Braga" of "Where do I live?"
@@ -137,6 +137,7 @@ class Candidates:
 
 def candidates(
     shelf: Shelf,
+    encoder: object,
     query: str,
     vector: FloatArray,
     k: int,
@@ -159,7 +160,7 @@ def candidates(
         foreign = bool(exact.any())
     if foreign:
         topics *= np.float32(weights.foreign_near)
-    topics += np.float32(weights.foreign_worded if foreign else weights.worded) * exact
+    topics += np.float32(weights.foreign_worded if foreign else getattr(encoder, "worded", weights.worded)) * exact
     earlier = _with_facts(shelf, query, topics, items_allowed) if shelf.facts and query else {}
     if items_allowed is not None:
         keep = np.isin(rows, np.fromiter(items_allowed, dtype=np.int64, count=len(items_allowed)))
@@ -313,7 +314,7 @@ def facts_by_text(
     if not facts:
         return []
     found = candidates(
-        shelf, query, vector, 1, entries_allowed=np.empty(0, dtype=np.int64), items_allowed=frozenset(facts)
+        shelf, encoder, query, vector, 1, entries_allowed=np.empty(0, dtype=np.int64), items_allowed=frozenset(facts)
     )
     least = least_topic(encoder, found.topics, len(shelf.texts), "auto", kind)
     return facts_among(shelf, found.only(found.topics >= least), encoder)

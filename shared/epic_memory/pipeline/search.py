@@ -181,13 +181,13 @@ def _found(
     if options.keys == "instruction":
         return _by_instruction(session, space, asked, steering, steered, positions, allowed), ()
     query, min_score = asked.words, options.min_score
-    items_allowed = None if allowed is None else _items_allowed(space, asked, positions, allowed)
+    items = None if allowed is None else _items_allowed(space, asked, positions, allowed)
     # Asked for by a month and no topic.
     if names_month(query) and (of_months := space.texts.turns().of_months(query)):
-        items_allowed, min_score = of_months if items_allowed is None else of_months & items_allowed, None
+        items, min_score = of_months if items is None else of_months & items, None
     foreign = is_foreign_to(encoder, query, space.preferences)
     candidates = finding.candidates(
-        space, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items_allowed, foreign=foreign
+        space, encoder, query, steered.vector, asked.k, entries_allowed=allowed, items_allowed=items, foreign=foreign
     )
     kind = None if foreign else _kind_of(session, asked, steered.query)
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)

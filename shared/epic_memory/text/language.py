@@ -21,7 +21,7 @@ from epic_memory.text.phrases import sections, word_set
 T = TypeVar("T")
 
 ENGLISH = "en"
-ADVICE = 'encoder="sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2" or encoder="ollama/bge-m3"'
+ADVICE = 'encoder="multilingual" (21 languages: pip install "epic-memory[multilingual]") or encoder="ollama/bge-m3"'
 """Encoders that know many languages."""
 
 # Number of characters that are enough to tell the language.

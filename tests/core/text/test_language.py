@@ -293,7 +293,7 @@ def test_a_memory_under_such_a_preference() -> None:
 def warned(report: BuildReport, preference: str, name: str) -> None:
     (warning,) = [one for one in report.warnings if repr(preference) in one]
     assert f" {name}," in warning and "ollama:qwen3:4b" in warning
-    assert "paraphrase-multilingual-MiniLM-L12-v2" in warning and "ollama/bge-m3" in warning
+    assert "epic-memory[multilingual]" in warning and "ollama/bge-m3" in warning
 
 
 def test_making_and_opening_a_memory_warns(tmp_path: Path) -> None:

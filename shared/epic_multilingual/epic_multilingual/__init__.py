@@ -1,0 +1,1 @@
+"""Token table of twenty-one languages, for epic-memory's encoder "multilingual"."""

@@ -1,0 +1,185 @@
+"""The encoder multilingual: its table and tokenizer, what it finds across languages, and who takes it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from epic_memory import EpicMemory, Settings, Stance
+from epic_memory.encoders import default_encoder, encoder_of
+from epic_memory.encoders.multilingual import MultilingualEncoder
+from epic_memory.encoders.unigram import START, Unigram, units
+from epic_memory.errors import EncoderError, MissingExtraError
+from epic_memory.testing import check_encoder
+
+ROOT = Path(__file__).parents[3]
+WHEEL = ROOT / "shared" / "epic_multilingual"
+TABLE = WHEEL / "epic_multilingual"
+GERMAN = ["Ich meide Hotels mit Casino.", "Ich fahre im Urlaub lieber mit dem Zug."]
+TEXTS = [
+    "Where should I stay in Las Vegas?",
+    "Grüße aus Köln, wo der Dom steht.",
+    "今日は寒いので、温かいスープが飲みたいです。",
+    "ฉันอยากนั่งรถไฟกลางคืน",
+    "",
+    "🤷 ∑ ⠁",
+    "wort " * 2_000,
+    "漢" * 9_000,
+]
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install the wheel, as far as Python can tell."""
+    monkeypatch.syspath_prepend(WHEEL)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("L'été, à la PLAGE!", [f"{START}l", f"{START}été", f"{START}à", f"{START}la", f"{START}plage"]),
+        ("snake_case ２３", [f"{START}snake", f"{START}case", f"{START}23"]),
+        ("今日は、寒い。", ["今日は", "寒い"]),
+        ("スーパーで買う", ["スーパーで買う"]),
+        ("iPhoneを買う", [f"{START}iphone", "を買う"]),
+        ("दिल्ली में", [f"{START}दिल्ली", f"{START}में"]),
+        ("رَجُلٌ قويّ", [f"{START}رَجُلٌ", f"{START}قويّ"]),
+        ("아침에 비행기", [f"{START}아침에", f"{START}비행기"]),
+        ("นั่งรถไฟ 2 คน", ["นั่งรถไฟ", f"{START}2", "คน"]),
+        ("", []),
+        (" …!? ", []),
+    ],
+)
+def test_a_text_is_cut_into_words_and_runs_without_spaces(text: str, expected: list[str]) -> None:
+    assert units(text) == expected
+
+
+def test_a_word_is_cut_into_its_likeliest_pieces() -> None:
+    scores = {
+        f"{START}flug": -3.0,
+        "zeug": -3.0,
+        f"{START}flu": -2.0,
+        "gzeug": -3.5,
+        "z": -9.0,
+        "日本": -4.0,
+        "日": -3.0,
+    }
+    tokenizer = Unigram(list(scores), list(scores.values()))
+
+    def cut(text: str, longest: int = 9) -> list[str]:
+        return [list(scores)[number] for number in tokenizer.encode([text], longest)[0]]
+
+    assert cut("Flugzeug") == [f"{START}flu", "gzeug"]
+    assert cut("Flug Flug") == [f"{START}flug", f"{START}flug"]
+    # A character that is in no piece is left out, and those around it count.
+    assert cut("日本語日") == ["日本", "日"] and cut("xyz") == ["z"] and cut("xyx") == []
+    assert cut("Flug Flug Flug", 2) == [f"{START}flug"] * 2
+
+
+def test_the_fingerprint_is_of_the_table() -> None:
+    digest = hashlib.sha256()
+    for path in sorted([*TABLE.glob("*.npy"), TABLE / "pieces.txt"]):
+        digest.update(path.read_bytes())
+    assert json.loads((TABLE / "config.json").read_text(encoding="utf-8"))["fingerprint"] == digest.hexdigest()[:32]
+
+
+def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epic_memory.encoders.multilingual.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"epic-memory\[multilingual\]"):
+        encoder_of("multilingual")
+    memory = EpicMemory(GERMAN)
+    assert memory.encoder is default_encoder()
+    assert all("epic-memory[multilingual]" in warning for warning in memory.opening_report.warnings)
+
+
+def test_a_broken_table_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match="Install the extra multilingual again"):
+        MultilingualEncoder(tmp_path)
+
+
+@pytest.mark.usefixtures("installed")
+def test_it_is_an_encoder() -> None:
+    encoder = MultilingualEncoder()
+    check_encoder(encoder)
+    together = encoder.encode(TEXTS)
+    np.testing.assert_allclose(together, np.concatenate([encoder.encode([text]) for text in TEXTS]), atol=1e-6)
+    np.testing.assert_array_equal(asyncio.run(encoder.aencode(TEXTS)), together)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(encoder)).encode(TEXTS), together)
+
+
+@pytest.mark.usefixtures("installed")
+def test_it_finds_translations() -> None:
+    encoder = MultilingualEncoder()
+    lines = (ROOT / "shared/tools/written/languages/parallel.jsonl").read_text(encoding="utf-8").splitlines()
+    parallel = [json.loads(line) for line in lines]
+    vectors = {language: encoder.encode([one[language] for one in parallel]) for language in parallel[0]}
+    assert set(vectors) == encoder.languages
+    for language, some in vectors.items():
+        cosines = some @ vectors["en"].T
+        better = (cosines > cosines.diagonal()[:, None]).sum(axis=1)
+        assert (better < 10).mean() >= 0.85, language
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("preferences", "name"),
+    [
+        (GERMAN, "epic-multilingual-v1"),
+        (["温泉が好きです。"], "epic-multilingual-v1"),
+        ([GERMAN[0], "I avoid hotels with casinos."], "epic-static-v1"),
+        (["I avoid hotels with casinos.", "I love trains."], "epic-static-v1"),
+        ([], "epic-static-v1"),
+    ],
+)
+def test_preferences_decide_which_encoder_a_new_memory_takes(preferences: list[str], name: str) -> None:
+    memory = EpicMemory(preferences)
+    assert memory.encoder.name == name
+    assert EpicMemory(preferences, encoder="static").encoder is default_encoder()
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_file_keeps_its_own(path: Path, tmp_path: Path) -> None:
+    with EpicMemory.open(path, GERMAN) as memory:
+        memory.add(["Das Hotel am Fluss hat kein Casino."])
+        memory.file.export(tmp_path / "me.jsonl")
+    with EpicMemory.open(path) as memory:
+        assert memory.encoder.name == memory.stats().encoder == "epic-multilingual-v1"
+    with EpicMemory.restore(tmp_path / "me.jsonl", tmp_path / "new.epic") as memory:
+        assert memory.encoder.name == "epic-multilingual-v1"
+    with EpicMemory.open(path, encoder="static", settings=Settings(reencode=True)) as memory:
+        assert memory.encoder is default_encoder()
+    with EpicMemory.open(path, GERMAN) as memory:
+        assert memory.encoder is default_encoder()
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_question_finds_notes_in_another_language() -> None:
+    notes = {
+        "de": "Am Freitag um neun hat Lena einen Termin beim Zahnarzt.",
+        "fr": "Le mot de passe du wifi de la maison est collé derrière le frigo.",
+        "ja": "猫の薬は台所の棚の一番上にあります。",
+        "es": "El coche necesita aceite nuevo antes del verano.",
+    }
+    memory = EpicMemory(GERMAN)
+    memory.add(list(notes.values()))
+    for question, language in {
+        "When is the dentist appointment?": "de",
+        "¿Cuándo tiene Lena la cita con el dentista?": "de",
+        "What is the wifi password?": "fr",
+        "Wo ist das Medikament für die Katze?": "ja",
+        "汽车什么时候需要换油？": "es",
+    }.items():
+        assert [hit.item.text for hit in memory.search(question, 1)] == [notes[language]], question
+
+
+@pytest.mark.usefixtures("installed")
+def test_it_says_no_stance_that_it_does_not_know() -> None:
+    memory = EpicMemory(GERMAN)
+    (judged,) = memory.judge(["Das Grand Hotel hat ein Casino, das nie schließt."])
+    assert {one.stance for one in judged.verdict.alignments} <= {Stance.NEUTRAL}
