@@ -64,7 +64,7 @@ class CandidateWeights(StageWeights):
     named: float  # what being by a speaker or of a month that the query names lifts it
     relevant: Mapping[str, float]  # of `RELEVANT`, the log-odds that an item is needed, and their "bias"
     needed: float  # log-odds from which it is shown
-    options: float  # how much less suffices for a choice, as what is behind the best may suit the user better
+    options: tuple[float, float]  # how much less suffices for a choice: of the best item, and of those behind it
     by_chance: float  # growth of the topic that is nearest by chance with the logarithm of the number of items
     few: float  # number of items beyond which it grows
     least_few: float  # least share of that number that counts
@@ -282,16 +282,15 @@ def least_topic(
     if isinstance(min_score, float):
         return min_score
     best = float(topics.max(initial=-np.inf))
-    if best == -np.inf:
-        return np.inf
     asked = kind or any_kind()
-    of, odds = weights.relevant, asked.odds
+    of = weights.relevant
     bound = default_relevant(encoder) + weights.by_chance * math.log(max(weights.least_few, count / weights.few))
-    missing = weights.needed - weights.options * asked.choice - of["bias"]
-    missing -= sum(of[name] * one for name, one in odds.items())
-    # Where topic (t - bound) + behind (best - t) = missing.
-    least = (missing + of["topic"] * bound - of["behind"] * best) / (of["topic"] - of["behind"])
-    return least if best >= least else float(np.inf)
+    missing = weights.needed - of["bias"] - sum(of[name] * one for name, one in asked.odds.items())
+    for_best, for_others = (missing - asked.choice * less for less in weights.options)
+    if best < bound + for_best / of["topic"]:
+        return float(np.inf)
+    # Where topic (t - bound) + behind (best - t) is as much; what is behind the best may suit the user better.
+    return min(best, (for_others + of["topic"] * bound - of["behind"] * best) / (of["topic"] - of["behind"]))
 
 
 def facts_among(shelf: Shelf, found: Candidates, encoder: object) -> list[tuple[int, float]]:

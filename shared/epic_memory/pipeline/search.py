@@ -25,7 +25,7 @@ from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.telemetry import counts_of_search, span
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery
 from epic_memory.steering.question_kind import QuestionKind, question_kind
-from epic_memory.steering.relevance import default_floor
+from epic_memory.steering.relevance import default_floor, default_relevant
 from epic_memory.steering.signed import Chosen, QueryNames
 from epic_memory.storage.namespace import Namespace
 from epic_memory.text.turns import names_month
@@ -199,6 +199,8 @@ def _found(
     least = finding.least_topic(encoder, fitting, len(space.texts), min_score, kind)
     relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
     keep = fitting >= least
+    if relevant:  # What suits the user need not be as near as the best one.
+        keep |= (fitting > candidates.topics) & (fitting >= default_relevant(encoder))
     candidates, verdicts = candidates.only(keep), None if verdicts is None else verdicts.only(keep)
     scores = ranking.ranked(space, candidates, steering, steered.query, chosen, verdicts)
     steered = steering.steered_by(chosen, steered.query, steered.vector, names=steered.names)
