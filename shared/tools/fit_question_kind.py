@@ -24,7 +24,7 @@ from epic_memory.encoders import default_encoder
 from epic_memory.steering.question_kind import KINDS, features_of
 from fitting import WRITTEN, Array, written
 
-FITTED = tuple(f"questions_{name}.jsonl" for name in "abcdgfh")
+FITTED = tuple(f"questions_{name}.jsonl" for name in "abcdgjfh")
 ONLY_RUN = "questions_e.jsonl"
 DATA = Path(__file__).parents[1] / "epic_memory" / "data" / "question_kind.json"
 # A word or pair in fewer questions than this says little.

@@ -183,7 +183,7 @@ def _found(
     query, min_score = asked.words, options.min_score
     items = None if allowed is None else _items_allowed(space, asked, positions, allowed)
     # Asked for by a month and no topic.
-    if names_month(query) and (of_months := space.texts.turns().of_months(query)):
+    if names_month(query) and (of_months := space.texts.turns().of_months(query)) is not None:
         items, min_score = of_months if items is None else of_months & items, None
     foreign = is_foreign_to(encoder, query, space.preferences)
     candidates = finding.candidates(
@@ -199,6 +199,8 @@ def _found(
     least = finding.least_topic(encoder, fitting, len(space.texts), min_score, kind)
     relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
     keep = fitting >= least
+    # What is known of the user is told beside the hits, and need not be as near as the best one either.
+    facts = finding.facts_among(space, candidates, encoder) if relevant else []
     if relevant:  # What suits the user need not be as near as the best one.
         keep |= (fitting > candidates.topics) & (fitting >= default_relevant(encoder))
     candidates, verdicts = candidates.only(keep), None if verdicts is None else verdicts.only(keep)
