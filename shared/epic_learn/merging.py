@@ -32,7 +32,6 @@ from epic_memory.types.validation import moment
 from epic_memory.verification import EmbeddedVerifier
 
 _SOURCE = "merge"
-_ATTEMPTS = 3
 _STATES = ("open", "accepted", "rejected")
 _BARE = dict.fromkeys(("text", "old", "quote", "sentence", "speaker", "conversation", "ends"), "")
 _BARE_TIMES: dict[str, Any] = {"expires": None, "said_at": None}
@@ -113,7 +112,7 @@ def merge(memory: EpicMemory, other: str | Path, *, key: Any = None) -> MergeRep
             f"{other} cannot be merged, and nothing was changed. If another program copied it in the midst of a write"
         )
         raise StoreError(f"{wrong}, have it copied again. {error}") from None
-    for _ in range(_ATTEMPTS):
+    for _ in range(3):
         mine, contents = _state_of(own)
         joined = join(mine, theirs)
         ruled_out = _rule_out(own, [line for key, line in joined.item.items() if key not in mine.item])
