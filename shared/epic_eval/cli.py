@@ -306,11 +306,14 @@ def own(
     """Look at a memory of your own: what its questions find, what is never used, what answers follow."""
     from epic_eval.own import follow, look, read_questions
     from epic_memory import EpicMemory, Settings
+    from epic_memory.groups.file import is_locked
 
     lm = model.lm()
     if lm is not None and out is None:
         raise InvalidInputError("--out FOLDER is where the model's answers are kept, so that none is asked for twice.")
-    settings = Settings(namespace=namespace, must_exist=True, read_only=True)
+    # A file that is not locked takes no key.
+    key = os.environ.get("EPIC_KEY") if is_locked(memory) else None
+    settings = Settings(namespace=namespace, must_exist=True, read_only=True, key=key)
     with EpicMemory.open(memory, encoder=encoder, settings=settings) as opened:
         found = look(opened, read_questions(questions, list(opened.preferences.aspects())), k)
     parts = found.parts()

@@ -250,7 +250,8 @@ def _applied(
         return edit
     store, namespace = session.store, session.namespace
     if gone is not None:
-        store.items.remove(namespace, [gone.item.id])
+        marked = "version" if gone.item.id == edit.item.id and edit.kind != "end" else "item"
+        store.items.remove(namespace, [gone.item.id], marked=marked)
         known.remove(gone)
         if edit.kind == "end" or plain(gone.item.text) != plain(edit.item.text):
             store.proposals.withdraw(namespace, [gone.item.text])
@@ -259,7 +260,7 @@ def _applied(
         if found is not None:
             # What was held, or waited to be verified, as an item is a fact from now on.
             edit = replace(edit, displaced=found.item)
-            store.items.remove(namespace, [edit.item.id])
+            store.items.remove(namespace, [edit.item.id], marked="version")
         rows.texts.append(store.items.put_all(namespace, [edit.item], vector[None]))
         known.append(_Held(row=rows.texts[-1].rows[0], item=edit.item, vector=vector))
     edit = replace(edit, at=time.time())
