@@ -49,6 +49,14 @@ def test_a_fact_of_a_chat_knows_where_and_when_it_was_said() -> None:
     assert memory.facts[1].metadata == {ORIGIN: "user"}, "what the user has reworded is the user's"
 
 
+def test_what_an_assistants_fact_may_change_is_proposed_as_the_assistants() -> None:
+    memory = EpicMemory()
+    memory.facts.add("My sister is called Eva.")
+    memory.proposals.add([Proposal(kind="add_fact", text="My sister is called Ines.", quote="x", source="agent")])
+    memory.proposals.accept(memory.proposals[0])
+    assert [(each.kind, written_by(each)) for each in memory.proposals] == [("update_fact", "assistant")]
+
+
 @pytest.mark.parametrize(
     ("roles", "origin", "shown"),
     [
