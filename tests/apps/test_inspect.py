@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import html
 import os
 import re
@@ -170,6 +171,8 @@ def test_every_change(memory: EpicMemory) -> None:
         ("facts/replace", {"id": "none", "text": "I live in Porto."}),
         ("bring/import", {"id": ""}),
         ("bring/sync", {"folder": "notes"}),
+        ("bring/sync", {"folder": "~nobody-of-this-name/notes"}),
+        ("bring/sync", {"folder": f"/{'a' * 5000}"}),
         ("none", {}),
     ],
 )
@@ -384,6 +387,35 @@ def test_dropped_files_are_imported_after_a_confirmation(
     monkeypatch.setattr("epic_apps.inspect.app.LARGEST", 100)
     assert dropped(client, ("a.md", "a" * 100)).status_code == 413
     assert list(tmp_path.glob("epic-*")) == []
+
+
+def test_what_is_dropped_with_a_name_that_no_file_can_have_is_read(memory: EpicMemory) -> None:
+    client = visitor(memory)
+    lines = "--x", 'content-disposition: form-data; name="form_token"', "", form_token(client)
+    lines += "--x", 'content-disposition: form-data; name="files"; filename="\0in\0n.md"', "", "An inn.", "--x--", ""
+    kind = {"origin": HOME, "content-type": "multipart/form-data; boundary=x"}
+    assert "inn.md : nothing" in words_on(client.post("/drop", content="\r\n".join(lines), headers=kind).text)
+
+
+def test_a_full_disk_is_said_and_leaves_no_copies(
+    memory: EpicMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    answer = dropped(visitor(memory), ("inn.md", "An inn."))
+    assert answer.status_code == 400 and "No space left on device" in answer.text
+    assert list(tmp_path.glob("epic-*")) == []
+
+
+def test_what_is_typed_is_in_force_though_an_assistant_proposes_much_the_same(memory: EpicMemory) -> None:
+    was = memory.facts[0]
+    agents = Proposal(kind="update_fact", text="My sister is called Eva", old=was.text, quote="x", source="agent")
+    memory.proposals.add([agents])
+    send(visitor(memory), "facts/replace", id=was.id, text="My sister is called Eva!")
+    assert [(each.text, each.metadata["origin"]) for each in memory.facts] == [("My sister is called Eva!", "user")]
 
 
 def test_folders_are_kept_in_step_from_the_page(memory: EpicMemory, tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def _edit_fact(memory: EpicMemory, form: Form) -> None:
     if not made:
         left = [*made.report.failures, *(each.reason for each in made.report.left_out)]
         raise InvalidInputError("; ".join(left) or "It cannot be changed.")
-    memory.proposals.accept(made[0])
+    # Much the same may wait already, in an assistant's words: what was typed counts.
+    memory.proposals.accept(made[0], text)
 
 
 # For each form: what it does, where it leads, and what is said then.
@@ -320,7 +321,7 @@ def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = Fals
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
         middleware=[Middleware(Guard, token=token, port=port, write=write, once=once)],
-        exception_handlers={EpicError: page.failed},
+        exception_handlers={EpicError: page.failed, OSError: page.failed},
     )
 
 
