@@ -376,7 +376,8 @@ def test_dropped_files_are_imported_after_a_confirmation(
         (waiting,) = re.findall(r'name="id" value="(\w+)"', page)
         assert "Imported." in send(client, "bring/import", id=waiting)
         before = len(memory.items()), len(memory.proposals)
-        assert before == (5, 2) and memory.items()[-1].metadata["source"] == "dropped/inn.md"
+        assert before == (5, 2)
+        assert re.fullmatch(r"dropped/\w{8}/inn\.md", memory.items()[-1].metadata["source"])
         assert list(tmp_path.glob("epic-*")) == []
     dropped(client, ("note.md", "Left again."))
     assert list(tmp_path.glob("epic-*")) and "note.md" in client.get("/bring").text
@@ -395,6 +396,14 @@ def test_what_is_dropped_with_a_name_that_no_file_can_have_is_read(memory: EpicM
     lines += "--x", 'content-disposition: form-data; name="files"; filename="\0in\0n.md"', "", "An inn.", "--x--", ""
     kind = {"origin": HOME, "content-type": "multipart/form-data; boundary=x"}
     assert "inn.md : nothing" in words_on(client.post("/drop", content="\r\n".join(lines), headers=kind).text)
+
+
+def test_another_file_of_the_same_name_does_not_replace_the_first(memory: EpicMemory) -> None:
+    client, texts = visitor(memory), ["The Inn is a hotel with a casino.", "The Spa is a quiet hotel near the sea."]
+    for text in texts:
+        (waiting,) = re.findall(r'name="id" value="(\w+)"', dropped(client, ("README.md", text)).text)
+        send(client, "bring/import", id=waiting)
+    assert [each.text for each in memory.items()[-2:]] == texts
 
 
 def test_a_full_disk_is_said_and_leaves_no_copies(
