@@ -216,6 +216,11 @@ def test_the_address_that_a_browser_is_started_with_opens_the_page_once(
     assert first.get(address).status_code == first.get(address).status_code == 200  # it has the cookie then
     assert second.get(address).status_code == 401 and second.get(told[0]).status_code == 200
 
+    def visit(address: str) -> None:
+        socket.create_connection(("127.0.0.1", int(re.findall(r":(\d+)", address)[0]))).close()
+
+    run_inspect(memory, visit, browser=False)  # whoever reads the address may go there at once
+
 
 @pytest.mark.parametrize("library", [True, False])
 def test_a_form_that_breaks_off_and_a_foreign_websocket_are_one_line_each(

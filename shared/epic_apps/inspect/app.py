@@ -354,11 +354,11 @@ def run_inspect(
         # others send, and of a library for websockets.
         config = uvicorn.Config(app, ws="none", log_level="error", access_log=False, timeout_graceful_shutdown=2)
         address = f"http://{HOST}:{number}/?token="
+        listening.listen()  # so that a visitor who is faster than the server waits
         announce(address + token)
         # Reading ahead while the browser starts; what fails here is said by the page that needs it.
         threading.Thread(target=read_ahead, args=(memory,), daemon=True).start()
         if browser:
-            listening.listen()  # so that a browser which is faster than the server waits
             threading.Thread(target=partial(webbrowser.open, address + once), daemon=True).start()
         uvicorn.Server(config).run([listening])
 
