@@ -39,12 +39,11 @@ import sys
 from epic_eval.journal import Journal, _alone
 journal = Journal(sys.argv[1])
 with _alone(journal._file):
-    journal._file.write('{"key": "theirs", ')
-    journal._file.flush()
-    print("half of it is written", flush=True)
-    sys.stdin.read()
-    journal._file.write('"text": "whole"}\\n')
-    journal._file.flush()
+    for half in '{"key": "theirs", ', '"text": "whole"}\\n':
+        journal._file.write(half)
+        journal._file.flush()
+        print("written", flush=True)
+        sys.stdin.read()
 """
 
 
