@@ -24,6 +24,7 @@ def test_what_is_made_of_several_has_the_least_trusted_origin() -> None:
         ({"quote": "I live in Porto", "source": "a-model"}, "user"),
         ({"quote": "Porto is home", "source": "a-model"}, "assistant"),
         ({"quote": "I live in Porto.", "source": "agent"}, "assistant"),
+        ({"quote": "I live in Porto", "sentence": "I never said I live in Porto.", "source": "a-model"}, "assistant"),
     ],
 )
 def test_a_fact_keeps_who_worded_it(given: Any, origin: str) -> None:
