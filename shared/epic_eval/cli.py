@@ -103,8 +103,12 @@ def table(
 
 
 def all_(making: Making) -> None:
-    """Make all tables of the papers, one after the other."""
-    table(",".join((*TABLES, FIGURES)), making)
+    """Make all tables of the papers, one after the other; of some sets, those that are about one of them."""
+    there = {data.name for data in making.contents.datasets}
+    made = [name for name, spec in TABLES.items() if not there.isdisjoint(spec.sets)]
+    if left := [name for name in TABLES if name not in made]:
+        say(f"not made: {', '.join(left)}, about other sets (--sets)")
+    table(",".join((*made, FIGURES)), making)
 
 
 def answer(slots: Slots, model: Model) -> None:
