@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,18 @@ def pytest_collection_finish() -> None:
 def path(tmp_path: Path) -> Path:
     """Where a memory's file is to be."""
     return tmp_path / "me.epic"
+
+
+@pytest.fixture(scope="module", params=["plain", "locked"])
+def locking(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have every file of a test be as it is by default, and be locked."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "locked":
+            pytest.importorskip("sqlcipher3")
+            from locked import lock_files
+
+            lock_files(patch)
+        yield
 
 
 @pytest.fixture

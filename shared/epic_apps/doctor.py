@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from epic_apps.connect import Client, entry_in, settings_path
+from epic_apps.keys import key_for
 from epic_memory import EpicMemory, Settings, __version__
 from epic_memory.errors import EncoderError, EpicError, InvalidInputError
 
@@ -27,6 +28,7 @@ _EXTRAS = {
     "inspect": ("jinja2", "python_multipart", "starlette", "uvicorn"),
     "minilm": ("epic_minilm",),
     "multilingual": ("epic_multilingual",),
+    "encryption": ("sqlcipher3",),
 }
 
 
@@ -86,7 +88,7 @@ def _file(path: Path, encoder: Any, namespace: str) -> Iterator[Check]:
         yield Check(about="file", state="problem", found=f"there is no {path}", do=made)
         return
     try:
-        settings = Settings(must_exist=True, read_only=True, namespace=namespace)
+        settings = Settings(must_exist=True, read_only=True, namespace=namespace, key=key_for(path))
         with EpicMemory.open(path, encoder=encoder, settings=settings) as memory:
             rows, stats, waiting = memory.file.verify(), memory.stats(), len(memory.proposals)
             held = sum(stats.counts[name] for name in ("items", "light", "facts"))

@@ -362,7 +362,7 @@ class _Sync:
                 continue
             files = [file for file in _unpacked(self._memory.file.state(f"sync/{name}")).values() if file.size]
             sizes = {file.size for file in files}
-            here = {_digest(path) for path in _readable(top) if path.stat().st_size in sizes}
+            here = {digest_of(path) for path in _readable(top) if path.stat().st_size in sizes}
             if sum(file.content in here for file in files) * 2 > len(files):
                 return name
         return None
@@ -412,7 +412,7 @@ class _Sync:
         recent = time.time_ns() - status.st_mtime_ns < _GRAIN
         modified = _DIRTY if recent else status.st_mtime_ns
         try:
-            digest = _digest(path)
+            digest = digest_of(path)
         except OSError as error:
             self.report.failures.append(f"{path} cannot be read: {error.strerror}.")
             return None
@@ -557,7 +557,8 @@ def _forget(memory: EpicMemory, ids: Iterable[str], versions: Collection[bytes] 
         memory.file.forget_versions(versions)
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """Return a digest of what a file holds."""
     made = hashlib.blake2b(digest_size=8)
     with path.open("rb") as content:
         while piece := content.read(1 << 20):

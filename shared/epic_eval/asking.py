@@ -82,7 +82,7 @@ def ask(
     missing: dict[str, Request] = {}
     for request in requests:
         key = request.key(lm.name)
-        if key in journal:
+        if (answer_to(request, lm.name, journal) or "").strip():
             done.known += 1
         else:
             missing[key] = request
@@ -173,7 +173,8 @@ class JournalledLM:
         key = Request(tuple(messages), max_tokens).key(self.lm.name)
         with self._standing(), self._turns:
             record = self.journal.get(key)
-            if record is None or "seconds" not in record:
+            # An empty answer is none: replayed, it would stop every run that goes on.
+            if record is None or "seconds" not in record or not record["text"].strip():
                 return self._asked(key, messages, schema, max_tokens)
             tokens = None if record.get("tokens") is None else tuple(Token(*token) for token in record["tokens"])
             counts = {name: int(record[name]) for name in ("prompt_tokens", "completion_tokens")}

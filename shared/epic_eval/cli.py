@@ -103,8 +103,12 @@ def table(
 
 
 def all_(making: Making) -> None:
-    """Make all tables of the papers, one after the other."""
-    table(",".join((*TABLES, FIGURES)), making)
+    """Make all tables of the papers, one after the other; of some sets, those that are about one of them."""
+    there = {data.name for data in making.contents.datasets}
+    made = [name for name, spec in TABLES.items() if not there.isdisjoint(spec.sets)]
+    if left := [name for name in TABLES if name not in made]:
+        say(f"not made: {', '.join(left)}, about other sets (--sets)")
+    table(",".join((*made, FIGURES)), making)
 
 
 def answer(slots: Slots, model: Model) -> None:
@@ -306,11 +310,14 @@ def own(
     """Look at a memory of your own: what its questions find, what is never used, what answers follow."""
     from epic_eval.own import follow, look, read_questions
     from epic_memory import EpicMemory, Settings
+    from epic_memory.groups.file import is_locked
 
     lm = model.lm()
     if lm is not None and out is None:
         raise InvalidInputError("--out FOLDER is where the model's answers are kept, so that none is asked for twice.")
-    settings = Settings(namespace=namespace, must_exist=True, read_only=True)
+    # A file that is not locked takes no key.
+    key = os.environ.get("EPIC_KEY") if is_locked(memory) else None
+    settings = Settings(namespace=namespace, must_exist=True, read_only=True, key=key)
     with EpicMemory.open(memory, encoder=encoder, settings=settings) as opened:
         found = look(opened, read_questions(questions, list(opened.preferences.aspects())), k)
     parts = found.parts()

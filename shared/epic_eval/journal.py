@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 import weakref
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from epic_memory.errors import InvalidInputError
+
+if sys.platform != "win32":
+    import fcntl
 
 Record: TypeAlias = dict[str, Any]
 
@@ -50,6 +55,20 @@ def iter_lines(path: str | Path) -> Iterator[Record]:
         raise InvalidInputError(f"{path} is no text in UTF-8.") from None
 
 
+@contextmanager
+def _alone(file: IO[str]) -> Iterator[None]:
+    """Keep other processes away: what one of them is writing would look like a torn line. Not on Windows."""
+    with suppress(OSError):  # a file system without locks
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+
 class Journal:
     """A file of JSON lines, each with a `key`; what was written before is there when the run is started again.
 
@@ -62,20 +81,20 @@ class Journal:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._drop_torn_line()
+        self._file = self.path.open("a", encoding="utf-8")
+        weakref.finalize(self, self._file.close)
+        self._lock = Lock()
         self._records: dict[str, Record] = {}
-        for record in read_lines(self.path) if self.path.exists() else ():
+        with _alone(self._file):
+            self._drop_torn_line()
+            records = read_lines(self.path)
+        for record in records:
             if not isinstance(record.get("key"), str):
                 raise InvalidInputError(f"{self.path} holds a line without a key: it is no file of this program.")
             self._records.pop(record["key"], None)
             self._records[record["key"]] = record
-        self._file = self.path.open("a", encoding="utf-8")
-        weakref.finalize(self, self._file.close)
-        self._lock = Lock()
 
     def _drop_torn_line(self) -> None:
-        if not self.path.exists():
-            return
         content = self.path.read_bytes()
         if content and not content.endswith(b"\n"):
             with self.path.open("r+b") as file:
@@ -84,7 +103,7 @@ class Journal:
     def add(self, key: str, record: Mapping[str, Any]) -> Record:
         """Write a record under its key, and return it with the key; it is in the file when this returns."""
         made = {"key": key, **record}
-        with self._lock:
+        with self._lock, _alone(self._file):
             self._file.write(json.dumps(made, ensure_ascii=False) + "\n")
             self._file.flush()
             self._records.pop(key, None)  # the records are in the order in which they were last written

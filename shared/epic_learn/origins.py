@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias, get_args
 
+from epic_memory.text.stems import words_of
 from epic_memory.types.proposals import Proposal, plain
 
 Origin: TypeAlias = Literal["user", "other", "page", "assistant", "tool"]
@@ -35,7 +36,9 @@ def written_by(proposal: Proposal) -> Origin:
         return "user"
     words = plain(proposal.text).rstrip(".!")
     said = proposal.source != AGENT and words in plain(f"{proposal.sentence}\n{proposal.quote}")
-    return "user" if said else "assistant"
+    # "I never said I love casinos" has the words "I love casinos", and does not say them.
+    denied = said and words_of(proposal.sentence).negated & words_of(proposal.text).plain
+    return "user" if said and not denied else "assistant"
 
 
 def place_of(proposal: Proposal) -> str:

@@ -101,6 +101,10 @@ class DamagedError(StoreError):
         super().__init__(f"{path or 'The memory'} is damaged: {what}. Go back to a copy (`epic backup` makes them).")
 
 
+class LockedError(StoreError):
+    """Error for a locked file that is opened without its key, or with another."""
+
+
 class AlreadyThereError(StoreError):
     """Error for a file that was to be written but exists already."""
 

@@ -40,6 +40,7 @@ from epic_memory.runtime.progress import Progress
 from epic_memory.runtime.threads import in_thread
 from epic_memory.settings import Settings, check_no_file, checked_settings, session_of
 from epic_memory.storage.sqlite.files import encoder_in
+from epic_memory.storage.sqlite.locking import key_of
 from epic_memory.storage.store import Store
 from epic_memory.types import (
     BuildReport,
@@ -106,6 +107,10 @@ class EpicMemory:
         given = unique_preferences(preferences)
         settings = checked_settings(settings)
         check_no_file(settings)
+        if settings.key is not None:
+            raise InvalidInputError(
+                "Settings(key=...) locks a file, and this memory is in RAM: EpicMemory.open(path, ...)."
+            )
         begin = partial(found_namespace, preferences=given)
         self._session = session_of(settings, encoder_for(encoder, given), llm, partial(Store, None), begin)
 
@@ -132,6 +137,7 @@ class EpicMemory:
         Raises:
             StoreError: if the file cannot be opened or is no memory.
             DamagedError: if its content does not match its checksums.
+            LockedError: if it is locked, and the key is missing or another.
             EncoderMismatchError: if it was made with another encoder.
             PreferencesMismatchError: if it holds other preferences.
         """
@@ -140,9 +146,9 @@ class EpicMemory:
         if str(path) == ":memory:":
             raise InvalidInputError("':memory:' is no file here: EpicMemory(preferences=[...]) makes a memory in RAM.")
         given, how = None if preferences is None else unique_preferences(preferences), checked_settings(settings)
-        make = partial(Store, path, must_exist=how.must_exist, read_only=how.read_only)
+        make = partial(Store, path, must_exist=how.must_exist, read_only=how.read_only, key=key_of(how.key))
         begin = partial(take_up, given=given, sync=sync, reencode=how.reencode)
-        encoder = bundled_encoder_of(encoder_in(Path(path))) if encoder is None else encoder
+        encoder = bundled_encoder_of(encoder_in(Path(path), key_of(how.key))) if encoder is None else encoder
         memory = cls.__new__(cls)
         memory._session = session_of(how, encoder_for(encoder, given), llm, make, begin)
         return memory
@@ -168,7 +174,8 @@ class EpicMemory:
             InvalidInputError: naming the line that is wrong, or if the export was cut; nothing is written then.
             StoreError: if a file cannot be read or written, or the namespace holds something.
         """
-        how, make = checked_settings(settings), partial(Store, checked_path(path))
+        how = checked_settings(settings)
+        make = partial(Store, checked_path(path), key=key_of(how.key))
         check_no_file(how)
         begin = partial(take_over, read=(read := read_export(checked_path(export))))
         memory = cls.__new__(cls)

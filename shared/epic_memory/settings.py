@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic_core import core_schema
@@ -19,6 +19,7 @@ from epic_memory.pipeline.tags import checked_tagger
 from epic_memory.retention.budget import checked_budget, checked_reserve
 from epic_memory.retention.policies import RetentionPolicy, checked_policy
 from epic_memory.runtime.batching import checked_part
+from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import Chunker
 from epic_memory.text.tagging import Tagger
@@ -79,6 +80,8 @@ class Settings:
             Default: a twentieth of the file, less in a small one, 200 at least.
         not_kept: How many discarded items are kept on record, as a sample, and how many evicted ones. Default: as many
             as fit into a hundredth of the file each, 4 at least.
+        key: What the file is locked with: a passphrase, or a callable that returns it, so that it stands in no code. A
+            new file is locked with it. Needs the extra "encryption"; `memory.file.rekey` changes it.
         must_exist: Refuse to make a new file.
         read_only: Never write into the file: it can be searched, and changes by other processes are seen.
         reencode: Embed an existing file anew if it was made with another encoder than the memory's.
@@ -111,6 +114,7 @@ class Settings:
     retry_queue: int = 10_000
     ledger: int | None = None
     not_kept: int | None = None
+    key: Passphrase | Key | None = field(default=None, repr=False)
     must_exist: bool = False
     read_only: bool = False
     reencode: bool = False
@@ -130,6 +134,7 @@ class Settings:
                 checked_keep_rate(getattr(self, name), name)
         if self.on_demand is not None:
             checked_on_demand(self.on_demand)
+        object.__setattr__(self, "key", key_of(self.key))
         checked_text(self.namespace, "The namespace")
         one_of("aspects", self.aspects, get_args(Reading))
         one_of("expansions", self.expansions, get_args(Expanding))

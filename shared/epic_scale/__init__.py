@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from epic_scale.processor import EpicProcessor, EpicProcessorConfig, build_processor
     from epic_scale.remote import ConflictError
     from epic_scale.reports import Forgotten, PoolHealth, Visits
+    from epic_scale.roots import name_of
 
 # Imported on first use: who serves needs no Ray, and who builds no pool.
 _MODULES = {
@@ -25,6 +26,7 @@ _MODULES = {
     "Visits": "reports",
     "build": "building",
     "build_processor": "processor",
+    "name_of": "roots",
 }
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Visits",
     "build",
     "build_processor",
+    "name_of",
 ]
 
 

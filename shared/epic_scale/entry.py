@@ -7,7 +7,6 @@ import threading
 import time
 from ast import literal_eval
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 from epic_memory import EpicMemory
@@ -113,7 +112,7 @@ class RemoteEntry(Entry):
         self._root = root
         self._name = name
         self._version = 0
-        self._digest = b""
+        self._written = 0
         self._is_lost = False
 
     def is_replaced(self) -> bool:
@@ -131,7 +130,7 @@ class RemoteEntry(Entry):
             if data:
                 write_whole(self.path, data)
             self.memory = self._open_file(self)
-            self._digest = b"" if self.read_only else sha256(self._content(self.memory)).digest()
+            self._written = self._changes()
             return self.memory, True
 
     def save(self) -> bool:
@@ -144,15 +143,15 @@ class RemoteEntry(Entry):
         if self.read_only or self.memory is None or (self._is_lost and not self.turns):
             return False
         with self._lock:
-            data = self._content(self.memory)
-            if (digest := sha256(data).digest()) == self._digest:
+            if (written := self._changes()) == self._written:
                 return False
+            data = self._content(self.memory)
             try:
                 self._version = self._root.write(self._name, self._version, data)
             except ConflictError:
                 self.retired = self._is_lost = True
                 raise
-            self._digest = digest
+            self._written = written
             return True
 
     def has_unsaved(self) -> bool:
@@ -169,6 +168,10 @@ class RemoteEntry(Entry):
         if memory is not None:
             memory.close()
         discard(self.path)
+
+    def _changes(self) -> int:
+        """Count the rows written since it was opened: bytes tell nothing, a locked file has others in each copy."""
+        return 0 if self.memory is None else self.memory._session.store.connection.total_changes
 
     def _content(self, memory: EpicMemory) -> bytes:
         """Return the bytes of the last committed state."""

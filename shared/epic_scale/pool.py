@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -71,6 +72,8 @@ class MemoryPool:
         settings: Of each memory; or a function from a user's id to them, for limits of each user's own. The embedded
             verifier is made once for each encoder.
         storage_options: Of a store that fsspec reaches.
+        key: Locks each file: a function from its name (`name_of` a user's id) to its key. `Settings(key=...)` of a
+            user's own would lock it from `users`, `for_each` and `backup`, too.
 
     Raises:
         InvalidInputError: if an argument is invalid.
@@ -89,6 +92,7 @@ class MemoryPool:
         llm: Any = None,
         settings: Settings | Callable[[str], Settings] = Settings(),
         storage_options: dict[str, Any] | None = None,
+        key: Callable[[str], str | bytes] | None = None,
     ) -> None:
         self._max_open = checked_k(max_open, "max_open")
         self._idle = seconds_of(idle, "idle")
@@ -96,6 +100,7 @@ class MemoryPool:
         if not callable(settings) and not isinstance(settings, Settings):
             raise InvalidInputError("settings must be Settings(...), or a function from a user's id to them.")
         self._settings = settings
+        self._key = key
         # Without one each file decides: `EpicMemory.open` shares those that come with the package.
         self._encoder = None if encoder is None else encoder_of(encoder)
         self._llm = llm
@@ -177,13 +182,13 @@ class MemoryPool:
             AlreadyThereError: if the user has a file.
             StoreError: if it cannot be written.
         """
-        name = name_of(memory.namespace)
+        name, key = name_of(memory.namespace), self._settings_of(memory.namespace).key
         if self._remote is None:
-            memory.file.backup(self._root.path(name))
+            memory.file.backup(self._root.path(name), key=key)
             return
         copy = self._root.folder / f"{secrets.token_hex(16)}.epic"
         try:
-            memory.file.backup(copy)
+            memory.file.backup(copy, key=key)
             base = self._remote.newest(name)
             if self._remote.remaining(name):
                 raise AlreadyThereError("This user has a file already.")
@@ -320,7 +325,7 @@ class MemoryPool:
         return RemoteEntry(user_id, copy, read_only, opens, self._remote, name)
 
     def _open_file(self, entry: Entry) -> EpicMemory:
-        settings = self._settings(entry.user_id) if callable(self._settings) else self._settings
+        settings = self._settings_of(entry.user_id)
         settings = replace(
             settings,
             namespace=entry.user_id,
@@ -332,6 +337,10 @@ class MemoryPool:
         if settings.verifier is None and self._llm is None:
             memory.verifier = self._verifiers.setdefault(id(memory.encoder), memory.verifier)
         return memory
+
+    def _settings_of(self, user_id: str) -> Settings:
+        settings = self._settings(user_id) if callable(self._settings) else self._settings
+        return settings if self._key is None else replace(settings, key=partial(self._key, name_of(user_id)))
 
     def _makes_room(self) -> bool:
         """Take out the entries used least recently until another one fits; return False if too many are in use."""
@@ -504,7 +513,8 @@ class MemoryPool:
     @contextmanager
     def _read(self, name: str) -> Iterator[EpicMemory]:
         """Open a file for itself, whoever's it is: no settings of a user's own are asked for."""
-        settings = Settings(namespace=name, must_exist=True, read_only=True)
+        key = None if self._key is None else partial(self._key, name)
+        settings = Settings(namespace=name, must_exist=True, read_only=True, key=key)
         entry = self._entry(
             name, name, True, lambda entry: EpicMemory.open(entry.path, encoder=self._encoder, settings=settings)
         )

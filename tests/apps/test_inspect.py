@@ -15,6 +15,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from queue import Queue
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -170,6 +171,8 @@ def test_every_change(memory: EpicMemory) -> None:
         ("facts/replace", {"id": "none", "text": "I live in Porto."}),
         ("bring/import", {"id": ""}),
         ("bring/sync", {"folder": "notes"}),
+        ("bring/sync", {"folder": "~nobody-of-this-name/notes"}),
+        ("bring/sync", {"folder": f"/{'a' * 5000}"}),
         ("none", {}),
     ],
 )
@@ -212,6 +215,11 @@ def test_the_address_that_a_browser_is_started_with_opens_the_page_once(
     address, first, second = opened.get(timeout=30), *(TestClient(apps[0]) for _ in range(2))
     assert first.get(address).status_code == first.get(address).status_code == 200  # it has the cookie then
     assert second.get(address).status_code == 401 and second.get(told[0]).status_code == 200
+
+    def visit(address: str) -> None:
+        socket.create_connection(("127.0.0.1", int(re.findall(r":(\d+)", address)[0]))).close()
+
+    run_inspect(memory, visit, browser=False)  # whoever reads the address may go there at once
 
 
 @pytest.mark.parametrize("library", [True, False])
@@ -373,7 +381,8 @@ def test_dropped_files_are_imported_after_a_confirmation(
         (waiting,) = re.findall(r'name="id" value="(\w+)"', page)
         assert "Imported." in send(client, "bring/import", id=waiting)
         before = len(memory.items()), len(memory.proposals)
-        assert before == (5, 2) and memory.items()[-1].metadata["source"] == "dropped/inn.md"
+        assert before == (5, 2)
+        assert re.fullmatch(r"dropped/\w{8}/inn\.md", memory.items()[-1].metadata["source"])
         assert list(tmp_path.glob("epic-*")) == []
     dropped(client, ("note.md", "Left again."))
     assert list(tmp_path.glob("epic-*")) and "note.md" in client.get("/bring").text
@@ -381,9 +390,35 @@ def test_dropped_files_are_imported_after_a_confirmation(
     assert list(tmp_path.glob("epic-*")) == [] and len(memory.items()) == 5
     assert dropped(client).status_code == dropped(client, ("a.json", "{")).status_code == 400
     assert dropped(client, ("a.md", "a"), token="none").status_code == 403
-    monkeypatch.setattr("epic_apps.inspect.app.LARGEST", 100)
-    assert dropped(client, ("a.md", "a" * 100)).status_code == 413
+    monkeypatch.setattr("epic_apps.inspect.app.LARGEST", 1000)
+    assert dropped(client, ("a.md", "a" * 1000)).status_code == 413
+    monkeypatch.setattr("shutil.copyfileobj", Mock(side_effect=OSError(28, "No space left on device")))
+    assert "No space left on device" in dropped(client, ("a.md", "a")).text
     assert list(tmp_path.glob("epic-*")) == []
+
+
+def test_what_is_dropped_with_a_name_that_no_file_can_have_is_read(memory: EpicMemory) -> None:
+    client = visitor(memory)
+    lines = "--x", 'content-disposition: form-data; name="form_token"', "", form_token(client)
+    lines += "--x", 'content-disposition: form-data; name="files"; filename="\0in\0n.md"', "", "An inn.", "--x--", ""
+    kind = {"origin": HOME, "content-type": "multipart/form-data; boundary=x"}
+    assert "inn.md : nothing" in words_on(client.post("/drop", content="\r\n".join(lines), headers=kind).text)
+
+
+def test_another_file_of_the_same_name_does_not_replace_the_first(memory: EpicMemory) -> None:
+    client, texts = visitor(memory), ["The Inn is a hotel with a casino.", "The Spa is a quiet hotel near the sea."]
+    for text in texts:
+        (waiting,) = re.findall(r'name="id" value="(\w+)"', dropped(client, ("README.md", text)).text)
+        send(client, "bring/import", id=waiting)
+    assert [each.text for each in memory.items()[-2:]] == texts
+
+
+def test_what_is_typed_is_in_force_though_an_assistant_proposes_much_the_same(memory: EpicMemory) -> None:
+    was = memory.facts[0]
+    agents = Proposal(kind="update_fact", text="My sister is called Eva", old=was.text, quote="x", source="agent")
+    memory.proposals.add([agents])
+    send(visitor(memory), "facts/replace", id=was.id, text="My sister is called Eva!")
+    assert [(each.text, each.metadata["origin"]) for each in memory.facts] == [("My sister is called Eva!", "user")]
 
 
 def test_folders_are_kept_in_step_from_the_page(memory: EpicMemory, tmp_path: Path) -> None:

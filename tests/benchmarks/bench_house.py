@@ -29,10 +29,10 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 27_200,
+    "lines of epic_memory": 27_455,
     "lines of epic_scale": 2_700,
-    "lines of all packages": 64_620,
-    "lines of tests": 67_750,
+    "lines of all packages": 64_750,
+    "lines of tests": 67_870,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 35_500,

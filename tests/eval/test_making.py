@@ -136,6 +136,33 @@ def test_a_table_shows_accuracy_and_replays_for_two_backbones(tmp_path: Path, ep
         assert len(server.served) > before
 
 
+@pytest.mark.parametrize(("ill", "why"), [("You answer", "No answer was judged"), ("", "could not be judged")])
+def test_what_a_model_leaves_empty_is_asked_again_by_the_next_run(
+    tmp_path: Path, epic: Epic, ill: str, why: str
+) -> None:
+    given = (str(folder_of(tmp_path)), "--out", str(tmp_path / "out"), "--sets", "PrefWiki", *FEW)
+    silent = [ill]
+
+    def answer(request: Json) -> Reply:
+        return Reply(text="") if request["messages"][0]["content"].startswith(tuple(silent)) else scripted(request)
+
+    with LMServer(answer) as server:
+        model = f"openai:tiny@{server.base_url}"
+        table = "eval", "table", "4", *given, "--llm", model, "--judge", model
+        refused(epic(*table), why, "Run it again")
+        silent.clear()
+        done = epic(*table)
+    assert done.code == 0 and " 0 failed" in done.out, done.err
+
+
+def test_all_are_those_of_the_sets_that_are_there(tmp_path: Path, epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epic_eval.cli.TABLES", {name: TABLES[name] for name in ("12", "13")})
+    out = tmp_path / "out"
+    done = epic("eval", "all", str(folder_of(tmp_path)), "--out", str(out), "--sets", "PrefWiki", *FEW[:2])
+    assert done.code == 0 and "not made: 12" in done.err
+    assert sorted(each.name for each in out.glob("table_*.md")) == ["table_13.md", "table_figures.md"]
+
+
 def test_tables_without_a_model_and_what_cannot_be_made(
     tmp_path: Path, epic: Epic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ def test_what_is_made_of_several_has_the_least_trusted_origin() -> None:
         ({"quote": "I live in Porto", "source": "a-model"}, "user"),
         ({"quote": "Porto is home", "source": "a-model"}, "assistant"),
         ({"quote": "I live in Porto.", "source": "agent"}, "assistant"),
+        ({"quote": "I live in Porto", "sentence": "I never said I live in Porto.", "source": "a-model"}, "assistant"),
     ],
 )
 def test_a_fact_keeps_who_worded_it(given: Any, origin: str) -> None:
@@ -47,6 +48,14 @@ def test_a_fact_of_a_chat_knows_where_and_when_it_was_said() -> None:
     memory.proposals.add([Proposal(kind="add_fact", text="Is a nurse.", quote="nurse", source="agent")])
     memory.proposals.accept(memory.proposals[0], "I am a nurse.")
     assert memory.facts[1].metadata == {ORIGIN: "user"}, "what the user has reworded is the user's"
+
+
+def test_what_an_assistants_fact_may_change_is_proposed_as_the_assistants() -> None:
+    memory = EpicMemory()
+    memory.facts.add("My sister is called Eva.")
+    memory.proposals.add([Proposal(kind="add_fact", text="My sister is called Ines.", quote="x", source="agent")])
+    memory.proposals.accept(memory.proposals[0])
+    assert [(each.kind, written_by(each)) for each in memory.proposals] == [("update_fact", "assistant")]
 
 
 @pytest.mark.parametrize(

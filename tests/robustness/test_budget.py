@@ -26,7 +26,9 @@ from epic_memory.retention.budget import Budget, checked_budget
 from epic_memory.storage.sqlite import database
 from epic_memory.text.chunking import sentences
 from epic_memory.types import Alignment, Candidate
-from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, settled
+from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, not_locked, settled
+
+pytestmark = pytest.mark.usefixtures("locking")
 
 WINE, TRAIN, GARDEN = "red wine", "night train", "green garden"
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -91,14 +93,14 @@ class Watch:
 def watch(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     """Looks every few steps of SQLite's machine, from the moment a file is opened, and all the time in between."""
     watching = Watch(path)
-    connect = database._connect
+    connect = database.connect
 
-    def watched(target: str) -> sqlite3.Connection:
-        connection = connect(target)
+    def watched(target: str, *key: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(target, *key, **options)
         connection.set_progress_handler(watching.look, 20)
         return connection
 
-    monkeypatch.setattr(database, "_connect", watched)
+    monkeypatch.setattr(database, "connect", watched)
     yield watching
     watching.stop()
 
@@ -403,6 +405,7 @@ def test_a_budget_below_an_empty_memory_is_an_error_that_leaves_no_file(path: Pa
     assert os.listdir(path.parent) == []  # noqa: PTH208
 
 
+@not_locked
 @pytest.mark.parametrize("budget", [1, 12_000])
 def test_a_budget_too_small_for_a_file_that_is_there_leaves_it_as_it_is(path: Path, budget: int) -> None:
     with opened(path, preferences=[WINE, TRAIN]) as memory:
@@ -564,7 +567,7 @@ Shortened = tuple[dict[str, Item], dict[str, dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def some_shortened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Shortened]:
+def some_shortened(tmp_path_factory: pytest.TempPathFactory, locking: None) -> tuple[Path, Shortened]:
     """A file in which some items have been shortened; what came, and how those are held."""
     place = tmp_path_factory.mktemp("shortened") / "me.epic"
     came, shortened = {f"item {n}": Item(id=f"item {n}", text=text_of(n, 2500)) for n in range(200)}, 0
@@ -809,6 +812,7 @@ def test_a_preference_under_which_the_language_model_discards_goes_though_anothe
         assert not [line["id"] for line in again if train in {entry["preference"] for entry in line["entries"]}]
 
 
+@not_locked
 @pytest.mark.parametrize("failing", ["undecided", "raises"])
 def test_a_language_model_that_fails_leaves_them_as_they_were_judged(path: Path, watch: Watch, failing: str) -> None:
     class Failing(Quoting):

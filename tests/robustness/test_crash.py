@@ -25,6 +25,8 @@ from epic_memory.storage.sqlite.files import SIDE_FILES
 from epic_memory.types import Preference
 from helpers import Clock
 
+pytestmark = pytest.mark.usefixtures("locking")
+
 PREFERENCES = ("I like tea number 1", "I like trains number 2", "I like chess number 3")
 TEXT = "A long text about {}, with much that repeats itself and much that does not: {}. "
 

@@ -12,6 +12,8 @@ import pytest
 
 import crashing_edits
 
+pytestmark = pytest.mark.usefixtures("locking")
+
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be forked and killed")
 @pytest.mark.parametrize(

@@ -17,12 +17,15 @@ from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings
 from epic_memory.collection import Collection, Key, Record
 from epic_memory.errors import DamagedError, EpicError, LMUnavailableError, StoreError
 from epic_memory.storage.memory_schema import TABLES
+from epic_memory.storage.sqlite.locking import sqlite_errors
 from epic_memory.storage.sqlite.tables import Table
 from epic_memory.types import Stance
 from epic_rerank import learn, reranker_of
 from forging import forge
 from helpers import HashEncoder, KeepAll, searching, settled
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, verifier_of
+
+pytestmark = pytest.mark.usefixtures("locking")
 
 DIMENSION = 64
 _LONG = " ".join(f"{BOTH} {word}" for word in ("slowly", "again", "at night", "with friends") * 6)
@@ -36,7 +39,7 @@ def unsure(asked: Asked) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sound(tmp_path_factory: pytest.TempPathFactory, locking: None) -> Path:
     """A small memory of everything that a memory can hold."""
     path = tmp_path_factory.mktemp("sound") / "me.epic"
     lm = Scripted(hook=unsure)
@@ -455,7 +458,7 @@ def test_a_column_that_is_changed_is_noticed(examiner: Examiner, copy: Path, cha
             db.create_function("changed", 1, change)
             try:
                 db.execute(f"UPDATE {table} SET {column} = changed({column})")
-            except sqlite3.Error:
+            except sqlite_errors():
                 continue  # two rows would have become one, or a number is wanted
             if db.execute(f"SELECT * FROM {table}").fetchall() == before:
                 continue

@@ -25,6 +25,8 @@ from epic_memory.storage.sqlite import database as database_module
 from epic_memory.storage.tables.items import Items
 from helpers import Clock, HashEncoder, KeepAll, settled, together
 
+pytestmark = pytest.mark.usefixtures("locking")
+
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
 ITEMS = [
     Item(id="wine", text="red wine from far away"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import threading
 import time
@@ -313,3 +314,10 @@ CONTRACT_BREAKERS: dict[str, Callable[[], FakeVerifier]] = {
         lambda c: _kept(Alignment(preference_id=c.preferences[0].id, instruction="  "))
     ),
 }
+
+
+not_locked = pytest.mark.parametrize("locking", ["plain"], indirect=True, scope="module")
+"""Mark of a test that reads bytes of a file, or goes by the size of its pages: it is not run with locked files."""
+
+if os.environ.get("EPIC_TESTS_LOCKED"):
+    import locked  # noqa: F401 - a worker of a test whose files are locked

@@ -84,11 +84,12 @@ def mcp(
     except ImportError as error:
         raise MissingExtraError(error.name or "mcp", "mcp") from None
 
+    from epic_apps.keys import key_for
     from epic_memory import Settings
     from epic_memory.lm.base import SECONDS
 
     access: Access = "read" if read_only else "write" if allow_writes else "propose"
-    llm, settings = _asked(model, CLIENT, Settings(namespace=file.namespace))
+    llm, settings = _asked(model, CLIENT, Settings(namespace=file.namespace, key=key_for(file.memory)))
     with UserMemory(
         file.memory,
         access=access,

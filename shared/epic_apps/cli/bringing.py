@@ -78,14 +78,25 @@ def sync(
     ] = None,
     empty: Annotated[bool, Option("--empty", help="an empty folder is meant: everything in it was deleted")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="no progress bar, which only a terminal gets")] = False,
+    with_: Annotated[
+        str | None, Option("--with", metavar="PATH", help="first merge a copy of another device's file of this memory")
+    ] = None,
 ) -> None:
     """Make a memory hold what folders hold: added, changed, renamed and deleted files."""
     from epic_apps import syncing
+    from epic_apps.keys import key_for
+    from epic_learn.merging import merge
     from epic_memory import EpicMemory, Settings
 
-    lm, settings = model.asked(Settings(namespace=file.namespace, reserve=reserve))
+    lm, settings = model.asked(Settings(namespace=file.namespace, reserve=reserve, key=key_for(file.memory)))
     with EpicMemory.open(file.memory, encoder=file.encoder, llm=lm, settings=settings) as memory:
         chosen = [Path(each) for each in folders] or syncing.synced_folders(memory)
+        if with_ is not None:
+            merged = merge(memory, with_, key=key_for(with_))
+            if not chosen:
+                file.show(merged, f"{with_}: {merged}")
+                return
+            warn(merged, with_)
         if not chosen:
             raise InvalidInputError(f"Say which folder: epic sync {file.memory} FOLDER. It was synced with none yet.")
         if forget:

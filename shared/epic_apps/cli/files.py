@@ -10,6 +10,7 @@ from typer import Argument, Option, Typer
 
 from epic_apps.cli.options import InFile, command, suggesting
 from epic_apps.cli.printing import one_line, plain, table
+from epic_memory.errors import InvalidInputError
 
 ItemId = Annotated[str, Argument(metavar="ID", help="the item's id, as `epic ask` and `epic list` show it")]
 To = Annotated[str, Argument(metavar="TO", help="the file to write")]
@@ -19,7 +20,8 @@ _PREVIEW = 80
 
 def add_commands(app: Typer) -> None:
     """Add the commands."""
-    for function in (list_, show, explain, stats, namespaces, not_kept, verify, compact, backup, export, forget):
+    looking = (list_, show, explain, stats, namespaces, not_kept, verify)
+    for function in (*looking, compact, backup, export, forget, lock, unlock, merge):
         command(app)(function)
 
 
@@ -143,6 +145,44 @@ def backup(file: InFile, to: To, overwrite: Overwrite = False) -> None:
     file.show({"bytes": size}, f"{to}: {size} bytes")
 
 
+def lock(
+    file: InFile,
+    keyring: Annotated[
+        bool, Option("--keyring", help="keep the key in the system's keyring, for this machine (extra: keyring)")
+    ] = False,
+) -> None:
+    """Lock a memory's file, or change its key: asked for, or read from EPIC_KEY (a locked file's: EPIC_NEW_KEY)."""
+    from epic_apps.keys import keep_key, new_key
+
+    with file.open() as memory:
+        key = new_key(file.memory)
+        keep_key(file.memory, key if keyring else None)
+        memory.file.rekey(key)
+    file.show({"locked": True}, f"{file.memory} is locked. Without its key nobody can read it, you neither.")
+
+
+def unlock(file: InFile) -> None:
+    """Unlock a memory's file for good."""
+    from epic_apps.keys import keep_key
+
+    with file.open() as memory:
+        memory.file.rekey(None)
+    keep_key(file.memory, None)
+    file.show({"locked": False}, f"{file.memory} is not locked any more.")
+
+
+def merge(
+    file: InFile, other: Annotated[str, Argument(metavar="OTHER", help="a copy of the other device's file")]
+) -> None:
+    """Merge another device's file of the same memory into this one; OTHER stays as it is."""
+    from epic_apps.keys import key_for
+    from epic_learn.merging import merge as merge_files
+
+    with file.open() as memory:
+        report = merge_files(memory, other, key=key_for(other))
+    file.show(report, f"{file.memory}: {report}")
+
+
 def export(
     file: InFile,
     to: To,
@@ -150,8 +190,13 @@ def export(
     markdown: Annotated[
         bool, Option("--markdown", help="a folder to read, whose preferences.md can be edited and given to epic sync")
     ] = False,
+    unlocked: Annotated[bool, Option("--unlocked", help="a locked file's texts may be written as they are")] = False,
 ) -> None:
     """Write a memory as lines of JSON, or as Markdown."""
+    from epic_memory.groups.file import is_locked
+
+    if is_locked(file.memory) and not unlocked:
+        raise InvalidInputError(f"{file.memory} is locked, and an export is not: add --unlocked if that is meant.")
     if markdown:
         from epic_apps.markdown import export_markdown
 

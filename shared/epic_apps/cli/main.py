@@ -35,6 +35,7 @@ _PANELS = {
     "Bring what you have": "import sync never why-not",
     "What it knows of you": "preferences onboard learn proposals note facts fill due",
     "The file": "stats namespaces not-kept retry verify compact backup export restore reencode forget",
+    "Its lock, and other devices": "lock unlock merge",
     "More": "connect doctor mcp inspect rerank scale eval bench",
 }
 
@@ -156,6 +157,7 @@ def build(
     """Build a memory, or add to it."""
     from epic_apps.cli.roots import Roots
     from epic_apps.cli.sources import Sources, read_preferences
+    from epic_apps.keys import key_for
     from epic_apps.origins import attributed
     from epic_graph import PhraseTagger
     from epic_memory import EpicMemory, Settings
@@ -177,6 +179,7 @@ def build(
             budget=budget,
             reserve=reserve,
             tagger=PhraseTagger() if tags else None,
+            key=key_for(out),
         )
     )
     with EpicMemory.open(out, given, encoder=common.encoder, llm=lm, settings=settings, sync=sync) as memory:
@@ -265,9 +268,11 @@ def retry(file: InFile, judging: Judging) -> None:
 @command(app)
 def reencode(file: InFile) -> None:
     """Embed a memory anew with the encoder given."""
+    from epic_apps.keys import key_for
     from epic_memory import EpicMemory, Settings
 
-    settings = Settings(namespace=file.namespace, must_exist=True, reencode=True)
+    key = key_for(file.memory)
+    settings = Settings(namespace=file.namespace, must_exist=True, reencode=True, key=key)
     with EpicMemory.open(file.memory, encoder=file.encoder, settings=settings) as memory:
         file.show(memory.stats())
 
@@ -279,9 +284,10 @@ def restore(
     memory: Annotated[str, Argument(metavar="FILE", help="the memory's file")],
 ) -> None:
     """Make a memory of what `epic export` wrote."""
+    from epic_apps.keys import key_for
     from epic_memory import EpicMemory, Settings
 
-    settings = Settings(namespace=common.namespace)
+    settings = Settings(namespace=common.namespace, key=key_for(memory))
     with EpicMemory.restore(export, memory, encoder=common.encoder, settings=settings) as made:
         _warn(made)
         common.show({"items": len(made)}, f"{memory}: {len(made)} items")

@@ -140,17 +140,20 @@ class InFile(Common):
 
     def open(self, model: Model | None = None, *, read_only: bool = False) -> EpicMemory:
         """Open the memory, with the language model if one is asked for."""
+        from epic_apps.keys import key_for
         from epic_memory import EpicMemory, Settings
 
-        settings = Settings(namespace=self.namespace, must_exist=True, read_only=read_only)
+        key = key_for(self.memory)
+        settings = Settings(namespace=self.namespace, must_exist=True, read_only=read_only, key=key)
         lm, settings = (None, settings) if model is None else model.asked(settings)
         return EpicMemory.open(self.memory, encoder=self.encoder, llm=lm, settings=settings)
 
     def open_or_make(self, model: Model) -> EpicMemory:
         """Open the memory, or make one without preferences."""
+        from epic_apps.keys import key_for
         from epic_memory import EpicMemory, Settings
 
-        lm, settings = model.asked(Settings(namespace=self.namespace))
+        lm, settings = model.asked(Settings(namespace=self.namespace, key=key_for(self.memory)))
         return EpicMemory.open(self.memory, encoder=self.encoder, llm=lm, settings=settings)
 
 

@@ -269,7 +269,10 @@ class Sources:
         if not parsed.text.strip():
             raise InvalidInputError(f"{place}: the text is empty. Remove the record, or give it a text.")
         item_id = f"{name}:{number}" if parsed.id in (None, "") else str(parsed.id)
-        metadata = {"source": name, **({"title": parsed.title} if parsed.title else {}), **(parsed.metadata or {})}
+        claims = parsed.metadata or {}
+        if claims.get("origin", "user") == "user" and ("origin" in claims or "source" in claims):
+            claims = {**claims, "origin": "page"}  # a file that says of itself that it is the user's may be anybody's
+        metadata = {"source": name, **({"title": parsed.title} if parsed.title else {}), **claims}
         yield from self._chunks(place, parsed.text, item_id, metadata, (parsed.title or "").strip())
 
     def _conversation(self, path: Path, name: str, messages: Any) -> Iterator[Item]:

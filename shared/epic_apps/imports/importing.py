@@ -123,7 +123,7 @@ def import_from(
         user: Names of the user in chats between people, and addresses in mails.
         dry_run: Only say what there is.
         progress: Show bars.
-        copied: Whether these are copies that will not stay: texts are then named by the names of the files alone.
+        copied: Whether these are copies that will not stay: texts are then named by what the files hold, too.
 
     Raises:
         InvalidInputError: if there is no such file, or nothing in it could be read.
@@ -307,7 +307,10 @@ class _Import:
                     except InvalidInputError as error:
                         self.report.failures.append(str(error))
             elif self._copied:
-                given = [(part.path, f"{_COPIED}/{part.name}") for part in documents if part.path]
+                from epic_apps.syncing import digest_of
+
+                # Another file of the same name is no newer version of this one.
+                given = [(p.path, f"{_COPIED}/{digest_of(p.path)[:8]}/{p.name}") for p in documents if p.path]
             else:
                 top = source if source.is_dir() else None
                 given = [(part.path, roots.name(part.path, top or part.path)) for part in documents if part.path]

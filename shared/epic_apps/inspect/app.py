@@ -107,7 +107,8 @@ def _edit_fact(memory: EpicMemory, form: Form) -> None:
     if not made:
         left = [*made.report.failures, *(each.reason for each in made.report.left_out)]
         raise InvalidInputError("; ".join(left) or "It cannot be changed.")
-    memory.proposals.accept(made[0])
+    # Much the same may wait already, in an assistant's words: what was typed counts.
+    memory.proposals.accept(made[0], text)
 
 
 # For each form: what it does, where it leads, and what is said then.
@@ -320,7 +321,7 @@ def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = Fals
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
         middleware=[Middleware(Guard, token=token, port=port, write=write, once=once)],
-        exception_handlers={EpicError: page.failed},
+        exception_handlers={EpicError: page.failed, OSError: page.failed},
     )
 
 
@@ -353,11 +354,11 @@ def run_inspect(
         # others send, and of a library for websockets.
         config = uvicorn.Config(app, ws="none", log_level="error", access_log=False, timeout_graceful_shutdown=2)
         address = f"http://{HOST}:{number}/?token="
+        listening.listen()  # so that a visitor who is faster than the server waits
         announce(address + token)
         # Reading ahead while the browser starts; what fails here is said by the page that needs it.
         threading.Thread(target=read_ahead, args=(memory,), daemon=True).start()
         if browser:
-            listening.listen()  # so that a browser which is faster than the server waits
             threading.Thread(target=partial(webbrowser.open, address + once), daemon=True).start()
         uvicorn.Server(config).run([listening])
 

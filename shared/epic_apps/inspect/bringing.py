@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -62,14 +63,14 @@ class Bringing:
             self.discard()
             self._folder = tempfile.TemporaryDirectory(prefix="epic-")
             folder = Path(self._folder.name, "several files")
-            folder.mkdir()
-            for each in given:
-                with (folder / _free_name(folder, each.filename or "")).open("wb") as copy:
-                    shutil.copyfileobj(each.file, copy)
-            inside = list(folder.iterdir())
-            self._source = inside[0] if len(inside) == 1 else folder
-            self._user = [name.strip() for name in user.split(",") if name.strip()]
             try:
+                folder.mkdir()
+                for each in given:
+                    with (folder / _free_name(folder, each.filename or "")).open("wb") as copy:
+                        shutil.copyfileobj(each.file, copy)
+                inside = list(folder.iterdir())
+                self._source = inside[0] if len(inside) == 1 else folder
+                self._user = [name.strip() for name in user.split(",") if name.strip()]
                 self._report = import_from(self._memory, self._source, user=self._user, dry_run=True, copied=True)
             except BaseException:
                 self.discard()
@@ -104,7 +105,9 @@ class Bringing:
         """
         from epic_apps.syncing import sync
 
-        folder = Path(form["folder"].strip()).expanduser()
+        folder = Path(form["folder"].strip())
+        with suppress(RuntimeError):  # the home of nobody
+            folder = folder.expanduser()
         if not folder.is_absolute():
             raise InvalidInputError("Name the folder by its whole path, such as /home/me/notes.")
         report = sync(self._memory, folder)
@@ -132,7 +135,7 @@ class Bringing:
 
 def _free_name(folder: Path, given: str) -> str:
     """Return a name for a file in a folder: as it was called, without the way to it."""
-    name = PurePosixPath(given.replace("\\", "/")).name.lstrip(".") or "file"
+    name = PurePosixPath(given.replace("\\", "/").replace("\0", "")).name.lstrip(".") or "file"
     stem, dot, suffix = name.rpartition(".")
     if len(name.encode()) > _LONGEST_NAME:
         name = f"{(stem or suffix)[:50]}{dot}{suffix[:10]}"

@@ -32,6 +32,7 @@ from epic_memory.steering.signed import QueryNames
 from epic_memory.storage.codecs import packed, rounded
 from epic_memory.storage.memory_schema import MEMORY
 from epic_memory.storage.sqlite.files import encoder_in
+from epic_memory.storage.sqlite.locking import Passphrase, key_of
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.collections import Key, Record, Records, keys_of
 from epic_memory.types import FloatArray, Preference, checked_k, checked_string
@@ -81,6 +82,7 @@ class Collection:
         namespace: The name of the collection in its file, which can hold several, and memories.
         must_exist: Refuse to make a new file.
         read_only: Never write into the file.
+        key: What the file is locked with, as in `Settings`.
 
     Raises:
         StoreError: if the file cannot be opened, or is not one of epic-memory.
@@ -99,15 +101,17 @@ class Collection:
         namespace: str = "documents",
         must_exist: bool = False,
         read_only: bool = False,
+        key: Passphrase | None = None,
     ) -> None:
+        locked = key_of(key)
         if encoder is None and path is not None:
-            encoder = bundled_encoder_of(encoder_in(Path(path)))
+            encoder = bundled_encoder_of(encoder_in(Path(path), locked))
         self.encoder = encoder = encoder_of(encoder)
         self.namespace = checked_string(namespace, "The namespace")
         self.steering = checked_mode(steering)
         self._preferences = _preferences(preferences)
         self._steerings = Steerings(encoder)
-        self._store = _CollectionStore(path, must_exist=must_exist, read_only=read_only)
+        self._store = _CollectionStore(path, must_exist=must_exist, read_only=read_only, key=locked)
         self._records = Records(self._store, self.namespace)
         self._lock = threading.RLock()
         try:

@@ -107,7 +107,7 @@ def _undo(session: Session, number: int) -> Effects[Edit]:
         store = session.store
         edit = _checked(session, number)
         if edit.kind != "end":
-            store.items.remove(namespace, [edit.item.id])
+            store.items.remove(namespace, [edit.item.id], marked="item")
         for item, vector in zip(olds, vectors, strict=True):
             if store.items.row(namespace, item.id) is None:
                 store.items.put(namespace, item, vector)

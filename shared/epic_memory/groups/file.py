@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from epic_memory.encoders import Encoder, encoder_of
+from epic_memory.errors import LockedError
 from epic_memory.pipeline.explain import entries, outline
 from epic_memory.pipeline.export import export
 from epic_memory.pipeline.opening import reencode_memory
@@ -15,6 +17,7 @@ from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import run
 from epic_memory.runtime.threads import in_thread
+from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of, salt_in
 from epic_memory.storage.tables.items import version_of
 from epic_memory.storage.tables.seen import numbers
 from epic_memory.types import Item, MemoryEntry, Outline
@@ -84,10 +87,11 @@ class MemoryFile:
         """As `compact`, without blocking the event loop."""
         return await in_thread(self.compact)
 
-    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
+    def backup(self, path: str | Path, *, overwrite: bool = False, key: Passphrase | Key | None = None) -> None:
         """Copy the whole file as the last commit left it, all namespaces, while it is open and in use.
 
-        A memory in RAM is written into a file.
+        A memory in RAM is written into a file. The copy of a locked file is locked with the same key; another can be
+        given.
 
         Raises:
             DamagedError: if the memory is not as it was written; nothing is copied then.
@@ -96,16 +100,38 @@ class MemoryFile:
         with self._session.lock:
             # A damaged file must not take the place of the last good copy.
             self._session.store.verify()
-            self._session.store.copy_to(checked_path(path), overwrite=overwrite)
+            self._session.store.copy_to(checked_path(path), overwrite=overwrite, key=key_of(key))
 
-    async def abackup(self, path: str | Path, *, overwrite: bool = False) -> None:
+    async def abackup(self, path: str | Path, *, overwrite: bool = False, key: Passphrase | None = None) -> None:
         """As `backup`, without blocking the event loop."""
-        await in_thread(partial(self.backup, path, overwrite=overwrite))
+        await in_thread(partial(self.backup, path, overwrite=overwrite, key=key))
+
+    def rekey(self, key: Passphrase | None) -> None:
+        """Lock the file with another key; one that is not locked is locked, and None unlocks it.
+
+        The file is written anew, whole or not at all, and keeps its name; other processes have to open it again.
+
+        Raises:
+            MissingExtraError: without the extra "encryption".
+            StoreError: if it cannot be written.
+        """
+        session, locking = self._session, key_of(key)
+        with session.lock:
+            session.store.verify()
+            session.store.rekey(locking)
+            session.settings = replace(session.settings, key=locking)
+            session.limit(session.budget)
+            session.mark_stale()
+
+    async def arekey(self, key: Passphrase | None) -> None:
+        """As `rekey`, without blocking the event loop."""
+        await in_thread(partial(self.rekey, key))
 
     def export(self, path: str | Path, *, overwrite: bool = False) -> int:
         """Write this namespace as lines of JSON: preferences, items, entries, what waits, proposals.
 
-        Left out are embeddings, what has expired, and the history of facts: `undo` does not reach behind an import.
+        It is plain text, also of a locked file. Left out are embeddings, what has expired, and the history of facts:
+        `undo` does not reach behind an import.
 
         Args:
             path: The file; it is there whole or not at all.
@@ -191,3 +217,13 @@ class MemoryFile:
         """
         with self._session.lock:
             return self._session.store.seen.records(self._session.namespace)
+
+
+def is_locked(path: str | Path) -> bool:
+    """Tell whether there is a file that only its key opens."""
+    try:
+        return Path(path).is_file() and salt_in(Path(path), None) is not None
+    except LockedError:
+        return True
+    except (OSError, ValueError):
+        return False

@@ -205,18 +205,18 @@ def _remove_earlier(
         light = {item.id for item, _ in batch.light}
         # With other metadata: what was kept is found until the new version is judged, what waits itself is replaced.
         renewed = [key for key, row in earlier.items() if key in light and space.light(row)]
-        store.items.remove(namespace, renewed, waiting=False)
+        store.items.remove(namespace, renewed, waiting=False, marked="version")
         batch.light = [pair for pair in batch.light if pair[0].id in renewed or pair[0].id not in earlier]
         current = {item.id: item.content for item in items}
         store.verdicts.forget_chunks(
             namespace, [one.item.content for key, one in known.items() if one.item.content != current[key]]
         )
-        store.items.remove(namespace, gone)
+        store.items.remove(namespace, gone, marked="version")
         rows.incomplete = bool(renewed) or any(not known[key].waits for key in gone)
     if batch.stale:
         stale = store.items.known(namespace, batch.stale).values()
         store.verdicts.forget_chunks(namespace, [one.item.content for one in stale])
-        store.items.remove(namespace, batch.stale)
+        store.items.remove(namespace, batch.stale, marked="item")
         rows.incomplete = True
     if not batch.queued and space.has_rows("pending"):
         store.retry_queue.delete_ids(

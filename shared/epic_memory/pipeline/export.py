@@ -136,7 +136,7 @@ def read_export(path: Path) -> Portable:
                 if ended:
                     raise InvalidInputError(f"{path}, line {number}: there is something after the end.")
                 try:
-                    ended = _take(read, json.loads(line), first=number == 1)
+                    ended = take_line(read, json.loads(line), first=number == 1)
                 except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
                     what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
                     raise InvalidInputError(f"{path}, line {number}: {what[:300]}") from None
@@ -149,8 +149,8 @@ def read_export(path: Path) -> Portable:
     return read
 
 
-def _take(read: Portable, line: Any, *, first: bool) -> bool:
-    """Read one line, and tell whether it was the last."""
+def take_line(read: Portable, line: Any, *, first: bool) -> bool:
+    """Check one line into what was read, and tell whether it was the last."""
     kind = line["kind"]
     json.dumps(line, ensure_ascii=False).encode()  # JSON can spell what is no text
     if first:
@@ -283,7 +283,7 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
             for (preference, unread), vector in zip(stated, preferences, strict=True)
         }
         for held, entries in read.items:
-            _write(session, held, entries, vector_of, rows)
+            write_item(session, held, entries, vector_of, rows)
         for item, reason, ids in read.pending:
             store.retry_queue.put(namespace, item, reason, ids)
         store.proposals.import_(namespace, read.proposals)
@@ -291,13 +291,14 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
             store.learnt.put(namespace, read.reranker)
 
 
-def _write(
+def write_item(
     session: Session,
     held: HeldItem,
     entries: list[dict[str, Any]],
     vector_of: Mapping[str, FloatArray],
     rows: Mapping[str, int],
 ) -> None:
+    """Write an item with its entries, by the embeddings of their texts and the rows of their preferences."""
     store, namespace = session.store, session.namespace
     item_row = store.items.put(namespace, held.item, vector_of[held.item.searched], version=held.digest)
     for columns in entries:

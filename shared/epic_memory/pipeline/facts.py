@@ -41,6 +41,8 @@ MOST_FACTS = 100
 LONGEST_FACT = 1000
 """Most characters of a fact."""
 _FILLING, _SLACK = 2, 6_000
+# In the history no edit quotes a fact that is not its own: that may be forgotten.
+_ANOTHER = "another fact"
 _BY_MODEL: dict[str, tuple[EditKind, str]] = {
     "same": ("duplicate", "it says the same"),
     "over": ("end", "it says that this is over"),
@@ -121,7 +123,9 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
             edit, gone, proposal = _decided(item, known)
             if edit.kind == "insert" and item.id in answers:
                 edit, gone, proposal = _by_model(item, *answers[item.id], known) or (edit, gone, proposal)
-            edits.append(_applied(session, edit, gone, vector, known, rows))
+            edit = _applied(session, edit, gone, vector, known, rows)
+            named = _ANOTHER if proposal is None else repr(proposal.old)
+            edits.append(replace(edit, reason=edit.reason.replace(_ANOTHER, named)))
             _propose(session, proposal)
         _check_number(known)
         rows.incomplete = any(edit.old is not None or edit.displaced is not None for edit in edits)
@@ -250,7 +254,8 @@ def _applied(
         return edit
     store, namespace = session.store, session.namespace
     if gone is not None:
-        store.items.remove(namespace, [gone.item.id])
+        marked = "version" if gone.item.id == edit.item.id and edit.kind != "end" else "item"
+        store.items.remove(namespace, [gone.item.id], marked=marked)
         known.remove(gone)
         if edit.kind == "end" or plain(gone.item.text) != plain(edit.item.text):
             store.proposals.withdraw(namespace, [gone.item.text])
@@ -259,7 +264,7 @@ def _applied(
         if found is not None:
             # What was held, or waited to be verified, as an item is a fact from now on.
             edit = replace(edit, displaced=found.item)
-            store.items.remove(namespace, [edit.item.id])
+            store.items.remove(namespace, [edit.item.id], marked="version")
         rows.texts.append(store.items.put_all(namespace, [edit.item], vector[None]))
         known.append(_Held(row=rows.texts[-1].rows[0], item=edit.item, vector=vector))
     edit = replace(edit, at=time.time())
@@ -306,11 +311,12 @@ def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
         old=old.item.text,
         quote=item.text,
         confidence=match.share,
-        source="facts",
+        # A proposal is of whoever worded the fact: who is to decide must not take an assistant's for their own.
+        source="agent" if item.metadata.get("origin") == "assistant" else "facts",
         expires_at=item.expires_at,
     )
     change = {"end": "ends", "duplicate": "repeats"}.get(match.kind, "changes")
-    unsure = f"perhaps it {change} {old.item.text!r}: a proposal waits"
+    unsure = f"perhaps it {change} {_ANOTHER}: a proposal waits"
     return _Decision(Edit(kind="insert", item=item, reason=unsure), proposal=proposal)
 
 

@@ -36,6 +36,7 @@ def found_namespace(session: Session, preferences: Sequence[Preference]) -> bool
             return False
         if "encoder" not in session.store.meta():
             session.store.set_meta(encoder=described(session.encoder))
+        session.store.gone.salt()
         session.check_encoder()
         for (preference, unread), vector in zip(read, vectors, strict=True):
             session.store.preferences.add(session.namespace, preference, vector, unread=unread)

@@ -183,6 +183,7 @@ def _put_in_force(
             first = new._replace(replacing=None, also=None)
             now = _write(session, space, first, WriteBatch(encoder=batch.encoder), versions, rows)
             if replacing is not None:
+                session.store.gone.follow(session.namespace, replacing.id, new.preference.id)
                 order = [held.id for held in space.preferences]
                 order.insert(space.find(replacing) + 1, new.preference.id)
                 for place, held_id in enumerate(order):
@@ -255,6 +256,7 @@ def _write(
     if new.replacing is not None:
         old = space.preference_rows[space.find(new.replacing)]
         position, left = store.take_out(namespace, old, new.replacing.id)
+        store.gone.follow(namespace, new.replacing.id, new.preference.id)
     preference = store.preferences.add(namespace, new.preference, new.vector, position=position, unread=new.unread)
     # What was discarded was discarded under the others.
     store.seen.clear(namespace)

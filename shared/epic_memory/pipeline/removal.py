@@ -62,6 +62,7 @@ def take_away(
             held = {} if reason is None else store.items.held_at(items)
             rows.gone = [entry for entry, under in space.preference_of.items() if under == row]
             store.remove_preference(namespace, preference.id, keep_texts=session.reserve > 0)
+            store.gone.mark(namespace, [f"preference {preference.id}"])
             left = store.items.present(items)
             rows.gone_items = [item_row for item_row in items if item_row not in left]
             records = [
@@ -86,13 +87,13 @@ def forget(session: Session, items: Sequence[str | Item]) -> int:
         held = _checked_known(session, everything)
         ids = list(dict.fromkeys(item.id if isinstance(item, Item) else item for item in everything))
         with session.changing(session.encoder, rows := CommittedRows(forgotten=True)) as space:
-            _forget_traces(session, everything, ids)
+            forget_traces(session, everything, ids)
             for item_id in ids:
                 row = store.items.row(namespace, item_id)
                 if row is not None:
                     rows.gone += space.rows_of.get(row, [])
                     rows.gone_items.append(row)
-            store.items.remove(namespace, ids)
+            store.items.remove(namespace, ids, marked="item")
     # Not before: what has expired and was not removed yet can be forgotten, too.
     drop_expired(session)
     store.give_back()
@@ -125,7 +126,7 @@ def _checked_known(session: Session, items: Sequence[str | Item]) -> int:
     return len(store.items.known(namespace, sorted(every)))
 
 
-def _forget_traces(session: Session, items: Sequence[str | Item], ids: Sequence[str]) -> None:
+def forget_traces(session: Session, items: Sequence[str | Item], ids: Sequence[str]) -> None:
     """Forget the verdicts on items, their digests in the ledger, and the reasons why they were not kept."""
     store, namespace = session.store, session.namespace
     known, recorded = store.items.known(namespace, ids), store.seen.recorded(namespace, ids)

@@ -200,7 +200,7 @@ def _found(
     relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
     keep = fitting >= least
     # What is known of the user is told beside the hits, and need not be as near as the best one either.
-    facts = finding.facts_among(space, candidates, encoder) if relevant else []
+    facts = finding.facts_among(space, candidates, encoder) if relevant and space.facts else []
     if relevant:  # What suits the user need not be as near as the best one.
         keep |= (fitting > candidates.topics) & (fitting >= default_relevant(encoder))
     candidates, verdicts = candidates.only(keep), None if verdicts is None else verdicts.only(keep)
@@ -221,7 +221,6 @@ def _found(
     if chooser is not None:
         how = chooser.choose(asked.query, steered.query, found, vectors, asked.k, matters)
         found, vectors = how.chosen(found, vectors)
-    facts = finding.facts_among(space, candidates, encoder) if space.facts else []
     hits = Hits(
         found,
         vector=steered.vector,

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from epic_memory.storage.sqlite.database import Database
 from epic_memory.storage.sqlite.tables import Table
 from epic_memory.storage.tables.edits import Edits
 from epic_memory.storage.tables.entries import Entries
+from epic_memory.storage.tables.gone import Gone
 from epic_memory.storage.tables.graph import Graph
 from epic_memory.storage.tables.items import Items, RetryQueue
 from epic_memory.storage.tables.learnt import Learnt
@@ -38,16 +39,16 @@ class Store(Database):
     """A memory's file. It is opened as a `Database` is.
 
     Attributes:
-        preferences, items, entries, verdicts, retry_queue, seen, edits, proposals, learnt, graph: The repositories of
-            its tables.
+        preferences, items, entries, verdicts, retry_queue, seen, edits, proposals, learnt, graph, gone: The
+            repositories of its tables.
     """
 
     schema = MEMORY
 
-    def __init__(self, path: str | Path | None, *, must_exist: bool = False, read_only: bool = False) -> None:
-        self.graph = Graph(self)
-        self.items = Items(self, self.graph)
-        self.preferences = Preferences(self)
+    def __init__(self, path: str | Path | None, **how: Any) -> None:
+        self.graph, self.gone = Graph(self), Gone(self)
+        self.items = Items(self, self.graph, self.gone)
+        self.preferences = Preferences(self, self.gone)
         self.entries = Entries(self, self.items, self.preferences)
         self.verdicts = Verdicts(self)
         self.retry_queue = RetryQueue(self)
@@ -55,7 +56,7 @@ class Store(Database):
         self.edits = Edits(self)
         self.proposals = Proposals(self)
         self.learnt = Learnt(self)
-        super().__init__(path, must_exist=must_exist, read_only=read_only)
+        super().__init__(path, **how)
 
     def remove_preference(self, namespace: str, preference_id: str, *, keep_texts: bool = False) -> None:
         """Remove a preference with its entries, and the items nothing else holds; or keep these by their texts."""

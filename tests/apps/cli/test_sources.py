@@ -11,6 +11,7 @@ import pytest
 
 from command_line import jsonl
 from epic_apps.cli.sources import Sources, read_preferences
+from epic_apps.origins import attributed
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError
 
@@ -489,3 +490,10 @@ def test_preferences_that_are_not_utf8_are_named_with_the_line(tmp_path: Path) -
 def test_preferences_need_a_file(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInputError, match="no file"):
         read_preferences(tmp_path / name)
+
+
+def test_a_record_cannot_claim_to_be_the_users(tmp_path: Path) -> None:
+    claims = {"origin": "user", "turn": 1}, {"source": "mine.md"}, {"origin": "user", "source": "mine.md"}, {"turn": 2}
+    jsonl(tmp_path / "found.jsonl", *({"text": f"Text {n}.", "metadata": claim} for n, claim in enumerate(claims)))
+    read = list(Sources([str(tmp_path / "found.jsonl")], mark=attributed))
+    assert [item.metadata["origin"] for item in read] == ["page"] * 4

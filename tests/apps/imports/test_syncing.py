@@ -222,8 +222,8 @@ def test_only_what_changed_is_read(notes: Path, memory: EpicMemory, monkeypatch:
         os.utime(path, (1_600_000_000, 1_600_000_000))
     sync(memory, notes)
     read: list[str] = []
-    digest = sys.modules["epic_apps.syncing"]._digest
-    monkeypatch.setattr("epic_apps.syncing._digest", lambda path: read.append(path.name) or digest(path))
+    digest = sys.modules["epic_apps.syncing"].digest_of
+    monkeypatch.setattr("epic_apps.syncing.digest_of", lambda path: read.append(path.name) or digest(path))
     write(notes, "b.txt", "Buy eggs.")
     assert sync(memory, notes).changed == ["notes/b.txt"]
     assert read == ["b.txt"]
@@ -323,7 +323,7 @@ def test_what_has_no_room_is_named_and_offered_again(tmp_path: Path, monkeypatch
         assert len(again.no_room) == 300 - len(memory.items()) > 0, "also those that had to leave for others"
         assert not again.changed and set(again.added) <= set(report.no_room)
         with monkeypatch.context() as patched:
-            patched.setattr("epic_apps.syncing._digest", lambda path: pytest.fail("nothing has to be read"))
+            patched.setattr("epic_apps.syncing.digest_of", lambda path: pytest.fail("nothing has to be read"))
             assert sync(memory, folder).no_room == sorted(again.no_room)
         for number in range(0, 300, 3):  # what makes room has the others offered again
             (folder / f"{number}.md").unlink()

@@ -489,6 +489,16 @@ def test_what_was_replaced_or_ended_can_be_forgotten(tmp_path: Path) -> None:
     assert b"zanzibar" not in path.read_bytes() and b"quetzal" not in path.read_bytes()
 
 
+def test_what_another_fact_may_have_changed_is_forgotten_whole(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, PREFERENCES) as memory:
+        memory.facts.add("My sister is called Quetzal.")
+        memory.facts.add("My sister is called Ines.")
+        assert memory.proposals[0].old == memory.facts[0].text
+        memory.forget(memory.facts[0].id)
+    assert b"quetzal" not in path.read_bytes().lower()
+
+
 def test_a_replaced_fact_expires_in_the_history_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:

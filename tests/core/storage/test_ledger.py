@@ -16,6 +16,8 @@ from epic_memory.storage.tables.items import version_of
 from epic_memory.types import Candidate, Decision, Verdict
 from helpers import Answering, DiscardAll, HashEncoder, KeepAll, UndecidedAll, keep, settled
 
+pytestmark = pytest.mark.usefixtures("locking")
+
 WINE, SEA = "red wine", "blue sea"
 FAR = "green hills"
 NEAR = "red wine from far away"

@@ -27,6 +27,8 @@ from epic_memory.storage.sqlite.tables import Schema, Table
 from epic_memory.storage.store import Store
 from helpers import HashEncoder
 
+pytestmark = pytest.mark.usefixtures("locking")
+
 NOTES_1 = Schema(
     noun="notebook",
     made_by="open it",

@@ -15,6 +15,8 @@ from epic_memory.errors import RetryQueueFullError
 from helpers import method
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, contents, documents, held, memory_of, opened
 
+pytestmark = pytest.mark.usefixtures("locking")
+
 BROKEN = "Perhaps, perhaps not."
 
 

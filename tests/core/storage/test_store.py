@@ -22,6 +22,9 @@ from epic_memory.storage.tables.entries import NewEntry
 from epic_memory.storage.tables.items import version_of
 from epic_memory.types import Item, MemoryEntry, Preference, Stance
 from epic_memory.types.digests import DIGEST_BYTES
+from helpers import not_locked
+
+pytestmark = pytest.mark.usefixtures("locking")
 
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
 NAMESPACE = "default"
@@ -160,6 +163,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path, conten
     assert list(path.parent.iterdir()) == [path]
 
 
+@not_locked
 @pytest.mark.parametrize("statement", ["CREATE TABLE notes (text)", "PRAGMA application_id = 77"])
 def test_a_database_of_another_application_is_refused_and_left_alone(path: Path, statement: str) -> None:
     if "PRAGMA" in statement:
@@ -243,6 +247,7 @@ def test_the_file_says_whose_it_is(path: Path) -> None:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+@not_locked
 def test_nothing_is_pickled(path: Path) -> None:
     store, long = Store(path), "a text that is long enough to be compressed " * 20
     put(store, long)
@@ -273,6 +278,7 @@ def test_nothing_is_pickled(path: Path) -> None:
             list(pickletools.genops(blob))
 
 
+@not_locked
 @pytest.mark.parametrize("text", ["a secret that must go ", "a secret that must go " * 20])
 def test_removed_text_is_gone_from_the_file(path: Path, text: str) -> None:
     stored = deflated(text)

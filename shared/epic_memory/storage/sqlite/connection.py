@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ from typing import Any
 
 from epic_memory.errors import BudgetError, DamagedError, MemoryClosedError, ReadOnlyError, StoreError
 from epic_memory.storage.codecs import checksums
+from epic_memory.storage.sqlite.locking import Key, sqlite_errors
 from epic_memory.storage.sqlite.tables import Schema, Table
 
 _VARIABLES = 900
@@ -26,26 +28,31 @@ class Connection:
         path: The path as it was given; None for memory.
         place: The resolved path.
         read_only: Whether it is never written.
+        key: What the file is locked with; None if it is not.
         page_limit: How many pages the file may have, for a byte budget; 0 for any number.
     """
 
     schema: Schema
 
-    def __init__(self, path: Path | None, *, read_only: bool) -> None:
+    def __init__(self, path: Path | None, *, read_only: bool, key: Key | None) -> None:
         self.path = path
         # Resolved, because the working directory may change, and SQLite keeps its journal next to the target of a link.
         self.place: Path | None = None
         self.read_only = read_only
+        self.key = key
         self.page_limit = 0
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._written = False
         self._identity: tuple[int, int] | None = None
+        self._salt: bytes | None = None
 
-    def _explained(self, error: sqlite3.Error) -> StoreError:
+    def _explained(self, error: Exception) -> StoreError:
         text = str(error)
         if "locked" in text or "busy" in text:
             return StoreError(f"{self.path} is being written by another process. Try again when it has finished.")
+        if self.key is not None and ("not a database" in text or "malformed" in text):
+            return DamagedError(self.path, text)
         if "not a database" in text or "malformed" in text or "no such" in text or "corrupt" in text:
             return StoreError(f"{self.path} is not a {self.schema.noun} of epic-memory, or it is damaged ({text}).")
         if "readonly" in text and self.path is not None and Path(f"{self.place}-journal").exists():
@@ -80,7 +87,7 @@ class Connection:
         """Raise SQLite's errors inside the block as our own errors."""
         try:
             yield
-        except sqlite3.Error as error:
+        except sqlite_errors() as error:
             raise self._explained(error) from error
         except UnicodeDecodeError as error:
             raise DamagedError(self.path, str(error)) from None
@@ -138,7 +145,8 @@ class Connection:
 
     def pages(self) -> tuple[int, int, int]:
         """Return the number of pages of the file, the number of free ones, and the bytes of a page."""
-        return self.read("SELECT * FROM pragma_page_count, pragma_freelist_count, pragma_page_size")[0]  # type: ignore[no-any-return]
+        count, free, size = self.read("SELECT * FROM pragma_page_count, pragma_freelist_count, pragma_page_size")[0]
+        return count, free, int(size)  # SQLCipher gives a text
 
     @contextmanager
     def transaction(self, *, wait: bool = True) -> Iterator[None]:
@@ -172,7 +180,7 @@ class Connection:
 
     def _rollback(self) -> None:
         if self._connection is not None and self._connection.in_transaction:
-            with suppress(sqlite3.Error):
+            with suppress(*sqlite_errors()):
                 self._connection.execute("ROLLBACK")
 
     @contextmanager
@@ -193,7 +201,8 @@ class Connection:
         """Return all rows of a statement, as tuples or with their columns by name."""
         with self._lock, self.explaining():
             cursor = self.connection.cursor()
-            cursor.row_factory = sqlite3.Row if named else None
+            # Of the library that the connection is of.
+            cursor.row_factory = sys.modules[type(cursor).__module__].Row if named else None
             return cursor.execute(sql, parameters).fetchall()
 
     def rows(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 import weakref
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 from epic_memory.errors import AlreadyThereError, DamagedError, InvalidInputError, StoreError, decoding
 from epic_memory.storage.sqlite.connection import Connection
 from epic_memory.storage.sqlite.files import SIDE_FILES, check_path, new_file
+from epic_memory.storage.sqlite.locking import Key, check_key, connect, salt_in, sqlite_errors
 from epic_memory.storage.sqlite.tables import Schema
 
 _BUSY_SECONDS = 10.0
@@ -31,16 +33,24 @@ class Database(Connection):
         path: The file, made if it does not exist; None for memory.
         must_exist: Whether to refuse to make a new file.
         read_only: Whether never to write into it.
+        key: What the file is locked with.
 
     Raises:
         StoreError: if the file cannot be opened, is not of this kind, or has another schema version.
         DamagedError: if it is not as it was written.
     """
 
-    def __init__(self, path: str | Path | None, *, must_exist: bool = False, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path | None,
+        *,
+        must_exist: bool = False,
+        read_only: bool = False,
+        key: Key | None = None,
+    ) -> None:
         if path is not None and not isinstance(path, (str, PathLike)):
             raise InvalidInputError(f"Give the name of a file, not {type(path).__name__}.")
-        super().__init__(None if path is None else Path(path), read_only=read_only)
+        super().__init__(None if path is None else Path(path), read_only=read_only, key=key)
         self._made = False
         if self.path is not None and "\x00" in str(self.path):
             raise StoreError("The name of a file cannot hold a NUL character. Give another name.")
@@ -50,24 +60,35 @@ class Database(Connection):
             raise StoreError(f"{str(path)[:200]!r} cannot be a file: {error}. Give another name.") from None
         try:
             with self.explaining():
-                self._connection = _connect(target)
-                self._prepare()
-                weakref.finalize(self, self._connection.close)
+                self._connect(target)
         except BaseException:
             self.close()
             raise
+
+    def _connect(self, target: str) -> None:
+        # Few statements are kept ready: those that only check a file when it is opened would take RAM ever after.
+        options = {"uri": True, "timeout": _BUSY_SECONDS, "check_same_thread": False, "cached_statements": 32}
+        self._connection = connect(target, self.key, self._salt, **options)
+        weakref.finalize(self, self._connection.close)
+        if self.key is not None and self.place is not None:
+            check_key(self._connection, self.place)
+        self._prepare()
 
     def _target(self, path: Path, must_exist: bool) -> str:
         """Return the file's address for SQLite, after making the file if necessary."""
         check_path(path, self.schema if must_exist else None)
         self.place = place = path.resolve()
         if not place.exists():
-            self._made = _make(place, self.schema)
+            self._made = _make(place, self.schema, self.key)
         if place.stat().st_size == 0:
             raise StoreError(
                 f"{path} is empty: it is no {self.schema.noun}, or it was cut. Remove it to begin anew, or go back to a"
                 " copy."
             )
+        self._salt = salt_in(place, self.key)
+        return self._address(place)
+
+    def _address(self, place: Path) -> str:
         found = place.stat()
         self._identity = (found.st_dev, found.st_ino)
         # A file without write permission can still be searched.
@@ -102,7 +123,7 @@ class Database(Connection):
                     db.execute(f"PRAGMA user_version = {self.schema.version}")
             if self.writable and self.scalar("PRAGMA journal_mode") != "delete":
                 # Another program chose another mode, which would leave side files and defeat a byte budget.
-                with suppress(sqlite3.Error):
+                with suppress(*sqlite_errors()):
                     db.execute("PRAGMA journal_mode = DELETE")
         self.schema.keep_sums(db)
 
@@ -163,7 +184,7 @@ class Database(Connection):
         """Close the file; closing twice is fine. A small file that was written is left without gaps."""
         with self._lock:
             if self._connection is not None:
-                with suppress(sqlite3.Error, StoreError):
+                with suppress(StoreError, *sqlite_errors()):
                     count, _, size = self.pages()
                     if self._written and self.path is not None and self.writable and count * size <= _TIDIED:
                         self.check_place()
@@ -177,7 +198,7 @@ class Database(Connection):
         """Close, and remove the file if this object made it and it is empty; with `whatever`, even if it is not."""
         with self._lock:
             if self._made and self.place is not None and self._connection is not None:
-                with suppress(sqlite3.Error, StoreError):
+                with suppress(StoreError, *sqlite_errors()):
                     empty = whatever or not self.scalar("SELECT sum(rows) FROM sums")
                     self._written = False
                     self.close()
@@ -207,7 +228,7 @@ class Database(Connection):
             try:
                 # `execute` would free only one page for each call.
                 self.connection.executescript("PRAGMA incremental_vacuum;")
-            except sqlite3.OperationalError as error:
+            except sqlite_errors() as error:
                 # The change itself is committed; if another process is reading now, the space is returned another time.
                 if "locked" not in str(error) and "busy" not in str(error):
                     raise self._explained(error) from error
@@ -249,8 +270,8 @@ class Database(Connection):
         if self.place is not None and path.exists() and self.place.exists() and path.samefile(self.place):
             raise StoreError(f"{path} is the {self.schema.noun} itself. Give another name.")
 
-    def copy_to(self, path: Path, *, overwrite: bool) -> None:
-        """Write a copy of the last committed state, completely or not at all.
+    def copy_to(self, path: Path, *, overwrite: bool, key: Key | None = None) -> None:
+        """Write a copy of the last committed state, completely or not at all; with another key if one is given.
 
         Raises:
             StoreError: if it cannot be written, or exists and `overwrite` is off.
@@ -260,14 +281,55 @@ class Database(Connection):
         try:
             there = self.place is not None and self.place.exists()
             mode = self.place.stat().st_mode & 0o777 if self.place is not None and there else 0o600
-            with new_file(path, overwrite=overwrite, mode=mode) as made, self._lock:
-                copy = sqlite3.connect(made, isolation_level=None)
-                try:
+            salt = None if key else self._salt
+            with (
+                new_file(path, overwrite=overwrite, mode=mode) as made,
+                self._lock,
+                closing(connect(made, key or self.key, salt)) as copy,
+            ):
+                if key is None:
                     self.connection.backup(copy)
-                finally:
-                    copy.close()
-        except sqlite3.Error as error:
+                else:
+                    self._copy_into(copy, locked=True)
+        except sqlite_errors() as error:
             raise StoreError(f"{path} cannot be written: {error}") from error
+
+    def rekey(self, key: Key | None) -> None:
+        """Lock the file with another key, or unlock it for None: it is written anew, and replaced when it is whole.
+
+        Raises:
+            StoreError: if it cannot be written, or is in RAM; it is then as it was.
+        """
+        if self.place is None:
+            raise StoreError(f"This {self.schema.noun} is in RAM: backup('me.epic', key=...) makes a locked file.")
+        with self._lock, self.explaining():
+            self.check_writable()
+            # Nobody else writes until the new file is in place; who has the old one open is told then.
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                with new_file(self.place, overwrite=True) as made:
+                    with closing(connect(made, key)) as copy:
+                        self._copy_into(copy, locked=key is not None)
+                    if os.name == "nt":
+                        self.connection.close()  # Windows replaces no file that is open.
+                self.key, self._salt = key, salt_in(self.place, key)
+            finally:
+                with suppress(*sqlite_errors()):
+                    self.connection.close()
+                self._connect(self._address(self.place))
+
+    def _copy_into(self, copy: sqlite3.Connection, *, locked: bool) -> None:
+        """Write all rows into an empty file with another key, or none, under their numbers."""
+        _found(copy, self.schema, locked=locked)
+        with self.reading():
+            copy.execute("BEGIN")
+            for name in (*self.schema.tables, "sums", "sqlite_sequence"):
+                copy.execute(f"DELETE FROM {name}")
+                rows = self.connection.execute(f"SELECT * FROM {name}")
+                copy.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows.description))})", rows)
+            copy.execute("COMMIT")
+        self.schema.check_sums(copy, self.path)
+        self.schema.check_rows(copy, self.path)
 
 
 class Repository:
@@ -325,34 +387,23 @@ class Repository:
         return self.db.path
 
 
-def _connect(target: str) -> sqlite3.Connection:
-    # Few statements are kept ready: those that only check a file when it is opened would take RAM ever after.
-    return sqlite3.connect(
-        target,
-        uri=True,
-        timeout=_BUSY_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=32,
-    )
-
-
-def _found(db: sqlite3.Connection, schema: Schema) -> None:
+def _found(db: sqlite3.Connection, schema: Schema, *, locked: bool = False) -> None:
     """Make the tables in an empty database."""
-    db.execute(f"PRAGMA page_size = {_PAGE}")
+    if not locked:
+        db.execute(f"PRAGMA page_size = {_PAGE}")
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     db.execute("BEGIN")
     schema.make(db)
     db.execute("COMMIT")
 
 
-def _make(path: Path, schema: Schema) -> bool:
+def _make(path: Path, schema: Schema, key: Key | None) -> bool:
     """Make an empty file, completely or not at all; return False if another process was faster."""
     try:
         with new_file(path, overwrite=False) as made:
-            db = sqlite3.connect(made, isolation_level=None)
+            db = connect(made, key)
             try:
-                _found(db, schema)
+                _found(db, schema, locked=key is not None)
             finally:
                 db.close()
     except AlreadyThereError:

@@ -6,13 +6,13 @@ import glob
 import json
 import os
 import secrets
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from epic_memory.errors import AlreadyThereError, StoreError
+from epic_memory.storage.sqlite.locking import Key, connect, salt_in, sqlite_errors
 from epic_memory.storage.sqlite.tables import Schema
 
 # What a memory holds is nobody else's business.
@@ -58,18 +58,20 @@ def new_file(path: Path, *, overwrite: bool, mode: int = _OWNER_ONLY) -> Iterato
             Path(f"{made}{suffix}").unlink(missing_ok=True)
 
 
-def encoder_in(path: Path) -> object:
+def encoder_in(path: Path, key: Key | None = None) -> object:
     """Return the description of the encoder that a file was made with; None for a file that does not say, or for none.
 
-    Whether the file is damaged, or no file can have such a name, is found out when it is opened.
+    Whether the file is damaged or locked, or no file can have such a name, is found out when it is opened.
     """
     try:
         if not path.is_file():
             return None
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        with closing(connect(f"{path.absolute().as_uri()}?mode=ro", key, salt_in(path, key), uri=True)) as connection:
             found = connection.execute("SELECT value FROM meta WHERE key = 'encoder'").fetchone()
         return json.loads(found[0]) if found else None
-    except (sqlite3.Error, OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, StoreError):
+        return None
+    except sqlite_errors():
         return None
 
 

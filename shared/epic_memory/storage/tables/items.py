@@ -12,6 +12,7 @@ from epic_memory.errors import decoding
 from epic_memory.storage.codecs import deflated, inflated, packed, unpacked
 from epic_memory.storage.memory_schema import ITEMS, PENDING
 from epic_memory.storage.sqlite.database import Database, Repository
+from epic_memory.storage.tables.gone import Gone
 from epic_memory.storage.tables.graph import Graph
 from epic_memory.types import FloatArray, Item
 from epic_memory.types.digests import item_digest
@@ -74,9 +75,9 @@ class Items(Repository):
 
     table = "items"
 
-    def __init__(self, db: Database, graph: Graph) -> None:
+    def __init__(self, db: Database, graph: Graph, gone: Gone) -> None:
         super().__init__(db)
-        self.graph = graph
+        self.graph, self.gone = graph, gone
 
     # writing
 
@@ -86,6 +87,7 @@ class Items(Repository):
         `version` is the digest of the version that was added, if it is another than this one.
         """
         code = None if vector is None else packed(vector.reshape(1, -1), small=True)[0]
+        self.gone.mark(namespace, [f"item {item.id}"], gone=False)
         return self.db.insert(
             ITEMS, **_columns(namespace, item, code, version_of(item) if version is None else version)
         )
@@ -94,6 +96,7 @@ class Items(Repository):
         self, namespace: str, items: Sequence[Item], vectors: FloatArray, versions: Mapping[str, bytes] = {}
     ) -> TextRows:
         """Write items of which no other version is held, with E(x), shape `(n, d)`, and digests by id, where known."""
+        self.gone.mark(namespace, [f"item {item.id}" for item in items], gone=False)
         codes = packed(vectors, small=True)
         columns = [
             _columns(namespace, item, code, versions.get(item.id) or version_of(item))
@@ -108,10 +111,15 @@ class Items(Repository):
             ends={row: item.ends for row, item in zip(rows, items, strict=True) if item.expires_at is not None},
         )
 
-    def remove(self, namespace: str, ids: Sequence[str], *, waiting: bool = True) -> None:
-        """Remove items with their entries and their passages in the graph, and with `waiting` from the retry queue."""
+    def remove(self, namespace: str, ids: Sequence[str], *, waiting: bool = True, marked: str = "") -> None:
+        """Remove items with their entries and their passages in the graph, and with `waiting` from the retry queue.
+
+        For merges they can be `marked` as forgotten ("item"), or as replaced by another version ("version").
+        """
         if not ids:
             return
+        if marked:
+            self.gone.mark(namespace, [f"{marked} {key}" for key in ids], gone=True if marked == "item" else None)
         if found := list(self.db.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)):
             self.graph.leave([row for (row,) in found])
         for table in ("items", "pending") if waiting else ("items",):

@@ -9,7 +9,8 @@ from typing import Any
 from epic_memory.errors import decoding
 from epic_memory.storage.codecs import packed, unpacked
 from epic_memory.storage.memory_schema import PREFERENCES
-from epic_memory.storage.sqlite.database import Repository
+from epic_memory.storage.sqlite.database import Database, Repository
+from epic_memory.storage.tables.gone import Gone
 from epic_memory.types import FloatArray, Preference, moment
 
 # The column `aspects` holds JSON: the aspects' own keys, if a model or the user gave any, and these two keys. NULL
@@ -25,6 +26,10 @@ class Preferences(Repository):
     """Repository of the preferences of a memory."""
 
     table = "preferences"
+
+    def __init__(self, db: Database, gone: Gone) -> None:
+        super().__init__(db)
+        self.gone = gone
 
     def load(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
         """Return rows, preferences and their embeddings `(m, d)`, in the user's order."""
@@ -58,6 +63,7 @@ class Preferences(Repository):
             position = self.db.scalar(
                 "SELECT coalesce(max(position), -1) + 1 FROM preferences WHERE namespace = ?", (namespace,)
             )
+        self.gone.mark(namespace, [f"preference {preference.id}"], gone=False)
         return self.db.insert(
             PREFERENCES,
             namespace=namespace,

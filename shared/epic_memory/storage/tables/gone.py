@@ -1,0 +1,69 @@
+"""Marks of what was forgotten, so that a merge with a copy of the file does not bring it back.
+
+A mark is six salted bytes in the table of the ledger. Marks are only ever added, so that files are merged by uniting
+them: the second mark of a thing says that it was added again, the third that it was forgotten again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+
+from epic_memory.storage.memory_schema import LEDGER
+from epic_memory.storage.sqlite.database import Repository
+from epic_memory.types.digests import level_of, line_mark, mark_of
+
+# Of each kind and salt: a block of some marks in a row of the table.
+_MOST, _IN_A_ROW = 4096, 256
+_SALT = "salt"
+
+
+class Gone(Repository):
+    """Repository of marks: of "item ID", "preference ID", "version ID" of an item, and of what came in whose place."""
+
+    table = "ledger"
+
+    def marks(self, namespace: str, kind: str = "gone") -> dict[str, list[bytes]]:
+        """Return the marks by their salt, oldest first: the file's own, and those of files that were merged into it.
+
+        Of the kind "from": the mark of a preference, and that of the first of those in whose place it came.
+        """
+        start, width = f"{namespace}\x1f{kind} ", 12 if kind == "from" else 6
+        found: dict[str, list[bytes]] = {}
+        for row in self.db.rows(LEDGER, "WHERE substr(namespace, 1, ?) = ? ORDER BY row", len(start), start):
+            block, marks = row["digests"], found.setdefault(row["namespace"][len(start) :], [])
+            marks += [block[place : place + width] for place in range(0, len(block), width)]
+        return found
+
+    def unite(self, namespace: str, salt: str, marks: Iterable[bytes], kind: str = "gone") -> None:
+        """Add marks; beyond the most that are kept, the oldest leave."""
+        known = self.marks(namespace, kind).get(salt, [])
+        if new := sorted(set(marks) - set(known)):
+            name, kept = f"{namespace}\x1f{kind} {salt}", [*known, *new][-_MOST:]
+            self.delete("namespace = ?", name)
+            for start in range(0, len(kept), _IN_A_ROW):
+                self.db.insert(LEDGER, namespace=name, digests=b"".join(kept[start : start + _IN_A_ROW]))
+
+    def salt(self) -> str:
+        """Return the salt of the file and its copies, made if there is none."""
+        found = self.db.meta().get(_SALT)
+        if not isinstance(found, str):
+            self.db.set_meta(**{_SALT: (found := secrets.token_hex(8))})
+        return found
+
+    def mark(self, namespace: str, keys: Sequence[str], *, gone: bool | None = True) -> None:
+        """Mark things as forgotten; as added again if they were; or for None once more, whatever they are."""
+        known = self.marks(namespace)
+        for salt, marks in ({self.salt(): [], **known} if gone is not False else known).items():
+            there = set(marks)
+            levels = [(key, level_of(there, salt, key)) for key in dict.fromkeys(keys)]
+            self.unite(namespace, salt, [mark_of(salt, key, level + 1) for key, level in levels if level % 2 != gone])
+
+    def follow(self, namespace: str, old: str, new: str) -> None:
+        """Mark a preference as forgotten for another, so that two that came in place of one are noticed."""
+        self.mark(namespace, [f"preference {new}"], gone=False)
+        for salt, marks in {self.salt(): [], **self.marks(namespace)}.items():
+            first, mark = line_mark(set(marks), salt, old), line_mark(set(marks), salt, new)
+            origins = {one[:6]: one[6:] for one in self.marks(namespace, "from").get(salt, [])}
+            self.unite(namespace, salt, [mark + origins.get(first, first)], "from")
+        self.mark(namespace, [f"preference {old}"])
