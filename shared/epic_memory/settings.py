@@ -158,11 +158,7 @@ class Settings:
 
 
 def checked_settings(settings: Settings | None) -> Settings:
-    """Return the settings that a caller gave, or the default ones.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Return the settings that a caller gave, or the default ones; anything else is an `InvalidInputError`."""
     if settings is None:
         return Settings()
     if not isinstance(settings, Settings):
@@ -172,11 +168,7 @@ def checked_settings(settings: Settings | None) -> Settings:
 
 
 def check_no_file(settings: Settings) -> None:
-    """Refuse settings that are for opening a file.
-
-    Raises:
-        InvalidInputError: if one of them is set.
-    """
+    """Raise an `InvalidInputError` for settings that are for opening a file."""
     for name in ("must_exist", "read_only", "reencode"):
         if getattr(settings, name):
             raise InvalidInputError(f"Settings({name}=True) is for the file of EpicMemory.open(path, ...).")

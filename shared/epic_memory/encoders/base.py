@@ -108,11 +108,7 @@ async def aembed_query(encoder: Encoder, text: str) -> FloatArray:
 
 
 def checked(encoder: Encoder, texts: Sequence[str], vectors: object) -> FloatArray:
-    """Return the embeddings as float32 unit vectors.
-
-    Raises:
-        EncoderError: for a wrong shape, NaN, infinity or a zero vector, naming the text.
-    """
+    """Return the embeddings as float32 unit vectors; another shape, NaN, infinity or zero is an `EncoderError`."""
     try:
         array = np.ascontiguousarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:

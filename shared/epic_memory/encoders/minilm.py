@@ -7,7 +7,7 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -93,11 +93,7 @@ class MiniLMEncoder:
         return await asyncio.to_thread(self.encode, texts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self._threads,)
-
-
-def _made(threads: int) -> MiniLMEncoder:
-    return MiniLMEncoder(threads=threads)
+        return partial(MiniLMEncoder, threads=self._threads), ()
 
 
 _lock = threading.Lock()

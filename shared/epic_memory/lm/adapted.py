@@ -158,11 +158,7 @@ def own_limit(model: object, setting: str, limit: int) -> bool:
 
 
 def checked_name(name: str | None, made: str) -> str:
-    """Return the name that was given, else the one made from the model.
-
-    Raises:
-        InvalidInputError: for a name that is not a text, or empty.
-    """
+    """Return the name that was given, else the one made from the model; an empty one is an `InvalidInputError`."""
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InvalidInputError(f"name must be a text that is not empty, not {name!r}.")
     return made if name is None else name

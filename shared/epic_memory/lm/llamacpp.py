@@ -205,11 +205,7 @@ def _threads() -> int:
 
 
 def package() -> Any:
-    """Return the package `llama_cpp`.
-
-    Raises:
-        MissingExtraError: if it is not installed.
-    """
+    """Return the package `llama_cpp`; if it is not installed, raise a `MissingExtraError`."""
     try:
         import llama_cpp
     except ImportError as error:
@@ -239,11 +235,7 @@ def checked_file(path: str | Path) -> Path:
 
 
 def loaded(path: Path, **options: Any) -> Any:
-    """Return the `llama_cpp.Llama` of a GGUF file.
-
-    Raises:
-        LMSetupError: if llama.cpp cannot load it.
-    """
+    """Return the `llama_cpp.Llama` of a GGUF file; one that llama.cpp cannot load is an `LMSetupError`."""
     try:
         return package().Llama(str(path), verbose=False, **options)
     except (ValueError, RuntimeError, AssertionError) as error:

@@ -66,11 +66,7 @@ def schema_of(shape: type[Shape]) -> dict[str, Any]:
 
 
 def read_as(shape: type[S], completion: Completion) -> S:
-    """Return the one object of a shape that an answer holds.
-
-    Raises:
-        UnreadableAnswer: if it holds none, it is cut off, or it holds several that differ.
-    """
+    """Return the one object of a shape in an answer; none, several or a cut one are an `UnreadableAnswer`."""
     said = said_in(completion.text)
     pieces = json_pieces(said)
     check_whole(completion, said, pieces[-1].end if pieces else 0)

@@ -44,11 +44,7 @@ def check_reader(settings: Settings, verifier: Verifier, expander: Reader | None
 
 
 def checked_expander(lm: LanguageModel | str | None) -> Reader | None:
-    """Return what reads preferences by a language model, given as such or by its name.
-
-    Raises:
-        InvalidInputError: for what is no language model.
-    """
+    """Return the language model that reads preferences, or None; anything else is an `InvalidInputError`."""
     if lm is None:
         return None
     from epic_memory.lm.by_name import lm_of

@@ -248,11 +248,7 @@ def _whole(value: Any) -> int:
 
 
 def take_in(session: Session, read: Portable) -> Effects[None]:
-    """Write an export into an empty namespace, in one transaction.
-
-    Raises:
-        StoreError: if it holds something.
-    """
+    """Write an export into a namespace, in one transaction; one that holds something is a `StoreError`."""
     encoder = session.encoder
     asked = {preference.id for preference in read.preferences if asks_model(session, preference)}
     stated = yield from read_preferences(session, read.preferences, session.opened)

@@ -18,11 +18,7 @@ FallbackCall: TypeAlias = Callable[[str, int], Iterable[Any]]
 
 
 def checked_fallback(fallback: object) -> Any:
-    """Check a fallback: None, a callable `(query, k)`, or an object with `search(query, k)`.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Check a fallback: None, a callable `(query, k)` or an object with `search`; else an `InvalidInputError`."""
     if isinstance(fallback, type):
         raise InvalidInputError(f"The fallback is the class {fallback.__name__}; give an object of it.")
     if fallback is None or callable(fallback) or _method(fallback) is not None:
@@ -56,11 +52,7 @@ class AskFallback(Effect):
     part: str = "fallback"
 
     def run(self, stopped: threading.Event | None) -> Any:
-        """Ask it.
-
-        Raises:
-            InvalidInputError: if it is asynchronous.
-        """
+        """Ask it; an asynchronous one is an `InvalidInputError`."""
         answer = (_method(self.fallback) or self.fallback)(self.query, self.k)
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):

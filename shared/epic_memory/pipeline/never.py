@@ -34,11 +34,7 @@ class Rules:
 
     @classmethod
     def of(cls, stored: Any) -> Rules:
-        """Return rules from what is stored of them, or none for None.
-
-        Raises:
-            ValueError: for anything else.
-        """
+        """Return rules from what is stored of them, or none for None; anything else is a ValueError."""
         read = {"topics": [], "folders": [], "counts": {}, **(stored or {})}
         texts = [*read["topics"], *read["folders"], *read["counts"]]
         if not all(isinstance(text, str) and text for text in texts):

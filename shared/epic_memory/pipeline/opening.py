@@ -146,11 +146,7 @@ def shrink(session: Session) -> None:
 
 
 def take_over(session: Session, read: Portable) -> None:
-    """Write an export into a memory, and open it.
-
-    Raises:
-        StoreError: if its namespace holds something.
-    """
+    """Write an export into a memory, and open it; a namespace that holds something is a `StoreError`."""
     if "encoder" in session.store.meta():
         session.check_encoder()
     tau = read.header.get("tau") if read.header.get("encoder") == described(session.encoder) else None

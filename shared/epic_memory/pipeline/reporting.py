@@ -57,11 +57,7 @@ async def aadd_items(
 
 
 def reported(session: Session, steps: Reporting, *, progress: bool = False) -> BuildReport:
-    """Run work that changes a memory, and return its report.
-
-    Raises:
-        ReadOnlyError: if the memory cannot be written.
-    """
+    """Run work that changes a memory, and return its report; one that is not writable is a `ReadOnlyError`."""
     report, clock = _begun(session)
     with Progress(shown=progress) as bar:
         run(steps(report, clock, bar), clock)

@@ -285,11 +285,7 @@ class Session:
         self._stamped = deciding
 
     def check_encoder(self) -> None:
-        """Refuse a file that was embedded by another encoder.
-
-        Raises:
-            EncoderMismatchError: if it was.
-        """
+        """Raise an `EncoderMismatchError` for a file that was embedded by another encoder."""
         other = self.other_encoder()
         if other:
             raise EncoderMismatchError(
@@ -299,11 +295,7 @@ class Session:
             )
 
     def other_encoder(self) -> dict[str, Any] | None:
-        """The encoder the file was made with, if it is another than this one.
-
-        Raises:
-            StoreError: if the file does not say.
-        """
+        """The encoder the file was made with, if it is another one; a `StoreError` if the file does not say."""
         made = self.store.meta().get("encoder")
         if not isinstance(made, dict) or not {"name", "dimension", "fingerprint"} <= made.keys():
             raise StoreError(f"{self.store.path} is damaged: it does not say which encoder it was made with.")

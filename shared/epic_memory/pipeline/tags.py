@@ -31,11 +31,7 @@ class _Tag(Effect):
 
 
 def checked_tagger(tagger: Tagger | None) -> Tagger | None:
-    """Check a tagger.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Check a tagger; anything else is an `InvalidInputError`."""
     if tagger is not None and (isinstance(tagger, type) or not isinstance(tagger, Tagger)):
         raise InvalidInputError(
             f"A tagger has a name, tag(texts) and atag(texts), such as epic_graph.PhraseTagger(); {tagger!r} is none."

@@ -124,11 +124,7 @@ def storable(text: str) -> str:
 
 
 def checked_part(name: str, part: object, method: str) -> None:
-    """Raise an error for an object that cannot be a part of a memory.
-
-    Raises:
-        InvalidInputError: if it has no such method, or is a class or a text.
-    """
+    """Raise an `InvalidInputError` for what cannot be a part: without the method, or a class or a text."""
     if isinstance(part, (type, str)) or not callable(getattr(part, method, None)):
         # The message does not show the object itself, because its repr may contain a key.
         found = part if isinstance(part, (type, str)) else f"an object of type {type(part).__name__}"

@@ -9,11 +9,7 @@ from epic_memory.errors import MissingPackageError
 
 
 def optional(module: str, name: str) -> Any:
-    """Return what another package of the distribution defines.
-
-    Raises:
-        MissingPackageError: if that package is not there.
-    """
+    """Return what another package of the distribution defines; a missing one is a `MissingPackageError`."""
     package = module.partition(".")[0]
     try:
         return getattr(import_module(module), name)

@@ -75,11 +75,7 @@ class AnswerStream(Generic[R]):
         self._arunning: AsyncIterator[tuple[int, Any]] | None = None
 
     def next_batch(self) -> Batch[R]:
-        """Return the next batch.
-
-        Raises:
-            VerifierError: for an answer that `check` refuses, or more answers than questions.
-        """
+        """Return the next batch; what `check` refuses, or one answer too many, is a `VerifierError`."""
         batch, began = Batch[R](), time.perf_counter()
         try:
             with self._ending(batch, BaseException):

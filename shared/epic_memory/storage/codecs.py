@@ -181,11 +181,7 @@ def _packed_small(vectors: FloatArray) -> list[bytes]:
 
 
 def is_small(codes: Sequence[bytes], dimension: int) -> bool:
-    """Tell whether codes, all of one kind, have four bits a component; none has ten.
-
-    Raises:
-        ValueError: for a code of another length.
-    """
+    """Tell whether codes, all of one kind, have four bits a component, not ten; another length is a ValueError."""
     small = bool(codes) and isinstance(codes[0], bytes) and len(codes[0]) == code_length(dimension, small=True)
     if not set(map(type, codes)) <= {bytes} or not set(map(len, codes)) <= {code_length(dimension, small=small)}:
         raise ValueError(f"a vector has not the length {dimension}")
@@ -193,11 +189,7 @@ def is_small(codes: Sequence[bytes], dimension: int) -> bool:
 
 
 def unpacked(codes: Sequence[bytes], dimension: int) -> FloatArray:
-    """Return the unit vectors `(n, d)` of codes, all of one kind.
-
-    Raises:
-        ValueError: for a code of another length.
-    """
+    """Return the unit vectors `(n, d)` of codes, all of one kind; a code of another length is a ValueError."""
     small = is_small(codes, dimension)
     length = code_length(dimension, small=small)
     octets = np.frombuffer(b"".join(codes), dtype=np.uint8).reshape(len(codes), length)

@@ -75,11 +75,7 @@ class EntryIndex:
             self._index.remove_ids(self._faiss.IDSelectorBatch(ids))
 
     def vector(self, row: int) -> FloatArray:
-        """Return the vector of a row, shape `(d,)`.
-
-        Raises:
-            RuntimeError: from FAISS, if there is no such row.
-        """
+        """Return the vector of a row, shape `(d,)`; an unknown row is FAISS's RuntimeError."""
         found: FloatArray = self._index.reconstruct(row)[:-1]
         return found
 

@@ -147,11 +147,7 @@ def _phrases(side: object, name: str) -> tuple[str, ...]:
 
 
 def checked_aspects(value: object) -> Aspects:
-    """Return the aspects, given as `Aspects` or as the JSON of `Aspects.as_json`.
-
-    Raises:
-        InvalidInputError: for anything else, or phrases that cannot be stored.
-    """
+    """Return aspects, given as `Aspects` or their JSON; what cannot be stored is an `InvalidInputError`."""
     aspects = value if isinstance(value, Aspects) else Aspects.from_json(value)
     for phrase in (*aspects.liked, *aspects.avoided):
         checked_text(phrase, "A phrase of aspects")
@@ -161,11 +157,7 @@ def checked_aspects(value: object) -> Aspects:
 
 
 def checked_expansion(value: object) -> Expansion:
-    """Return the expansion, given as an `Expansion` or as the JSON of `Expansion.as_json`.
-
-    Raises:
-        InvalidInputError: for anything else, or phrases that cannot be stored.
-    """
+    """Return an expansion, given as such or its JSON; what cannot be stored is an `InvalidInputError`."""
     expansion = value if isinstance(value, Expansion) else Expansion.from_json(value)
     for phrase in (*expansion.questions, *expansion.follows, *expansion.breaks):
         checked_text(phrase, "A phrase of an expansion")

@@ -82,11 +82,7 @@ class SearchOptions:
 
 
 def checked_options(options: object) -> SearchOptions:
-    """Return the options of a search; None stands for the default ones.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Return the options of a search, the default ones for None; anything else is an `InvalidInputError`."""
     if options is None:
         return SearchOptions()
     if not isinstance(options, SearchOptions):

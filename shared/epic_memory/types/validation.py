@@ -22,11 +22,7 @@ def stable_id(*parts: str) -> str:
 
 
 def one_of(name: str, value: object, known: Sequence[T]) -> T:
-    """Return a value that is among the known ones; `name` is the argument's name, for the error.
-
-    Raises:
-        InvalidInputError: for any other value.
-    """
+    """Return a value that is among the known ones; else raise an `InvalidInputError` about the argument `name`."""
     for one in known:
         if value == one:
             return one
@@ -39,22 +35,14 @@ def checked_k(k: object, name: str = "k") -> int:
 
 
 def checked_whole(value: object, name: str, least: int) -> int:
-    """Return a whole number of at least `least`; `name` is the argument's name, for the error.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Return a whole number of at least `least`; else raise an `InvalidInputError` about the argument `name`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise InvalidInputError(f"{name} must be a whole number of at least {least}, not {value!r}.")
     return int(value)
 
 
 def checked_string(text: object, what: str) -> str:
-    """Return the text if it is a string, empty or not, that can be written as UTF-8.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Return a string that UTF-8 can hold, empty or not; anything else is an `InvalidInputError`."""
     if not isinstance(text, str):
         raise InvalidInputError(f"{what} must be a string, not {type(text).__name__}.")
     try:
@@ -65,11 +53,7 @@ def checked_string(text: object, what: str) -> str:
 
 
 def checked_text(text: object, what: str) -> str:
-    """Return the text if it is a string with more than white space in it.
-
-    Raises:
-        InvalidInputError: if it is not a string, is blank, contains a NUL, or cannot be written as UTF-8.
-    """
+    """Return a string with more than white space and no NUL in it; anything else is an `InvalidInputError`."""
     text = checked_string(text, what)
     if not text.strip():
         raise InvalidInputError(f"{what} is empty. Leave it out, or give it some text.")
@@ -118,44 +102,28 @@ def writable(text: str) -> str:
 
 
 def checked_tau(tau: float, what: str = "tau") -> float:
-    """Return tau as a float.
-
-    Raises:
-        InvalidInputError: unless it is a number in [-1, 1].
-    """
+    """Return tau as a float; anything but a number in [-1, 1] is an `InvalidInputError`."""
     if not isinstance(tau, Real) or isinstance(tau, bool) or not -1.0 <= tau <= 1.0:
         raise InvalidInputError(f"{what} must be a cosine between -1 and 1, not {tau!r}.")
     return float(tau)
 
 
 def checked_keep_rate(keep_rate: float, name: str = "keep_rate") -> float:
-    """Return the share as a float.
-
-    Raises:
-        InvalidInputError: unless it is a number in (0, 1].
-    """
+    """Return the share as a float; anything but a number in (0, 1] is an `InvalidInputError`."""
     if not isinstance(keep_rate, Real) or isinstance(keep_rate, bool) or not 0.0 < keep_rate <= 1.0:
         raise InvalidInputError(f"{name} must be a share in (0, 1], not {keep_rate!r}.")
     return float(keep_rate)
 
 
 def checked_ids(item_ids: Iterable[str]) -> list[str]:
-    """Return the ids of items.
-
-    Raises:
-        InvalidInputError: for anything but several ids.
-    """
+    """Return the ids of items; anything but several ids is an `InvalidInputError`."""
     if isinstance(item_ids, str) or not isinstance(item_ids, Iterable):
         raise InvalidInputError(f"Give the ids in a list, not as {type(item_ids).__name__}.")
     return [checked_string(item_id, "An item's id") for item_id in item_ids]
 
 
 def checked_path(path: str | Path) -> Path:
-    """Return the path of a file to be written.
-
-    Raises:
-        InvalidInputError: for what names no file.
-    """
+    """Return the path of a file to be written; what names no file is an `InvalidInputError`."""
     if not isinstance(path, (str, Path)) or not str(path):
         raise InvalidInputError(f"The name of a file is needed, not {path!r}.")
     return Path(path)

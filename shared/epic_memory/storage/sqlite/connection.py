@@ -125,11 +125,7 @@ class Connection:
             )
 
     def check_place(self) -> None:
-        """Raise an error if the file is no longer at its place.
-
-        Raises:
-            StoreError: if it was removed, or replaced by another file.
-        """
+        """Raise a `StoreError` if the file was removed from its place, or replaced by another file."""
         if self.place is None or self._connection is None:
             return
         try:
@@ -290,11 +286,7 @@ class Connection:
         return numbers, crcs
 
     def update(self, table: Table, row: int, **columns: Any) -> None:
-        """Change columns of a row, and its checksums with them.
-
-        Raises:
-            DamagedError: if the row is not as it was written, so that no new checksum confirms it.
-        """
+        """Change columns of a row, and its checksums unless they are wrong: that is a `DamagedError`."""
         for held in self.rows(table, "WHERE row = ?", row):
             self.insert_changed(table, row, {**dict(held), **columns})
 

@@ -162,21 +162,13 @@ class Database(Connection):
             raise DamagedError(self.path, str(found)[:200])
 
     def verify(self) -> int:
-        """Check the whole file, with its structure, its tables and every row; return the number of rows.
-
-        Raises:
-            DamagedError: if anything is not as it was written.
-        """
+        """Check structure, tables and every row, and return the number of rows; damage is a `DamagedError`."""
         with self.reading(), self.explaining():
             self._check()
-            return self.schema.check_rows(self.connection, self.path)
+            return self.check_rows()
 
     def check_rows(self) -> int:
-        """Compare every row with its checksums; return the number of rows.
-
-        Raises:
-            DamagedError: if one is not as it was written.
-        """
+        """Compare every row with its checksums, and return how many there are; damage is a `DamagedError`."""
         with self.reading(), self.explaining():
             return self.schema.check_rows(self.connection, self.path)
 
@@ -262,11 +254,7 @@ class Database(Connection):
                 self.connection.execute("VACUUM")
 
     def check_other(self, path: Path) -> None:
-        """Raise an error if another file is to be written over this one.
-
-        Raises:
-            StoreError: if the path is this file.
-        """
+        """Raise a `StoreError` if another file is to be written over this one."""
         if self.place is not None and path.exists() and self.place.exists() and path.samefile(self.place):
             raise StoreError(f"{path} is the {self.schema.noun} itself. Give another name.")
 
@@ -400,12 +388,8 @@ def _found(db: sqlite3.Connection, schema: Schema, *, locked: bool = False) -> N
 def _make(path: Path, schema: Schema, key: Key | None) -> bool:
     """Make an empty file, completely or not at all; return False if another process was faster."""
     try:
-        with new_file(path, overwrite=False) as made:
-            db = connect(made, key)
-            try:
-                _found(db, schema, locked=key is not None)
-            finally:
-                db.close()
+        with new_file(path, overwrite=False) as made, closing(connect(made, key)) as db:
+            _found(db, schema, locked=key is not None)
     except AlreadyThereError:
         return False
     return True

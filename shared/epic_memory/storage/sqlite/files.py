@@ -97,11 +97,7 @@ def _put(made: str, path: Path) -> None:
 
 
 def check_name(path: Path) -> None:
-    """Raise an error for a name that no file can have.
-
-    Raises:
-        StoreError: with the reason.
-    """
+    """Raise a `StoreError` for a name that no file can have."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -176,11 +176,7 @@ class Schema:
                 )
 
     def check_version(self, db: sqlite3.Connection, path: Path | None) -> int:
-        """Return the version of a file's tables.
-
-        Raises:
-            StoreError: if the file is not of this kind, or its version is unknown.
-        """
+        """Return the version of a file's tables; another kind of file, or version, is a `StoreError`."""
         if db.execute("PRAGMA application_id").fetchone()[0] != self.application_id:
             raise StoreError(f"{path} is not a {self.noun} of epic-memory. Give another file name.")
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
@@ -216,11 +212,7 @@ class Schema:
             raise DamagedError(path, f"its tables are not those of a {self.noun}")
 
     def check_sums(self, db: sqlite3.Connection, path: Path | None) -> None:
-        """Compare each table with its row in `sums`.
-
-        Raises:
-            DamagedError: if rows are missing or were changed.
-        """
+        """Compare each table with its row in `sums`; missing or changed rows are a `DamagedError`."""
         sums = {name: (rows, total) for name, rows, total in db.execute("SELECT name, rows, total FROM sums")}
         for name in self.tables:
             found = db.execute(f"SELECT count(*), coalesce(sum(crc), 0) FROM {name}").fetchone()
@@ -228,11 +220,7 @@ class Schema:
                 raise DamagedError(path, f"its table {name} has {found[0]} rows that are not those written")
 
     def check_rows(self, db: sqlite3.Connection, path: Path | None, names: Iterable[str] | None = None) -> int:
-        """Compare every row, of all tables or some, with its checksums; return the number of rows.
-
-        Raises:
-            DamagedError: if one is not as it was written.
-        """
+        """Compare rows, of all tables or some, with their checksums; return how many, or raise a `DamagedError`."""
         count = 0
         for name in self.tables if names is None else names:
             cursor = db.execute(f"SELECT {self.tables[name].select} FROM {name}")

@@ -260,10 +260,8 @@ class Entries(Repository):
         """Return the entries of a namespace, oldest first, all or some: columns, `text_bytes` and `item_bytes`."""
         text = "length(CAST(entries.instruction AS BLOB)) + length(CAST(entries.rationale AS BLOB))"
         also = f"{text} AS text_bytes, {ITEM_BYTES} AS item_bytes"
-        if rows is None:
-            return self.db.rows(ENTRIES, f"{_HERE} ORDER BY entries.row", namespace, also=also, texts=False)
-        tail = f"{_HERE} AND entries.row IN"
-        return self.db.rows(ENTRIES, tail, namespace, among=sorted(rows), also=also, texts=False)
+        tail, some = (" ORDER BY entries.row", None) if rows is None else (" AND entries.row IN", sorted(rows))
+        return self.db.rows(ENTRIES, _HERE + tail, namespace, among=some, also=also, texts=False)
 
 
 def _entry(

@@ -108,11 +108,7 @@ class Graph(Repository):
         return bool(self.db.meta().get("graph"))
 
     def begin(self) -> None:
-        """Mark in the description that the file has a graph, if it is not marked yet.
-
-        Raises:
-            ReadOnlyError: if the file may not be written.
-        """
+        """Mark in the description that the file has a graph, unless it is marked; needs a writable file."""
         if not self.begun:
             with self.db.transaction():
                 self.db.set_meta(graph=True)
@@ -308,11 +304,7 @@ def _key(name: str, stored: str | None) -> str:
 
 
 def _joined(blobs: Sequence[bytes], kind: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return where each blob starts, and the content of all of them in one array.
-
-    Raises:
-        ValueError: if one is cut.
-    """
+    """Return where each blob starts, and the content of all of them in one array; a cut one is a ValueError."""
     counts, rest = np.divmod(np.array([len(blob) for blob in blobs], dtype=np.int64), kind.itemsize)
     if rest.any():
         raise ValueError("a blob is cut")
