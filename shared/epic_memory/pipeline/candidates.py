@@ -264,9 +264,10 @@ def least_topic(
 ) -> float:
     """Return from which topic on items are relevant; infinite if none is.
 
-    An item is relevant if a logistic regression (`RELEVANT`) finds it likely to be needed: the nearer its topic and the
-    less it is behind the best one, the more, and the more so if the question asks for the user's own matters. "How do I
-    boil an egg?" has to be nearer to be answered by the memory. Among many texts one is near to any query by chance, so
+    The best one is relevant if a logistic regression (`RELEVANT`) finds it likely to be needed: the nearer its topic,
+    the more, and the more so if the question asks for the user's own matters. "How do I boil an egg?" has to be nearer
+    to be answered by the memory. Then others are if they are near enough by themselves, or not far behind the best.
+    Among many texts one is near to any query by chance, so
     topics have to grow with the logarithm of their number.
 
     Args:
@@ -284,13 +285,14 @@ def least_topic(
     best = float(topics.max(initial=-np.inf))
     asked = kind or any_kind()
     of = weights.relevant
-    bound = default_relevant(encoder) + weights.by_chance * math.log(max(weights.least_few, count / weights.few))
+    enough = default_relevant(encoder)
+    bound = enough + weights.by_chance * math.log(max(weights.least_few, count / weights.few))
     missing = weights.needed - of["bias"] - sum(of[name] * one for name, one in asked.odds.items())
     for_best, for_others = (missing - asked.choice * less for less in weights.options)
     if best < bound + for_best / of["topic"]:
         return float(np.inf)
-    # Where topic (t - bound) + behind (best - t) is as much; what is behind the best may suit the user better.
-    return min(best, (for_others + of["topic"] * bound - of["behind"] * best) / (of["topic"] - of["behind"]))
+    # Where topic (t - bound) + behind (best - t) is as much, if it is not relevant by itself.
+    return min(best, enough, (for_others + of["topic"] * bound - of["behind"] * best) / (of["topic"] - of["behind"]))
 
 
 def facts_among(shelf: Shelf, found: Candidates, encoder: object) -> list[tuple[int, float]]:

@@ -193,14 +193,21 @@ def _found(
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
     stances_count = options.stance_policy != "any"
     verdicts = ranking.verdicts_on(candidates, steering, chosen, kind, only=positions) if stances_count else None
-    least_by_topic = finding.least_topic(encoder, candidates.topics, len(space.texts), "auto", kind)
+    # Who names a speaker asks what was said, in whatever words: "When did Tom move?"
+    needed = None if candidates.lifts[1].any() else kind
+    least_by_topic = finding.least_topic(encoder, candidates.topics, len(space.texts), "auto", needed)
     bonus = 0.0 if verdicts is None or min_score != "auto" else verdicts.fits(candidates.topics >= least_by_topic)
     fitting = candidates.topics + np.float32(bonus)
-    least = finding.least_topic(encoder, fitting, len(space.texts), min_score, kind)
+    least = finding.least_topic(encoder, fitting, len(space.texts), min_score, needed)
     relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
     keep = fitting >= least
-    # What is known of the user is told beside the hits, and need not be as near as the best one either.
-    facts = finding.facts_among(space, candidates, encoder) if relevant and space.facts else []
+    facts = []
+    if relevant and space.facts:
+        # A fact that answers surely says nothing of how near texts have to be, nor they of facts told beside them.
+        known = np.array([row in space.facts for row in candidates.rows], dtype=bool)
+        keep &= known
+        keep |= ~known & (fitting >= finding.least_topic(encoder, fitting[~known], len(space.texts), min_score, needed))
+        facts = finding.facts_among(space, candidates, encoder)
     if relevant:  # What suits the user need not be as near as the best one.
         keep |= (fitting > candidates.topics) & (fitting >= default_relevant(encoder))
     candidates, verdicts = candidates.only(keep), None if verdicts is None else verdicts.only(keep)
