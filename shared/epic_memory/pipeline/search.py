@@ -204,9 +204,11 @@ def _found(
     facts = []
     if relevant and space.facts:
         # A fact that answers surely says nothing of how near texts have to be, nor they of facts told beside them.
-        known = np.array([row in space.facts for row in candidates.rows], dtype=bool)
-        keep &= known
-        keep |= ~known & (fitting >= finding.least_topic(encoder, fitting[~known], len(space.texts), min_score, needed))
+        are_facts = np.array([row in space.facts for row in candidates.rows], dtype=bool)
+        keep &= are_facts
+        keep |= ~are_facts & (
+            fitting >= finding.least_topic(encoder, fitting[~are_facts], len(space.texts), min_score, needed)
+        )
         facts = finding.facts_among(space, candidates, encoder)
     if relevant:  # What suits the user need not be as near as the best one.
         keep |= (fitting > candidates.topics) & (fitting >= default_relevant(encoder))
