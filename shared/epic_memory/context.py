@@ -54,9 +54,7 @@ _WARNINGS = {
 class ContextWeights(StageWeights):
     """Bounds by which a context leaves out preferences and hits."""
 
-    any_chance: float  # chance from which the likeliest preference matters, so that preferences are listed at all
     least_chance: float  # least chance of one that is listed: one left out cannot be followed
-    least_share: float  # its least share of the chance of the likeliest
     worth_telling: float  # share of the score of a first hit that suits the user from which others are told
 
 
@@ -153,15 +151,13 @@ def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: in
     weights = ContextWeights.shipped()
     if not isinstance(allowance, Real) or isinstance(allowance, bool):
         raise InvalidInputError(f"allowance must be a number of tokens, not {allowance!r}.")
-    if not matters or max(chance for _, chance in matters) < weights.any_chance:
-        return []
     chosen: list[Preference] = []
     left = allowance * _CHARACTERS_A_TOKEN
     for preference, chance in matters[:_MOST_LISTED]:
         left -= len(preference.text) + 3
         if chosen and left < 0:
             break
-        if chance >= max(weights.least_chance, weights.least_share * matters[0][1]):
+        if chance >= weights.least_chance:
             chosen.append(preference)
     return chosen
 

@@ -1,35 +1,40 @@
-"""Fit of the kinds of questions: choice, recall, general, chat (`epic_memory.steering.question_kind`).
+"""Fit of the kinds of questions: choice, recall, general, chat, others (`epic_memory.steering.question_kind`).
 
 Run `python shared/tools/fit_question_kind.py` to write `shared/epic_memory/data/question_kind.json`. Before that it
 prints how the kinds are told apart by weights that never saw the writer of a question: each file of `written/` was
 written by somebody else, and each is left out once but the last two: `questions_f.jsonl`, which alone has searches by
 keywords, and `questions_h.jsonl`, by us, questions with "how" that differ in little but whose matter it is.
-`questions_e.jsonl` is never fitted on; it was only run.
+`questions_e.jsonl` is never fitted on; it was only run. The turns of `written/silence/fit_*.json`, of which only those
+of the kind "needed" need the memory, are left out a life at a time.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epic_memory.encoders import default_encoder
 from epic_memory.steering.question_kind import KINDS, features_of
-from fitting import Array, written
+from fitting import WRITTEN, Array, written
 
-FITTED = tuple(f"questions_{name}.jsonl" for name in "abcdgfh")
+FITTED = tuple(f"questions_{name}.jsonl" for name in "abcdgjfh")
 ONLY_RUN = "questions_e.jsonl"
 DATA = Path(__file__).parents[1] / "epic_memory" / "data" / "question_kind.json"
 # A word or pair in fewer questions than this says little.
 LEAST = 2
 # Penalties of squared weights, of words and of the embedding; the latter's scale is smaller.
-RIDGES = (1e-3, 2e-3)
-STEPS = (800, 500)
+RIDGES = (3e-4, 1e-4)
+STEPS = (800, 800)
 RATES = (1.0, 4.0)
+# What the turns of a life ask for, beside those that need a note or a preference.
+OF_TURNS = {"small_talk": "chat", "general_knowledge": "general", "near_topic": "general"}
 
 
 class Fitted(NamedTuple):
@@ -39,15 +44,35 @@ class Fitted(NamedTuple):
     bias: Array
 
     def odds(self, questions: Sequence[str]) -> Array:
-        found: Array = by_words(questions, self.vocabulary) @ self.words + embedded(questions) @ self.embedding
-        return found + self.bias
+        found: Array = self.words[by_words(questions, self.vocabulary)].sum(axis=1)
+        return found + embedded(questions) @ self.embedding + self.bias
 
 
-def by_words(questions: Sequence[str], vocabulary: dict[str, int]) -> Array:
-    found = np.zeros((len(questions), len(vocabulary)))
-    for row, question in enumerate(questions):
-        found[row, [vocabulary[word] for word in features_of(question) if word in vocabulary]] = 1.0
-    return found
+def lives_to_fit() -> Iterator[dict[str, Any]]:
+    """The lives whose turns are there to be fitted on."""
+    for path in sorted((WRITTEN / "silence").glob("fit_*.json"), key=lambda path: int(path.stem.removeprefix("fit_"))):
+        yield json.loads(path.read_text(encoding="utf-8"))
+
+
+def turns_of(life: dict[str, Any]) -> list[dict[str, Any]]:
+    """The turns of a life with the kinds of their questions."""
+    return [{"text": turn["text"], "kind": kind_of_turn(turn)} for turn in life["turns"]]
+
+
+def kind_of_turn(turn: dict[str, Any]) -> str:
+    """The kind of a turn of a life: what needs a preference is a choice."""
+    if turn["kind"] == "needed":
+        return "choice" if turn["prefers"] else "recall"
+    return OF_TURNS.get(turn["kind"], "others")
+
+
+def by_words(questions: Sequence[str], vocabulary: dict[str, int]) -> NDArray[np.intp]:
+    """The places of each question's features, padded with one whose weights stay zero."""
+    places = [[vocabulary[word] for word in features_of(question) if word in vocabulary] for question in questions]
+    padded = np.full((len(places), max(map(len, places), default=0)), len(vocabulary), dtype=np.intp)
+    for row, known in enumerate(places):
+        padded[row, : len(known)] = known
+    return padded
 
 
 def embedded(questions: Sequence[str]) -> Array:
@@ -55,13 +80,23 @@ def embedded(questions: Sequence[str]) -> Array:
     return vectors
 
 
-def softmax(features: Array, kinds: Array, ridge: float, steps: int, rate: float) -> tuple[Array, Array]:
-    """Multinomial logistic regression by gradient descent: weights `(f, 4)` and biases `(4,)`."""
-    weights, bias, target = np.zeros((features.shape[1], len(KINDS))), np.zeros(len(KINDS)), np.eye(len(KINDS))[kinds]
-    for _ in range(steps):
-        missed = chances(features @ weights + bias) - target
-        weights -= rate * (features.T @ missed / len(features) + ridge * weights)
-        bias -= rate * missed.mean(axis=0)
+def softmax(
+    odds: Callable[[Array], Array], back: Callable[[Array], Array], shape: int, kinds: NDArray[np.intp], which: int
+) -> tuple[Array, Array]:
+    """Multinomial logistic regression by gradient descent: weights `(shape, kinds)` and biases.
+
+    Args:
+        odds: From weights to the log-odds of each question.
+        back: From what is missed of each question to the gradient of the weights.
+        shape: How many features there are.
+        kinds: The place of each question's kind.
+        which: Of the words (0) or the embedding (1).
+    """
+    weights, bias, target = np.zeros((shape, len(KINDS))), np.zeros(len(KINDS)), np.eye(len(KINDS))[kinds]
+    for _ in range(STEPS[which]):
+        missed = chances(odds(weights) + bias) - target
+        weights -= RATES[which] * (back(missed) / len(kinds) + RIDGES[which] * weights)
+        bias -= RATES[which] * missed.mean(axis=0)
     return weights, bias
 
 
@@ -76,8 +111,18 @@ def fit(records: Sequence[dict[str, Any]]) -> Fitted:
     kinds = np.array([KINDS.index(one["kind"]) for one in records])
     counts = Counter(word for question in questions for word in features_of(question))
     vocabulary = {word: place for place, word in enumerate(sorted(w for w, n in counts.items() if n >= LEAST))}
-    words, bias_words = softmax(by_words(questions, vocabulary), kinds, RIDGES[0], STEPS[0], RATES[0])
-    embedding, bias_embedding = softmax(embedded(questions), kinds, RIDGES[1], STEPS[1], RATES[1])
+    places, vectors, size = by_words(questions, vocabulary), embedded(questions), len(vocabulary) + 1
+
+    def to_words(missed: Array) -> Array:
+        each = [np.bincount(places.ravel(), np.repeat(one, places.shape[1]), size) for one in missed.T]
+        gradient: Array = np.stack(each, axis=1)
+        gradient[-1] = 0.0
+        return gradient
+
+    words, bias_words = softmax(lambda found: found[places].sum(axis=1), to_words, size, kinds, 0)
+    embedding, bias_embedding = softmax(
+        lambda found: vectors @ found, lambda missed: vectors.T @ missed, vectors.shape[1], kinds, 1
+    )
     return Fitted(vocabulary, words, embedding, bias_words + bias_embedding)
 
 
@@ -96,13 +141,18 @@ def show(name: str, fitted: Fitted, records: Sequence[dict[str, Any]]) -> None:
 
 def main() -> None:
     files = {name: written(name) for name in FITTED}
+    lives = [turns_of(life) for life in lives_to_fit()]
+    plain = [one for records in files.values() for one in records]
     for left in FITTED[:-2]:
+        others = [one for name, records in files.items() if name != left for one in records]
+        show(f"{left}, left out", fit([*others, *chain(*lives)]), files[left])
+    for number, life in enumerate(lives):
         show(
-            f"{left}, left out",
-            fit([one for name, records in files.items() if name != left for one in records]),
-            files[left],
+            f"fit_{number + 1}.json, left out",
+            fit([*plain, *chain(*(one for one in lives if one is not life))]),
+            life,
         )
-    fitted = fit([one for records in files.values() for one in records])
+    fitted = fit([*plain, *chain(*lives)])
     show(f"{ONLY_RUN}, only run", fitted, written(ONLY_RUN))
     cents = {word: [round(100 * weight) for weight in fitted.words[place]] for word, place in fitted.vocabulary.items()}
     shipped = {

@@ -31,7 +31,6 @@ from epic_memory.encoders.base import Encoder, embed_query
 from epic_memory.preferences.evidence import embed_aspects
 from epic_memory.steering import Mode, QuerySteering
 from epic_memory.steering.question_kind import question_kind
-from epic_memory.text.stems import words_of
 from fitting import written
 
 MODES: tuple[Mode, ...] = ("off", "paper", "signed")
@@ -135,15 +134,14 @@ def print_elsewhere(encoder: Encoder, data: Path) -> None:
     people = [[preference for preference, _ in persona] for persona in personas(data, "PrefWiki")]
     print(f"{len(questions)} PrefELI5 questions under {len(people)} PrefWiki personas: first hit kept, steered at all")
     for name, texts in (("passages", passages(data)), ("answers", answers)):
-        vectors, words = embed(encoder, texts), [words_of(text) for text in texts]
+        vectors = embed(encoder, texts)
         for mode in STEERING:
             steerings = [QuerySteering(encoder, preferences, mode) for preferences in people]
             kept = Kept([], [])
             for question, steering in zip(questions, cycle(steerings)):
                 query = embed_query(encoder, question)
-                # What `score` does, with the words of the texts known.
                 kind = question_kind(question)
-                scores = steering.score_texts(query, texts, vectors, words=words, kind=kind)
+                scores = steering.score_texts(query, texts, vectors, kind=kind)
                 kept.kept.append(int(scores.argmax()) == int((vectors @ query).argmax()))
                 kept.steered.append(bool(steering.steer_vector(query, candidates=vectors, kind=kind).preferences))
             print(f"    {mode:6} score over {len(texts):4} {name:12} {kept}", flush=True)

@@ -52,12 +52,12 @@ MANY = 10**6
 NEUTRAL: dict[str, dict[str, Any]] = {
     "borrowing": {"nearest": 1, "least_similar": -1.0, "least_agreeing": -MANY},
     "candidate": {
-        **dict.fromkeys(("worded", "by_chance", "aside", "surely", "hardly", "chat", "least_share"), 0.0),
-        **{"least_relevant": MANY, "least_few": 1e-6},
+        **dict.fromkeys(("worded", "by_chance"), 0.0),
+        **{"needed": -MANY, "least_few": 1e-6},
     },
     "coarse": {"nearest_phrases": 2, "nearest_questions": 1},
     "evidence": {"enough": MANY, "written": (10.0, 1.0), "borrowed": (10.0, 0.5)},
-    "question": {"least_known": 0.0, "rather": 0.0, "unsure": 0.0, "sure": 1.0},
+    "question": {"unknown": (0.2,) * 5, "least_known": 0.0, "rather": 0.0, "unsure": 0.0, "sure": 1.0},
     "relevance": {
         **{"written": (1.0, 1.0), "borrowed": (2.0, 1.0), "nearest": MANY, "apart": MANY},
         **{"choice": 0.5, "unknown": 0.0},
@@ -68,7 +68,7 @@ NEUTRAL: dict[str, dict[str, Any]] = {
     },
     "steering": {
         **dict.fromkeys(("kappa", "about", "says_found", "says_written", "says", "middle"), 0.0),
-        **dict.fromkeys(("off_topic", "slack", "tie", "competes", "vote", "felt"), 0.0),
+        **dict.fromkeys(("off_topic", "slack", "tie", "vote", "felt"), 0.0),
         **{"least": -MANY, "steepness": 1.0, "saturation": 1.0, "step": MANY},
     },
     "verification": {

@@ -36,7 +36,7 @@ _PANELS = {
     "What it knows of you": "preferences onboard learn proposals note facts fill due",
     "The file": "stats namespaces not-kept retry verify compact backup export restore reencode forget",
     "Its lock, and other devices": "lock unlock merge",
-    "More": "connect doctor mcp inspect rerank scale eval",
+    "More": "connect doctor mcp inspect rerank scale eval bench",
 }
 
 
@@ -293,26 +293,39 @@ def restore(
         common.show({"items": len(made)}, f"{memory}: {len(made)} items")
 
 
-# What follows `eval` is for another package, which the core does not know, and which has options of its own.
-@app.command(
-    "eval",
-    add_help_option=False,
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False},
-)
-def evaluate(context: typer.Context) -> None:
-    """Run the papers' evaluation, or that of your own memory (extra: eval)."""
+# What follows `eval` and `bench` is for another package, which the core does not know, with options of its own.
+_PASSED_ON: dict[str, Any] = {
+    "add_help_option": False,
+    "context_settings": {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False},
+}
+
+
+def _pass_on(context: typer.Context, module: str, default: str = "", help: str | None = None) -> None:
+    """Run the commands of a module of the evaluation; what names none of them is for the default."""
     try:
-        add_commands = import_module("epic_eval.cli").add_commands
+        add_commands = import_module(module).add_commands
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "epic_eval", "eval") from None
-    commands = new_app(
-        help="The papers' evaluation. `epic eval MEMORY QUESTIONS` looks at a memory of your own.", add_completion=False
-    )
+    commands = new_app(help=help, add_completion=False)
     add_commands(commands, command)
     program: Any = typer.main.get_command(commands)
-    named = not context.args or context.args[0].startswith("-") or context.args[0] in program.commands
-    with program.make_context("eval", context.args if named else ["own", *context.args], parent=context.parent) as made:
+    named = not default or not context.args or context.args[0].startswith("-") or context.args[0] in program.commands
+    arguments = context.args if named else [default, *context.args]
+    with program.make_context(context.info_name, arguments, parent=context.parent) as made:
         program.invoke(made)
+
+
+@app.command("eval", **_PASSED_ON)
+def evaluate(context: typer.Context) -> None:
+    """Run the papers' evaluation, or that of your own memory (extra: eval)."""
+    shown = "The papers' evaluation. `epic eval MEMORY QUESTIONS` looks at a memory of your own."
+    _pass_on(context, "epic_eval.cli", "own", help=shown)
+
+
+@app.command("bench", **_PASSED_ON)
+def bench(context: typer.Context) -> None:
+    """Run a public benchmark on a memory as it comes (extra: eval)."""
+    _pass_on(context, "epic_eval.public")
 
 
 for module in (bringing, asking, files, learning, facts, forms, apps):

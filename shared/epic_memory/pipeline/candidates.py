@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.pipeline.fact_matching import answer_scores, answering, held_back
-from epic_memory.steering.question_kind import QuestionKind
+from epic_memory.steering.question_kind import QuestionKind, any_kind
 from epic_memory.steering.relevance import default_relevant
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex
@@ -44,6 +44,9 @@ from epic_memory.types.items import questions_of
 from epic_memory.types.verdicts import Stances
 from epic_memory.types.weights import StageWeights
 
+# Features of an item's relevance: by how much its topic is above the encoder's own bound, and below the best topic, and
+# the log-odds of what kind of question it is.
+RELEVANT = ("topic", "behind", "choice", "recall", "others")
 # How many candidates are looked at for k hits, at least.
 _LEAST_CANDIDATES = 40
 
@@ -59,15 +62,12 @@ class CandidateWeights(StageWeights):
     said: float  # what all telling words lift a turn of a conversation
     answered: float  # what the topic of the question that it answers lifts it
     named: float  # what being by a speaker or of a month that the query names lifts it
-    least_relevant: float  # a topic so far below what is relevant is none, however sure the best is
+    relevant: Mapping[str, float]  # of `RELEVANT`, the log-odds that an item is needed, and their "bias"
+    needed: float  # log-odds from which it is shown
+    options: tuple[float, float]  # how much less suffices for a choice: of the best item, and of those behind it
     by_chance: float  # growth of the topic that is nearest by chance with the logarithm of the number of items
     few: float  # number of items beyond which it grows
     least_few: float  # least share of that number that counts
-    aside: float  # what the best topic has to be more for any question
-    surely: float  # how much less for each of at most four log-odds that the memory is needed
-    hardly: float  # how much more for each of at most six log-odds that it is not
-    chat: float  # how much more for chat
-    least_share: float  # share of the best topic below which an item has to be relevant by itself
     least_fact: float  # how much more than relevant a fact has to be that is told beside the hits
 
 
@@ -261,38 +261,38 @@ def least_topic(
     count: int,
     min_score: float | str | None,
     kind: QuestionKind | None = None,
-    mattering: float = 0.0,
 ) -> float:
     """Return from which topic on items are relevant; infinite if none is.
 
-    The best topic decides whether the query is about anything that is held. The surer it is, the less the others need,
-    but what has less than two fifths of its topic has to be relevant by itself. Among many texts one is near to any
-    query by chance, so the best one's topic has to grow with the logarithm of their number.
+    The best one is relevant if a logistic regression (`RELEVANT`) finds it likely to be needed: the nearer its topic,
+    the more, and the more so if the question asks for the user's own matters. "How do I boil an egg?" has to be nearer
+    to be answered by the memory. Then others are if they are near enough by themselves, or not far behind the best.
+    Among many texts one is near to any query by chance, so
+    topics have to grow with the logarithm of their number.
 
     Args:
         encoder: Whose cosines they are.
         topics: Of the candidates.
         count: How many items there are.
-        min_score: The least topic; "auto" for the encoder's own, None for none.
-        kind: Of the question. One that needs no memory ("How do I boil an egg?") has to be nearer to be answered by it.
-        mattering: How much a preference matters to it, in [0, 1]: then the memory has something to say.
+        min_score: The least topic; "auto" for what is relevant, None for none.
+        kind: Of the question; None if it is unknown.
     """
     weights = CandidateWeights.shipped()
     if min_score is None:
         return -np.inf
     if isinstance(min_score, float):
         return min_score
-    enough = default_relevant(encoder)
-    nearer = 0.0
-    if kind is not None:
-        personal = kind.personal if kind.personal > 0.0 else kind.personal * (1.0 - mattering)
-        surely, hardly = min(max(personal, 0.0), 4.0), min(max(-personal, 0.0), 6.0)
-        nearer = weights.aside - weights.surely * surely + weights.hardly * hardly + weights.chat * kind.chat
     best = float(topics.max(initial=-np.inf))
-    by_chance = weights.by_chance * math.log(max(weights.least_few, count / weights.few))
-    if best < enough + by_chance + nearer:
+    asked = kind or any_kind()
+    of = weights.relevant
+    enough = default_relevant(encoder)
+    bound = enough + weights.by_chance * math.log(max(weights.least_few, count / weights.few))
+    missing = weights.needed - of["bias"] - sum(of[name] * one for name, one in asked.odds.items())
+    for_best, for_others = (missing - asked.choice * less for less in weights.options)
+    if best < bound + for_best / of["topic"]:
         return float(np.inf)
-    return max(enough - weights.least_relevant, 2.0 * enough - best, min(enough, weights.least_share * best))
+    # Where topic (t - bound) + behind (best - t) is as much, if it is not relevant by itself.
+    return min(best, enough, (for_others + of["topic"] * bound - of["behind"] * best) / (of["topic"] - of["behind"]))
 
 
 def facts_among(shelf: Shelf, found: Candidates, encoder: object) -> list[tuple[int, float]]:

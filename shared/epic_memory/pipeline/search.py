@@ -25,7 +25,7 @@ from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.telemetry import counts_of_search, span
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery
 from epic_memory.steering.question_kind import QuestionKind, question_kind
-from epic_memory.steering.relevance import default_floor
+from epic_memory.steering.relevance import default_floor, default_relevant
 from epic_memory.steering.signed import Chosen, QueryNames
 from epic_memory.storage.namespace import Namespace
 from epic_memory.text.turns import names_month
@@ -183,7 +183,7 @@ def _found(
     query, min_score = asked.words, options.min_score
     items = None if allowed is None else _items_allowed(space, asked, positions, allowed)
     # Asked for by a month and no topic.
-    if names_month(query) and (of_months := space.texts.turns().of_months(query)):
+    if names_month(query) and (of_months := space.texts.turns().of_months(query)) is not None:
         items, min_score = of_months if items is None else of_months & items, None
     foreign = is_foreign_to(encoder, query, space.preferences)
     candidates = finding.candidates(
@@ -193,12 +193,25 @@ def _found(
     chosen = ranking.chosen_for(space, candidates, steering, steered.query, kind, only=positions, names=steered.names)
     stances_count = options.stance_policy != "any"
     verdicts = ranking.verdicts_on(candidates, steering, chosen, kind, only=positions) if stances_count else None
-    least_by_topic = finding.least_topic(encoder, candidates.topics, len(space.texts), "auto", kind)
+    # Who names a speaker asks what was said, in whatever words: "When did Tom move?"
+    needed = None if candidates.lifts[1].any() else kind
+    least_by_topic = finding.least_topic(encoder, candidates.topics, len(space.texts), "auto", needed)
     bonus = 0.0 if verdicts is None or min_score != "auto" else verdicts.fits(candidates.topics >= least_by_topic)
     fitting = candidates.topics + np.float32(bonus)
-    least = finding.least_topic(encoder, fitting, len(space.texts), min_score, kind, chosen.mattering)
+    least = finding.least_topic(encoder, fitting, len(space.texts), min_score, needed)
     relevant = bool(least < np.inf and fitting.max(initial=-np.inf) >= least)
     keep = fitting >= least
+    facts = []
+    if relevant and space.facts:
+        # A fact that answers surely says nothing of how near texts have to be, nor they of facts told beside them.
+        are_facts = np.array([row in space.facts for row in candidates.rows], dtype=bool)
+        keep &= are_facts
+        keep |= ~are_facts & (
+            fitting >= finding.least_topic(encoder, fitting[~are_facts], len(space.texts), min_score, needed)
+        )
+        facts = finding.facts_among(space, candidates, encoder)
+    if relevant:  # What suits the user need not be as near as the best one.
+        keep |= (fitting > candidates.topics) & (fitting >= default_relevant(encoder))
     candidates, verdicts = candidates.only(keep), None if verdicts is None else verdicts.only(keep)
     scores = ranking.ranked(space, candidates, steering, steered.query, chosen, verdicts)
     steered = steering.steered_by(chosen, steered.query, steered.vector, names=steered.names)
@@ -217,7 +230,6 @@ def _found(
     if chooser is not None:
         how = chooser.choose(asked.query, steered.query, found, vectors, asked.k, matters)
         found, vectors = how.chosen(found, vectors)
-    facts = finding.facts_among(space, candidates, encoder) if space.facts else []
     hits = Hits(
         found,
         vector=steered.vector,

@@ -1,10 +1,11 @@
-"""Kind of a question: a choice, something to recall, general knowledge or a task, or chat.
+"""Kind of a question: a choice, something to recall, general knowledge or a task, chat, or other people's matters.
 
 Preferences matter to a choice ("Where could we stay in Porto?"), and not to what stands in a note ("What's our wifi
-password?") or to "Thanks!". A memory is needed for the first two, seldom for "How do I boil an egg?" or "Translate good
-morning into French". A multinomial logistic regression tells the kinds apart, by words, pairs of words, and the bundled
-encoder's embedding, whatever encoder a memory uses. `shared/tools/fit_question_kind.py` fitted it on questions written
-by people who saw no code, and says how it does on questions that it never saw.
+password?") or to "Thanks!". A memory is needed for the first two, seldom for "How do I boil an egg?", "Translate good
+morning into French" or "Write a card for a colleague who loves steak". A multinomial logistic regression tells the
+kinds apart, by words, pairs of words, and the bundled encoder's embedding, whatever encoder a memory uses.
+`shared/tools/fit_question_kind.py` fitted it on questions written by people who saw no code, and says how it does on
+questions that it never saw.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from epic_memory.encoders.static import default_encoder
 from epic_memory.types import FloatArray
 from epic_memory.types.weights import StageWeights
 
-KINDS = ("choice", "recall", "general", "chat")
+KINDS = ("choice", "recall", "general", "chat", "others")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+|[?!]")
 # What comes later in a long message does not tell what is asked.
 _READ = 400
@@ -39,6 +40,7 @@ class QuestionWeights(StageWeights):
     least_known: float  # share of known words below which a question is in another language
     rather: float  # lead of its chance over that of a choice from which a question is rather one that recalls
     unsure: float  # chance up to which a question may as well be of another kind
+    unknown: tuple[float, ...]  # chances of the kinds where nothing is known
     sure: float  # chance from which it is surely of a kind to which no preference matters
 
 
@@ -49,6 +51,7 @@ class QuestionKind(NamedTuple):
     recall: float
     general: float
     chat: float
+    others: float
 
     @property
     def personal(self) -> float:
@@ -56,10 +59,24 @@ class QuestionKind(NamedTuple):
         needed = self.choice + self.recall
         return max(-8.0, min(8.0, math.log(max(needed, 1e-9) / max(1.0 - needed, 1e-9))))
 
+    @property
+    def odds(self) -> dict[str, float]:
+        """Log-odds of the kinds that tell whether the user's memory is needed, each in [-4, 4]."""
+        chances = {"choice": self.choice, "recall": self.recall, "others": self.others}
+        return {
+            name: max(-4.0, min(4.0, math.log(max(chance, 1e-9) / max(1.0 - chance, 1e-9))))
+            for name, chance in chances.items()
+        }
+
+
+def any_kind() -> QuestionKind:
+    """Return what is assumed of a question whose kind is unknown, as in another language."""
+    return QuestionKind(*QuestionWeights.shipped().unknown)
+
 
 def by_preference(kind: QuestionKind | None) -> float:
     """Return the chance that the answer depends on what the user prefers, in [0, 1]; 1 where the kind is unknown."""
-    return 1.0 if kind is None else 1.0 - max(_surely(kind.recall), _surely(kind.chat))
+    return 1.0 if kind is None else 1.0 - max(map(_surely, (kind.recall, kind.chat, kind.others)))
 
 
 def recalls(kind: QuestionKind | None) -> bool:

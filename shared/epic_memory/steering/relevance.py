@@ -20,6 +20,7 @@ Nearness alone decides which of several preferences is the heaviest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,12 +33,15 @@ from epic_memory.encoders.base import Calibration, Embed, Encoder
 from epic_memory.encoders.static import BUNDLED_NAME
 from epic_memory.preferences.evidence import AspectEmbeddings, highest_two
 from epic_memory.runtime.effects import Effects
-from epic_memory.steering.question_kind import QuestionKind
+from epic_memory.steering.question_kind import QuestionKind, any_kind
 from epic_memory.text.phrases import sections
 from epic_memory.types import FloatArray
 from epic_memory.types.weights import StageWeights
 
 FEATURES = ("near", "choice", "explains")
+# near(p), by how much it is below that of the nearest preference, the log-odds of what kind of question it is, and the
+# chance of a choice times near(p).
+MATTERS = ("near", "behind", "choice", "recall", "others", "choosing")
 # Samples: everyday texts, preferences about explanations and values, and preferences about things.
 SAMPLES = tuple(sections("samples").values())
 
@@ -55,6 +59,7 @@ class RelevanceWeights(StageWeights):
     nearest: int  # how many of the nearest candidates determine what a query is about
     apart: float  # how much further than the nearest such a candidate may be
     choice: float  # share of the texts to choose from in near(p), the rest being the query's
+    matters: Mapping[str, float]  # of `MATTERS`, the log-odds that a preference is needed for the answer, and "bias"
     unknown: float  # the chance of a choice where the kind of a question is unknown
 
 
@@ -239,6 +244,18 @@ def relevance(encoder: Encoder, found: Sequence[FloatArray], *, candidates: bool
     odds: FloatArray = np.array([weights[name] for name in FEATURES], dtype=np.float32) @ stacked
     odds += np.float32(weights["bias"])
     return odds
+
+
+def chances_to_matter(encoder: Encoder, near: Sequence[float], kind: QuestionKind | None) -> list[float]:
+    """Return the chance that each preference is needed for the answer, by near(p) of each and the question's kind."""
+    asked = kind or any_kind()
+    of, odds = RelevanceWeights.shipped().matters, asked.odds
+    common = of["bias"] + sum(of[name] * one for name, one in odds.items())
+    # Another model's cosines lie higher or lower.
+    above = default_floor(encoder) - Calibration.shipped().floor
+    best, by_near = max(near), of["near"] + of["choosing"] * asked.choice
+    found = (common + by_near * (one - above) + of["behind"] * (best - one) for one in near)
+    return [1.0 / (1.0 + math.exp(-max(-50.0, min(50.0, one)))) for one in found]
 
 
 def center(query: FloatArray, candidates: FloatArray) -> FloatArray:

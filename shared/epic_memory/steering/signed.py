@@ -68,6 +68,7 @@ from epic_memory.steering.question_kind import QuestionKind, by_preference
 from epic_memory.steering.relevance import (
     Nearness,
     Samples,
+    chances_to_matter,
     default_relevant,
     encoding_samples,
     features,
@@ -98,7 +99,6 @@ class SteeringWeights(StageWeights):
     slack: float  # how much further from the topic than the nearest a text may be
     off_topic: float  # factor of the distance beyond, which is subtracted
     tie: float  # largest difference at which two preferences are about equally near
-    competes: float  # how much less likely, in log-odds, a preference matters by how much nearer another one is
     vote: float  # how much nearer a preference is if all that answers the query was judged to follow or break it
     felt: float  # share below which a preference is skipped, as it hardly changes the order
 
@@ -272,12 +272,8 @@ class Signed:
         rows: list[int] = list(range(len(similarities))) if only is None else only.tolist()
         near, odds, reached = self._weighed(query, candidates, rows, names, kind, votes)
         every = self._not_overruled(list(range(len(rows))), near, rows)
-        # Most questions are about one preference: the nearest explains the others away.
-        behind = [weights.competes * (near[every[0]] - near[place]) for place in every]
-        matters = tuple(
-            (self.preferences[rows[place]], decided * _chance(odds[place] - less))
-            for place, less in zip(every, behind, strict=True)
-        )
+        chances = chances_to_matter(self.encoder, near, kind)
+        matters = tuple((self.preferences[rows[place]], chances[place]) for place in every)
         places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], near, rows)
         if not places:
             return Chosen([], [], [], 0.0, nearest, matters)

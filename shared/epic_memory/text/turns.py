@@ -110,13 +110,13 @@ class Turns:
     def of_months(self, query: str) -> frozenset[int] | None:
         """Return the rows of the months that a query names if it names no topic: "What did Ann say in May?"; else None.
 
-        Of months that it names together any counts; of speakers all that it names.
+        Of months that it names together any counts; of speakers all that it names. It is None if no turn has a month.
         """
         words = set(_WORD.findall(query))
         months = words.intersection(_MONTHS)
         names = {word.lower() for word in words - months} - _SAYING
         rows_of = self._names.rows_of
-        if not months or not names <= rows_of.keys():
+        if not months or not names <= rows_of.keys() or rows_of.keys().isdisjoint(_MONTHS):
             return None
         of_months = frozenset().union(*(rows_of.get(month, ()) for month in months))
         return of_months.intersection(*(rows_of[name] for name in names))

@@ -121,7 +121,7 @@ def test_an_allowance_bounds_what_is_told() -> None:
     assert len(those_that_matter(matters)) == 8 and len(those_that_matter(matters, 20)) == 3
     # The heaviest is told whatever it takes.
     assert those_that_matter(matters, 1) == [matters[0][0]]
-    assert those_that_matter([(matters[0][0], 0.05)]) == []
+    assert those_that_matter([(matters[0][0], 0.01)]) == []
 
 
 def test_a_preference_cannot_begin_a_section_of_the_context() -> None:
