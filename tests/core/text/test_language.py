@@ -58,6 +58,7 @@ def english_texts() -> list[str]:
         "answers_turns_e.jsonl",
         *(f"turns_{name}.jsonl" for name in "abdefgh"),
         *map("questions_{}.jsonl".format, "abcdefg"),
+        "chats_a.jsonl",
     }
     for path in (path for path in (OURS / "written").glob("*.jsonl") if path.name not in mixed):
         texts |= {text.strip() for line in path.read_text().splitlines() for text in strings(json.loads(line))}
