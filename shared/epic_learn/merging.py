@@ -62,7 +62,7 @@ class MergeReport:
 
 @dataclass(kw_only=True)
 class State:
-    """What is merged of a memory: the lines of its export by their ids, and the marks of what was forgotten.
+    """Parts of a memory that are merged: the lines of its export by their ids, and the marks of what was forgotten.
 
     Attributes:
         conflicts: Open proposals of merges, by the ids of the preferences that they propose.

@@ -135,7 +135,7 @@ def bound(odds: Sequence[Array], turns: Sequence[Turn], features: str, share: fl
 
 
 def shown(odds: Sequence[Array], turns: Sequence[Turn], features: str, least: float) -> dict[str, float]:
-    """What comes from a bound on: to turns that need nothing, and unneeded to others."""
+    """Return what comes from a bound on: to turns that need nothing, and unneeded to others."""
     silent = np.array([turn.is_silent for turn in turns])
     counts = np.array([(one >= least).sum() for one in odds])
     needed = [getattr(turn, f"{features}_needed").astype(bool) for turn in turns]

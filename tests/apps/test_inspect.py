@@ -358,7 +358,7 @@ def test_held_texts_are_searched_by_their_words(memory: EpicMemory) -> None:
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_as_many_results_as_asked_for(memory: EpicMemory, k: int) -> None:
     memory.add([Item(id="inn", text="The Inn is a quiet hotel near the sea.")])
-    page = visitor(memory).get("/query", params={"q": "Which quiet hotel near the sea or with a casino?", "k": k}).text
+    page = visitor(memory).get("/query", params={"q": "Which hotel near the sea?", "k": k}).text
     assert page.count('class="place"') == 2 * k and page.count("Document ") <= k
 
 

@@ -366,10 +366,6 @@ async def test_hostile_texts_come_out_as_data(path: Path) -> None:
         result = await client.call_tool("search_memory", {"query": "hotel with an on-site casino", "limit": 50})
         raw = result.content[0].text  # type: ignore[union-attr]
         found = {each["id"]: each["memory"] for each in json.loads(raw)["results"]}
-        for n in {f"h{n}" for n in range(len(HOSTILE))} - found.keys():  # what is far behind the best is not found
-            nearer = f"A hotel with an on-site casino. {HOSTILE[int(n[1:])]}"
-            result = await client.call_tool("search_memory", {"query": nearer, "limit": 50})
-            found |= {each["id"]: each["memory"] for each in json.loads(result.content[0].text)["results"]}  # type: ignore[union-attr]
         context = await answer(client, "get_context", query="hotel with an on-site casino", limit=50)
 
     assert set(found) >= {f"h{n}" for n in range(len(HOSTILE))}

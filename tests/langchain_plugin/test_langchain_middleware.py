@@ -293,7 +293,7 @@ async def test_a_note_is_short_and_says_nothing_twice(hooks: Hooks) -> None:
     memory.facts.add("My sister lives next to the hotel Bellmore.")
     given = await hooks.call(
         EpicMemoryMiddleware(memory),
-        request_of(HumanMessage("Which hotel with a pool should I book?")),
+        request_of(HumanMessage("Which hotel should I book?")),
     )
     note = note_of(given)
     quoted = [

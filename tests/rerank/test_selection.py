@@ -56,9 +56,7 @@ async def test_the_number_of_hits_follows_the_question(graph: GraphMemory) -> No
 def test_it_comes_after_a_reranker(graph: GraphMemory) -> None:
     plain = graph.memory.search(THREE[0], 10, options=SearchOptions(chooser=Adaptive(), min_score=None))
     assert list(
-        graph.memory.search(
-            THREE[0], 10, options=SearchOptions(chooser=Adaptive(reranker=reranker_of(graph.memory)), min_score=None)
-        )
+        graph.memory.search(THREE[0], 10, options=SearchOptions(chooser=Adaptive(reranker=reranker_of(graph.memory))))
     ) == list(plain)
     with pytest.raises(InvalidInputError):
         learn(graph.memory, plain, {})

@@ -25,7 +25,7 @@ _MOST_SHOWN = 20
 
 
 class Bringing:
-    """What was dropped last and waits for the user to agree, and what was brought in last."""
+    """Files that were dropped last and wait for the user to agree, and the report of what was brought in last."""
 
     def __init__(self, memory: EpicMemory) -> None:
         self._memory = memory

@@ -35,8 +35,11 @@ def _ollama(model: str) -> Encoder:
     return OllamaEncoder(model)
 
 
-_BUNDLED: dict[str, Callable[[], Encoder]] = {"static": default_encoder, "minilm": shared_minilm}
-_BUNDLED["multilingual"] = shared_table
+_BUNDLED: dict[str, Callable[[], Encoder]] = {
+    "static": default_encoder,
+    "minilm": shared_minilm,
+    "multilingual": shared_table,
+}
 """Names of encoders whose weights come with a package."""
 _KINDS: dict[str, tuple[str, Callable[[str], Encoder]]] = {
     "sentence-transformers": ("NAME_OR_FOLDER", _transformer),

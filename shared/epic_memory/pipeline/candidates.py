@@ -267,8 +267,8 @@ def least_topic(
     The best one is relevant if a logistic regression (`RELEVANT`) finds it likely to be needed: the nearer its topic,
     the more, and the more so if the question asks for the user's own matters. "How do I boil an egg?" has to be nearer
     to be answered by the memory. Then others are if they are near enough by themselves, or not far behind the best.
-    Among many texts one is near to any query by chance, so
-    topics have to grow with the logarithm of their number.
+    Among many texts one is near to any query by chance, so the best topic has to grow with the logarithm of their
+    number.
 
     Args:
         encoder: Whose cosines they are.

@@ -195,6 +195,8 @@ def _found(
     verdicts = ranking.verdicts_on(candidates, steering, chosen, kind, only=positions) if stances_count else None
     # Who names a speaker asks what was said, in whatever words: "When did Tom move?"
     needed = None if candidates.lifts[1].any() else kind
+    if needed is not None and not space.preferences:
+        needed = needed.of_documents()
     least_by_topic = finding.least_topic(encoder, candidates.topics, len(space.texts), "auto", needed)
     bonus = 0.0 if verdicts is None or min_score != "auto" else verdicts.fits(candidates.topics >= least_by_topic)
     fitting = candidates.topics + np.float32(bonus)

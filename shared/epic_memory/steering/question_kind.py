@@ -68,6 +68,10 @@ class QuestionKind(NamedTuple):
             for name, chance in chances.items()
         }
 
+    def of_documents(self) -> QuestionKind:
+        """Return the kind for a store of documents, without preferences: there general knowledge is recalled."""
+        return self._replace(recall=self.recall + self.general, general=0.0)
+
 
 def any_kind() -> QuestionKind:
     """Return what is assumed of a question whose kind is unknown, as in another language."""

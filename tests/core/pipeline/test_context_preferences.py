@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from epic_memory import EpicMemory, Preference, SearchOptions, Settings
-from epic_memory.context import format_context, those_that_matter
+from epic_memory.context import ContextWeights, format_context, those_that_matter
 from epic_memory.errors import InvalidInputError
 from epic_memory.types import Hits
 
@@ -121,7 +121,9 @@ def test_an_allowance_bounds_what_is_told() -> None:
     assert len(those_that_matter(matters)) == 8 and len(those_that_matter(matters, 20)) == 3
     # The heaviest is told whatever it takes.
     assert those_that_matter(matters, 1) == [matters[0][0]]
-    assert those_that_matter([(matters[0][0], 0.01)]) == []
+    least = ContextWeights.shipped().least_chance
+    assert those_that_matter([(matters[0][0], least)]) == [matters[0][0]]
+    assert those_that_matter([(matters[0][0], 0.999 * least)]) == []
 
 
 def test_a_preference_cannot_begin_a_section_of_the_context() -> None:

@@ -352,7 +352,7 @@ def test_scores_are_python_floats_in_descending_order() -> None:
     memory = memory_of(WINE, TRAIN)
     memory.add([*wines(20), *(f"night train {n}" for n in range(20))])
     for options in ({}, {"stance_policy": "any"}, {"steering": "paper"}, {"steering": "off"}):
-        hits = memory.search("red wine number 7", k=30, **searching(min_score=None, **options))
+        hits = memory.search("red wine number 7", k=30, **searching(**options))
         scores = [hit.score for hit in hits]
         assert len(hits) == 30
         assert scores == sorted(scores, reverse=True)

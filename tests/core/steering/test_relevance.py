@@ -18,7 +18,14 @@ from epic_memory.preferences.library import borrowed
 from epic_memory.runtime.effects import arun, run
 from epic_memory.steering.query_steering import SteeredQuery, Steerings
 from epic_memory.steering.question_kind import question_kind
-from epic_memory.steering.relevance import Nearness, default_relevant, encoding_samples, known_samples, sample_texts
+from epic_memory.steering.relevance import (
+    Nearness,
+    center,
+    default_relevant,
+    encoding_samples,
+    known_samples,
+    sample_texts,
+)
 from epic_memory.steering.signed import Chosen
 from epic_memory.types import FloatArray
 from epic_memory.types.modes import Mode
@@ -123,7 +130,7 @@ def test_an_expansion_makes_its_questions_near(encoder: StaticEncoder) -> None:
 @pytest.mark.parametrize(
     ("choice", "other"),
     [
-        ("Which restaurants do you recommend?", "What was the name of the cook at that restaurant?"),
+        ("Which restaurants do you recommend?", "Who was the cook at that restaurant?"),
         ("Where should we eat tonight?", "When did we eat at Luigi's?"),
         ("Which dishes should I try?", "Thanks for the dish!"),
     ],
@@ -213,7 +220,9 @@ def test_only_the_candidates_nearest_to_the_query_count(encoder: StaticEncoder) 
     ((_, alone),), ((_, two),), ((_, same),) = (
         hashed.matters(query, candidates=np.stack(some)) for some in ([near], [near, within], [near, beyond])
     )
-    assert same == alone and two > 1.5 * alone
+    assert same == alone < two
+    both = near + within
+    np.testing.assert_allclose(center(query, np.stack([near, within])), both / np.linalg.norm(both), atol=1e-6)
 
 
 # whatever the order

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from epic_memory.errors import DamagedError, InvalidInputError, LockedError, MissingExtraError, StoreError
 
 Passphrase: TypeAlias = "str | bytes | Callable[[], str | bytes]"
-"""What locks a file: a passphrase, or a callable that returns it when it is needed."""
+"""Key of a file: a passphrase, or a callable that returns it when it is needed."""
 
 PAGE = 1024
 """Bytes of a locked file's page: the least in which SQLCipher's 80 bytes of each leave SQLite enough."""
