@@ -11,7 +11,6 @@ questions that it never saw.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,19 +53,11 @@ class QuestionKind(NamedTuple):
     others: float
 
     @property
-    def personal(self) -> float:
-        """Log-odds that the user's own memory is needed, in [-8, 8]."""
-        needed = self.choice + self.recall
-        return max(-8.0, min(8.0, math.log(max(needed, 1e-9) / max(1.0 - needed, 1e-9))))
-
-    @property
     def odds(self) -> dict[str, float]:
         """Log-odds of the kinds that tell whether the user's memory is needed, each in [-4, 4]."""
-        chances = {"choice": self.choice, "recall": self.recall, "others": self.others}
-        return {
-            name: max(-4.0, min(4.0, math.log(max(chance, 1e-9) / max(1.0 - chance, 1e-9))))
-            for name, chance in chances.items()
-        }
+        chances = np.clip((self.choice, self.recall, self.others), 1e-9, 1.0 - 1e-9)
+        odds = np.clip(np.log(chances / (1.0 - chances)), -4.0, 4.0)
+        return dict(zip(("choice", "recall", "others"), odds.tolist(), strict=True))
 
     def of_documents(self) -> QuestionKind:
         """Return the kind for a store of documents, without preferences: there general knowledge is recalled."""

@@ -20,7 +20,6 @@ Nearness alone decides which of several preferences is the heaviest.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -252,10 +251,10 @@ def chances_to_matter(encoder: Encoder, near: Sequence[float], kind: QuestionKin
     of, odds = RelevanceWeights.shipped().matters, asked.odds
     common = of["bias"] + sum(of[name] * one for name, one in odds.items())
     # Another model's cosines lie higher or lower.
-    above = default_floor(encoder) - Calibration.shipped().floor
-    best, by_near = max(near), of["near"] + of["choosing"] * asked.choice
-    found = (common + by_near * (one - above) + of["behind"] * (best - one) for one in near)
-    return [1.0 / (1.0 + math.exp(-max(-50.0, min(50.0, one)))) for one in found]
+    above, found = default_floor(encoder) - Calibration.shipped().floor, np.array(near)
+    by_near = (of["near"] + of["choosing"] * asked.choice) * (found - above)
+    chances: list[float] = (1.0 / (1.0 + np.exp(-common - by_near - of["behind"] * (found.max() - found)))).tolist()
+    return chances
 
 
 def center(query: FloatArray, candidates: FloatArray) -> FloatArray:

@@ -62,8 +62,8 @@ def test_unseen_questions_are_of_the_kind_that_their_writer_meant() -> None:
     kept = [likeliest(kind) not in ("chat", "general") for kind in needs]
     assert float(np.mean(kept)) >= 0.95
     # Where one in twenty of those that need it is missed, hardly another one is taken for one of them.
-    needed = [kind.personal for kind in needs if kind]
-    others = [kind.personal for meant, kind in found if kind and meant in ("general", "chat")]
+    needed = [kind.choice + kind.recall for kind in needs if kind]
+    others = [kind.choice + kind.recall for meant, kind in found if kind and meant in ("general", "chat")]
     assert float(np.mean(np.array(others) >= np.quantile(needed, 0.05))) <= 0.1
 
 
@@ -72,7 +72,7 @@ def test_chances_sum_to_one_for_any_text(text: str) -> None:
     kind = question_kind(text)
     if kind is not None:
         assert sum(kind) == pytest.approx(1.0, abs=1e-4) and min(kind) >= 0.0
-        assert -8.0 <= kind.personal <= 8.0
+        assert all(-4.0 <= odds <= 4.0 for odds in kind.odds.values())
     assert 0.0 <= by_preference(kind) <= 1.0
 
 
