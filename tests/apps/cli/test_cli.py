@@ -6,16 +6,19 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from command_line import Epic, Result, jsonl, refused
+from epic_apps.cli.main import main
 from epic_memory import EpicMemory, SearchOptions, Settings
 
 PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
@@ -31,19 +34,33 @@ unprivileged = pytest.mark.skipif(
 @pytest.fixture
 def epic(terminal: Epic) -> Epic:
     """Runs a command in a folder that holds prefs.txt, corpus.jsonl, chat.jsonl and notes/."""
+    write_sources()
+    return terminal
+
+
+def write_sources() -> None:
     Path("prefs.txt").write_text("\n".join(PREFERENCES), encoding="utf-8")
     jsonl(Path("corpus.jsonl"), {"text": CASINO, "id": "casino"}, {"text": VEGAN, "id": "vegan"}, {"text": NOISE})
     jsonl(Path("chat.jsonl"), {"role": "user", "content": "Is there a vegan diet plan for hotels with a casino?"})
     Path("notes").mkdir()
     Path("notes/a.md").write_text("The Palms is a hotel with a casino on site.", encoding="utf-8")
-    return terminal
+
+
+@pytest.fixture(scope="module")
+def memory_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A memory that the command line made of corpus.jsonl, for all tests to copy."""
+    folder = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_sources()
+        assert main(["build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl"]) == 0
+    return folder / "me.epic"
 
 
 @pytest.fixture
-def built(epic: Epic) -> Epic:
+def built(epic: Epic, memory_file: Path) -> Epic:
     """As `epic`, with the memory me.epic made of corpus.jsonl."""
-    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
-    assert result.code == 0, result.err
+    shutil.copy(memory_file, "me.epic")
     return epic
 
 
@@ -65,6 +82,49 @@ def held(path: str = "me.epic") -> set[str]:
     with EpicMemory.open(path, settings=Settings(must_exist=True)) as memory:
         hits = memory.search("hotel", k=max(1, len(memory)), options=SearchOptions(keys="instruction", min_score=None))
         return {hit.item.id for hit in hits}
+
+
+def listed(epic: Epic) -> list[str]:
+    """The preferences, without what is said of each in a line of its own."""
+    result = epic("preferences", "me.epic", "list")
+    assert result.code == 0
+    return [line.partition("  ")[2] for line in result.out.splitlines() if not line.startswith(" ")]
+
+
+# one command
+
+COMMANDS = [
+    json.loads(line) for line in Path(__file__).with_name("commands.jsonl").read_text(encoding="utf-8").splitlines()
+]
+
+
+@pytest.mark.parametrize("row", [row for row in COMMANDS if "refused" in row], ids=lambda row: " ".join(row["run"]))
+def test_what_cannot_be_is_refused_and_changes_nothing(epic: Epic, memory_file: Path, row: dict[str, Any]) -> None:
+    Path("empty.txt").touch()
+    Path("twice.txt").write_text("I like tea.\nI like TEA.\n", encoding="utf-8")
+    Path("latin1.txt").write_bytes("I like tea.\nI like cafés.\n".encode("latin-1"))
+    Path("picture.png").touch()
+    Path("nothing").mkdir()
+    Path("bad.jsonl").write_bytes(b'{"text": "One."}\n{"text": "cut off\n')
+    if not row.get("new"):
+        shutil.copy(memory_file, "me.epic")
+    before = {file: file.read_bytes() for file in Path().rglob("*") if file.is_file() and file.suffix != ".epic"}
+
+    refused(epic(*row["run"]), *row["refused"])
+    if row.get("new"):
+        assert not [*Path().rglob("*.epic")] and not Path("nowhere").exists()
+    else:
+        assert (listed(epic), held()) == (PREFERENCES, {"casino", "vegan"})
+    assert before == {file: file.read_bytes() for file in before}
+
+
+@pytest.mark.parametrize("row", [row for row in COMMANDS if "shows" in row], ids=lambda row: " ".join(row["run"])[:99])
+def test_what_a_command_shows_and_leaves(built: Epic, row: dict[str, Any]) -> None:
+    result = built(*row["run"])
+
+    assert result.code == 0
+    assert all(part in result.out for part in row["shows"]) and not any(part in result.out for part in row["lacks"])
+    assert (listed(built), held()) == (row["listed"], set(row["held"]))
 
 
 # demo
@@ -133,25 +193,11 @@ def test_a_terminal_gets_a_progress_bar_unless_it_shall_be_quiet(epic: Epic, mon
     assert "items/s" in epic(*add, "I avoid fish.").err
 
 
-def test_building_again_adds_only_what_is_new(built: Epic) -> None:
-    result = built("build", "--out", "me.epic", "--quiet", "corpus.jsonl", "notes")
-
-    assert result.code == 0
-    assert held() == {"casino", "vegan", "notes/a.md"}
-
-
 def test_a_threshold_or_a_keep_rate_can_be_chosen(epic: Epic) -> None:
     common = ("build", "--preferences", "prefs.txt", "--quiet", "corpus.jsonl")
 
     assert "0 passed" in epic(*common, "--out", "a.epic", "--tau", "1").out
     assert "3 passed" in epic(*common, "--out", "b.epic", "--keep-rate", "1").out
-
-
-def test_the_light_tier_holds_what_is_below_tau(epic: Epic) -> None:
-    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
-
-    assert re.search(r"light tier +1\b", result.out)
-    assert held() == {"casino", "vegan"}
 
 
 def test_other_preferences_need_sync(built: Epic) -> None:
@@ -163,68 +209,6 @@ def test_other_preferences_need_sync(built: Epic) -> None:
     assert built(*command, "--sync").code == 0
     assert held() == {"casino"}
     assert "I love trains." in built("preferences", "me.epic", "list").out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["--preferences", "prefs.txt", "missing.txt"], ["missing.txt"]),
-        (["--preferences", "prefs.txt", "corpus.jsonl", "missing"], ["missing"]),
-        (["--preferences", "missing.txt", "corpus.jsonl"], ["missing.txt"]),
-        (["--preferences", "notes", "corpus.jsonl"], ["notes"]),
-        (["--preferences", "empty.txt", "corpus.jsonl"], ["empty.txt", "no preference"]),
-        (["--preferences", "twice.txt", "corpus.jsonl"], ["twice.txt, line 2", "line 1"]),
-        (["--preferences", "latin1.txt", "corpus.jsonl"], ["latin1.txt, line 2", "UTF-8"]),
-        (["--preferences", "prefs.txt", "picture.png"], ["picture.png", ".jsonl"]),
-        (["--preferences", "prefs.txt", "nothing"], ["nothing holds no"]),
-        (["corpus.jsonl"], ["--preferences"]),
-        (["--preferences", "prefs.txt"], ["SOURCE"]),
-        (["--preferences", "prefs.txt", "--tau", "0.3", "--keep-rate", "0.2", "corpus.jsonl"], ["not allowed with"]),
-        (["--preferences", "prefs.txt", "--tau", "high", "corpus.jsonl"], ["--tau"]),
-        (["--preferences", "prefs.txt", "--reserve", "many", "corpus.jsonl"], ["reserve", "'many'"]),
-        (["--preferences", "prefs.txt", "--encoder", "bogus", "corpus.jsonl"], ["bogus", "static"]),
-    ],
-)
-def test_a_build_that_cannot_begin_writes_nothing(epic: Epic, arguments: list[str], parts: list[str]) -> None:
-    Path("empty.txt").touch()
-    Path("twice.txt").write_text("I like tea.\nI like TEA.\n", encoding="utf-8")
-    Path("latin1.txt").write_bytes("I like tea.\nI like cafés.\n".encode("latin-1"))
-    Path("picture.png").touch()
-    Path("nothing").mkdir()
-
-    refused(epic("build", "--out", "me.epic", "--quiet", *arguments), *parts)
-    assert not Path("me.epic").exists()
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "part"),
-    [("--tau", "5", "between -1 and 1"), ("--keep-rate", "0", "keep_rate"), ("--namespace", "", "namespace")],
-)
-def test_a_threshold_out_of_range_is_refused(epic: Epic, option: str, value: str, part: str) -> None:
-    command = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
-
-    refused(epic(*command, option, value), part)
-    assert epic(*command).code == 0
-    assert held() == {"casino", "vegan"}
-
-
-def test_a_broken_source_is_named_with_its_line_and_the_memory_stays_whole(built: Epic) -> None:
-    Path("bad.jsonl").write_bytes(b'{"text": "One."}\n{"text": "cut off\n')
-    before = held()
-
-    refused(built("build", "--out", "me.epic", "--quiet", "bad.jsonl"), "bad.jsonl, line 2", "JSON")
-    assert held() == before
-
-
-@pytest.mark.parametrize(
-    ("out", "part"), [("nowhere/me.epic", "no folder"), ("notes", "is a folder"), ("corpus.jsonl", "not a memory")]
-)
-def test_a_build_writes_only_to_a_memory(epic: Epic, out: str, part: str) -> None:
-    before = Path("corpus.jsonl").read_bytes()
-
-    refused(epic("build", "--preferences", "prefs.txt", "--out", out, "--quiet", "corpus.jsonl"), part)
-    assert Path("corpus.jsonl").read_bytes() == before
-    assert not Path("nowhere").exists()
 
 
 @pytest.mark.parametrize("content", ["{broken\n", '{"text": "a", "metadata": {"k": NaN}}\n'])
@@ -318,49 +302,6 @@ def test_ask_context_prints_what_a_model_is_given(built: Epic) -> None:
     assert "Steer clear" in result.out
 
 
-@pytest.mark.parametrize("steering", ["signed", "paper", "off"])
-def test_each_way_of_steering_can_be_asked_for(built: Epic, steering: str) -> None:
-    result = built("ask", "me.epic", "Which hotel should I book?", "--steering", steering, "--verbose")
-
-    assert result.code == 0
-    assert ("steered by" in result.out) is (steering != "off")
-
-
-def test_what_conflicts_can_be_left_out(built: Epic) -> None:
-    result = built("ask", "me.epic", "Which hotel should I book?", "--stances", "only_supports")
-
-    assert result.code == 0
-    assert CASINO not in result.out
-
-
-@pytest.mark.parametrize("question", ["赌场酒店在哪里？", "?", "x" * 100_000])
-def test_a_question_can_be_in_any_script(built: Epic, question: str) -> None:
-    assert built("ask", "me.epic", question).code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["hotel", "-k", "0"], "at least 1"),
-        (["hotel", "-k", "-3"], "at least 1"),
-        (["hotel", "-k", "many"], "-k"),
-        ([""], "empty"),
-        ([" \n"], "empty"),
-        (["hotel", "--steering", "sideways"], "sideways"),
-        (["hotel", "--stances", "none"], "none"),
-        (["hotel", "--encoder", "bogus"], "bogus"),
-    ],
-)
-def test_a_question_that_cannot_be_asked_is_refused(built: Epic, arguments: list[str], part: str) -> None:
-    refused(built("ask", "me.epic", *arguments), part)
-
-
-def test_an_unknown_namespace_is_empty(built: Epic) -> None:
-    result = built("ask", "me.epic", "hotel", "--namespace", "someone else")
-
-    assert (result.code, CASINO in result.out) == (0, False)
-
-
 # stats, explain, retry
 
 
@@ -433,71 +374,7 @@ def test_explain_says_why_a_text_that_is_not_held_would_not_be_kept(built: Epic)
     assert held() == set()
 
 
-@pytest.mark.parametrize("item", ["corpus.jsonl:4", ""])
-def test_explaining_what_is_not_held_is_refused(built: Epic, item: str) -> None:
-    refused(built("explain", "me.epic", item), item)
-    assert held() == {"casino", "vegan"}
-
-
-def test_retry_without_undecided_items_does_nothing(built: Epic) -> None:
-    result = built("retry", "me.epic")
-
-    assert result.code == 0
-    assert re.search(r"seen +0\b", result.out)
-    assert held() == {"casino", "vegan"}
-
-
 # preferences
-
-
-def listed(epic: Epic) -> list[str]:
-    """The preferences, without what is said of each in a line of its own."""
-    result = epic("preferences", "me.epic", "list")
-    assert result.code == 0
-    return [line.partition("  ")[2] for line in result.out.splitlines() if not line.startswith(" ")]
-
-
-def test_a_preference_can_be_added(built: Epic) -> None:
-    assert built("preferences", "me.epic", "add", "I love trains.").code == 0
-    assert listed(built) == [*PREFERENCES, "I love trains."]
-
-
-@pytest.mark.parametrize("by_id", [False, True])
-def test_a_removed_preference_takes_its_items_along(built: Epic, by_id: bool) -> None:
-    first = built("preferences", "me.epic", "list").out.split()[0]
-
-    assert built("preferences", "me.epic", "remove", first if by_id else PREFERENCES[0]).code == 0
-    assert listed(built) == PREFERENCES[1:]
-    assert held() == {"vegan"}
-
-
-def test_a_replaced_preference_keeps_its_place(built: Epic) -> None:
-    result = built("preferences", "me.epic", "replace", PREFERENCES[0], "I love hotels with a casino.")
-
-    assert result.code == 0
-    assert listed(built) == ["I love hotels with a casino.", PREFERENCES[1]]
-    assert held() == {"casino", "vegan"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["add", ""], "empty"),
-        (["add", "  "], "empty"),
-        (["add", PREFERENCES[0]], "held already"),
-        (["add", "i AVOID  hotels with on-site casinos."], "held already"),
-        (["remove", "I love trains."], PREFERENCES[0]),
-        (["replace", "I love trains.", "I love buses."], PREFERENCES[0]),
-        (["replace", PREFERENCES[0], PREFERENCES[1]], "held already"),
-        (["replace", PREFERENCES[0], ""], "empty"),
-        (["add"], "TEXT"),
-        (["shuffle"], "No such command 'shuffle'"),
-        (["lst"], "Did you mean 'list'"),
-    ],
-)
-def test_a_change_that_cannot_be_leaves_the_preferences(built: Epic, arguments: list[str], part: str) -> None:
-    refused(built("preferences", "me.epic", *arguments), part)
-    assert listed(built) == PREFERENCES
 
 
 def test_without_preferences_nothing_is_kept_but_all_else_works(built: Epic) -> None:
@@ -515,51 +392,12 @@ def test_without_preferences_nothing_is_kept_but_all_else_works(built: Epic) -> 
 # the file
 
 
-@pytest.mark.parametrize(
-    "command", [["ask", "hotel"], ["stats"], ["explain", "casino"], ["retry"], ["preferences", "list"], ["reencode"]]
-)
-def test_a_file_that_is_no_memory_is_refused_and_left_alone(epic: Epic, command: list[str]) -> None:
-    for name, part in (("missing.epic", "epic build"), ("notes", "is a folder"), ("prefs.txt", "not a memory")):
-        refused(epic(command[0], name, *command[1:]), name, part)
-    assert not Path("missing.epic").exists()
-    assert Path("prefs.txt").read_text(encoding="utf-8") == "\n".join(PREFERENCES)
-
-
 @pytest.mark.parametrize("length", [0, 5000])
 def test_a_damaged_file_is_refused_and_left_alone(built: Epic, length: int) -> None:
     Path("me.epic").write_bytes(Path("me.epic").read_bytes()[:length])
 
     refused(built("stats", "me.epic"), "me.epic")
     assert Path("me.epic").stat().st_size == length
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["fly"], "No such command 'fly'"),
-        (["bild"], "Did you mean 'build'?"),
-        (["build"], "SOURCE"),
-        (["ask"], "'FILE'"),
-        (["ask", "me.epic", "hotel", "--steering", "x"], "'--steering': 'x' is not one of 'signed', "),
-        (["ask", "me.epic", "hotel", "--stance", "any"], "Did you mean --stances"),
-    ],
-)
-def test_a_command_line_that_cannot_be_is_explained(epic: Epic, arguments: list[str], part: str) -> None:
-    refused(epic(*arguments), "epic: ", part, "--help")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        *([], ["preferences"], ["rerank"], ["--help"], ["--version"], ["build", "--help"]),
-        *(["-h"], ["build", "-h"], ["preferences", "-h"], ["preferences", "set", "-h"], ["eval", "-h"]),
-    ],
-)
-def test_help_and_version_are_no_errors(epic: Epic, arguments: list[str]) -> None:
-    result = epic(*arguments)
-
-    assert result.code == 0
-    assert "epic" in result.out
 
 
 # as a process

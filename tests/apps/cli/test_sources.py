@@ -44,53 +44,82 @@ def reported(*paths: Path) -> str:
     return "\n".join(sources.failures)
 
 
+# examples: the files of a row, and what is read of them
+
+EXAMPLES = [
+    json.loads(line) for line in Path(__file__).with_name("sources.jsonl").read_text(encoding="utf-8").splitlines()
+]
+
+
+def made(folder: Path, files: dict[str, Any], encoding: str = "utf-8") -> list[Path]:
+    """Write files of texts, of the records of a list, or of another value as JSON."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = content if isinstance(content, list) and path.suffix == ".jsonl" else [content]
+        path.write_bytes("\n".join(one if isinstance(one, str) else json.dumps(one) for one in lines).encode(encoding))
+    return [folder / name for name in files]
+
+
+def named(messages: list[str], expected: list[list[str]]) -> None:
+    """Each message has the parts that are expected of it."""
+    assert len(messages) == len(expected), messages
+    for message, parts in zip(messages, expected, strict=True):
+        assert message.encode() and all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize("row", EXAMPLES, ids=[row["name"] for row in EXAMPLES])
+def test_what_is_read_of_files(tmp_path: Path, row: dict[str, Any]) -> None:
+    given = made(tmp_path, row["files"], row.get("encoding", "utf-8"))
+    paths = [tmp_path / name for name in row["read"]] if "read" in row else given
+    if "refused" in row:
+        sources = Sources(paths)
+        with pytest.raises(InvalidInputError) as raised:
+            next(iter(sources))
+        assert all(part in str(raised.value) for part in row["refused"])
+        return
+    sources = Sources(paths)
+    items = list(sources)
+    named(sources.failures, row.get("failures", []))
+    named(sources.skipped, row.get("skipped", []))
+    if "items" in row:
+        assert [item.text.split() for item in items] == [text.split() for _, text, *_ in row["items"]]
+        for item, (key, text, *metadata) in zip(items, row["items"], strict=True):
+            assert item.id == (key or item.id) and (item.text == text or "\r" in item.text)
+            assert [item.metadata] == metadata or not metadata
+    assert len({item.id for item in items}) == len(items)
+    assert [item.id for item in Sources(paths)] == [item.id for item in items]
+
+
+SENTENCES = " ".join(f"Sentence {n} has exactly seven words here." for n in range(40))
+
+
+def test_a_long_text_is_cut_and_its_pieces_numbered(tmp_path: Path) -> None:
+    items = read(note(tmp_path / "a.txt", SENTENCES))
+    assert [(item.id, item.metadata["chunk"]) for item in items] == [(f"a.txt#{n}", n) for n in range(3)]
+    assert " ".join(item.text for item in items) == SENTENCES
+    titled = read(jsonl(tmp_path / "c.jsonl", {"text": SENTENCES, "id": "x", "title": "Head"}))
+    assert [item.id for item in titled] == ["x#0", "x#1", "x#2"]
+    assert all(item.text.startswith("Head. Sentence") for item in titled)
+
+
+@pytest.mark.parametrize("name", ["c.jsonl", "a.json"])
+def test_deep_nesting_is_no_json(tmp_path: Path, name: str) -> None:
+    assert name in reported(note(tmp_path / name, "[" * 100_000))
+
+
+def test_what_cannot_be_read_does_not_fill_the_screen(tmp_path: Path) -> None:
+    lines = reported(note(tmp_path / "c.jsonl", "broken\n" * 5_000)).split("\n")
+    assert len(lines) == 21 and lines[-1].endswith("4980 more")
+    message = reported(note(tmp_path / "d.jsonl", '{"text": "' + "word " * 1_000_000))
+    assert "line 1" in message and len(message) < 1000
+
+
+def test_a_folder_of_nothing_is_refused(tmp_path: Path) -> None:
+    assert "holds no" in refused(tmp_path)
+
+
 # notes
-
-
-@pytest.mark.parametrize("name", ["a.txt", "a.md", "A.TXT", "été 你好.md"])
-def test_a_note_is_an_item_with_its_source(tmp_path: Path, name: str) -> None:
-    [item] = read(note(tmp_path / name, "A short note.\n"))
-
-    assert (item.text, item.id, item.metadata) == ("A short note.", name, {"source": name})
-
-
-def test_a_long_note_is_cut_and_its_pieces_numbered(tmp_path: Path) -> None:
-    text = " ".join(f"Sentence {n} has exactly seven words here." for n in range(40))
-    items = read(note(tmp_path / "a.txt", text))
-
-    assert [item.id for item in items] == [f"a.txt#{n}" for n in range(len(items))]
-    assert [item.metadata["chunk"] for item in items] == list(range(len(items)))
-    assert " ".join(item.text for item in items) == text
-    assert len(items) == 3
-
-
-@pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_a_byte_order_mark_is_no_text(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"\xef\xbb\xbf" + f"Two lines{ending}of text.".encode())
-
-    assert read(path)[0].text.split() == ["Two", "lines", "of", "text."]
-
-
-@pytest.mark.parametrize("content", [b"", b" \n\t\n", b"\xef\xbb\xbf"])
-@pytest.mark.parametrize("name", ["a.txt", "a.md"])
-def test_an_empty_note_is_reported(tmp_path: Path, name: str, content: bytes) -> None:
-    (tmp_path / name).write_bytes(content)
-    sources = Sources([tmp_path / name, note(tmp_path / "b.txt", "Text.")])
-
-    assert [item.id for item in sources] == ["b.txt"]
-    assert len(sources.skipped) == 1
-    assert name in sources.skipped[0]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "line"),
-    [("a.txt", "one\ntwo\nthrée", 3), ("c.jsonl", '{"text": "one"}\n{"text": "zwölf"}\n', 2)],
-)
-def test_what_is_not_utf8_is_named_with_the_line(tmp_path: Path, name: str, content: str, line: int) -> None:
-    (tmp_path / name).write_bytes(content.encode("latin-1"))
-
-    assert f"{name}, line {line}: this is not UTF-8" in reported(tmp_path / name)
 
 
 @pytest.mark.slow
@@ -101,113 +130,6 @@ def test_a_line_of_five_megabytes_without_a_full_stop_is_cut_between_words(tmp_p
 
     assert " ".join(item.text for item in items) == text.strip()
     assert {item.metadata["chunks"] for item in items} == {len(items)} == {10_000}
-
-
-# corpora
-
-
-def test_a_record_keeps_its_id_title_and_metadata(tmp_path: Path) -> None:
-    [item] = read(
-        jsonl(tmp_path / "c.jsonl", {"text": "Body.", "id": "x1", "title": "Head", "metadata": {"year": 2020}})
-    )
-
-    assert item.id == "x1"
-    assert item.text == "Head. Body."
-    assert item.metadata == {"source": "c.jsonl", "title": "Head", "year": 2020}
-
-
-def test_a_record_needs_nothing_but_a_text(tmp_path: Path) -> None:
-    items = read(
-        jsonl(tmp_path / "c.jsonl", {"text": "One."}, {"text": "Two.", "unknown": [1]}, {"text": "三。", "id": 7})
-    )
-
-    assert [item.text for item in items] == ["One.", "Two.", "三。"]
-    assert len({item.id for item in items}) == 3
-    assert items[2].id == "7"
-
-
-def test_a_long_record_repeats_its_title_in_each_piece(tmp_path: Path) -> None:
-    text = " ".join(f"Sentence {n} has exactly seven words here." for n in range(40))
-    items = read(jsonl(tmp_path / "c.jsonl", {"text": text, "id": "x", "title": "Head"}))
-
-    assert [item.id for item in items] == ["x#0", "x#1", "x#2"]
-    assert all(item.text.startswith("Head. Sentence") for item in items)
-
-
-def test_empty_lines_and_a_byte_order_mark_do_not_count(tmp_path: Path) -> None:
-    path = tmp_path / "c.jsonl"
-    path.write_bytes(b'\xef\xbb\xbf\n{"text": "One."}\n\n  \n{"text": "Two."}')
-
-    assert [item.text for item in read(path)] == ["One.", "Two."]
-
-
-@pytest.mark.parametrize("content", ["", "\n\n"])
-def test_an_empty_corpus_is_reported(tmp_path: Path, content: str) -> None:
-    sources = Sources([note(tmp_path / "c.jsonl", content)])
-
-    assert list(sources) == []
-    assert "c.jsonl" in sources.skipped[0]
-
-
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        ('{"text": "cut off', "JSON"),
-        ("{'text': 'quotes'}", "JSON"),
-        ("plain words", "JSON"),
-        ("[" * 100_000, "JSON"),
-        ('["a", "list"]', "object"),
-        ('"a string"', "object"),
-        ("null", "object"),
-        ('{"id": "2"}', "text"),
-        ('{"text": null}', "text"),
-        ('{"text": 5}', "text"),
-        ('{"text": ""}', "text is empty"),
-        ('{"text": " \\n "}', "text is empty"),
-        ('{"text": "x", "id": [1]}', "id"),
-        ('{"text": "x", "title": 5}', "title"),
-        ('{"text": "x", "metadata": "none"}', "metadata"),
-        ('{"text": "x", "id": "1"}', "line 1"),
-        (r'{"text": "a \ud800 b"}', ""),
-        (r'{"text": "b", "title": "a \u0000 b"}', ""),
-        (r'{"text": "b", "id": "a \ud800 b"}', ""),
-        ('{"text": "b", "metadata": {"k": [NaN]}}', ""),
-        (r'{"text": "b", "metadata": {"k": "a \ud800 b"}}', ""),
-    ],
-)
-def test_a_record_that_cannot_be_used_is_named_and_the_rest_is_read(tmp_path: Path, line: str, problem: str) -> None:
-    sources = Sources([note(tmp_path / "c.jsonl", f'{{"text": "One.", "id": "1"}}\n\n{line}\n{{"text": "Four."}}\n')])
-
-    assert [item.text for item in sources] == ["One.", "Four."]
-    [message] = sources.failures
-    assert "c.jsonl, line 3" in message
-    assert problem in message and message.encode()
-
-
-def test_one_id_in_two_files_is_reported_with_both_places(tmp_path: Path) -> None:
-    first = jsonl(tmp_path / "a.jsonl", {"id": "x", "text": "one"})
-    second = jsonl(tmp_path / "b.jsonl", {"text": "two"}, {"id": "x", "text": "three"})
-    message = reported(first, second)
-
-    assert all(place in message for place in (f"{first}, line 1", f"{second}, line 2", "'x'"))
-
-
-def test_a_number_and_a_string_are_the_same_id(tmp_path: Path) -> None:
-    assert "line 2" in reported(jsonl(tmp_path / "c.jsonl", {"text": "One.", "id": 1}, {"text": "Two.", "id": "1"}))
-
-
-def test_the_reasons_of_a_file_with_no_good_line_are_counted(tmp_path: Path) -> None:
-    lines = reported(note(tmp_path / "c.jsonl", "broken\n" * 5_000)).split("\n")
-
-    assert len(lines) == 21
-    assert lines[-1].endswith("4980 more")
-
-
-def test_a_broken_line_of_five_megabytes_does_not_fill_the_screen(tmp_path: Path) -> None:
-    message = reported(note(tmp_path / "c.jsonl", '{"text": "' + "word " * 1_000_000))
-
-    assert "line 1" in message
-    assert len(message) < 1000
 
 
 # chat logs
@@ -221,42 +143,6 @@ def test_a_log_becomes_windows_of_turns(tmp_path: Path) -> None:
     assert items[0].text.split("\n")[:2] == ["assistant: Turn 0.", "user: Turn 1."]
     assert [len(item.text.split("\n")) for item in items] == [8, 6]
     assert items[1].metadata == {"source": "chat.jsonl", "chunk": 1, "turn": 7, "origin": "assistant"}
-
-
-def test_turns_that_cannot_be_used_are_counted_and_named(tmp_path: Path) -> None:
-    lines = [
-        '{"role": "user", "content": "hi"}',
-        '{"role": "user"}',
-        '{"content": "hi"}',
-        '{"role": 1, "content": "a"}',
-    ]
-    lines.append('{"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}')
-    sources = Sources([note(path := tmp_path / "chat.jsonl", "\n".join(lines))])
-
-    assert [item.text for item in sources] == ["user: hi"]
-    assert sources.skipped == [
-        f"{path}: 2 messages without a role",
-        f"{path}: 1 messages without text",
-        f"{path}: 1 tool calls",
-    ]
-
-
-def test_an_exported_conversation_is_read_if_it_is_named(tmp_path: Path) -> None:
-    chat = {"messages": [{"role": "user", "content": "hi", "timestamp": "2026-05-03T10:00:00Z"}]}
-    (item,) = read(note(tmp_path / "chat.json", json.dumps(chat)))
-
-    assert item.text == "user: hi"
-    who = {"speaker": "user", "turn": 1, "origin": "user"}
-    assert item.metadata == {"source": "chat.json", "chunk": 0, "time": "2026-05-03T10:00:00+00:00", **who}
-    assert "Export it anew" in reported(note(tmp_path / "broken.json", "{"))
-
-
-def test_an_array_of_records_is_a_corpus(tmp_path: Path) -> None:
-    records = [{"text": "One.", "id": "1", "title": "Head"}, {"text": 2}, "three", {"text": "Four."}]
-    sources = Sources([note(tmp_path / "c.json", json.dumps(records))])
-
-    assert {item.id: item.text for item in sources} == {"1": "Head. One.", "c.json:4": "Four."}
-    assert ["record 2" in sources.failures[0], "record 3" in sources.failures[1]] == [True, True]
 
 
 APRIL, MAY = 1775379600, 1777809600  # Unix seconds
@@ -346,81 +232,11 @@ def test_what_was_said_in_may_is_found_in_an_export(
 # folders and paths
 
 
-def test_a_folder_is_read_with_its_subfolders_and_without_hidden_files(tmp_path: Path) -> None:
-    folder = tmp_path / "notes"
-    for name in ["b.txt", "a.md", "sub/c.txt", ".hidden.txt", ".git/d.txt", "sub/.e.md", "picture.png", "f.TXT"]:
-        note(folder / name, f"The note {name}.")
-    jsonl(folder / "sub/g.jsonl", {"text": "A record."})
-
-    ids = {item.id for item in read(folder)}
-
-    assert ids == {"notes/b.txt", "notes/a.md", "notes/sub/c.txt", "notes/f.TXT", "notes/sub/g.jsonl:1"}
-    assert [item.id for item in read(folder)] == [item.id for item in read(folder)]
-    sources = Sources([folder])
-    list(sources)
-    assert sources.skipped == [f"{folder}: files of kinds that are not read from folders (1 .png)"]
-
-
-def test_a_folder_below_a_hidden_one_can_be_named(tmp_path: Path) -> None:
-    note(tmp_path / ".cache/notes/a.txt", "Text.")
-
-    assert [item.text for item in read(tmp_path / ".cache/notes")] == ["Text."]
-
-
-def test_several_paths_are_read_in_their_order(tmp_path: Path) -> None:
-    paths = [note(tmp_path / "z.txt", "Z."), note(tmp_path / "a.txt", "A.")]
-
-    assert [item.text for item in read(*paths)] == ["Z.", "A."]
-
-
-def test_a_path_given_twice_is_read_once(tmp_path: Path) -> None:
-    path = note(tmp_path / "a.txt", "A.")
-
-    assert len(read(path, path)) == 1
-    assert len(read(tmp_path, path)) == 1
-
-
 def test_files_of_one_name_have_different_ids(tmp_path: Path) -> None:
     items = read(*(note(tmp_path / folder / "a.txt", f"In {folder}.") for folder in ("x", "y", "z")))
 
     assert [item.text for item in items] == ["In x.", "In y.", "In z."]
     assert len({item.id for item in items}) == 3
-
-
-def test_a_name_with_a_folder_in_its_suffix_is_a_folder(tmp_path: Path) -> None:
-    note(tmp_path / "folder.txt/a.md", "Text.")
-
-    assert [item.text for item in read(tmp_path / "folder.txt")] == ["Text."]
-
-
-def test_a_missing_path_is_named_before_anything_is_read(tmp_path: Path) -> None:
-    sources = Sources([note(tmp_path / "a.txt", "A."), tmp_path / "missing.txt"])
-
-    with pytest.raises(InvalidInputError, match=r"missing\.txt"):
-        next(iter(sources))
-
-
-@pytest.mark.parametrize("name", ["a.png", "a", "a.txt.gz"])
-def test_another_kind_of_file_is_refused_with_the_kinds_there_are(tmp_path: Path, name: str) -> None:
-    message = refused(note(tmp_path / name, "Text."))
-
-    assert name in message
-    assert ".txt, .md," in message and ".jsonl" in message
-
-
-@pytest.mark.parametrize("text", ["Text.", "[", "[" * 100_000])
-def test_an_export_that_is_no_json_is_reported_with_its_name(tmp_path: Path, text: str) -> None:
-    assert "a.json" in reported(note(tmp_path / "a.json", text))
-
-
-@pytest.mark.parametrize("inside", [[], ["picture.png"], [".hidden.txt"]])
-def test_a_folder_without_notes_is_refused(tmp_path: Path, inside: list[str]) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    for name in inside:
-        note(folder / name, "Text.")
-
-    assert "folder holds no" in refused(folder)
 
 
 @unprivileged
@@ -450,50 +266,33 @@ def test_a_link_out_of_a_folder_is_reported_and_not_followed(tmp_path: Path) -> 
     assert "lead out" in refused(folder)
 
 
-# preferences
-
-
-def test_preferences_are_lines(tmp_path: Path) -> None:
-    path = tmp_path / "prefs.txt"
-    path.write_bytes("\ufeff# mine\r\n\r\n  I avoid casinos.  \r\n#I hate tea.\n我不喝酒。\n".encode())
-
-    assert [preference.text for preference in read_preferences(path)] == ["I avoid casinos.", "我不喝酒。"]
-
-
-def test_a_repeated_preference_is_named_with_both_lines(tmp_path: Path) -> None:
-    path = note(tmp_path / "prefs.txt", "I avoid casinos.\n\nI like tea.\ni  AVOID casinos.\n")
-
-    with pytest.raises(InvalidInputError, match=r"prefs\.txt, line 4.*line 1"):
-        read_preferences(path)
-
-
-@pytest.mark.parametrize("content", ["", "\n \n", "# only a comment\n"])
-def test_a_file_without_preferences_is_refused(tmp_path: Path, content: str) -> None:
-    with pytest.raises(InvalidInputError, match=r"prefs\.txt holds no preference"):
-        read_preferences(note(tmp_path / "prefs.txt", content))
-
-
-def test_a_preference_with_a_nul_is_named_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"prefs\.txt, line 2"):
-        read_preferences(note(tmp_path / "prefs.txt", "I like tea.\nI like\x00coffee.\n"))
-
-
-def test_preferences_that_are_not_utf8_are_named_with_the_line(tmp_path: Path) -> None:
-    path = tmp_path / "prefs.txt"
-    path.write_bytes("I like tea.\nI avoid cafés.\n".encode("latin-1"))
-
-    with pytest.raises(InvalidInputError, match=r"prefs\.txt, line 2.*UTF-8"):
-        read_preferences(path)
-
-
-@pytest.mark.parametrize("name", ["missing.txt", "."])
-def test_preferences_need_a_file(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InvalidInputError, match="no file"):
-        read_preferences(tmp_path / name)
-
-
 def test_a_record_cannot_claim_to_be_the_users(tmp_path: Path) -> None:
     claims = {"origin": "user", "turn": 1}, {"source": "mine.md"}, {"origin": "user", "source": "mine.md"}, {"turn": 2}
     jsonl(tmp_path / "found.jsonl", *({"text": f"Text {n}.", "metadata": claim} for n, claim in enumerate(claims)))
     read = list(Sources([str(tmp_path / "found.jsonl")], mark=attributed))
     assert [item.metadata["origin"] for item in read] == ["page"] * 4
+
+
+# preferences
+
+
+def test_preferences_are_lines(tmp_path: Path) -> None:
+    (path,) = made(tmp_path, {"prefs.txt": "\ufeff# mine\r\n\r\n  I avoid casinos.  \r\n#I hate tea.\n我不喝酒。\n"})
+    assert [preference.text for preference in read_preferences(path)] == ["I avoid casinos.", "我不喝酒。"]
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ("I avoid casinos.\n\nI like tea.\ni  AVOID casinos.\n", r"prefs\.txt, line 4.*line 1"),
+        *((content, r"prefs\.txt holds no preference") for content in ("", "\n \n", "# only a comment\n")),
+        ("I like tea.\nI like\x00coffee.\n", r"prefs\.txt, line 2"),
+        ("I like tea.\nI avoid cafés.\n", r"prefs\.txt, line 2.*UTF-8"),
+    ],
+)
+def test_what_holds_no_preferences_is_refused(tmp_path: Path, content: str, match: str) -> None:
+    with pytest.raises(InvalidInputError, match=match):
+        read_preferences(made(tmp_path, {"prefs.txt": content}, "latin-1")[0])
+    for name in ("missing.txt", "."):
+        with pytest.raises(InvalidInputError, match="no file"):
+            read_preferences(tmp_path / name)
