@@ -14,6 +14,7 @@ from epic_apps.connect import CLIENTS, Client, connect, disconnect, settings_pat
 from epic_apps.doctor import examine
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
+from tables import table
 
 WRITTEN = [client for client in get_args(Client) if CLIENTS[client].path]
 OTHER = {"command": "npx", "args": ["-y", "another"]}
@@ -72,31 +73,7 @@ def test_settings_before_with_our_entry_and_undone(client: Any, home: Path, memo
     assert "not connected" in epic("connect", client, "--undo").out
 
 
-@pytest.mark.parametrize(
-    ("platform", "places"),
-    [
-        (
-            "linux",
-            [".config/Claude/claude_desktop_config.json", ".config/Code/User/mcp.json", ".config/zed/settings.json"],
-        ),
-        (
-            "darwin",
-            [
-                "Library/Application Support/Claude/claude_desktop_config.json",
-                "Library/Application Support/Code/User/mcp.json",
-                ".config/zed/settings.json",
-            ],
-        ),
-        (
-            "win32",
-            [
-                "AppData/Roaming/Claude/claude_desktop_config.json",
-                "AppData/Roaming/Code/User/mcp.json",
-                "AppData/Roaming/zed/settings.json",
-            ],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("platform", "places"), table(__file__, "where_settings_are"))
 def test_where_settings_are(home: Path, monkeypatch: pytest.MonkeyPatch, platform: str, places: list[str]) -> None:
     monkeypatch.setattr("sys.platform", platform)
     assert [settings_path(client) for client in ("claude-desktop", "vscode", "zed")] == [home / each for each in places]

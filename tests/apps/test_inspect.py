@@ -29,6 +29,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.groups.preferences import MemoryPreferences
 from epic_memory.types.proposals import Proposal
 from hostile_texts import HOSTILE
+from tables import table
 
 AVOIDS, LIKES = "I avoid hotels with on-site casinos.", "I like quiet hotels near the sea."
 GOLDEN, PALMS = "The Golden Ace is a hotel with an on-site casino.", "The Palms is a quiet hotel near the sea."
@@ -160,20 +161,10 @@ def test_every_change(memory: EpicMemory) -> None:
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
-        ("preferences/add", {"text": " "}),
+        *table(__file__, "a_change_that_cannot_be_says_why"),
         ("preferences/add", {"text": AVOIDS}),
         ("preferences/aspects", {"id": AVOIDS, "firmness": "much"}),
-        ("preferences/remove", {"id": "none"}),
-        ("items/forget", {"id": "none"}),
-        ("facts/undo", {"id": "1e999"}),
-        ("facts/undo", {"id": "nan"}),
-        ("facts/add", {}),
-        ("facts/replace", {"id": "none", "text": "I live in Porto."}),
-        ("bring/import", {"id": ""}),
-        ("bring/sync", {"folder": "notes"}),
-        ("bring/sync", {"folder": "~nobody-of-this-name/notes"}),
         ("bring/sync", {"folder": f"/{'a' * 5000}"}),
-        ("none", {}),
     ],
 )
 def test_a_change_that_cannot_be_says_why(memory: EpicMemory, name: str, fields: dict[str, str]) -> None:

@@ -27,6 +27,7 @@ from epic_eval.judge import (
 from epic_memory.errors import InvalidInputError, LMUnavailableError
 from epic_memory.lm import Message
 from scripted import Own
+from tables import table
 
 ANSWER = Judgement("I do not fly.", "How do I get to Rome?", "Since you hate trains, fly with the morning plane.")
 
@@ -84,21 +85,7 @@ def test_what_is_undecided_is_settled_only_by_what_cannot_change_it() -> None:
             assert possible == {found}
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ('{"reason": "It flies.", "answer": "yes"}', "yes"),
-        ('<think>{"answer": "yes"}</think>{"reason": "", "answer": "No."}', "no"),
-        ('First {"answer": "no"}, but then {"answer": "yes"}', "yes"),
-        ('{"answer": true}', "yes"),
-        ("No.", "no"),
-        ('{"reason": "The user said \\"answer: yes\\"."}', "undecided"),
-        ("I cannot say yes or no.", "undecided"),
-        ('{"answer": ["yes"]}', "undecided"),
-        ("", "undecided"),
-        (None, "undecided"),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), table(__file__, "a_decision_is_read_from_what_the_judge_says_itself"))
 def test_a_decision_is_read_from_what_the_judge_says_itself(text: str | None, says: str) -> None:
     assert read_check(text)[0] == says
 

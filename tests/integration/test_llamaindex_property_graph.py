@@ -66,6 +66,7 @@ from epic_memory.verification import LMVerifier
 from helpers import Answering, HashEncoder, KeepAll, UndecidedAll, both, keep
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 from scripted import Own, Script
+from tables import table
 
 AVOIDS = "I avoid hotels with casinos."
 LIKES = "I love quiet hotels with a garden."
@@ -499,22 +500,7 @@ async def test_a_memory_without_preferences_has_nothing_to_say() -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        ({"preferences": None}, "Give the preferences"),
-        ({"graph_store": "graph"}, "graph_store must be a property graph store, not str"),
-        ({"vector_store": None}, r"SimplePropertyGraphStore cannot be searched by vector.*index\.vector_store"),
-        ({"guidance": "me.epic"}, "guidance is an EpicTransform or an EpicMemory, not str"),
-        ({"embed_model": None}, "Give embed_model="),
-        ({"filters": Filter.eq("year", 2024)}, "filters are LlamaIndex's"),
-        ({"similarity_score": "high"}, "similarity_score must be a number"),
-        ({"embed_model": "local"}, "embed_model must be"),
-        ({"similarity_top_k": 0}, "similarity_top_k must be"),
-        ({"path_depth": 0}, "path_depth must be"),
-        ({"limit": -1}, "limit must be"),
-        ({"floor": 3.0}, "floor"),
-        ({"overfetch": 0}, "overfetch"),
-        ({"steering": "loud"}, "mode|steering"),
-    ],
+    [*table(__file__, "arguments_that_cannot_be"), ({"filters": Filter.eq("year", 2024)}, "filters are LlamaIndex's")],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_arguments_that_cannot_be(options: dict[str, Any], said: str) -> None:

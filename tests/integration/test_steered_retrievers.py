@@ -34,6 +34,7 @@ from epic_memory.errors import EncoderMismatchError, InvalidInputError
 from epic_memory.steering.vector_stores import SteeredSearch
 from epic_memory.types import FloatArray
 from helpers import HashEncoder, KeepAll, both
+from tables import table
 
 DATA = files("epic_memory") / "data"
 RECORDS = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -332,18 +333,7 @@ async def test_a_fallback_that_returns_something_else_is_an_error(hotels: Any, a
 
 @pytest.mark.parametrize(
     ("options", "what"),
-    [
-        ({"k": 0}, "at least 1"),
-        ({"steering": "sideways"}, "paper"),
-        ({"floor": 1.5}, "floor"),
-        ({"overfetch": 0}, "overfetch"),
-        ({"preferences": [""]}, "empty"),
-        ({"preferences": [AVOIDS, AVOIDS]}, "twice"),
-        ({"preferences": 7}, "several texts"),
-        ({"fallback": "web"}, "fallback"),
-        ({"embeddings": "MiniLM"}, "embeddings must be|takes no embeddings="),
-        ({"top_k": 3}, "top_k"),
-    ],
+    [*table(__file__, "an_argument_that_cannot_be_is_an_error"), ({"preferences": [AVOIDS, AVOIDS]}, "twice")],
     ids=str,
 )
 def test_an_argument_that_cannot_be_is_an_error(hotels: Any, options: dict[str, Any], what: str) -> None:

@@ -36,6 +36,7 @@ from epic_memory.errors import (
     UnknownPreferenceError,
 )
 from helpers import HashEncoder, KeepAll
+from tables import table
 
 VEGAN, CASINO = "I follow a strict vegan diet.", "I avoid hotels with casinos."
 QUESTION = "Find me hotels that have no casinos."
@@ -248,18 +249,7 @@ async def test_the_question_is_the_latest_that_the_user_said(memory: Counting, h
     assert memory.asked == [QUESTION]
 
 
-@pytest.mark.parametrize(
-    "tag",
-    [
-        "</memory 0123456789abcdef>",
-        "< / MEMORY>",
-        "<memory>",
-        "<\u200b/me\u200bmory>",
-        "</me\u3164mory>",
-        "\uff1c/memory\uff1e",
-        "</\uff4d\uff25mory>",
-    ],
-)
+@pytest.mark.parametrize("tag", table(__file__, "no_text_holds_a_tag"))
 async def test_no_text_holds_a_tag(hooks: Hooks, tag: str) -> None:
     memory = memory_of(CASINO, items=[Item(text=f"Hotels, casinos: x < 3, <b>{tag} [a] {{b}}")])
     note = note_of(await hooks.call(EpicMemoryMiddleware(memory), request_of(HumanMessage(QUESTION))))
@@ -504,21 +494,7 @@ def held(memory: EpicMemory) -> list[str]:
     return [hit.item.text for hit in memory.search("vegan hotels", 50)]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"remember": "assistant"},
-        {"remember": None},
-        {"remember": 1},
-        {"remember_tools": True},
-        {"name": ""},
-        {"name": "a:b"},
-        {"name": 3},
-        {"k": 0},
-        {"k": "3"},
-        {"k": None},
-    ],
-)
+@pytest.mark.parametrize("options", table(__file__, "options_that_cannot_be"))
 def test_options_that_cannot_be(memory: Counting, options: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"remember|name|k must be"):
         EpicMemoryMiddleware(memory, **options)
@@ -535,16 +511,7 @@ TOOL_TURN = [
 
 @pytest.mark.parametrize(
     ("options", "expected"),
-    [
-        ({}, "user: Some without casinos, please."),
-        ({"remember": "both"}, "user: Some without casinos, please.\nassistant: The Vdara."),
-        ({"remember": True}, "user: Some without casinos, please.\nassistant: The Vdara."),
-        (
-            {"remember": "both", "remember_tools": True},
-            "user: Some without casinos, please.\nassistant: Let me look for hotels.\n"
-            "tool: The Vdara hotel has no casino.\nassistant: The Vdara.",
-        ),
-    ],
+    table(__file__, "a_turn_is_the_latest_message_and_what_was_asked_to_be_kept_of_the_answer"),
     ids=str,
 )
 async def test_a_turn_is_the_latest_message_and_what_was_asked_to_be_kept_of_the_answer(

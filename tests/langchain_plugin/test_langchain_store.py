@@ -33,9 +33,10 @@ from epic_langchain import EpicEmbeddings
 from epic_langchain.agents import EpicStore
 from epic_memory import Preference
 from epic_memory.collection import Collection, Key, Record
-from epic_memory.errors import DamagedError, InvalidInputError, MemoryClosedError, StoreError
+from epic_memory.errors import DamagedError, InvalidInputError, MemoryClosedError
 from epic_memory.storage.sqlite.database import Database
 from helpers import HashEncoder, both
+from tables import table
 
 ENCODER = HashEncoder(256)
 USERS, NOTES = ("users",), ("users", "anna")
@@ -352,23 +353,7 @@ def test_namespaces_that_cannot_be(store: EpicStore, namespace: Any) -> None:
         store.put(namespace, "a", {"text": "red"})
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"fields": "text"},
-        {"fields": [""]},
-        {"fields": [3]},
-        {"fields": iter(["text"])},
-        {"embedding": "openai:text-embedding-3-small"},
-        {"steering": "left"},
-        {"ttl": {"default_ttl": -1}},
-        {"ttl": {"sweep_interval_minutes": 0}},
-        {"ttl": {"default": 5}},
-        {"ttl": 5},
-        {"preferences": 3},
-        {"preferences": [""]},
-    ],
-)
+@pytest.mark.parametrize("options", [*table(__file__, "arguments_that_cannot_be"), {"fields": iter(["text"])}])
 def test_arguments_that_cannot_be(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         EpicStore(**options)
@@ -600,12 +585,6 @@ def test_a_store_outlives_the_process(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"SQLite format 3")
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("Some text that is no database at all.")
-    with pytest.raises(StoreError):
-        EpicStore(tmp_path / "text.txt")
-
-
 GOOD = {
     "id": '["users", "anna", "a"]',
     "text": '{"text": "red"}',
@@ -616,15 +595,7 @@ GOOD = {
 
 @pytest.mark.parametrize(
     ("changed", "calls"),
-    [
-        ({"id": "{}"}, ["list"]),
-        ({"id": '["users", "anna", 3]'}, ["list"]),
-        ({"text": "[]"}, ["get"]),
-        ({"text": "no JSON"}, ["get"]),
-        ({"created_at": None}, ["get", "put"]),
-        ({"created_at": "2026-01-01T00:00:00.000000"}, ["get", "put"]),
-        ({"updated_at": "yesterday"}, ["get"]),
-    ],
+    table(__file__, "what_no_store_writes_is_damage"),
     ids=str,
 )
 def test_what_no_store_writes_is_damage(tmp_path: Path, changed: dict[str, Any], calls: list[str]) -> None:

@@ -34,6 +34,7 @@ from epic_memory.errors import (
 )
 from epic_memory.types import Stance
 from helpers import HashEncoder, KeepAll, both, searching
+from tables import table
 
 TOLERANCE = 2e-3
 
@@ -126,16 +127,7 @@ async def test_searches_by_text_are_steered_and_those_by_vector_are_not() -> Non
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"k": 0},
-        {"k": "3"},
-        {"fetch_k": 2.5},
-        {"fetch_k": None},
-        {"lambda_mult": 1.1},
-        {"lambda_mult": float("nan")},
-        {"lambda_mult": "0.5"},
-    ],
+    "options", [*table(__file__, "numbers_that_cannot_be_are_errors"), {"lambda_mult": float("nan")}]
 )
 async def test_numbers_that_cannot_be_are_errors(options: dict[str, Any]) -> None:
     store = EpicVectorStore.from_texts(TEXTS, words())
@@ -395,17 +387,7 @@ def test_what_the_transformer_writes_is_found(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "metadata",
-    [
-        {"epic_alignments": "[{"},
-        {"epic_alignments": "null"},
-        {"epic_alignments": '{"instruction": "offer wine"}'},
-        {"epic_alignments": '[["offer wine"]]'},
-        {"epic_alignments": '[{"instruction": "offer wine", "stance": ["mixed"]}]'},
-        {"epic_alignments": '[{"instruction": "offer \\ud800"}]'},
-        {"epic_alignments": "[" * 100_000},
-        {"epic_instruction": 3},
-        {"epic_instruction": "offer wine", "epic_stance": "maybe"},
-    ],
+    [*table(__file__, "broken_guidance_is_refused_and_nothing_is_stored"), {"epic_alignments": "[" * 100_000}],
     ids=lambda metadata: str(metadata)[:60],
 )
 async def test_broken_guidance_is_refused_and_nothing_is_stored(metadata: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from epic_memory import EpicMemory
 from epic_memory.lm import Completion
 from epic_memory.types.proposals import Proposal
 from labelled_sentences import labelled
+from tables import table
 
 SECRETS = [
     "My password is hunter2.",
@@ -58,16 +59,7 @@ def test_a_secret_is_neither_kept_nor_proposed_and_the_rest_is(secret: str) -> N
 
 @pytest.mark.parametrize(
     ("text", "left"),
-    [
-        ("Wifi\npassword:\nNextLine99x\nIt is fast.", "Wifi\n\nIt is fast."),
-        ("PIN\n4711 is it\nIt is short.", "It is short."),
-        ("Password. hunter22\nIt is short.", "It is short."),
-        ("Go there.\nlogin: ann / PlainSecret5", "Go there."),
-        ("| site | password |\n|---|---|\n| a | Secret77 |\n| b | none |\nThe end.",
-         "| site | password |\n|---|---|\nThe end."),
-        ("| site | gmail |\n| password | TableSecret |\nThe end.", "| site | gmail |\nThe end."),
-    ],
-)  # fmt: skip
+    table(__file__, "a_secret_in_the_next_line_or_in_a_table_is_left_out"))  # fmt: skip
 def test_a_secret_in_the_next_line_or_in_a_table_is_left_out(text: str, left: str) -> None:
     found, count = redacted(text)
     assert [*filter(None, found.split("\n"))] == [*filter(None, left.split("\n"))] and count

@@ -22,6 +22,7 @@ from epic_memory.lm import Completion, Message
 from epic_memory.types.proposals import Proposal
 from epic_plugins.tools import memory_tools
 from labelled_sentences import labelled
+from tables import table
 
 NUTS = "I'm allergic to peanuts"
 MORNING = datetime(2026, 5, 6, 9, 0, tzinfo=timezone.utc)  # a Wednesday
@@ -265,17 +266,7 @@ def test_a_change_of_a_fact(known: str, text: str, expected: tuple[str, str | No
         assert expected[1] in (None, made.text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The opera is closed these days.",
-        "I left my coat at the opera.",
-        "Which opera was cancelled?",
-        "People have switched from coffee to matcha. Why?",
-        "My friend has quit coffee.",
-        "What would change if I gave up coffee?",
-    ],
-)
+@pytest.mark.parametrize("text", table(__file__, "what_only_touches_something_known_changes_nothing"))
 def test_what_only_touches_something_known_changes_nothing(text: str) -> None:
     with EpicMemory(["I love opera", "I drink a lot of coffee"]) as memory:
         assert proposed(memory, text) == []
@@ -289,12 +280,6 @@ def test_what_is_known_is_not_proposed_again() -> None:
 
 def test_what_is_taken_back_in_the_same_conversation_is_not_proposed(memory: EpicMemory) -> None:
     assert proposed(memory, "I love opera.", "Scratch that about opera.") == []
-    assert memory.proposals == []
-
-
-def test_what_was_proposed_before_is_taken_back(memory: EpicMemory) -> None:
-    assert len(proposed(memory, "I love opera.")) == 1
-    assert proposed(memory, "Scratch that about opera.") == []
     assert memory.proposals == []
 
 
@@ -637,15 +622,7 @@ def test_unknown_ids_and_a_memory_that_cannot_be_written(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"kind": "add", "text": "a", "quote": "a"},
-        {"kind": "add_fact", "quote": "a"},
-        {"kind": "remove_preference", "quote": "a"},
-        {"kind": "add_fact", "text": "a", "quote": ""},
-        {"kind": "add_fact", "text": "a", "quote": "a", "confidence": 0.0},
-        {"kind": "add_fact", "text": "a", "quote": "a", "turn": 10**30},
-        {"kind": "add_fact", "text": "a", "quote": "a", "source": 5},
-    ],
+    [*table(__file__, "proposals_that_cannot_be"), {"kind": "add_fact", "text": "a", "quote": "a", "turn": 10**30}],
 )
 def test_proposals_that_cannot_be(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):

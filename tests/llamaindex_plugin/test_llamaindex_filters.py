@@ -13,6 +13,7 @@ from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 from epic_llamaindex.filters import SOURCE, filter_of
 from epic_memory import Filter
 from epic_memory.errors import InvalidInputError
+from tables import table
 
 LISTS = [FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL]
 TEXTS = [FilterOperator.TEXT_MATCH, FilterOperator.TEXT_MATCH_INSENSITIVE]
@@ -94,32 +95,7 @@ def test_nested_filters_follow_logic(
     assert repr(parts) == before
 
 
-@pytest.mark.parametrize(
-    ("operator", "value", "matching", "others"),
-    [
-        ("==", "a", ["a", ["a", "b"]], ["A", None, 1, []]),
-        ("==", 1, [1, 1.0, True, [1]], [0, "1", None]),
-        ("==", 0, [0, False], [1, None, "", []]),
-        ("==", ["a"], [["a"]], ["a", ["a", "b"], [["a"]]]),
-        ("!=", "a", ["b", None, 1, ["b"]], ["a", ["a", "b"]]),
-        (">", 1, [2, 1.5], [1, "2", None, True, [2]]),
-        (">", "b", ["c"], ["a", 3]),
-        ("in", ["a", "b"], ["a", "b", ["a", "c"]], ["ab", None, [], "c"]),
-        ("in", [1], [1, True], [2, "1"]),
-        ("in", [], [], ["a", None]),
-        ("nin", ["a", "b"], ["c", None, ["c"]], ["a", ["a", "c"]]),
-        ("nin", [], ["a", None], []),
-        ("any", ["a", "b"], [["a"], ["b", "c"], "xax"], [["c"], None, "c", 1]),
-        ("any", [], [], [["a"], "a"]),
-        ("all", ["a", "b"], [["a", "b", "c"], "ba"], [["a"], None, "a"]),
-        ("all", [], [["a"], "a", []], [None]),
-        ("contains", "a", [["a"], "cat"], [["cat"], None, 1, {"a": 1}]),
-        ("contains", 1, [[1], [True]], [1, "1", ["1"]]),
-        ("text_match", "Cat", ["Cats", ["Cat"]], ["cats", 1, None]),
-        ("text_match_insensitive", "Cat", ["cats", "CAT", ["cat"]], ["dog", None, 1]),
-        ("is_empty", None, [None, "", []], ["a", 0, False, ["a"]]),
-    ],
-)
+@pytest.mark.parametrize(("operator", "value", "matching", "others"), table(__file__, "each_operator"))
 def test_each_operator(operator: str, value: Any, matching: list[Any], others: list[Any]) -> None:
     assert [held for held in matching if not matches(one(operator, value), {"x": held})] == []
     assert [held for held in others if matches(one(operator, value), {"x": held})] == []

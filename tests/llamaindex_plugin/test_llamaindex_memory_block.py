@@ -29,6 +29,7 @@ from epic_memory import EpicMemory, Filter, Stance
 from epic_memory.context import documents_of_context, format_context, without_tags
 from epic_memory.errors import EncoderError, InvalidInputError, MemoryClosedError, ReadOnlyError
 from helpers import AlteredEncoder, HashEncoder, KeepAll, UndecidedAll, searching
+from tables import table
 
 MEMORY = ["red wine"]
 
@@ -438,19 +439,7 @@ async def test_without_preferences_and_without_a_light_tier_nothing_is_remembere
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {},
-        {"memory": 3},
-        {"k": 0},
-        {"similarity_cutoff": 1.5},
-        {"similarity_cutoff": "high"},
-        {"namespace": " "},
-        {"per_sessions": True},
-        {"stance_policy": "best"},
-        {"remember": "nobody"},
-        {"priority": -1},
-        {"filters": {"lang": "en"}},
-    ],
+    table(__file__, "arguments_that_cannot_be"),
     ids=lambda options: ",".join(options) or "no memory",
 )
 def test_arguments_that_cannot_be(options: dict[str, Any]) -> None:

@@ -40,6 +40,7 @@ from epic_plugins.reranking import RememberingEncoder
 from helpers import AlteredEncoder, DiscardAll, HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM, heard
 from scripted import answer_to, instruction_for, read_prompt
+from tables import table
 
 VEGAN = "I follow a strict vegan diet."
 QUERY = "What shall I cook for dinner?"
@@ -251,20 +252,7 @@ async def test_guidance_under_preferences_that_are_not_the_users_is_taken_off() 
 
 @pytest.mark.parametrize(
     "alignments",
-    [
-        "no json",
-        "[" * 100_000,
-        "7",
-        "{}",
-        '["red wine"]',
-        '[{"preference": ["red wine"]}]',
-        '[{"preference": "red wine"}]',
-        '[{"preference": "red wine", "stance": "loves", "instruction": "x"}]',
-        '[{"preference": "red wine", "stance": "conflicts", "instruction": 7}]',
-        '[{"preference": "red wine", "stance": "conflicts", "instruction": "x", "similarity": "near"}]',
-        7,
-        ["red wine"],
-    ],
+    [*table(__file__, "guidance_that_cannot_be_read_is_written_anew"), "[" * 100_000],
     ids=lambda value: str(value)[:80],
 )
 def test_guidance_that_cannot_be_read_is_written_anew(alignments: Any) -> None:

@@ -52,7 +52,6 @@ from scripted import (
     TRAIN,
     WINE,
     Asked,
-    Own,
     Scripted,
     answer_to,
     documents,
@@ -471,11 +470,6 @@ async def test_embeddings_that_fail_are_an_error_that_says_so(part: str, run: Ru
     calls = lm.calls
     assert ids(await run(keep, nodes())) == KEPT and keep.undecided == []
     assert part == "encoder" or lm.calls == calls  # what was decided is remembered
-
-
-def test_the_model_is_not_asked_before_it_is_needed() -> None:
-    lm = Own(lambda _: "")
-    assert step(llm=lm)([TextNode(text="blue sky")]) == [] and lm.sent == []
 
 
 # settings that change

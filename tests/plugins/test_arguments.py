@@ -14,6 +14,7 @@ import epic_langchain
 import epic_llamaindex
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
+from tables import table
 
 PLUGINS: dict[str, Any] = {"lc": epic_langchain, "li": epic_llamaindex}
 LC: Any = epic_langchain
@@ -23,33 +24,17 @@ MEMORY = EpicMemory(["I avoid casinos."])
 @pytest.mark.parametrize(
     ("plugin", "kind", "given", "told"),
     [
-        ("lc", "EpicRetriever", {"persist_directory": "x"}, "takes no persist_directory=. Give memory=."),
+        *table(__file__, "an_argument_of_another_name_is_explained"),
         ("lc", "EpicRetriever", {"memory": MEMORY, "top_k": 3}, "takes no top_k=. Give k=."),
-        ("lc", "EpicRetriever", {"index": 1}, "takes no index=. .*SteeredRetriever(vectorstore=...)"),
         ("lc", "EpicGraphRetriever", {"memory": MEMORY}, "takes no memory=. Give graph=."),
-        ("lc", "SteeredRetriever", {"embedding_function": 1}, "takes no embedding_function=. Give embeddings=."),
-        ("lc", "EpicVectorStore", {"persist_directory": "x"}, "takes no persist_directory=. Give path=."),
-        ("lc", "EpicVectorStore", {"embedding_function": 1}, "takes no embedding_function=. Give embedding=."),
-        ("lc", "EpicVectorStore", {"index": 1}, "takes no index=. .*add_documents"),
-        ("lc", "EpicVectorStore", {"preference": []}, "takes no preference=. Give preferences=."),
-        ("lc", "EpicDocumentTransformer", {"model": 1}, "takes no model=. Give llm=."),
-        ("lc", "EpicDocumentTransformer", {"index": 1}, "takes no index=. It takes .*preferences="),
-        ("lc", "EpicStore", {"index": {"dims": 3}}, "takes no index=. .*embedding=.*fields="),
-        ("lc", "EpicStore", {"embedding_function": 1}, "takes no embedding_function=. Give embedding=."),
         ("lc", "EpicMemoryMiddleware", {"memory": MEMORY, "wibble": 1}, "takes no wibble=. It takes memory=, k=,"),
-        ("li", "EpicRetriever", {"index": 1}, "takes no index=. from_defaults(index=...)"),
-        ("li", "EpicRetriever", {"persist_dir": "x"}, "takes no persist_dir=. Give memory=."),
         ("li", "EpicRetriever", {"memory": MEMORY, "k": 3}, "takes no k=. Give similarity_top_k=."),
         (
             *("li", "EpicRetriever", {"memory": MEMORY, "similarity_cutoff": 0.3}),
             "takes no similarity_cutoff=. Give options=SearchOptions(min_score=...).",
         ),
         ("li", "EpicGraphRetriever", {"graph": MEMORY, "top_k": 3}, "takes no top_k=. Give similarity_top_k=."),
-        ("li", "SteeredRetriever", {"index": 1}, "takes no index=. .*index.as_retriever()"),
-        ("li", "EpicVectorStore", {"persist_directory": "x"}, "takes no persist_directory=. Give path=."),
-        ("li", "EpicVectorStore", {"embedding_function": 1}, "takes no embedding_function=. Give embed_model=."),
         ("li", "EpicMemoryBlock", {"memory": MEMORY, "min_score": 1}, "takes no min_score=. Give similarity_cutoff=."),
-        ("li", "EpicNodePostprocessor", {"model": 1}, "takes no model=. Give llm=."),
     ],
 )
 def test_an_argument_of_another_name_is_explained(plugin: str, kind: str, given: dict[str, Any], told: str) -> None:
@@ -59,22 +44,7 @@ def test_an_argument_of_another_name_is_explained(plugin: str, kind: str, given:
             getattr(PLUGINS[plugin], kind)(**given)
 
 
-@pytest.mark.parametrize(
-    ("plugin", "kind", "first"),
-    [
-        ("lc", "EpicRetriever", "memory"),
-        ("lc", "EpicGraphRetriever", "graph"),
-        ("lc", "SteeredRetriever", "vectorstore"),
-        ("lc", "EpicDocumentTransformer", "preferences"),
-        ("lc", "EpicCompressor", "memory"),
-        ("lc", "EpicReranker", "memory"),
-        ("li", "EpicMemoryBlock", "memory"),
-        ("li", "EpicNodePostprocessor", "preferences"),
-        ("li", "EpicTransform", "preferences"),
-        ("li", "EpicCompressor", "memory"),
-        ("li", "EpicReranker", "memory"),
-    ],
-)
+@pytest.mark.parametrize(("plugin", "kind", "first"), table(__file__, "what_has_to_be_named_is_named"))
 def test_what_has_to_be_named_is_named(plugin: str, kind: str, first: str) -> None:
     told = re.escape(f"{kind} takes its arguments by name: {kind}({first}=...).")
     with pytest.raises(InvalidInputError, match=f"^{told}$"):

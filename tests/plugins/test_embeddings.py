@@ -31,6 +31,7 @@ from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputE
 from epic_memory.steering.relevance import sample_texts
 from helpers import Encode, HashEncoder, KeepAll, both, settled
 from llamaindex_models import ScriptedEmbedding, SyncEmbedding, heard
+from tables import table
 
 TEXTS = ["a red wine", "a night train", "an old church"]
 
@@ -175,17 +176,8 @@ class Instructed(ScriptedEmbedding):
 @pytest.mark.parametrize(
     ("settings", "changes"),
     [
-        ({"model_name": "other"}, True),
-        ({"query_instruction": "Find:"}, True),
-        ({"text_instruction": "Find:"}, True),
-        ({"dimension": 80}, True),
-        ({"mode": "search"}, True),
-        ({"api_key": "sk-secret"}, False),
-        ({"base_url": "http://elsewhere"}, False),
-        ({"timeout": 5.0}, False),
-        ({"embed_batch_size": 3, "num_workers": 3}, False),
+        *table(__file__, "the_fingerprint_changes_with_what_changes_embeddings"),
         ({"callback_manager": CallbackManager([])}, False),
-        ({"query_instruction": ""}, False),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else str(value),
 )

@@ -11,6 +11,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.storage.tables.collections import Key
 from epic_memory.types import Stance
 from epic_plugins.metadata import keys_of_guidance
+from tables import table
 
 SUITS = {"instruction": "Serve it.", "stance": "supports"}
 AVOID = {"instruction": "Leave it.", "stance": "conflicts"}
@@ -35,17 +36,7 @@ def test_guidance_is_read_as_keys(metadata: dict[str, Any], keys: tuple[Key, ...
 
 @pytest.mark.parametrize(
     "alignments",
-    [
-        "",
-        "{",
-        "[1]",
-        "7",
-        7,
-        [{**SUITS, "stance": "loves"}],
-        [{"instruction": 7}],
-        [{"instruction": "\ud800"}],
-        "[" * 9**5,
-    ],
+    [*table(__file__, "guidance_that_cannot_be_read_names_its_owner"), [{**SUITS, "stance": "loves"}], "[" * 9**5],
 )
 def test_guidance_that_cannot_be_read_names_its_owner(alignments: Any) -> None:
     with pytest.raises(InvalidInputError, match="document 'a' cannot be read"):

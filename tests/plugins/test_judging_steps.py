@@ -23,6 +23,7 @@ from epic_memory.errors import InvalidInputError, LMError
 from epic_memory.types import BuildReport
 from helpers import HashEncoder, settled
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, documents, memory_of, verifier_of
+from tables import table
 
 KEPT = [f"item {5 * n + m}" for n in range(4) for m in (0, 2, 3)]
 Run = Callable[..., Awaitable[list[Any]]]
@@ -243,16 +244,10 @@ def test_a_memory_brings_all_it_needs(plugin: Plugin) -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"threshold": 0.3}, "threshold"),
-        ({"settings": 3}, "settings"),
+        *table(__file__, "arguments_that_cannot_be_are_errors"),
         ({"preferences": [WINE, "Red  Wine"]}, "given twice"),
-        ({"preferences": [" "]}, "preference is empty"),
-        ({"preferences": [3]}, "preferences"),
-        ({"preferences": 3}, "preferences"),
-        ({"llm": "qwen3:4b"}, "There is no model .qwen3:4b."),
         ({"llm": Scripted}, "LangChain chat model|LlamaIndex LLM"),
         ({"llm": HashEncoder()}, "LangChain chat model|LlamaIndex LLM"),
-        ({"memory": "me.epic"}, "memory"),
     ],
 )
 def test_arguments_that_cannot_be_are_errors(plugin: Plugin, arguments: dict[str, Any], match: str) -> None:

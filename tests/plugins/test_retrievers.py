@@ -36,6 +36,7 @@ from epic_memory.errors import EncoderMismatchError, InvalidInputError, StoreErr
 from helpers import HashEncoder, KeepAll, both, searching
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 from scripted import BOTH, TRAIN, WINE
+from tables import table
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 ITEMS = [
@@ -145,14 +146,9 @@ async def found(retriever: Any, query: str = QUERY) -> list[Found]:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"k": 2},
+        *table(__file__, "the_hits_come_in_order_with_flat_guidance"),
         {"preferences": PREFERENCES[:1]},
         {"preferences": PREFERENCES[1]},
-        {"steering": "off"},
-        {"steering": "paper"},
-        {"stance_policy": "only_supports"},
-        {"stance_policy": "any"},
     ],
     ids=str,
 )
@@ -347,19 +343,9 @@ class Keyed:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"source": 3}, "is an EpicMemory or the name of its file|is a GraphMemory, an EpicMemory or the name"),
-        ({"source": None}, "NoneType"),
+        *table(__file__, "arguments_that_cannot_be_are_errors_that_show_no_key"),
         ({"source": Keyed()}, "Keyed"),
-        ({"k": 0}, "must be a whole number of at least 1|at least 1"),
-        ({"k": True}, "at least 1"),
-        ({"guidance": "both"}, "guidance"),
-        ({"embeddings": "all-minilm"}, "such as OllamaEmbedding"),
         ({"embeddings": Keyed()}, "Keyed"),
-        ({"stance_policy": "all"}, "stance_policy must be one of prefer"),
-        ({"steering": "sideways"}, "paper"),
-        ({"preferences": 7}, "preferences"),
-        ({"options": 7}, "SearchOptions"),
-        ({"kk": 3}, "takes no kk="),
     ],
     ids=str,
 )
@@ -472,19 +458,7 @@ def test_extractors_that_cannot_be(plugin: Plugin, graph: GraphMemory) -> None:
 # imports
 
 
-@pytest.mark.parametrize(
-    ("code", "extra"),
-    [
-        ("sys.modules['langchain_core'] = None; import epic_langchain", "langchain"),
-        ("sys.modules['llama_index'] = sys.modules['llama_index.core'] = None; import epic_llamaindex", "llamaindex"),
-        (
-            "sys.modules['langgraph'] = sys.modules['langchain'] = None; from epic_langchain import *;"
-            "import epic_langchain; assert EpicRetriever and 'EpicStore' in dir(epic_langchain);"
-            "epic_langchain.EpicStore",
-            "agents",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("code", "extra"), table(__file__, "a_missing_package_names_the_extra"))
 def test_a_missing_package_names_the_extra(code: str, extra: str) -> None:
     done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], capture_output=True, text=True, check=False)
     assert done.returncode != 0
@@ -492,15 +466,7 @@ def test_a_missing_package_names_the_extra(code: str, extra: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "others"),
-    [
-        (
-            "epic_langchain",
-            "langgraph langchain langchain_tests langchain_community langchain_classic torch llama_index"
-            " epic_llamaindex",
-        ),
-        ("epic_llamaindex", "langchain langchain_core langgraph epic_langchain torch"),
-    ],
+    ("package", "others"), table(__file__, "it_imports_no_more_than_it_needs_and_not_the_other_plugin")
 )
 def test_it_imports_no_more_than_it_needs_and_not_the_other_plugin(package: str, others: str) -> None:
     code = (

@@ -27,6 +27,7 @@ from epic_memory.storage.sqlite import database
 from epic_memory.text.chunking import sentences
 from epic_memory.types import Alignment, Candidate
 from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, not_locked, settled
+from tables import table
 
 pytestmark = pytest.mark.usefixtures("locking")
 
@@ -197,25 +198,9 @@ def held_of(memory: EpicMemory, folder: Path) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("given_", "octets"),
     [
-        ("1 MB", 1_000_000),
-        ("1MB", 1_000_000),
-        ("1M", 1_000_000),
-        (" 1 mb ", 1_000_000),
-        ("1.5 MB", 1_500_000),
-        ("512 KiB", 524_288),
-        ("512kib", 524_288),
-        ("0.5 MiB", 524_288),
-        ("2 GB", 2_000_000_000),
+        *table(__file__, "a_budget_is_a_number_of_bytes_or_says_its_unit"),
         ("1 GiB", 2**30),
-        ("100000", 100_000),
-        ("100000 B", 100_000),
-        ("200 KB", 200_000),
-        (100_000, 100_000),
         (np.int64(100_000), 100_000),
-        (1, 1),
-        ("unlimited", 0),
-        (" Unlimited ", 0),
-        (None, None),
     ],
 )
 def test_a_budget_is_a_number_of_bytes_or_says_its_unit(given_: Any, octets: int | None) -> None:

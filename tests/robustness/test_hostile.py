@@ -18,6 +18,7 @@ from epic_memory.errors import EpicError, StoreError
 from epic_memory.runtime.threads import in_thread
 from forging import forge
 from helpers import Answering, HashEncoder, KeepAll
+from tables import table
 
 WINE, TRAIN = "red wine", "fast train"
 
@@ -67,17 +68,7 @@ def test_a_file_that_was_tampered_with_is_refused_when_its_checksums_are_right(p
         everything(path)
 
 
-@pytest.mark.parametrize(
-    ("table", "column"),
-    [
-        ("items", "metadata"),
-        ("entries", "stance"),
-        ("entries", "similarity"),
-        ("entries", "item"),
-        ("preferences", "vector"),
-        ("preferences", "id"),
-    ],
-)
+@pytest.mark.parametrize(("table", "column"), table(__file__, "what_must_be_there_cannot_be_taken_away"))
 def test_what_must_be_there_cannot_be_taken_away(path: Path, table: str, column: str) -> None:
     with pytest.raises(sqlite3.IntegrityError, match=f"{table}.{column}"):
         forge(path, f"UPDATE {table} SET {column} = NULL")

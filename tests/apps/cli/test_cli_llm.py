@@ -20,6 +20,7 @@ from epic_memory.errors import UnknownItemError
 from epic_memory.types import MemoryEntry, Stance
 from lm_servers import LMServer, Reply
 from scripted import Script, instruction_for, preference_read, rows, until
+from tables import table
 
 CASINOS, VEGAN = PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
 TEXTS = {
@@ -155,14 +156,6 @@ def test_a_server_that_hangs_leaves_the_items_waiting(
     assert right()
 
 
-def test_building_again_asks_about_nothing_twice(epic: Epic, server: LMServer, llm: list[str]) -> None:
-    epic(*BUILD, *llm)
-    result = epic("build", "--out", "me.epic", "--quiet", "corpus.jsonl", *llm)
-
-    assert result.code == 0
-    assert server.calls == 1 + 2
-
-
 # what stands in the way is said before anything is written
 
 
@@ -191,19 +184,7 @@ def test_what_is_missing_is_named(epic: Epic, server: LMServer, llm: list[str], 
 
 @pytest.mark.parametrize(
     ("options", "parts"),
-    [
-        (["--llm", "other/model"], ["other/model", "ollama:MODEL", "openai:MODEL"]),
-        (["--llm", "qwen3:4b"], ["qwen3:4b", "ollama:MODEL"]),
-        (["--llm", ""], ["ollama:MODEL"]),
-        (["--llm", "openai:tiny"], ["--llm-url"]),
-        (["--llm", "openai:tiny", "--llm-url", "localhost:8000"], ["localhost:8000", "base_url"]),
-        (["--llm", "ollama:tiny@localhost:11434"], ["ollama:tiny@localhost:11434", "http://"]),
-        (["--llm", "ollama:tiny", "--concurrency", "0"], ["concurrency"]),
-        (["--llm", "ollama:tiny", "--concurrency", "many"], ["--concurrency"]),
-        (["--llm", "ollama:tiny", "--timeout", "0"], ["timeout"]),
-        (["--llm", "ollama:tiny", "--timeout", "soon"], ["--timeout"]),
-        (["--llm"], ["--llm"]),
-    ],
+    table(__file__, "options_that_cannot_be"),
     ids=" ".join,
 )
 def test_options_that_cannot_be(epic: Epic, options: list[str], parts: list[str]) -> None:

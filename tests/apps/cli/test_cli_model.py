@@ -13,6 +13,7 @@ from command_line import Epic, jsonl, refused
 from epic_memory import EpicMemory, Settings
 from lm_servers import LMServer
 from minds import CHAT, FORM, Mind
+from tables import table
 
 BEANS = "I like to cook with beans."
 TEXTS = [f"Note {number} of a stew of beans." for number in range(24)]
@@ -49,14 +50,7 @@ def epic(terminal: Epic) -> Epic:
 
 @pytest.mark.parametrize(
     ("command", "kind", "shown"),
-    [
-        ("build --preferences prefs.txt --out new.epic --tau -1 notes.jsonl", "read", "24 kept"),
-        ("ask me.epic WHICH", "judge", "it suits you"),
-        ("learn me.epic chat.json", "propose", "I am a vegetarian."),
-        ("note me.epic RENT", "compare", "Miso"),
-        ("fill me.epic form.json", "fill", "pet: Miso"),
-        ("preferences me.epic add VEGAN", "read", "2 preferences read"),
-    ],
+    table(__file__, "the_model_does_what_a_command_can_use_it_for"),
     ids=lambda value: value.split()[0] if isinstance(value, str) and " " in value else "",
 )
 def test_the_model_does_what_a_command_can_use_it_for(
@@ -128,19 +122,7 @@ def test_a_printed_configuration_names_the_model(epic: Epic) -> None:
 
 @pytest.mark.parametrize(
     ("command", "parts"),
-    [
-        ("ask me.epic stew --model-budget 5", ["--model-budget", "--llm says which"]),
-        ("ask me.epic stew --on-demand off", ["--on-demand", "--llm says which"]),
-        ("learn me.epic chat.json --timeout 5", ["--timeout", "--llm says which"]),
-        ("build --out me.epic notes.jsonl --expand ollama:tiny --model-budget 5", ["--model-budget", "--llm"]),
-        ("ask me.epic stew LLM --model-budget much", ["model_budget", "much"]),
-        ("ask me.epic stew LLM --on-demand soon", ["on_demand", "soon"]),
-        ("ask me.epic stew --llm client", ["There is no model 'client'"]),
-        ("inspect me.epic LLM", ["--write"]),
-        ("mcp me.epic --read-only LLM", ["--read-only"]),
-        ("mcp me.epic --llm client --concurrency 5", ["no server"]),
-        ("mcp me.epic --llm client --timeout 0", ["timeout"]),
-    ],
+    table(__file__, "options_that_cannot_be"),
     ids=str,
 )
 def test_options_that_cannot_be(epic: Epic, mind: Mind, llm: list[str], command: str, parts: list[str]) -> None:

@@ -17,6 +17,7 @@ from epic_apps.cli.reasons import marked, second_person, topics
 from epic_memory import EpicMemory, Item, Stance
 from epic_memory.encoders.by_name import NAMES
 from epic_memory.lm.by_name import NAMES as MODEL_NAMES
+from tables import table
 
 AVOIDS = "I avoid hotels with casinos."
 TEXTS = {"inn": "The Desert Inn is a hotel with a casino.", "note": "The square root of two is no fraction."}
@@ -31,37 +32,7 @@ def epic(terminal: Epic) -> Epic:
     return terminal
 
 
-@pytest.mark.parametrize(
-    ("command", "key"),
-    [
-        ("build --out me.epic --quiet chat.txt", "report"),
-        ("add me.epic TEXT", "report"),
-        ("ask me.epic hotel", "hits"),
-        ("ask me.epic hotel --context", "context"),
-        ("list me.epic", None),
-        ("show me.epic inn", "metadata"),
-        ("explain me.epic inn", "entries"),
-        ("stats me.epic", "bytes"),
-        ("namespaces me.epic", None),
-        ("not-kept me.epic", None),
-        ("verify me.epic", "rows"),
-        ("compact me.epic", "saved"),
-        ("backup me.epic copy.epic", "bytes"),
-        ("export me.epic lines.jsonl", "items"),
-        ("forget me.epic inn", "items"),
-        ("retry me.epic", "seen"),
-        ("reencode me.epic", "bytes"),
-        ("preferences me.epic list", None),
-        ("preferences me.epic", None),
-        ("preferences list me.epic", None),
-        ("preferences --namespace default me.epic add TEXT", "seen"),
-        ("learn me.epic chat.txt", "proposals"),
-        ("proposals me.epic", None),
-        ("note me.epic TEXT", None),
-        ("facts me.epic --history", "history"),
-        ("rerank forget me.epic", "forgot"),
-    ],
-)
+@pytest.mark.parametrize(("command", "key"), table(__file__, "what_a_command_prints_is_json_if_that_is_asked_for"))
 def test_what_a_command_prints_is_json_if_that_is_asked_for(epic: Epic, command: str, key: str | None) -> None:
     result = epic(*("I like \x1b[31mtea." if word == "TEXT" else word for word in command.split()), "--json")
 

@@ -16,6 +16,7 @@ from exports import archive, chatgpt, chatgpt_message, claude, claude_message
 from epic_apps import ImportReport, import_from
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
+from tables import table
 
 NUTS, QUICK, TOFU, ONIONS = "I am allergic to peanuts.", "I prefer quick recipes.", "I love tofu.", "I hate onions."
 
@@ -208,17 +209,7 @@ def test_what_was_said_last_counts_whatever_the_order_of_the_export(tmp_path: Pa
     assert found == {"I no longer love tofu"}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "left"),
-    [
-        ("I avoid mushrooms.", "I no longer avoid mushrooms.", []),
-        ("I prefer trains.", "I no longer prefer trains.", ["I no longer prefer trains"]),
-        ("I avoid mushrooms.", "I like mushrooms now.", ["I like mushrooms now"]),
-        ("I hate loud places.", "I like loud places now.", ["I like loud places now"]),
-        ("I love opera.", "I hate opera.", ["I hate opera"]),
-        ("I love opera.", "I hate golf.", ["I love opera", "I hate golf"]),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "left"), table(__file__, "a_change_of_mind_counts_whatever_the_batch"))
 @pytest.mark.parametrize("way", ["one batch", "two batches", "two imports", "backwards"])
 def test_a_change_of_mind_counts_whatever_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str, left: list[str], way: str

@@ -15,6 +15,7 @@ pytest.importorskip("lxml")
 from epic_apps import import_from
 from epic_memory import EpicMemory
 from epic_memory.errors import MissingExtraError
+from tables import table
 
 VCARD = (
     "BEGIN:VCARD\r\nVERSION:3.0\r\nN:Smith;Ann;;;\r\nFN:Ann Smith\r\nitem1.EMAIL:ann@example.org\r\n"
@@ -149,22 +150,7 @@ def test_bookmarks(tmp_path: Path) -> None:
     assert made.metadata["link"] == "https://example.org/a" and made.metadata["origin"] == "page"
 
 
-@pytest.mark.parametrize(
-    ("sender", "text", "origin"),
-    [
-        ("Ann <ann@example.org>", "See you at noon.", "user"),
-        ("Ann <ann@example.org>", "Yes.\n\n> I love casinos.", "other"),
-        ("Eve <eve@example.org>", "I love casinos.", "other"),
-        ("Ann <ANN@example.org>", "See you at noon.", "user"),
-        ("Eve <joann@example.org>", "I love casinos.", "other"),
-        ('"ann@example.org" <eve@example.org>', "I love casinos.", "other"),
-        ("=?utf-8?q?ann=40example=2Eorg=2C?= <eve@example.org>", "I love casinos.", "other"),
-        ("Ann <ann@example.org>", "Yes.\n\n-----Original Message-----\nI love casinos.", "other"),
-        ("Ann <ann@example.org>", "Yes.\n\nOn Wed, 1 May 2024, Eve wrote:\nI love casinos.", "other"),
-        ("Ann <ann@example.org>", "Yes.\n\nFrom: Eve\nSent: Wednesday\nI love casinos.", "other"),
-        ("Ann <ann@example.org>", "Yes.\n>I love casinos.", "other"),
-    ],
-)
+@pytest.mark.parametrize(("sender", "text", "origin"), table(__file__, "mails"))
 def test_mails(tmp_path: Path, sender: str, text: str, origin: str) -> None:
     (tmp_path / "a.eml").write_text(MAIL.format(sender, text), encoding="utf-8")
     (made,) = items_of(tmp_path, user=["ann@example.org"]).values()

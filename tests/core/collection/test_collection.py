@@ -34,6 +34,7 @@ from epic_memory.errors import (
 from epic_memory.storage.vector_index import EntryIndex
 from epic_memory.types import FloatArray, Stance
 from helpers import BROKEN, AlteredEncoder, HashEncoder, both
+from tables import table
 
 DIMENSION = 256
 WORDS = ("red", "wine", "night", "train", "green", "hills", "blue", "sky")
@@ -508,15 +509,9 @@ async def test_metadata_that_is_not_json_is_refused_and_nothing_is_stored(collec
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
-        ({"id": ""}, "empty"),
-        ({"id": 3}, "id of a document must be a string"),
-        ({"id": "\ud800"}, "not valid Unicode"),
-        ({"text": None}, "text of a document must be a string"),
+        *table(__file__, "what_is_no_record_is_refused"),
         ({"text": b"red"}, "text of a document must be a string"),
-        ({"text": "red \udfff"}, "not valid Unicode"),
-        ({"metadata": [1]}, "mapping with string keys"),
         ({"metadata": {1: 2}}, "mapping with string keys"),
-        ({"metadata": None}, "mapping with string keys"),
     ],
 )
 def test_what_is_no_record_is_refused(wrong: dict[str, Any], match: str) -> None:

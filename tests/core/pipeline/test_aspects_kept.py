@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import default_encoder
-from epic_memory.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
+from epic_memory.errors import DamagedError, InvalidInputError, LMError, UnknownPreferenceError
 from epic_memory.lm import Completion
 from epic_memory.preferences.lm_reader import AspectReader, AspectReading
 from epic_memory.preferences.parser import parse_aspects
@@ -25,6 +25,7 @@ from epic_memory.types.preferences import Aspects
 from epic_plugins.judging_memory import Prepared
 from helpers import HashEncoder, KeepAll, both, memory_of, settled
 from scripted import SEA, TRAIN, WINE, Own, Scripted, aspects_for, preference_read, verifier_of
+from tables import table
 
 CASINO = "I avoid hotels with casinos."
 SAID = Aspects(liked=("quiet inns",), avoided=("casinos", "slot machines"), firmness=1.0, scope="in Las Vegas")
@@ -327,12 +328,6 @@ def test_verdicts_of_a_model_are_by_the_words() -> None:
     assert Preference(text=WINE).id == Preference(text=WINE, aspects=SAID).id and lm.calls == calls
 
 
-def test_a_reader_of_the_file_cannot_edit(tmp_path: Path) -> None:
-    opened(tmp_path / "m", None, WINE).close()
-    with opened(tmp_path / "m", read_only=True) as memory, pytest.raises(ReadOnlyError):
-        memory.preferences.set_aspects(WINE, SAID)
-
-
 async def test_what_cannot_be_is_a_clear_error() -> None:
     memory = made(None, WINE)
     for bad in ({}, {"liked": "wine"}, {"liked": ["wine"], "other": 1}, {"liked": ["a\x00"]}, {"liked": ["\ud800"]}, 5):
@@ -436,18 +431,7 @@ def test_answers_are_read_in_many_shapes(shape: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        ("", "empty"),
-        ("Sure.", "no JSON"),
-        ('{"liked": [], "avoided": []}', "names nothing"),
-        ('{"liked": ["none"], "avoided": ["n/a", "...", ""]}', "names nothing"),
-        ('{"liked": 5, "avoided": true}', "liked"),
-        ('{"liked": ["tea"], "avoided": ["cof', "cut off"),
-        ('{"liked": ["tea"]} or {"liked": ["coffee"]}', "differ"),
-        ("[" * 5000, "no JSON|cut off|nested"),
-        ("**Liked:** night trains\n- Avoided: flights; buses\nFirmness: mild\nScope: in Europe", "no JSON"),
-    ],
+    ("answer", "reason"), [*table(__file__, "what_says_nothing_is_unreadable"), ("[" * 5000, "no JSON|cut off|nested")]
 )
 def test_what_says_nothing_is_unreadable(answer: str, reason: str) -> None:
     reading = reading_of(answer)

@@ -22,6 +22,7 @@ from epic_memory.lm import Completion
 from epic_memory.pipeline.facts import LONGEST_FACT, MOST_FACTS
 from epic_memory.types.items import QUESTIONS
 from helpers import HashEncoder, searching, settled
+from tables import table
 
 PREFERENCES = ["I avoid hotels with casinos."]
 CODE, NEW_CODE = "The door code is 4471.", "The door code is now 9902."
@@ -161,28 +162,6 @@ def test_an_edit_is_undone(second: str) -> None:
     assert memory.search("door code")[0].item.text == CODE
     with pytest.raises(UnknownItemError, match="no edit"):
         memory.facts.undo(undone)
-
-
-def test_what_was_edited_again_is_undone_in_order() -> None:
-    memory = EpicMemory(PREFERENCES)
-    for fact in (CODE, NEW_CODE, "The door code is now 7700."):
-        memory.facts.add(fact)
-    last, middle, _ = memory.facts.edits()
-    with pytest.raises(UnknownItemError, match="later edit first"):
-        memory.facts.undo(middle)
-    memory.facts.undo(last)
-    memory.facts.undo(middle)
-    assert texts(memory) == [CODE]
-
-
-def test_forgetting_a_fact_forgets_its_history(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    with EpicMemory.open(path, PREFERENCES) as memory:
-        memory.facts.add("The safe's combination is zanzibar.")
-        memory.facts.add("The safe's combination is now quetzal.")
-        memory.forget(memory.facts[0].id)
-        assert memory.facts.edits() == [] and memory.facts == []
-    assert b"zanzibar" not in path.read_bytes() and b"quetzal" not in path.read_bytes()
 
 
 def test_facts_are_not_evicted(tmp_path: Path) -> None:
@@ -451,21 +430,7 @@ def test_a_fact_stays_one_though_its_text_comes_as_an_item(reserve: int | str) -
     assert memory.add([CODE]).duplicates == 1 and texts(memory) == [CODE]
 
 
-@pytest.mark.parametrize(
-    ("text", "end"),
-    [
-        ("My voucher expires on 14 May 2067.", "2067-05-14"),
-        ("My library card is valid through 3 June 2068.", "2068-06-03"),
-        ("My contract ends on March 31, 2067", "2067-03-31"),
-        ("My lease ends in March 2067", "2067-03-31"),
-        ("My visa is valid up to 3 June 2068.", "2068-06-03"),
-        ("The gate is open until 6.", None),
-        ("The museum is open from Tuesday until Sunday.", None),
-        ("My season ends on 4 October every year.", None),
-        ("My passport expired on 3 June 2020; it was valid until 3 June 2020.", None),
-        ("My voucher is valid until 03/04/2067.", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "end"), table(__file__, "a_fact_that_states_its_end_has_it"))
 def test_a_fact_that_states_its_end_has_it(text: str, end: str | None) -> None:
     memory = EpicMemory(PREFERENCES)
     memory.facts.add(text)
@@ -544,17 +509,7 @@ def test_what_has_expired_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"steering": "paper"},
-        {"preferences": PREFERENCES},
-        {"preferences": []},
-        {"stance_policy": "only_supports"},
-        {"stance_policy": "any"},
-        {"keys": "instruction"},
-        {"keys": "instruction", "min_score": None, "steering": "paper"},
-    ],
+    "options", [*table(__file__, "a_fact_is_found_however_the_rest_is_searched"), {"preferences": PREFERENCES}]
 )
 def test_a_fact_is_found_however_the_rest_is_searched(options: dict[str, Any]) -> None:
     memory = EpicMemory(PREFERENCES)

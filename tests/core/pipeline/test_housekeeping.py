@@ -786,6 +786,8 @@ CHANGES: dict[str, Callable[[EpicMemory], object]] = {
     "preferences.add": lambda held: held.preferences.add("cold wind"),
     "preferences.remove": lambda held: held.preferences.remove(WINE),
     "preferences.replace": lambda held: held.preferences.replace(WINE, "cold wind"),
+    "preferences.set_aspects": lambda held: held.preferences.set_aspects(WINE, {"liked": ["port"]}),
+    "preferences.set_expansion": lambda held: held.preferences.set_expansion(WINE, {"follows": ["port"]}),
     "replace the expiry": lambda held: held.preferences.replace(WINE, WINE),
     "reencode": lambda held: held.file.reencode(HashEncoder(fingerprint="v2")),
 }

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_learn import add_conversation
 from epic_memory import Decision, EpicMemory, Filter, Hit, Item, Preference, SearchOptions, Settings, Stance, Verdict
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import (
@@ -122,14 +121,6 @@ def test_the_report_times_the_parts_of_table_3() -> None:
     assert report.seconds == pytest.approx(sum(report.timings.values()))
 
 
-def test_duplicates_are_skipped() -> None:
-    memory = memory_of()
-    report = memory.add(["red wine", "red wine", "red wine 2"])
-    assert (report.seen, report.duplicates, report.kept) == (3, 1, 2)
-    assert memory.add(["red wine"]).duplicates == 1
-    assert len(memory) == 2
-
-
 def test_a_known_id_with_another_text_replaces_the_earlier_version() -> None:
     memory = memory_of()
     memory.add([Item(id="a", text="red wine old"), Item(id="b", text="red wine other")])
@@ -138,13 +129,6 @@ def test_a_known_id_with_another_text_replaces_the_earlier_version() -> None:
     assert sorted(texts(memory.search("wine"))) == ["red wine new", "red wine other"]
     assert memory.stats().counts["entries"] == 2
     assert "new" in memory.explain("a").entries[0].instruction
-
-
-def test_other_metadata_replaces_the_earlier_version() -> None:
-    memory = memory_of()
-    memory.add([Item(id="a", text="red wine", metadata={"year": 1})])
-    memory.add([Item(id="a", text="red wine", metadata={"year": 2})])
-    assert [hit.item.metadata for hit in memory.search("wine")] == [{"year": 2}]
 
 
 def test_a_new_version_that_is_not_kept_takes_the_old_one_away() -> None:
@@ -225,17 +209,6 @@ def test_a_chunker_cuts_items_and_keeps_their_metadata() -> None:
     assert items["a#1"].text == "Two red wine." and items["a#1"].metadata == {"k": 1, "chunk": 1, "chunks": 2}
 
 
-def test_a_conversation_goes_in_as_role_and_content_lines() -> None:
-    memory = memory_of()
-    report = add_conversation(
-        memory,
-        [{"role": "user", "content": "I drank red wine"}, {"role": "assistant", "content": "Red wine, how nice."}],
-    )
-    assert report.kept == 1
-    assert texts(memory.search("wine")) == ["user: I drank red wine\nassistant: Red wine, how nice."]
-    assert add_conversation(memory, [{"role": "user"}]).unusable == {"messages without text": 1}
-
-
 def test_warnings_say_when_nothing_or_nearly_everything_is_kept() -> None:
     nothing = memory_of().add([f"sky {n}" for n in range(60)])
     assert "lower tau" in nothing.warnings[0]
@@ -299,6 +272,7 @@ def test_the_verifier_sees_only_the_near_preferences_most_similar_first() -> Non
     [
         *(({"tau": tau}, "tau") for tau in (-1.5, 1.5, float("nan"), "high", True)),
         *(({"keep_rate": rate}, "keep_rate") for rate in (0, -0.1, 1.1, float("nan"))),
+        *(({name: n}, name) for name in ("verdict_cache", "retry_queue") for n in (-1, 1.5, True, "many", None)),
         ({"tau": 0.3, "keep_rate": 0.1}, "not both"),
         ({"steering": "best"}, "paper, signed, off"),
         ({"fallback": 7}, r"callable \(query, k\).*int"),

@@ -14,6 +14,7 @@ from epic_langchain import EpicVectorStore
 from epic_memory import EpicMemory, Item, Settings
 from epic_memory.types.items import content_of
 from helpers import KeepAll
+from tables import table
 
 OTHERS = (
     "The plumber comes on Friday at nine.",
@@ -22,17 +23,7 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {"title": "Wifi password"},
-        {"subject": "Wifi password"},
-        {"file_name": "Wifi password.md"},
-        {"filename": "Wifi password"},
-        {"file_path": "/home/me/notes/wifi-password.md", "source": "a folder"},
-        {"source": "/home/me/notes/wifi_password.md"},
-    ],
-)
+@pytest.mark.parametrize("metadata", table(__file__, "a_text_is_found_by_its_title_alone"))
 def test_a_text_is_found_by_its_title_alone(metadata: dict[str, str]) -> None:
     memory = EpicMemory(["I avoid hotels with casinos."])
     memory.add([Item(text="marble-otter-77", metadata=metadata), *OTHERS])
@@ -77,20 +68,7 @@ def test_a_verifier_reads_the_title() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "metadata"),
-    [
-        ("Rome\nin May", {"title": "Rome"}),
-        ("The Golden Ace is a hotel.", {"source": "notes/golden_ace.md"}),
-        ("Golden Ace is a hotel.", {"title": "The golden ace"}),
-        ("said so", {"title": "A chat", "speaker": "Ana"}),
-        ("said so", {"title": "A chat", "turn": 3}),
-        ("a record", {"source": "records.jsonl"}),
-        ("a record", {"source": "the wiki"}),
-        ("a note", {"title": ""}),
-        ("a note", {"title": 7}),
-        ("a note", {"title": "x" * 5_000}),
-        ("a note", {}),
-    ],
+    ("text", "metadata"), [*table(__file__, "what_has_no_title_is_its_text"), ("a note", {"title": "x" * 5_000})]
 )
 def test_what_has_no_title_is_its_text(text: str, metadata: dict[str, object]) -> None:
     assert content_of(text, metadata) == text

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.parser import firmness_of, parse_aspects
+from tables import table
 
 LINES = (Path(__file__).parent / "aspects.tsv").read_text(encoding="utf-8").splitlines()
 SENTENCES = [tuple(line.split("\t")) for line in LINES if not line.startswith("#")]
@@ -98,18 +99,7 @@ def test_lists_of_nouns_come_out_whole(nouns: list[str], conjunction: str) -> No
     assert read(f"I prefer chestnuts over {listed}.") == (("chestnuts",), tuple(nouns))
 
 
-@pytest.mark.parametrize(
-    ("preference", "scope"),
-    [
-        ("When travelling for work, I avoid chain hotels.", "When travelling for work"),
-        ("When I travel I avoid chain hotels.", "When I travel"),
-        ("I avoid caffeine after lunch because it keeps me awake.", "after lunch"),
-        ("I like warm light in the evening.", "in the evening"),
-        ("I prefer moral reasons over legal ones when discussing justice.", "when discussing justice"),
-        ("I hate when films are dubbed.", ""),
-        ("I love hotels with a pool.", ""),
-    ],
-)
+@pytest.mark.parametrize(("preference", "scope"), table(__file__, "the_scope_is_read_and_is_on_no_side"))
 def test_the_scope_is_read_and_is_on_no_side(preference: str, scope: str) -> None:
     aspects = parse_aspects(preference)
 
@@ -117,21 +107,7 @@ def test_the_scope_is_read_and_is_on_no_side(preference: str, scope: str) -> Non
     assert not scope or not any(scope in phrase for phrase in (*aspects.liked, *aspects.avoided))
 
 
-@pytest.mark.parametrize(
-    ("preference", "firmness"),
-    [
-        ("I never eat shellfish.", 1.0),
-        ("I'm allergic to wool.", 1.0),
-        ("I only watch documentaries.", 1.0),
-        ("I don’t drink alcohol for religious reasons.", 1.0),
-        ("I hate buffets.", 0.75),
-        ("I can't stand musicals.", 0.75),
-        ("I strongly prefer paper books.", 0.75),
-        ("I prefer trains because I only travel short distances.", 0.5),
-        ("I dislike mushrooms.", 0.5),
-        ("I'm not a fan of jazz.", 0.5),
-    ],
-)
+@pytest.mark.parametrize(("preference", "firmness"), table(__file__, "how_firmly_it_is_held"))
 def test_how_firmly_it_is_held(preference: str, firmness: float) -> None:
     assert firmness_of(preference) == parse_aspects(preference).firmness == firmness
 

@@ -16,12 +16,9 @@ from epic_memory.preferences.evidence import (
     FEATURES,
     GROUPS,
     AspectEmbeddings,
-    EvidenceWeights,
     embed_aspects,
     embedding_aspects,
-    expanded_lean,
     features,
-    highest_two,
     stance_scores,
     worded,
 )
@@ -91,15 +88,6 @@ def test_what_is_said_of_a_side_raises_or_lowers(preference: Preference, text: s
     assert sign * said_of_it > neither == 0.0
 
 
-@pytest.mark.parametrize(("name", "sign"), [("liked", 1), ("avoided", -1), ("liked_kinds", 1), ("avoided_kinds", -1)])
-def test_a_near_phrase_counts_for_its_side(name: str, sign: int) -> None:
-    weights = EvidenceWeights.shipped().features
-    assert weights[name] * sign > 0
-    instead = {"liked_kinds": "liked_instead", "avoided_kinds": "avoided_instead"}.get(name)
-    if instead:
-        assert weights[instead] * sign < 0
-
-
 def test_a_phrase_that_denies_is_said_by_a_text_that_denies_it() -> None:
     preference = liking("gluten-free")
     assert said(preference, "a gluten-free cake")["liked_said"] == 1.0
@@ -113,14 +101,6 @@ def test_a_phrase_that_denies_is_said_by_a_text_that_denies_it() -> None:
 def test_a_phrase_that_denies_is_avoided_where_a_text_denies_it() -> None:
     without, with_sugar = by_words(avoiding("zorb-free"), "a zorb-free cake", "a cake with zorbs")
     assert without < with_sugar
-
-
-def test_the_squared_share_is_of_the_fullest_phrase() -> None:
-    preference = liking("blue zorbs", "green qwuz tables")
-    assert said(preference, "a zorb")["liked_said"] == pytest.approx(1 / 2**2)
-    assert said(preference, "green qwuz and a zorb")["liked_said"] == pytest.approx((2 / 3) ** 2)
-    assert said(preference, "blue zorbs and qwuz")["liked_said"] == 1.0
-    assert said(preference, "nothing of that")["liked_said"] == 0.0
 
 
 def test_a_phrase_without_words_is_never_said() -> None:
@@ -147,38 +127,10 @@ def test_the_lexicon_knows_kinds_and_what_is_taken_instead() -> None:
     assert tofu > steak
 
 
-def test_no_more_than_two_words_of_the_lexicon_count() -> None:
-    texts = ["a steak", "steak, bacon", "steak, bacon, sausage, burger, ham, beef, pork, chicken, lamb"]
-    one, two, many = (said(avoiding("meat"), text)["avoided_kinds_said"] for text in texts)
-    assert one < two <= many
-    assert many == 2.0
-
-
 def test_a_denied_kind_is_not_said() -> None:
     found = said(avoiding("meat"), "a stew without steak")
     assert found["avoided_kinds_said"] == 0.0
     assert found["avoided_kinds_denied"] >= 1.0
-
-
-def test_weights_exist_for_every_feature() -> None:
-    weights = EvidenceWeights.shipped()
-    assert len(set(FEATURES)) == len(FEATURES) and weights.features.keys() == set(FEATURES)
-    assert np.isfinite(weights.vector).all()
-    assert set(GROUPS) <= set(FEATURES)
-
-
-@pytest.mark.parametrize(
-    "preference",
-    ["I prefer trains over flights.", "I avoid meat.", "I love red wine.", avoiding("zorbs"), liking("zorbs", "vegan")],
-)
-def test_vectors_are_those_of_phrases_and_groups(preference: str | Preference, encoder: StaticEncoder) -> None:
-    sides = one_side(preference, encoder)
-    for vectors, phrases in ((sides.liked, sides.aspects.liked), (sides.avoided, sides.aspects.avoided)):
-        alone = [encoder.encode([phrase])[0] for phrase in phrases]
-        np.testing.assert_allclose(vectors, np.reshape(alone, (-1, encoder.dimension)), atol=1e-6)
-    rows = [row for row in sides.group_rows if row >= 0]
-    assert rows == list(range(len(sides.phrases), len(sides.vectors)))
-    assert [bool(kinds) for kinds in sides.kinds] == [row >= 0 for row in sides.group_rows]
 
 
 def assert_same(one: AspectEmbeddings, other: AspectEmbeddings) -> None:
@@ -279,15 +231,6 @@ def test_evidence_tells_the_better_text(
     assert above > below + 0.5
 
 
-def test_each_cosine_is_the_nearest_of_its_own_side_or_group() -> None:
-    sides = one_side(Preference(text="p", aspects=Aspects(liked=("zorbs", "vegan"), avoided=("meat", "qwuz"))))
-    cosines = np.linspace(-0.9, 0.9, len(sides.vectors), dtype=np.float32)[None]
-    (found,) = features(sides, [words_of("")], cosines)
-    assert min(sides.group_rows) == 4
-    expected = [cosines[0, 1], cosines[0, 3], *cosines[0, list(sides.group_rows)]]
-    np.testing.assert_array_equal(found[: 2 + len(GROUPS)], expected)
-
-
 # expansions
 
 PHRASES = {"questions": ("Which zorb?",), "follows": ("a red zorb", "zorb parks"), "breaks": ("a fleem",)}
@@ -312,23 +255,6 @@ def test_an_expansion_is_embedded_part_by_part(source: str) -> None:
     assert not plain.borrowed
 
 
-@pytest.mark.parametrize(
-    ("source", "counts", "left"), [("user", 10.0, 0.5), ("model", 10.0, 0.5), ("bundled", 4.0, 1.0)]
-)
-def test_a_text_leans_by_what_follows_and_what_breaks(source: str, counts: float, left: float) -> None:
-    texts = ["a red zorb in zorb parks", "a fleem", "blue sky"]
-    sides, encoder = one_side(expanding(source)), HashEncoder()
-    vectors, said = encoder.encode(texts), [words_of(text) for text in texts]
-    to_expanded = vectors @ sides.expanded.T
-    lean = to_expanded[:, :2].mean(axis=1) - to_expanded[:, 2]
-    np.testing.assert_allclose(expanded_lean(sides, to_expanded), lean, atol=1e-6)
-    nothing = np.zeros(3, dtype=np.float32), np.zeros(len(sides.vectors), dtype=np.float32)
-    without = stance_scores(sides, said, vectors @ sides.vectors.T, *nothing)
-    found = stance_scores(sides, said, vectors @ sides.vectors.T, *nothing, to_expanded)
-    np.testing.assert_allclose(found, left * without + counts * lean, atol=1e-5)
-    assert found[0] > found[2] > found[1]
-
-
 def test_the_words_of_texts_may_be_weighed_before() -> None:
     texts, encoder = ["a zorb", "without zorbs", "blue sky", ""], HashEncoder()
     sides = one_side(expanding())
@@ -338,10 +264,3 @@ def test_the_words_of_texts_may_be_weighed_before() -> None:
     weighed = np.array([worded(sides, one) for one in said], dtype=np.float32)
     np.testing.assert_array_equal(stance_scores(sides, weighed, *rest), stance_scores(sides, said, *rest))
     assert weighed[0] > weighed[2] == weighed[3] == 0.0 > weighed[1]
-
-
-@given(rows=st.integers(0, 5), columns=st.integers(0, 6), seed=st.integers(0, 2**16))
-def test_the_mean_of_the_two_highest(rows: int, columns: int, seed: int) -> None:
-    cosines = np.random.default_rng(seed).uniform(-1, 1, size=(rows, columns)).astype(np.float32)
-    expected = [np.sort(row)[-2:].mean() if columns else 0.0 for row in cosines]
-    np.testing.assert_allclose(highest_two(cosines), np.array(expected), atol=1e-6)

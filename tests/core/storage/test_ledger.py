@@ -306,13 +306,6 @@ def test_the_newest_come_first() -> None:
     assert [record.item_id for record in held.file.not_kept()] == ["3", "2", "1", "0"]
 
 
-def test_no_sample_is_kept_where_none_is_wanted() -> None:
-    held = memory(not_kept=0)
-    held.add([FAR, NEAR])
-    assert held.file.not_kept() == []
-    assert not is_looked_at(held, FAR)
-
-
 def test_only_the_beginning_of_a_long_text_is_on_record() -> None:
     held = memory()
     held.add([FAR + " and on" * 1000])

@@ -11,6 +11,7 @@ from epic_memory import EpicMemory, Item
 from epic_memory.storage.mentions import Mentions
 from epic_memory.types import Alignment, Decision, Preference, Verdict
 from helpers import Clock, FakeVerifier, HashEncoder, settled
+from tables import table
 
 REMOVED, STAYING = "I take Zyprexolin against seizures.", "I like lakeside cabins."
 
@@ -85,20 +86,7 @@ def test_another_users_answers_stay(tmp_path: Path) -> None:
         assert other.stats().counts["entries"] == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "item", "left"),
-    [
-        ("It suits. A strict vegan would like it.", "bean stew", "It suits."),
-        ("It suits. A strict vegan would like it.", "a strict vegan stew", "It suits. A strict vegan would like it."),
-        (
-            "Recommend it to the user; they follow recipes.",
-            "bean stew",
-            "Recommend it to the user; they follow recipes.",
-        ),
-        ("They said: I FOLLOW a strict vegan  diet", "strict vegan diet", ""),
-        ("A quick dish.  Two spaces stay.", "bean stew", "A quick dish.  Two spaces stay."),
-    ],
-)
+@pytest.mark.parametrize(("text", "item", "left"), table(__file__, "only_what_can_come_from_nowhere_else_is_a_mention"))
 def test_only_what_can_come_from_nowhere_else_is_a_mention(text: str, item: str, left: str) -> None:
     mentions = Mentions("I follow a strict vegan diet.", ["I like quick dishes."])
     assert mentions.without(text, item) == left

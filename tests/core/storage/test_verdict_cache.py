@@ -97,22 +97,6 @@ def test_a_reopened_file_remembers(path: Path) -> None:
         assert (report.kept, report.discarded, report.cached, lm.calls) == (12, 4, 24, 0)
 
 
-def test_the_same_text_under_other_ids_costs_no_call_and_is_held_alike() -> None:
-    lm, items = Scripted(), documents()
-    memory = memory_of(lm)
-    memory.add(items)
-    calls = lm.calls
-    others = [replace(item, id=f"other {item.id}") for item in items]
-    report = memory.add(others)
-    assert (report.kept, report.discarded, report.usage.calls, lm.calls) == (12, 4, 0, calls)
-    assert report.cached == 24  # pairs: half of the sixteen are near both preferences
-    for item in items:
-        own, other = held(memory, [item]), held(memory, [replace(item, id=f"other {item.id}")])
-        assert [
-            [replace(entry, item_id="") for entry in entries] for held_alike in (own,) for _, entries in own.values()
-        ] == [[replace(entry, item_id="") for entry in entries] for _, entries in other.values()]
-
-
 @pytest.mark.parametrize("batch_size", [1, 8])
 async def test_two_items_with_one_text_in_one_add_are_asked_about_once(batch_size: int) -> None:
     for add in ("add", "aadd"):
@@ -196,19 +180,6 @@ def test_undecided_is_never_cached() -> None:
     assert verdicts(memory) == 1
 
 
-def test_of_several_items_only_the_undecided_ones_are_asked_about_again() -> None:
-    def broken(asked: Asked) -> str | None:
-        return "Perhaps." if asked.chunk.endswith("2") else None
-
-    lm = Scripted(hook=broken)
-    memory = memory_of(lm)
-    memory.add(documents())
-    lm.hook, calls = None, lm.calls
-    memory.retry()
-    memory.add([replace(item, id=f"{item.id} again") for item in documents()])
-    assert {asked.chunk[-1] for asked in lm.asked[calls:]} == {"2"} and len(lm.asked[calls:]) == 4
-
-
 def test_a_verifier_that_is_not_worth_caching_is_not_cached() -> None:
     fake = KeepAll()
     for verifier in (EmbeddedVerifier(HashEncoder()), fake):
@@ -264,12 +235,6 @@ def test_a_cache_of_zero_keeps_none(path: Path) -> None:
         assert (report.usage.calls, again.usage.calls, again.cached) == (16, 16, 0)
         memory.preferences.add(SEA)
         assert verdicts(memory) == memory.stats().bytes["verdicts"] == rows(path) == 0
-
-
-@pytest.mark.parametrize("bad", [-1, 1.5, True, "many", None])
-def test_a_bound_that_is_no_whole_number_is_an_error(bad: Any) -> None:
-    with pytest.raises(ValueError, match="verdict_cache"):
-        memory_of(Scripted(), verdict_cache=bad)
 
 
 def test_verdicts_are_counted_and_weighed() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.text.chunking import ConversationChunker, WordChunker, count_words, sentences
+from tables import table
 
 # Any text, and text that is rich in what the chunkers look at.
 ANY_TEXT = st.text(max_size=400) | st.lists(
@@ -88,19 +89,7 @@ def test_joining_the_pieces_gives_back_the_words(words: list[str]) -> None:
     assert " ".join(WordChunker(max_words=7).chunks(text)).split() == text.split()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('He said "Stop." Then he left.', ['He said "Stop."', "Then he left."]),
-        ("It costs 3.50 at example.com today. Really.", ["It costs 3.50 at example.com today.", "Really."]),
-        ("A heading\n\nA text.", ["A heading", "A text."]),
-        ("One line\nand the next.", ["One line\nand the next."]),
-        ("你好。再见！好吗？", ["你好。", "再见！", "好吗？"]),
-        ("", []),
-        (" \n\t ", []),
-        ("\n\n\n", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), table(__file__, "sentences_end_where_a_reader_ends_them"))
 def test_sentences_end_where_a_reader_ends_them(text: str, expected: list[str]) -> None:
     assert sentences(text) == expected
     assert WordChunker(max_words=1).chunks(text) == expected

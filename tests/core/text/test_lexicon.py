@@ -15,6 +15,7 @@ from epic_memory.preferences.evidence import embed_aspects
 from epic_memory.text.lexicon import Concept, Lexicon, default_lexicon, opposites
 from epic_memory.text.stems import stems
 from helpers import HashEncoder
+from tables import table
 
 LINES = bz2.decompress((files("epic_memory") / "data" / "lexicon.tsv.bz2").read_bytes()).decode().splitlines()
 ROWS = [[column.split(";") for column in line.split("\t")] for line in LINES]
@@ -106,18 +107,7 @@ print(any(path.endswith("lexicon.tsv.bz2") for path in opened))
 """
 
 
-@pytest.mark.parametrize(
-    ("code", "read"),
-    [
-        ("import epic_memory", False),
-        (
-            "import epic_memory.steering.query_steering, epic_memory.preferences.evidence;"
-            " import epic_memory.verification.embedded",
-            False,
-        ),
-        ("from epic_memory.text.lexicon import default_lexicon; default_lexicon()", True),
-    ],
-)
+@pytest.mark.parametrize(("code", "read"), table(__file__, "the_file_is_read_when_it_is_first_needed"))
 def test_the_file_is_read_when_it_is_first_needed(code: str, read: bool) -> None:
     run = subprocess.run(
         [sys.executable, "-c", _OPENED.format(code)], capture_output=True, text=True, check=True, timeout=300

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_memory.text.statements import statement_of
+from tables import table
 
 
 @pytest.mark.parametrize(
@@ -24,18 +25,7 @@ def test_values_are_read_in_any_spelling(text: str, when: set[str], numbers: set
     assert (statement.when, statement.numbers) == (when, numbers)
 
 
-@pytest.mark.parametrize(
-    ("text", "sign"),
-    [
-        ("The code is 1234 now.", "now"),
-        ("Bin day moved to Tuesday.", "changed"),
-        ("I've joined Globex.", "new"),
-        ("Stefan teaches me instead.", "instead"),
-        ("Pete has left, so Samira does it.", "so"),
-        ("We don't have a car any more.", "ended"),
-        ("There's a second cat.", "also"),
-    ],
-)
+@pytest.mark.parametrize(("text", "sign"), table(__file__, "signs_of_a_change"))
 def test_signs_of_a_change(text: str, sign: str) -> None:
     assert sign in statement_of(text).signs
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epic_memory.text.turns import Turns
+from tables import table
 
 QUESTION, ANSWER = "Do you have any cats?", "Two, Oscar and Bailey."
 
@@ -22,16 +23,7 @@ def pairs(turns: Turns) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(
-    ("question", "answer", "answers"),
-    [
-        ({"source": "a", "turn": 1}, {"source": "a", "turn": 2}, True),
-        ({"turn": 1}, {"turn": 2}, True),
-        ({"source": "a", "turn": 1}, {"source": "b", "turn": 2}, False),
-        ({"source": "a", "turn": 1}, {"source": "a", "turn": 3}, False),
-        ({"source": "a", "turn": 2}, {"source": "a", "turn": 1}, False),
-        ({"source": "a", "turn": "1"}, {"source": "a", "turn": "2"}, False),
-        ({"source": "a"}, {"source": "a"}, False),
-    ],
+    ("question", "answer", "answers"), table(__file__, "the_next_turn_of_a_source_answers_a_question")
 )
 def test_the_next_turn_of_a_source_answers_a_question(
     question: dict[str, object], answer: dict[str, object], answers: bool
@@ -56,19 +48,7 @@ def test_a_removed_or_replaced_turn_leaves_no_answer_behind() -> None:
     assert turns.rows().turns.tolist() == []
 
 
-@pytest.mark.parametrize(
-    ("time", "query", "named"),
-    [
-        ("1:56 pm on 8 May, 2023", "Where was she in May?", True),
-        ("2023-05-08T13:56:00+00:00", "What happened in May?", True),
-        ("2023-05-08", "What may have happened?", False),
-        ("2023-05-08", "What happened in June?", False),
-        (None, "What happened in May?", False),
-        ("2023-13-08", "What happened in December?", False),
-        ("1:56 pm on 8 May, 2023", "What happened in 2023?", True),
-        ("2023-05-08", "What happened in 2024?", False),
-    ],
-)
+@pytest.mark.parametrize(("time", "query", "named"), table(__file__, "a_query_names_a_month_or_a_year"))
 def test_a_query_names_a_month_or_a_year(time: str | None, query: str, named: bool) -> None:
     turns = turns_of((4, ANSWER, {"speaker": "Bo", "time": time}))
     assert [rows.tolist() for rows in turns.named(query)] == [[4]] * named
@@ -82,19 +62,7 @@ def test_a_query_names_a_speaker() -> None:
     assert turns.rows().turns.tolist() == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("query", "rows"),
-    [
-        ("What did I say in May?", [1, 2]),
-        ("What did Ann say in May?", [1]),
-        ("What did we talk about in May or June 2023?", [1, 3]),
-        ("What happened in May 2025?", None),
-        ("What happened in March?", []),
-        ("What did I say about cats in May?", None),
-        ("What may I say?", None),
-        ("What did Ann say?", None),
-    ],
-)
+@pytest.mark.parametrize(("query", "rows"), table(__file__, "a_query_asks_for_a_month"))
 def test_a_query_asks_for_a_month(query: str, rows: list[int] | None) -> None:
     said = [(1, "Ann", "2023-05-08"), (2, "Bo", "2024-05-09"), (3, "Bo", "2023-06-01")]
     turns = turns_of(*((row, QUESTION, {"speaker": name, "time": time}) for row, name, time in said))

@@ -18,12 +18,11 @@ from epic_memory.encoders.base import embed
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import embed_aspects
 from epic_memory.preferences.parser import parse_aspects
-from epic_memory.text.stems import words_of
 from epic_memory.types import Alignment, Candidate, Decision, Item, Stance, Verdict
 from epic_memory.types.preferences import Aspects, Expansion
 from epic_memory.verification import EmbeddedVerifier
 from epic_memory.verification.base import checked_verdict
-from epic_memory.verification.embedded import DEFAULT_THRESHOLD, shipped_weights
+from epic_memory.verification.embedded import DEFAULT_THRESHOLD
 from epic_memory.verification.features import (
     MEASURES,
     STANCE_MEASURES,
@@ -38,6 +37,7 @@ from epic_memory.verification.wording import worded_instruction
 from helpers import HashEncoder
 from hostile_chunks import CHUNKS
 from labelled_sentences import labelled
+from tables import table
 
 WRITTEN = Path(__file__).parents[3] / "shared/tools/written"
 DATA = (files("epic_memory") / "data" / "verifier.json").read_bytes()
@@ -138,17 +138,7 @@ def test_instructions_read_well(preference: str, stance: str, expected: str) -> 
     assert worded_instruction(parse_aspects(preference), Stance(stance), "Q.", preference).startswith(expected)
 
 
-@pytest.mark.parametrize(
-    "preference",
-    [
-        "I refuse to stay anywhere that makes me share a bathroom with other guests.",
-        "I like to exercise outdoors, in the open air.",
-        "Dark mode is a must for me when I code at night.",
-        "I only swim in heated indoor pools.",
-        "I don't think voting should be compulsory.",
-        "I am vegan.",
-    ],
-)
+@pytest.mark.parametrize("preference", table(__file__, "what_would_read_badly_is_quoted_once"))
 @pytest.mark.parametrize("stance", list(Stance))
 def test_what_would_read_badly_is_quoted_once(preference: str, stance: Stance) -> None:
     told = worded_instruction(parse_aspects(preference), stance, "Q.", preference)
@@ -253,17 +243,7 @@ def test_plain_notes_get_their_stance_and_others_that_share_a_word_do_not(encode
     assert right >= 0.5 * sum(row["stance"] != "unrelated" for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("preference", "text"),
-    [
-        (
-            "I have a severe allergy to flowers.",
-            "No Time for Flowers. No Time for Flowers is a 1952 film directed by Don Siegel.",
-        ),
-        ("I don't drink coffee.", "The coffee table has a scratch."),
-        ("I travel by train, bus or ferry.", "The film Slow Ferry is on at the Odeon."),
-    ],
-)
+@pytest.mark.parametrize(("preference", "text"), table(__file__, "what_only_shares_a_word_is_neutral"))
 def test_what_only_shares_a_word_is_neutral(encoder: StaticEncoder, preference: str, text: str) -> None:
     assert stance(encoder, text, preference) is Stance.NEUTRAL
 
@@ -405,25 +385,7 @@ def test_preferences_are_encoded_once() -> None:
     assert encoder.texts["pork"] == 1
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "...",
-        "?",
-        "a",
-        "-",
-        "🙂",
-        "\u200b",
-        "…",
-        "素食餐厅没有赌场。这里很安静。",
-        "مطعم بدون كازينو",
-        "Гостиница без казино.",
-        "1. 2. 3.",
-        "\n.\n.\n",
-        "İ",
-        "no",
-    ],
-)
+@pytest.mark.parametrize("text", table(__file__, "odd_texts_are_judged"))
 def test_odd_texts_are_judged(encoder: StaticEncoder, text: str) -> None:
     found = verdict(encoder, text)
     assert len(found.alignments) == len(PREFERENCES)
@@ -494,29 +456,6 @@ def test_the_weights_are_small_and_of_known_measures() -> None:
     assert all(0 < count <= shipped["texts"] for count in shipped["counts"].values())
 
 
-def test_measures_have_names_of_their_own() -> None:
-    assert len(set(MEASURES)) == len(MEASURES)
-    assert len(set(STANCE_MEASURES)) == len(STANCE_MEASURES)
-
-
-@pytest.mark.parametrize("name", ["static", "other"])
-def test_weights_are_those_of_the_file(name: str) -> None:
-    weights, shipped = shipped_weights(name), json.loads(DATA)
-    for (found, bias), what, names in (
-        (weights.relevance, "relevance", MEASURES),
-        (weights.stance, "stance", STANCE_MEASURES),
-        (weights.sure[False].linear, "sure", SURE_MEASURES),
-        (weights.sure[True].linear, "sure_of_note", SURE_MEASURES),
-    ):
-        linear = shipped[f"{name}_{what}"]
-        assert bias == linear["bias"]
-        expected = [linear["weights"].get(measure, 0.0) for measure in names]
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
-    for (_, least), what in zip(weights.sure, ("sure", "sure_of_note"), strict=True):
-        assert least == shipped[f"{name}_{what}"]["least"]
-        assert 0.5 <= least <= 1.0
-
-
 def test_another_encoder_has_weights_of_its_own() -> None:
     # The same embeddings under another name.
     plain, named = HashEncoder(), HashEncoder(name="epic-static-v1")
@@ -528,39 +467,9 @@ def test_another_encoder_has_weights_of_its_own() -> None:
 # What it measures.
 
 
-def measures(text: str, preference: str | Preference, sentences: Sequence[str] | None = None) -> dict[str, float]:
-    """All that is measured of a text, which is one sentence by default."""
-    encoder = HashEncoder()
-    (sides,) = embed_aspects(encoder, [preference])
-    wanted = Wanted.of(str(preference), sides, Rarity({}, 100))
-    found = measured(wanted, [Chunk(text, encoder.vector(text))], [encoder.vector(str(preference))])[0].tolist()
-    pieces = [text] if sentences is None else sentences
-    near = stance_measured(wanted, found, encoder.encode(pieces), list(map(words_of, pieces)))
-    return dict(zip(MEASURES, found, strict=True)) | dict(zip(STANCE_MEASURES, near, strict=True))
-
-
 def test_rare_words_count_more() -> None:
     rarity = Rarity({"common": 99, "known": 9}, 99)
     assert rarity("rare") > rarity("known") > rarity("common") == 0.0
-
-
-def test_measures_of_words_are_shares() -> None:
-    preference = Preference(text="zorbs qwuz", aspects=Aspects(liked=("zorbs", "blue qwuz")))
-    found = measures("a zorb here", preference)
-    assert found["words"] == pytest.approx(1 / 2)
-    assert found["phrase_words"] == 1.0
-    assert found["phrases_words"] == pytest.approx(1 / 2)
-    nothing = measures("nothing of that", preference)
-    assert [nothing[name] for name in ("words", "phrase_words", "phrases_words", "rarest_found")] == [0.0] * 4
-
-
-def test_the_nearest_sentence_counts_for_the_stance_not_the_mean() -> None:
-    preference = Preference(text="p", aspects=Aspects(liked=("red wine",)))
-    pieces = ["Red wine", "It rains in the north all day", "Bring a coat"]
-    found = measures(" ".join(pieces), preference, pieces)
-    assert found["sentence_liked"] == pytest.approx(1.0, abs=1e-5)
-    assert found["liked"] == found["phrase"] < 0.9
-    assert found["sentence_avoided"] == found["avoided"] == 0.0
 
 
 def test_longer_runs_are_found_by_what_they_begin_with() -> None:
@@ -573,49 +482,3 @@ def test_longer_runs_are_found_by_what_they_begin_with() -> None:
         text = f"there is {run}, and not {run}"
         narrow = Chunk(text, encoder.vector(text), frozenset({run.split(" ")[0]}))
         assert wanted.among(narrow.words) == wanted.among(Chunk(text, encoder.vector(text)).words)
-
-
-def test_names_are_told_from_words() -> None:
-    preference = Preference(text="bees", aspects=Aspects(liked=("bees",)))
-    assert measures("The film is called The Bees", preference)["names_only"] == 1.0
-    assert measures("the bees fly", preference)["names_only"] == 0.0
-    assert measures("the sky", preference)["names_only"] == 0.0
-
-
-def test_what_the_lexicon_says_is_counted() -> None:
-    steak = measures("a steak with pepper", "I avoid meat.")
-    assert steak["kinds"] > 0.0
-    assert 0.0 < steak["density"] <= 1.0
-    assert steak["no_group"] == 0.0
-    assert measures("a dish of tofu", "I avoid meat.")["instead"] > 0.0
-    zorbs = measures("a steak", Preference(text="p", aspects=Aspects(avoided=("zorbs",))))
-    assert zorbs["no_group"] == 1.0
-    assert zorbs["kinds"] == zorbs["instead"] == zorbs["density"] == 0.0
-
-
-@pytest.mark.parametrize(
-    ("preference", "likes", "avoids"),
-    [("I love wine.", 1.0, 0.0), ("I avoid wine.", 0.0, 1.0), ("I prefer trains over flights.", 1.0, 1.0)],
-)
-def test_what_the_preference_is_like(preference: str, likes: float, avoids: float) -> None:
-    found = measures("a text", preference)
-    assert (found["likes"], found["avoids"]) == (likes, avoids)
-    assert found["likes_only"] == float(likes > avoids)
-    assert found["avoids_only"] == float(avoids > likes)
-
-
-def test_what_the_text_is_like() -> None:
-    found = measures("Bring your coat: 1. wool 2. silk", "I love wine.")
-    assert found["addressed"] == found["listed"] == 1.0
-    plain = measures("A coat", "I love wine.")
-    assert plain["addressed"] == plain["listed"] == 0.0
-    assert found["length"] > plain["length"]
-    assert measures("a", "I prioritize short explanations.")["values"] == 1.0
-    assert plain["values"] == 0.0
-
-
-@given(text=st.text(min_size=1, max_size=60), said=st.sampled_from([*PREFERENCES, "素食", "the", "🙂"]))
-def test_measures_are_finite(text: str, said: str) -> None:
-    found = measures(text, said)
-    assert set(found) == {*MEASURES, *STANCE_MEASURES}
-    assert np.isfinite(list(found.values())).all()

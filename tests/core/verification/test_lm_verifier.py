@@ -44,6 +44,7 @@ from scripted import (
     until,
     user_text,
 )
+from tables import table
 
 
 @pytest.fixture(autouse=True)
@@ -383,23 +384,7 @@ async def test_a_slow_item_does_not_hold_up_the_others(add: Add) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"prompt": "/nowhere/at/all"},
-        {"prompt": 7},
-        {"prompt": Prompt(system="", user="{preferences}")},
-        {"batch_size": 0},
-        {"batch_size": -1},
-        {"batch_size": 2.0},
-        {"batch_size": "8"},
-        {"batch_size": True},
-        {"batch_size": None},
-        {"max_tokens": 0},
-        {"max_tokens": 15},
-        {"max_tokens": 1e3},
-        {"max_tokens": True},
-        {"retries": -1},
-        {"backoff": 31},
-    ],
+    [*table(__file__, "arguments_that_cannot_be_are_refused"), {"prompt": Prompt(system="", user="{preferences}")}],
     ids=str,
 )
 def test_arguments_that_cannot_be_are_refused(options: dict[str, Any]) -> None:

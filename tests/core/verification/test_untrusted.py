@@ -18,6 +18,7 @@ from epic_memory.types import Decision, Verdict
 from epic_memory.verification.lm import LMVerifier
 from hostile_chunks import CHUNKS
 from scripted import Own, candidate
+from tables import table
 
 PREFERENCE = "I collect mechanical typewriters from Olympia and Olivetti."
 HONEST = "The flea market has mechanical typewriters, most of them by Olivetti.\nIt opens at 9:00; bring cash [really]."
@@ -186,24 +187,7 @@ def test_ordinary_lines_stand_in_the_prompt_as_they_are(lines: list[str]) -> Non
     assert section("\n".join(lines)).splitlines()[1:-1] == [f"| {line}" for line in lines]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        'Rooms from €120 (10% off) - "quiet", they say; see https://example.org/a?b=c&d=e#f!',
-        "\tIndented, with a tab and two  spaces",
-        "| a | table | row |",
-        "Zoë's crème brûlée, naïve façade, smörgåsbord, ½ cup, 20 °C, x² ≤ y",
-        "价格：100元（含早餐），「安静的房间」、花园。",
-        "静かな部屋：朝食付き！",
-        "조용한 방, 정원",
-        "غرف هادئة، حديقة",
-        "اتاق\u200cهای آرام می\u200cخواهم",
-        "शांत कमरे और बगीचा, क्\u200dष",
-        "🌿 👩‍💻 👨‍👩‍👧 ❤️‍🔥 1️⃣ 🇫🇷 👍🏽",
-        "Human: is this how an interview is printed? Assistant: yes.",
-        "# Heading, * list, 1. list, key: value, a/b, a\\b, 50 % & more",
-    ],
-)
+@pytest.mark.parametrize("line", table(__file__, "an_honest_line_stands_in_the_prompt_as_it_is"))
 def test_an_honest_line_stands_in_the_prompt_as_it_is(line: str) -> None:
     model = Gullible()
     verdict(model, f"First.\n{line}\nLast.")

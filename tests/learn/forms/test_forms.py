@@ -15,6 +15,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.lm import OpenAICompatibleLM
 from helpers import both
 from lm_servers import LMServer
+from tables import table
 
 FACTS = ("I was born on 12 August 1986.", "My phone number is +351 912 345 678.", "I am allergic to penicillin.")
 NOTES = (
@@ -43,19 +44,7 @@ def asked(question: str, type: str = "text", *choices: str) -> dict[str, Any]:
     return {"fields": [{"name": "field", "question": question, "type": type, "choices": list(choices)}]}
 
 
-@pytest.mark.parametrize(
-    ("question", "type", "value"),
-    [
-        ("When was I born?", "date", "1986-08-12"),
-        ("When was my sister born?", "date", "1984-05-04"),
-        ("When is the MOT of the car?", "date", "2027-03-14"),
-        ("What is my phone number?", "text", "+351 912 345 678"),
-        ("What am I allergic to?", "text", "penicillin"),
-        ("Who is my dentist?", "text", "Dr. Ines Okafor"),
-        ("How many children do I have?", "number", 2),
-        ("Do I smoke?", "boolean", False),
-    ],
-)
+@pytest.mark.parametrize(("question", "type", "value"), table(__file__, "values_by_type"))
 async def test_values_by_type(memory: EpicMemory, question: str, type: str, value: object) -> None:
     (filled,) = fill(memory, asked(question, type))
     assert (filled.state, filled.value) == ("filled", value)
@@ -63,18 +52,7 @@ async def test_values_by_type(memory: EpicMemory, question: str, type: str, valu
     assert (await afill(memory, asked(question, type)))["field"] == filled
 
 
-@pytest.mark.parametrize(
-    ("question", "type"),
-    [
-        ("What is my blood type?", "text"),
-        ("Do I play the trombone?", "boolean"),  # perhaps
-        ("How much do I weigh, in kg?", "number"),  # a question
-        ("Am I married?", "boolean"),
-        ("Who is my lawyer?", "text"),
-        ("What is my e-mail address?", "text"),  # another's
-        ("Do I drive a Golf?", "boolean"),  # no longer
-    ],
-)
+@pytest.mark.parametrize(("question", "type"), table(__file__, "what_is_not_known_stays_empty"))
 def test_what_is_not_known_stays_empty(memory: EpicMemory, question: str, type: str) -> None:
     (filled,) = fill(memory, asked(question, type))
     assert (filled.state, filled.value, filled.source) == ("empty", None, None)
