@@ -31,6 +31,7 @@ from epic_memory.types.preferences import Aspects, Expansion
 from epic_memory.types.weights import StageWeights
 
 _LOOKED_AT = 8
+_REMEMBERED = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +64,21 @@ class Library:
         self._encoder = default_encoder()
         self._vectors = embed(self._encoder, [one.text for one in known])
         self._sides: dict[int, tuple[FloatArray, FloatArray]] = {}
+        self._lent: dict[Preference, Expansion | None] = {}
 
     def borrow(self, preferences: Sequence[Preference]) -> list[Expansion | None]:
         """Return an expansion for each preference, or None if no preference near enough points the same way."""
         if not preferences or not self.known:
             return [None] * len(preferences)
-        near = embed(self._encoder, [preference.text for preference in preferences]) @ self._vectors.T
-        return [self._borrowed(preference, row) for preference, row in zip(preferences, near, strict=True)]
+        # The filter, the verifier and the steering of one memory ask for the same preferences.
+        lent = self._lent
+        new = [preference for preference in dict.fromkeys(preferences) if preference not in lent]
+        if new:
+            near = embed(self._encoder, [preference.text for preference in new]) @ self._vectors.T
+            found = {one: self._borrowed(one, row) for one, row in zip(new, near, strict=True)}
+            lent = lent | found
+            self._lent = lent if len(lent) <= _REMEMBERED else found
+        return [lent[preference] for preference in preferences]
 
     def _borrowed(self, preference: Preference, near: FloatArray) -> Expansion | None:
         weights = BorrowingWeights.shipped()

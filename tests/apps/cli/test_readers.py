@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mailbox
+import shutil
 import sys
 import time
 import zipfile
@@ -33,32 +34,8 @@ def failure(path: Path) -> str:
     return "\n".join(sources.failures)
 
 
-NOTE = """\
----
-title: Rome
-tags: [travel, italy]
-when: 2026-05-03
----
-Before any heading, see [[Packing list|list]] and [the map](https://example.org/map).
-
-# Hotels
-A quiet one. #quiet
-
-## Near the station
-Loud. Sober #1 and C# are no tags.
-
-```python
-# no heading
-```
-
-## Empty
-# Food ##
-Carbonara.
-"""
-
-
 def test_markdown_is_read_by_its_headings_with_front_matter_links_and_tags(tmp_path: Path) -> None:
-    (tmp_path / "rome.md").write_text(NOTE, encoding="utf-8")
+    shutil.copy(Path(__file__).with_name("rome.md"), tmp_path)
     items = list(Sources([tmp_path / "rome.md"]))
 
     assert [item.metadata.get("heading") for item in items] == [

@@ -17,28 +17,11 @@ from epic_memory import EpicMemory
 from epic_memory.errors import MissingExtraError
 from tables import table
 
-VCARD = (
-    "BEGIN:VCARD\r\nVERSION:3.0\r\nN:Smith;Ann;;;\r\nFN:Ann Smith\r\nitem1.EMAIL:ann@example.org\r\n"
-    "ADR;TYPE=HOME:;;1 Main St;Bergen;;5003;Norway\r\nBDAY:1990-05-01\r\nNOTE:Met in\\nOslo\\, twice\r\n"
-    "PHOTO;ENCODING=b:AAAA\r\nEND:VCARD\r\n"
-    "BEGIN:VCARD\r\nVERSION:2.1\r\nFN;ENCODING=QUOTED-PRINTABLE:J=C3=B6rg =\r\nM=C3=BCller\r\nEND:VCARD\r\n"
+DATA = Path(__file__).with_name("data")
+VCARD, ICAL, ENEX, BOOKMARKS, SECRET_NOTE = (
+    (DATA / name).read_bytes().decode()
+    for name in ("cards.vcf", "calendar.ics", "notes.enex", "bookmarks.html", "secrets.md")
 )
-ICAL = (
-    "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:x\r\nBEGIN:VEVENT\r\nUID:1\r\nDTSTART:20250501T100000Z\r\n"
-    "DTEND:20250501T110000Z\r\nSUMMARY:Dentist\r\nLOCATION:Main St\r\nRRULE:FREQ=YEARLY\r\n"
-    "ATTENDEE;CN=Bob:mailto:bob@example.org\r\nEND:VEVENT\r\n"
-    "BEGIN:VEVENT\r\nUID:2\r\nDTSTART;VALUE=DATE:20250601\r\nSUMMARY:Meeting\r\nDESCRIPTION:I love casinos.\r\n"
-    "ORGANIZER:mailto:eve@example.org\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
-)
-ENEX = """<?xml version="1.0"?><!DOCTYPE en-export SYSTEM "http://xml.evernote.com/pub/evernote-export4.dtd">
-<en-export><note><title>Trip</title><content><![CDATA[<?xml version="1.0"?>
-<!DOCTYPE en-note SYSTEM "http://xml.evernote.com/pub/enml2.dtd"><en-note><div>Bring&nbsp;boots</div></en-note>]]></content>
-<created>20230501T101010Z</created><tag>travel</tag><resource><data encoding="base64">AAAA</data></resource></note>
-<note><title>Clipped</title><content><![CDATA[<en-note><p>I love casinos.</p></en-note>]]></content>
-<note-attributes><source-url>https://example.org</source-url></note-attributes></note></en-export>"""
-BOOKMARKS = """<!DOCTYPE NETSCAPE-Bookmark-file-1><TITLE>Bookmarks</TITLE><H1>Bookmarks</H1><DL><p>
-<DT><H3>Cooking</H3><DL><p><DT><A HREF="https://example.org/a" ADD_DATE="1600000000">Lentil soup</A>
-<DT><A HREF="javascript:alert(1)">No page</A></DL><p></DL>"""
 MAIL = "From: {}\nTo: bob@example.org\nSubject: Lunch\nDate: Wed, 1 May 2024 10:00:00 +0000\n\n{}\n"
 
 
@@ -182,18 +165,8 @@ def test_a_vault_in_a_folder_and_in_an_archive(tmp_path: Path) -> None:
     assert not list(tmp_path.parent.glob("evil.md"))
 
 
-SECRET_NOTE = """---
-password: FrontSecret1
-accounts: {{bank: {{pin: 4821}}, name: Ann}}
-keys: [sk-abcdefghijklmnop1234567, plain]
----
-# My password is HeadSecret22
-I like tea. [bank](https://ann:UrlSecret9@bank.org/x)
-"""
-
-
 def test_no_secret_is_kept_in_metadata(tmp_path: Path) -> None:
-    (tmp_path / "n.md").write_text(SECRET_NOTE.replace("{{", "{").replace("}}", "}"), encoding="utf-8")
+    (tmp_path / "n.md").write_text(SECRET_NOTE, encoding="utf-8")
     mail = MAIL.replace("Lunch", "Your password is SubjSecret8").format("ann@example.org", "See you.")
     (tmp_path / "a.eml").write_text(mail, encoding="utf-8")
     (tmp_path / "c.vcf").write_text(VCARD.replace("Ann Smith", "Password is CardSecret1"), encoding="utf-8")
