@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,18 +52,12 @@ def judging(**says: str) -> Own:
     return Own(answer, name="judge")
 
 
-@pytest.mark.parametrize(("a", "b", "c", "d"), list(itertools.product(("yes", "no"), repeat=4)))
-def test_the_truth_table_of_the_papers(a: str, b: str, c: str, d: str) -> None:
-    ack, violation, unhelpful = a == "yes", c == "yes", d == "no"
-    hallucination = ack and b == "yes"
-    errors = {
-        "unhelpful": unhelpful,
-        "inconsistent": ack and not hallucination and violation and not unhelpful,
-        "hallucinated": ack and hallucination and violation and not unhelpful,
-        "preference_unaware": not ack and violation and not unhelpful,
-    }
-    expected = [name for name, is_so in errors.items() if is_so] or ["correct"]
-    assert [outcome(acknowledge=a, hallucinate=b, violate=c, helpful=d)] == expected  # type: ignore[arg-type]
+@pytest.mark.parametrize(("acknowledge", "hallucinate", "violate", "helpful", "expected"), table(__file__, "truth"))
+def test_the_truth_table_of_the_papers(
+    acknowledge: Any, hallucinate: Any, violate: Any, helpful: Any, expected: str
+) -> None:
+    found = outcome(acknowledge=acknowledge, hallucinate=hallucinate, violate=violate, helpful=helpful)
+    assert found == expected
 
 
 def test_what_is_undecided_is_settled_only_by_what_cannot_change_it() -> None:

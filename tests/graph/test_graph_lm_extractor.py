@@ -18,6 +18,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.lm import OllamaLM, OpenAICompatibleLM
 from lm_servers import Json, LMServer, Reply, in_turn
 from scripted import Own
+from tables import table
 
 PASSAGE = "Idris Pell scored for Sallow Green, whose pitch lies by the Wend."
 FACTS = [["Idris Pell", "scored for", "Sallow Green"], ["Sallow Green", "has its pitch by", "the Wend"]]
@@ -83,36 +84,15 @@ def test_the_name_changes_with_the_model() -> None:
     assert all(name.startswith("entities/") for name in names)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        ANSWER,
-        f"Here it is:\n```json\n{ANSWER}\n```\nAnything else?",
-        f"<think>Perhaps {{}}?</think>{ANSWER}",
-        ANSWER.replace('"', "'"),
-        ANSWER[:-1] + ",}",
-        json.dumps({**json.loads(ANSWER), "facts": [{"subject": s, "predicate": r, "object": o} for s, r, o in FACTS]}),
-        f"[{ANSWER}]",
-        f"{ANSWER}\n{ANSWER}",
-    ],
-    ids=["plain", "fenced", "thought", "single quotes", "trailing comma", "objects", "in a list", "twice"],
-)
-def test_answers_are_read_in_many_forms(answer: str) -> None:
-    assert read_extraction(PASSAGE, answer) == READ
+@pytest.mark.parametrize(("passage", "answer", "entities", "facts"), table(__file__, "read"))
+def test_answers_are_read_in_many_forms(
+    passage: str, answer: str, entities: list[str], facts: list[tuple[str, str, str]]
+) -> None:
+    assert read_extraction(passage, answer) == Extraction(tuple(entities), tuple(Fact(*fact) for fact in facts))
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        ("", "it is empty"),
-        ("I cannot say.", "no JSON"),
-        ('{"persons": 3}', "entities"),
-        ('{"entities": ["Idris Pell", "Sallow', "cut off"),
-        (ANSWER + '{"entities": ["pitch"], "facts": []}', "several answers that differ"),
-        ("[" * 3000, "nested too deeply|cut off"),
-        ("__import__('os').getcwd()", "no JSON"),
-    ],
-    ids=["empty", "prose", "other object", "cut", "two", "deep", "code"],
+    ("answer", "reason"), [*table(__file__, "unreadable"), ("[" * 3000, "nested too deeply|cut off")]
 )
 def test_an_answer_that_says_nothing_is_unreadable(answer: str, reason: str) -> None:
     found = reading_of(PASSAGE, answer)
@@ -120,35 +100,8 @@ def test_an_answer_that_says_nothing_is_unreadable(answer: str, reason: str) -> 
     assert (found.answer, found.usage.calls) == (answer, 2)
 
 
-def test_a_passage_may_be_about_nothing() -> None:
-    assert read_extraction("Hm.", '{"entities": [], "facts": []}') == Extraction()
-
-
 def read(entities: list[Any], facts: list[Any], passage: str = PASSAGE) -> Extraction:
     return read_extraction(passage, json.dumps({"entities": entities, "facts": facts}))
-
-
-def test_what_the_passage_names_nowhere_is_left_out_unless_a_fact_ties_it() -> None:
-    found = read(["Lisbon", "Sallow Greens", "football club"], [["Sallow Green", "is a", "football club"]])
-    assert found.entities == ("Sallow Green", "football club")
-    assert read([], [["Lisbon", "lies in", "Portugal"]]) == Extraction()
-    assert read(["京都", "大阪"], [], "田中は京都に住む。").entities == ("京都",)
-
-
-def test_the_ends_of_a_fact_are_entities_spelt_in_one_way() -> None:
-    found = read(["idris pell"], [["Idris Pell", "scored for", "Sallow Green"], ["Sallow Green's", "by", "IDRIS PELL"]])
-    assert found.entities == ("Idris Pell", "Sallow Green")
-    assert found.facts[1] == Fact("Sallow Green", "by", "Idris Pell")
-
-
-@pytest.mark.parametrize(
-    "fact",
-    [["Idris Pell", "is", "idris pell"], ["Idris Pell", "is"], ["", "is", "pitch"], "Idris Pell is tall", None, 3,
-     ["x" * 200, "is", "pitch"], [["Idris Pell"], {}, None], {"subject": "Idris Pell"}],
-    ids=["itself", "two", "nameless", "text", "null", "number", "long", "nested", "no object"],
-)  # fmt: skip
-def test_what_is_no_fact_is_left_out(fact: Any) -> None:
-    assert read(["pitch"], [fact]) == Extraction(("pitch",))
 
 
 def test_names_are_bounded_in_length_and_number() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from epic_memory.text.chunking import sentences
 from epic_memory.text.extract import shortened
+from tables import table
 
 COMMON = ["lemon", "garden", "river", "window", "silent", "paper", "yellow", "market", "winter", "stone"]
 
@@ -65,37 +66,6 @@ def test_any_instructions_leave_some_whole_sentences_and_never_more_than_the_tex
         assert len(less) <= max(0.4 * len(text), len(instructions) * max(map(len, parts))) + len(kept) - 1
 
 
-@pytest.mark.parametrize("text", ["One.", "One sentence about wine. Another about bread.", "no end at all", " \n "])
-def test_a_sentence_or_two_stay_as_they_are(text: str) -> None:
-    assert shortened(text, ["about wine"]) == text
-
-
-def test_without_instructions_the_text_stays() -> None:
-    text = "Wine is red. Bread is brown. Cheese is yellow. Grass is green."
-    assert shortened(text, []) == text
-
-
-def test_words_of_one_sentence_alone_count_more_than_words_of_many() -> None:
-    text = (
-        "The hotel is a hotel near the river. The hotel has rooms and the hotel has beds. "
-        "Its casino closes late. The hotel garden is a garden near the hotel."
-    )
-    assert "Its casino closes late." in shortened(text, ["A hotel with a casino, closes late."])
-
-
-def test_case_does_not_matter() -> None:
-    text = "Rivers flow on and on. CASINO FLOORS NEVER CLOSE. Gardens grow green. Windows open to the north."
-    assert "CASINO FLOORS" in shortened(text, ["the casino floors"])
-
-
-def test_several_instructions_each_keep_their_sentence() -> None:
-    parts = [f"Sentence number {word} is about {word} and nothing else at all." for word in COMMON]
-    less = shortened(" ".join(parts), ["about stone", "about lemon", "about river"])
-    assert less.index("lemon") < less.index("river") < less.index("stone")
-    assert len(less) <= 0.4 * len(" ".join(parts)) + 4
-
-
-def test_a_sentence_that_is_most_of_the_text_stays_if_it_is_the_one_meant() -> None:
-    long = "The casino " + "and the floor with many tables " * 20 + "never closes."
-    text = f"It is old. {long} It is large. It is loud."
-    assert long in shortened(text, ["the casino floor"])
+@pytest.mark.parametrize(("text", "instructions", "left"), table(__file__, "examples"))
+def test_what_is_left_of_a_text(text: str, instructions: list[str], left: str) -> None:
+    assert shortened(text, instructions) == left

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -14,6 +13,7 @@ import pytest
 from epic_memory.lm import Completion, Message, Token
 from epic_memory.types import Candidate, Decision, Verdict
 from scripted import Own, candidate, patient
+from tables import table
 
 CASINO, QUIET, VEGAN = "I avoid hotels with on-site casinos.", "I love quiet rooms.", "I follow a vegan diet."
 OFFER, STEER = "Offer the garden rooms to the user.", "Steer clear of the casino floor at night."
@@ -77,133 +77,32 @@ def after_one(answer: str, *, cut: bool = False) -> dict[int, Kept]:
     return kept_by(ASKED, list(patient(lm).verify(ASKED)))
 
 
-READ = {
-    "as asked": (PLAIN, WHOLE),
-    "indented": (json.dumps(json.loads(PLAIN), indent=2), WHOLE),
-    "behind the end of a thought": (f"I should look closely.</think>\n\n{PLAIN}", WHOLE),
-    "in a fence": (f"```json\n{PLAIN}\n```", WHOLE),
-    "among words": (f"Sure, here it is [in JSON]:\n{PLAIN}\nIs there more {{to do}}?", WHOLE),
-    "after thinking": (f"<think>{answers(_TWO | {'chunk': 1})}</think>{PLAIN}", WHOLE),
-    "after thinking that is another model's": (f"[THINK]Hm. {{[/THINK]\n{PLAIN}", WHOLE),
-    "in the final channel": (
-        f"<|channel|>analysis<|message|>Keep?<|end|><|start|>assistant<|channel|>final<|message|>{PLAIN}",
-        WHOLE,
-    ),
-    "a list alone": (json.dumps([_ONE, _TWO, _THREE]), WHOLE),
-    "objects one after another": ("\n".join(map(json.dumps, (_ONE, _TWO, _THREE))), WHOLE),
-    "in another order": (answers(_THREE, _ONE, _TWO), WHOLE),
-    "numbers as texts": (PLAIN.replace('"chunk": 2', '"chunk": "2"').replace('e": 1', 'e": "1"'), WHOLE),
-    "capitals": (PLAIN.replace("Keep", "KEEP").replace("supports", "Supports").replace("decision", "Decision"), WHOLE),
-    "without numbers": (re.sub(r'"chunk": \d, ', "", PLAIN), WHOLE),
-    "single quotes": (PLAIN.replace('"', "'"), WHOLE),
-    "trailing commas": (PLAIN.replace("}]}", "},]},"), WHOLE),
-    "a quote without its backslash": (PLAIN.replace("the garden rooms", 'the "garden rooms" here'), {**WHOLE, 0: {
-        QUIET: ("supports", 'Offer the "garden rooms" here to the user.')
-    }}),
-    "said twice": (answers(_ONE, _ONE, _TWO, _THREE), WHOLE),
-    "a chunk too many": (answers(_ONE, _TWO, _THREE, _TWO | {"chunk": 9}), WHOLE),
-    "another key too many": (PLAIN.replace('"evidence"', '"score": 7, "evidence"'), WHOLE),
-    "no evidence": (PLAIN.replace("evidence", "reason"), WHOLE),
-    "a preference that was not asked about, too": (
-        answers(_ONE, _TWO, _THREE | {"preferences": [*_THREE["preferences"], {**_ONE["preferences"][0]}]}),  # type: ignore[misc,dict-item]
-        WHOLE,
-    ),
-    "a Discard with preferences": (answers(_ONE, _TWO | {"preferences": _THREE["preferences"]}, _THREE), WHOLE),
-    "an escaped picture": (
-        PLAIN.replace("the garden rooms", "\\ud83c\\udf3f"),
-        {**WHOLE, 0: {QUIET: ("supports", "Offer \N{HERB} to the user.")}},
-    ),
-}  # fmt: skip
+def shown(kept: dict[int, Kept]) -> dict[str, dict[str, list[str]]]:
+    return {str(place): {text: list(said) for text, said in found.items()} for place, found in kept.items()}
 
-# Whatever else an answer decides, the third chunk is Undecided here.
-UNSURE = {
-    "left out": (_ONE, _TWO),
-    "an unclear decision": (_ONE, _TWO, _THREE | {"decision": "Keep or Discard"}),
-    "a denied decision": (_ONE, _TWO, _THREE | {"decision": "not Keep"}),
-    "no decision": (_ONE, _TWO, {key: value for key, value in _THREE.items() if key != "decision"}),
-    "a truth value": (_ONE, _TWO, _THREE | {"decision": True}),
-    "two decisions": (_ONE, _TWO, _THREE, _THREE | {"decision": "Discard"}),
-    "two stances": (
-        _ONE,
-        _TWO,
-        _THREE | {"preferences": [{"preference": 1, "stance": s, "instruction": STEER} for s in ("mixed", "supports")]},
-    ),
-    "two answers with two stances": (
-        _ONE,
-        _TWO,
-        _THREE,
-        _THREE | {"preferences": [{"preference": 1, "stance": "neutral", "instruction": STEER}]},
-    ),
-    "another stance": (
-        _ONE, _TWO, _THREE | {"preferences": [{"preference": 1, "stance": "unclear", "instruction": STEER}]},
-    ),
-    "two stances in one": (
-        _ONE, _TWO, _THREE | {"preferences": [{"preference": 1, "stance": "supports | mixed", "instruction": STEER}]},
-    ),
-    "no stance": (_ONE, _TWO, _THREE | {"preferences": [{"preference": 1, "instruction": STEER}]}),
-    "no preference": (_ONE, _TWO, _THREE | {"preferences": []}),
-    "a preference that was not asked about": (
-        _ONE, _TWO, _THREE | {"preferences": [{"preference": 2, "stance": "mixed", "instruction": STEER}]},
-    ),
-    "a number that is not listed": (
-        _ONE, _TWO, _THREE | {"preferences": [{"preference": 7, "stance": "mixed", "instruction": STEER}]},
-    ),
-    "numbers alone": (_ONE, _TWO, _THREE | {"preferences": [1]}),
-    "no instruction": (_ONE, _TWO, _THREE | {"preferences": [{"preference": 1, "stance": "conflicts"}]}),
-    **{
-        f"an instruction that is {nothing!r}": (
-            _ONE, _TWO, _THREE | {"preferences": [{"preference": 1, "stance": "conflicts", "instruction": nothing}]},
-        )
-        for nothing in ("", "...", "string", None, 7)
-    },
-    "a number of a chunk that is endless": (_ONE, _TWO, _THREE | {"chunk": "3" * 5000}),
-    "another chunk's number": (_ONE, _TWO, _THREE | {"chunk": 1}),
-}  # fmt: skip
 
-UNREADABLE = {
-    "empty": "",
-    "white space": " \n\t",
-    "words": "All of these chunks look relevant, keep them.",
-    "a refusal": "I'm sorry, but I can't help with that.",
-    "the paper's XML": "<decision>Keep</decision><reason>Garden.</reason>",
-    "labelled lines": "Decision: Keep\nPreferences: 1\nStance: supports\nInstruction: Offer it.",
-    "one answer for all": json.dumps({key: value for key, value in _TWO.items() if key != "chunk"}),
-    "an empty list": answers(),
-    "another object": '{"name": "Garden Hotel"}',
-    "a number": '{"answers": 7}',
-    "only in the thinking": f"<think>{PLAIN}",
-    "thinking that goes on behind it": f"{PLAIN}\n<think>Wait,",
-    "the schema": '{"answers": {"type": "array", "items": {"decision": {"enum": ["Keep", "Discard"]}}}}',
-    "two values under one key": PLAIN.replace('"decision": "Discard"', '"decision": "Discard", "decision": "Keep"'),
-    "sloppy, and two decisions in an object": PLAIN.replace("'", "").replace('"', "'").replace(
-        "'decision': 'Discard'", "'decision': 'Discard', 'decision': 'Keep'"
-    ),
+@pytest.mark.parametrize(("shape", "answer", "wanted"), table(__file__, "read"))
+def test_an_answer_is_read_in_whatever_json_it_comes(shape: str, answer: str, wanted: dict[str, Any]) -> None:
+    assert shown(judged(answer)) == wanted
+
+
+@pytest.mark.parametrize(("shape", "answer", "wanted"), table(__file__, "unsure"))
+def test_a_chunk_that_an_answer_does_not_settle_is_undecided_and_no_other(
+    shape: str, answer: str, wanted: dict[str, Any]
+) -> None:
+    assert "2" not in wanted and shown(after_one(answer)) == wanted
+
+
+ENDLESS = {
     "nested too deeply": '{"answers": ' + "[" * 100_000,
-    "HTML": "<html><body><h1>502 Bad Gateway</h1></body></html>",
     "repetition": "the the " * 5000,
     "brackets": "{[" * 5000,
-    "NULs and surrogates": "\x00\ud800",
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize("shape", READ)
-def test_an_answer_is_read_in_whatever_json_it_comes(shape: str) -> None:
-    answer, wanted = READ[shape]
-    assert judged(answer) == wanted
-
-
-@pytest.mark.parametrize("shape", UNSURE)
-def test_a_chunk_that_an_answer_does_not_settle_is_undecided_and_no_other(shape: str) -> None:
-    found = after_one(answers(*UNSURE[shape]))
-    if shape == "another chunk's number":
-        assert found == {1: DISCARD}
-    else:
-        assert found == {0: GARDEN, 1: DISCARD}
-
-
-@pytest.mark.parametrize("shape", UNREADABLE)
-def test_an_answer_without_anything_reliable_decides_nothing(shape: str) -> None:
-    assert judged(UNREADABLE[shape]) == {}
+@pytest.mark.parametrize(("shape", "answer"), [*table(__file__, "unreadable"), *ENDLESS.items()], ids=lambda s: s[:40])
+def test_an_answer_without_anything_reliable_decides_nothing(shape: str, answer: str) -> None:
+    assert judged(answer) == {}
 
 
 @pytest.mark.parametrize("part", ["['", "[{", "{a:[", '{"a":"x"y', "{a:,"])

@@ -91,19 +91,7 @@ async def with_model(memory: EpicMemory, said: str, form: dict[str, Any]) -> Fil
     return filled
 
 
-@pytest.mark.parametrize(
-    ("question", "type", "said", "state", "value"),
-    [
-        ("When was I born?", "date", ("I was born on 12 August 1986", "1986-08-12"), "filled", "1986-08-12"),
-        ("When was I born?", "date", ("I was born on 12 August 1986", "1987-08-12"), "undecided", None),
-        ("When was I born?", "date", ("I was born on 13 August 1986", "1986-08-13"), "undecided", None),
-        ("Do I smoke?", "boolean", ("I do not smoke.", "no"), "filled", False),
-        ("Do I smoke?", "boolean", ("", ""), "empty", None),
-        ("How many children do I have?", "number", ("I have two children", 2), "filled", 2),
-        ("Who is my dentist?", "text", ("My dentist is Dr. Ines Okafor", "Ines Okafor"), "filled", "Ines Okafor"),
-        ("Who is my dentist?", "text", ("My dentist is Dr. Ines Okafor", "Dr. House"), "undecided", None),
-    ],
-)
+@pytest.mark.parametrize(("question", "type", "said", "state", "value"), table(__file__, "a_model_is_believed"))
 async def test_a_model_is_believed_where_words_support_it(
     memory: EpicMemory, question: str, type: str, said: tuple[str, object], state: str, value: object
 ) -> None:
@@ -138,16 +126,7 @@ def test_a_form_is_read_from_a_file_and_checked(tmp_path: Path, memory: EpicMemo
         Form.of({"fields": [{"name": "a"}, {"name": "a"}]})
 
 
-@pytest.mark.parametrize(
-    ("said", "code"),
-    [
-        ("DE89 3704 0044 0532 0130 00", "DE89 3704 0044 0532 0130 00"),
-        ("DE89370400440532013000", "DE89370400440532013000"),
-        ("123e4567-e89b-12d3-a456-426614174000", "123e4567-e89b-12d3-a456-426614174000"),
-        ("DE89370400440532013000eur", None),  # nobody knows where it ends
-        ("1" * 900 + "eur", None),
-    ],
-)
+@pytest.mark.parametrize(("said", "code"), [*table(__file__, "codes"), ("1" * 900 + "eur", None)])
 def test_a_code_is_taken_whole_or_not_at_all(said: str, code: str | None) -> None:
     with EpicMemory(["I like tea."], settings=Settings(coarse=False, fine=False)) as memory:
         memory.facts.add(f"The code of my licence is {said}.")
