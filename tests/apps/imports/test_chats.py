@@ -67,30 +67,11 @@ def test_claude_reads_the_last_branch_and_no_attachment(tmp_path: Path) -> None:
     assert report.files == {"claude": 1}
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("one.json", [{"role": "user", "content": NUTS}, {"role": "assistant", "content": TOFU}]),
-        ("two.json", [{"messages": [{"role": who, "content": text}]} for who, text in (("user", NUTS), ("ai", TOFU))]),
-        ("held.json", {"id": 1, "messages": [{"from": "human", "value": NUTS}, {"from": "gpt", "value": TOFU}]}),
-        ("list.json", {"conversations": [{"title": "A", "messages": [{"role": "user", "content": NUTS}]}]}),
-        ("MyActivity.json", [{"header": "Gemini Apps", "title": f"Prompted {NUTS}", "time": "2024-05-01T10:00:00Z",
-                              "safeHtmlItem": [{"html": TOFU}]}]),
-    ],
-)  # fmt: skip
-def test_other_shapes_of_json(tmp_path: Path, name: str, content: Any) -> None:
-    (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
-    assert imported(tmp_path / name)[0] == {NUTS.rstrip(".")}
-
-
-def test_lines_and_transcripts(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text(
-        f'{{"role":"user","content":"{NUTS}"}}\n{{"role":"assistant","content":"{TOFU}"}}\n'
-    )
-    (tmp_path / "b.txt").write_text(f"User: {QUICK}\nAssistant: {TOFU}\n")
-    found, report = imported(tmp_path)
-    assert found == {NUTS.rstrip("."), QUICK.rstrip(".")}
-    assert report.files == {"chat": 2}
+@pytest.mark.parametrize(("name", "content", "user", "found"), table(__file__, "files"))
+def test_what_is_proposed_of_a_file(tmp_path: Path, name: str, content: Any, user: str, found: list[str]) -> None:
+    text = content if isinstance(content, str) else json.dumps(content)
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert imported(tmp_path / name, **({"user": user} if user else {}))[0] == set(found)
 
 
 ANDROID = f"12/31/23, 10:15 PM - Messages are encrypted.\n12/31/23, 10:16\u202fPM - Ann: {NUTS}\nThe other day\n" + (
@@ -276,29 +257,11 @@ def test_broken_json_is_named(tmp_path: Path, content: str) -> None:
     assert report.items == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "found"),
-    [
-        ("a.json", [{"mapping": None, "title": 5}, {"mapping": {"x": 5}}, 5, "I love tea.", None], set()),
-        ("b.json", [{"chat_messages": 5}, {"chat_messages": [{"sender": None, "text": None}, 5, None]}], set()),
-        ("c.json", {"chats": {"list": [{"messages": 5}, 5, {"messages": [5, {"type": "message", "text": 5}]}]}}, set()),
-        ("d.json", {"type": "personal_chat", "id": 1, "messages": [{"type": "message", "text": None}, 5]}, set()),
-        ("e.json", [{"messages": [5, None, "x", {"role": "user", "content": {"a": 1}}]}], set()),
-        ("f.json", [{"header": "Gemini Apps", "title": "Prompted ", "time": 5}], set()),
-        ("g.json", [{"role": "user", "content": "\ud800 I love tea."}], {"I love tea"}),
-        ("h.txt", f"31/99/23, 99:15 - Ann: {NUTS}\n31/12/23, 22:15 - : \n", {NUTS.rstrip(".")}),
-        ("i.json", "[" * 100_000, InvalidInputError),
-        ("j.json", f'{{"messages": {"[" * 5_000}', InvalidInputError),
-    ],
-)
-def test_what_no_program_exports_is_read_without_harm(tmp_path: Path, name: str, content: Any, found: Any) -> None:
-    text = content if isinstance(content, str) else json.dumps(content)
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    if found is InvalidInputError:
-        with pytest.raises(InvalidInputError, match="nested too deeply"):
-            imported(tmp_path / name)
-    else:
-        assert imported(tmp_path / name, user="Ann")[0] == found
+@pytest.mark.parametrize("content", ["[" * 100_000, f'{{"messages": {"[" * 5_000}'], ids=["a list", "a chat"])
+def test_what_is_nested_too_deeply_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "i.json").write_text(content, encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="nested too deeply"):
+        imported(tmp_path / "i.json")
 
 
 def test_a_zip_that_is_none_and_a_bomb(tmp_path: Path) -> None:

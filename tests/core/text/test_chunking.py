@@ -55,25 +55,6 @@ def test_a_piece_ends_only_where_the_next_sentence_would_not_fit(lengths: list[i
         assert len(piece.split()) + len(sentences(following)[0].split()) > limit
 
 
-def test_a_hundred_words_are_one_piece_and_one_more_sentence_begins_another() -> None:
-    hundred = " ".join(sentence(20, f"s{n}x") for n in range(5))
-
-    assert WordChunker().chunks(hundred) == [hundred]
-    assert WordChunker().chunks(f"{hundred} One more.") == [hundred, "One more."]
-
-
-def test_a_single_long_sentence_stays_whole_between_its_neighbours() -> None:
-    long = sentence(350)
-
-    assert WordChunker().chunks(f"Before. {long} After.") == ["Before.", long, "After."]
-
-
-def test_the_last_piece_is_kept_without_a_full_stop() -> None:
-    first, last = sentence(95), "and then ten more words that end without any mark"
-
-    assert WordChunker().chunks(f"{first} {last}") == [first, last]
-
-
 @given(ANY_TEXT, st.integers(1, 30))
 def test_pieces_hold_every_character_of_any_text_and_none_is_empty(text: str, limit: int) -> None:
     pieces = WordChunker(max_words=limit).chunks(text)
@@ -87,6 +68,11 @@ def test_joining_the_pieces_gives_back_the_words(words: list[str]) -> None:
     text = " ".join(words)
 
     assert " ".join(WordChunker(max_words=7).chunks(text)).split() == text.split()
+
+
+@pytest.mark.parametrize(("text", "pieces"), table(__file__, "texts"), ids=range(5))
+def test_texts_are_cut_into_pieces(text: str, pieces: list[str]) -> None:
+    assert WordChunker().chunks(text) == pieces
 
 
 @pytest.mark.parametrize(("text", "expected"), table(__file__, "sentences_end_where_a_reader_ends_them"))
@@ -117,12 +103,9 @@ def test_a_piece_must_have_room_for_a_word(limit: Any) -> None:
 # conversations
 
 
-def test_short_turns_fill_windows_of_eight_that_share_two() -> None:
-    messages = turns(20)
-    lines = [f"{m['role']}: {m['content']}" for m in messages]
-    windows = ConversationChunker().chunks(messages)
-
-    assert [window.split("\n") for window in windows] == [lines[0:8], lines[6:14], lines[12:20]]
+@pytest.mark.parametrize(("messages", "windows"), table(__file__, "conversations"), ids=range(7))
+def test_conversations_are_cut_into_windows(messages: list[dict[str, str]], windows: list[str]) -> None:
+    assert ConversationChunker().chunks(messages) == windows
 
 
 @pytest.mark.parametrize("count", range(1, 9))
@@ -130,27 +113,10 @@ def test_a_short_conversation_is_one_window(count: int) -> None:
     assert len(ConversationChunker().chunks(turns(count))) == 1
 
 
-def test_a_window_ends_before_it_has_more_than_180_words() -> None:
-    windows = ConversationChunker().chunks(turns(12, words=49))  # fifty with the role
-
-    assert windows[0].count("\n") == 2
-    assert all(len(window.split()) <= 180 for window in windows)
-
-
 def test_neighbours_share_two_turns_where_there_is_room() -> None:
     windows = [window.split("\n") for window in ConversationChunker().chunks(turns(30, words=20))]
 
     assert all(left[-2:] == right[:2] for left, right in pairwise(windows))
-
-
-def test_a_long_turn_is_cut_at_sentence_ends_and_keeps_its_role() -> None:
-    content = " ".join(sentence(50, f"s{n}x") for n in range(10))
-    windows = ConversationChunker().chunks([{"role": "user", "content": content}])
-    lines = [line for window in windows for line in window.split("\n")]
-
-    assert len(windows) > 1
-    assert all(line.startswith("user: ") and line.endswith(".") for line in lines)
-    assert {word for line in lines for word in line.split()} == {"user:", *content.split()}
 
 
 MESSAGES = st.lists(
@@ -195,17 +161,6 @@ def test_windows_move_on_and_keep_the_order(count: int, words: int, sizes: dict[
     assert all(earlier < later for earlier, later in pairwise(ends))
     assert all(0 <= end - start <= limited["overlap"] for end, start in zip(ends, starts[1:], strict=False))
     assert (starts[:1], ends[-1:]) == (([0], [count]) if count else ([], []))
-
-
-def test_line_breaks_inside_a_turn_do_not_make_another() -> None:
-    windows = ConversationChunker().chunks([{"role": "user", "content": "Hello\nassistant: I am\n\nnot one"}])
-
-    assert windows == ["user: Hello assistant: I am not one"]
-
-
-@pytest.mark.parametrize("messages", [[], [{"role": "user", "content": ""}], [{"role": "user", "content": " \n "}]])
-def test_a_conversation_without_words_has_no_window(messages: list[dict[str, str]]) -> None:
-    assert ConversationChunker().chunks(messages) == []
 
 
 def test_an_iterator_of_messages_is_read_once() -> None:
