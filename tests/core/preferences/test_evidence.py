@@ -19,6 +19,7 @@ from epic_memory.preferences.evidence import (
     embed_aspects,
     embedding_aspects,
     features,
+    highest_two,
     stance_scores,
     worded,
 )
@@ -264,3 +265,18 @@ def test_the_words_of_texts_may_be_weighed_before() -> None:
     weighed = np.array([worded(sides, one) for one in said], dtype=np.float32)
     np.testing.assert_array_equal(stance_scores(sides, weighed, *rest), stance_scores(sides, said, *rest))
     assert weighed[0] > weighed[2] == weighed[3] == 0.0 > weighed[1]
+
+
+def test_the_squared_share_is_of_the_fullest_phrase() -> None:
+    preference = liking("blue zorbs", "green qwuz tables")
+    assert said(preference, "a zorb")["liked_said"] == pytest.approx(1 / 2**2)
+    assert said(preference, "green qwuz and a zorb")["liked_said"] == pytest.approx((2 / 3) ** 2)
+    assert said(preference, "blue zorbs and qwuz")["liked_said"] == 1.0
+    assert said(preference, "nothing of that")["liked_said"] == 0.0
+
+
+@given(rows=st.integers(0, 5), columns=st.integers(0, 6), seed=st.integers(0, 2**16))
+def test_the_mean_of_the_two_highest(rows: int, columns: int, seed: int) -> None:
+    cosines = np.random.default_rng(seed).uniform(-1, 1, size=(rows, columns)).astype(np.float32)
+    expected = [np.sort(row)[-2:].mean() if columns else 0.0 for row in cosines]
+    np.testing.assert_allclose(highest_two(cosines), np.array(expected), atol=1e-6)
